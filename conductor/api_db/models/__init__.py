@@ -1,0 +1,25 @@
+"""Global tables: where things are, what was asked, and what may be asked for."""
+
+from conductor.api_db.models.aggregate import Aggregate, AggregateHost
+from conductor.api_db.models.cell_mapping import CellMapping, HostMapping, InstanceMapping
+from conductor.api_db.models.flavor import Flavor
+from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
+from conductor.api_db.models.keypair import KeyPair
+from conductor.api_db.models.quota import Quota
+from conductor.api_db.models.request import BuildRequest, RequestSpecRecord, SchedulingDecision
+
+__all__ = [
+    "Aggregate",
+    "AggregateHost",
+    "BuildRequest",
+    "CellMapping",
+    "Flavor",
+    "HostMapping",
+    "InstanceGroup",
+    "InstanceGroupMember",
+    "InstanceMapping",
+    "KeyPair",
+    "Quota",
+    "RequestSpecRecord",
+    "SchedulingDecision",
+]

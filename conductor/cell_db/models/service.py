@@ -1,0 +1,27 @@
+"""Services of a cell: who is there, and when it was last heard."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+
+
+class Service(models.Model):
+    """A process that belongs to the cell: a compute agent or a conductor."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    binary = models.CharField(max_length=64)
+    host = models.CharField(max_length=255)
+    availability_zone = models.CharField(max_length=255, default="nova")
+    version = models.PositiveIntegerField(default=1)
+    is_disabled = models.BooleanField(default=False)
+    disabled_reason = models.CharField(max_length=255, null=True)
+    is_forced_down = models.BooleanField(default=False)
+    is_simulated = models.BooleanField(default=False)
+    report_number = models.BigIntegerField(default=0)
+    last_seen_at = models.DateTimeField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["binary", "host"], name="one_service_per_host")]

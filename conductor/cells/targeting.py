@@ -1,0 +1,33 @@
+"""`target_cell`: the block in which queries go to one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from conductor.core.errors import NovellaError
+
+_target: ContextVar[str | None] = ContextVar("cell", default=None)
+
+
+class NoCellTargeted(NovellaError):
+    """A cell's table was asked for outside of target_cell()."""
+
+
+def current_cell(default: str | None = None) -> str:
+    """The alias of the targeted cell; `default` or NoCellTargeted outside of any block."""
+    alias = _target.get() or default
+    if alias is None:
+        raise NoCellTargeted()
+    return alias
+
+
+@contextmanager
+def target_cell(alias: str) -> Iterator[str]:
+    """Queries on cell tables and on the journal go to the database `alias` inside this block."""
+    token = _target.set(alias)
+    try:
+        yield alias
+    finally:
+        _target.reset(token)

@@ -1,0 +1,44 @@
+"""Who asks, on behalf of which project, under which request id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """The asker of one request.
+
+    `user_id` and `project_id` are 32 hex digits; `roles` already hold the implied ones
+    (admin > manager > member > reader). `request_id` is `req-<uuid>`.
+    """
+
+    user_id: str
+    project_id: str
+    request_id: str
+    roles: frozenset[str] = field(default_factory=frozenset)
+    user_name: str = ""
+    project_name: str = ""
+
+    @property
+    def is_admin(self) -> bool:
+        return "admin" in self.roles
+
+    def may_see_project(self, project_id: str) -> bool:
+        return self.is_admin or project_id == self.project_id
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "roles": sorted(self.roles)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RequestContext:
+        return cls(**{**data, "roles": frozenset(data["roles"])})
+
+
+def system_context(request_id: str = "req-00000000-0000-0000-0000-000000000000") -> RequestContext:
+    """The product itself: periodic work, sweeps, repairs."""
+    return RequestContext(
+        user_id="0" * 32, project_id="0" * 32, request_id=request_id, roles=frozenset({"admin"}), user_name="system"
+    )

@@ -1,0 +1,85 @@
+"""The error tree: what can go wrong, without a word about HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class NovellaError(Exception):
+    """Something went wrong."""
+
+    def __init__(self, message: str | None = None, **details: Any) -> None:
+        self.message = message or (self.__class__.__doc__ or "").strip()
+        self.details = details
+        super().__init__(self.message)
+
+
+class Invalid(NovellaError):
+    """The request is not valid."""
+
+
+class NotAuthenticated(NovellaError):
+    """The request you have made requires authentication."""
+
+
+class Forbidden(NovellaError):
+    """Policy does not allow this request."""
+
+
+class QuotaExceeded(NovellaError):
+    """Quota exceeded."""
+
+
+class NotFound(NovellaError):
+    """The resource could not be found."""
+
+
+class Conflict(NovellaError):
+    """The request conflicts with the state of the resource."""
+
+
+class ResourceLocked(Conflict):
+    """Another workflow holds the resource."""
+
+
+class ConcurrentUpdate(Conflict):
+    """Somebody else changed the resource first; read it again and retry."""
+
+
+class Unavailable(NovellaError):
+    """A service that is needed does not answer."""
+
+
+class CellUnavailable(Unavailable):
+    """The cell does not answer."""
+
+
+class NoValidHost(NovellaError):
+    """No valid host was found."""
+
+
+class StaleToken(NovellaError):
+    """The fencing token is older than one seen before: somebody else owns this work now."""
+
+
+class DriverError(NovellaError):
+    """The hypervisor refused or failed.
+
+    `reschedulable` says whether another host might do better: a broken host, yes; a broken image, no.
+    """
+
+    reschedulable = True
+
+
+class BuildAborted(DriverError):
+    """The build cannot succeed on any host."""
+
+    reschedulable = False
+
+
+class HostSilent(DriverError):
+    """The compute host did not answer in time."""
+
+
+class NotSupported(NovellaError):
+    """The driver of this host cannot do that."""

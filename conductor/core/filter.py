@@ -1,0 +1,31 @@
+"""Base class of scheduler filters: may this host take the request?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.request_spec import RequestSpec
+from conductor.core.verdict import Verdict
+
+
+class Filter:
+    """One question about hosts. Pure: no I/O, no clock, no state.
+
+    A subclass must give `name` and `host_passes`. It may give `mask`, which answers for all hosts at once
+    and must agree with `host_passes` on every row. `runs_once_per_request` filters see only the first
+    instance of a batch, as their answer cannot change within it.
+    """
+
+    name: ClassVar[str] = ""
+    runs_once_per_request: ClassVar[bool] = False
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        """PASS, or `reject(reason, need=…, have=…)`."""
+        raise NotImplementedError
+
+    def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        """One bool per row of `hosts`, true where the host passes."""
+        return np.fromiter((bool(self.host_passes(state, spec)) for state in hosts.states), np.bool_, len(hosts))

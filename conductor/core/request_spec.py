@@ -1,0 +1,87 @@
+"""What was asked for: the input of scheduling, as plain values that go to JSON and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorSpec:
+    """A size. Disk figures in GB, memory in MB, swap in MB."""
+
+    flavor_id: str
+    name: str
+    vcpus: int
+    memory_mb: int
+    root_gb: int = 0
+    ephemeral_gb: int = 0
+    swap_mb: int = 0
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
+
+    def resources(self) -> dict[str, int]:
+        """Amounts by placement resource class; classes with nothing asked are left out."""
+        disk_gb = self.root_gb + self.ephemeral_gb + -(-self.swap_mb // 1024)
+        wanted = {"VCPU": self.vcpus, "MEMORY_MB": self.memory_mb, "DISK_GB": disk_gb}
+        return {name: amount for name, amount in wanted.items() if amount}
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSpec:
+    """The image as scheduler and driver see it. `properties` are the image's own (`hw_architecture`, …)."""
+
+    image_id: str = ""
+    name: str = ""
+    disk_format: str = ""
+    container_format: str = ""
+    size: int = 0
+    checksum: str = ""
+    min_disk_gb: int = 0
+    min_ram_mb: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """A server group with where its members are now: instance uuid → host name ("" while unplaced)."""
+
+    group_uuid: str
+    policy: str
+    rules: Mapping[str, int] = field(default_factory=dict)
+    member_hosts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSpec:
+    """One request for `num_instances` equal instances.
+
+    `scheduler_hints` maps a hint to a list of texts. `availability_zone` is "" for any.
+    `instance_hosts` says on which host each instance named by a hint lives.
+    """
+
+    project_id: str
+    user_id: str
+    flavor: FlavorSpec
+    image: ImageSpec = field(default_factory=ImageSpec)
+    num_instances: int = 1
+    availability_zone: str = ""
+    scheduler_hints: Mapping[str, list[str]] = field(default_factory=dict)
+    group: GroupSpec | None = None
+    instance_hosts: Mapping[str, str] = field(default_factory=dict)
+    ignore_hosts: tuple[str, ...] = ()
+    force_hosts: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RequestSpec:
+        values = dict(data)
+        values["flavor"] = FlavorSpec(**values["flavor"])
+        values["image"] = ImageSpec(**values["image"])
+        if values.get("group"):
+            values["group"] = GroupSpec(**values["group"])
+        for name in ("ignore_hosts", "force_hosts"):
+            values[name] = tuple(values.get(name, ()))
+        return cls(**values)

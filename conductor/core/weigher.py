@@ -1,0 +1,26 @@
+"""Base class of weighers: how much do we want this host?"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from conductor.core.host_state import Column, HostTable
+from conductor.core.request_spec import RequestSpec
+
+
+class Weigher:
+    """Gives one raw number per host; the engine normalises to 0…1 and multiplies.
+
+    `multiplier` is the default factor, which the operator's option or an aggregate's metadata key
+    `multiplier_option` may override. `minval` and `maxval` fix the ends of the normalisation.
+    """
+
+    name: ClassVar[str] = ""
+    multiplier: ClassVar[float] = 1.0
+    multiplier_option: ClassVar[str] = ""
+    minval: ClassVar[float | None] = None
+    maxval: ClassVar[float | None] = None
+
+    def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
+        """Raw weights, one float per row of `hosts`."""
+        raise NotImplementedError

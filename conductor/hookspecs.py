@@ -1,0 +1,34 @@
+"""The plugin contract: every hook that Novella calls, when it fires and what to return.
+
+A plugin is a module or object with functions of these names marked by `hookimpl`, found through the
+entry-point group `novella`. A filter or weigher found is used when the operator's option names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pluggy
+
+from conductor.core.compute_driver import ComputeDriver
+from conductor.core.filter import Filter
+from conductor.core.weigher import Weigher
+
+PROJECT = "novella"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def register_filters() -> Sequence[type[Filter]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return filter classes; the option `enabled_filters` decides which run, in which order."""
+
+
+@hookspec
+def register_weighers() -> Sequence[type[Weigher]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return weigher classes; the option `enabled_weighers` decides which run."""
+
+
+@hookspec
+def register_compute_drivers() -> Mapping[str, type[ComputeDriver]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return driver name → driver class; a compute host names the one that it uses."""

@@ -1,0 +1,33 @@
+"""Images, their properties and where their data lie."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+
+
+class Image(models.Model):
+    """A disk, kernel or ramdisk that guests start from. `properties` are top-level keys of the Image API."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255, default="")
+    project_id = models.CharField(max_length=64, db_index=True)
+    status = models.CharField(max_length=16, default="queued")  # queued, saving, active, deactivated, deleted
+    visibility = models.CharField(max_length=16, default="shared")  # public, private, shared, community
+    disk_format = models.CharField(max_length=16, null=True)
+    container_format = models.CharField(max_length=16, null=True)
+    size = models.BigIntegerField(null=True)
+    virtual_size = models.BigIntegerField(null=True)
+    checksum = models.CharField(max_length=32, null=True)  # md5 of the data
+    os_hash_value = models.CharField(max_length=128, null=True)  # sha512 of the data
+    min_disk_gb = models.PositiveIntegerField(default=0)
+    min_ram_mb = models.PositiveIntegerField(default=0)
+    is_protected = models.BooleanField(default=False)
+    is_hidden = models.BooleanField(default=False)
+    is_simulated = models.BooleanField(default=False)  # starts on simulated hosts only
+    tags = models.JSONField(default=list)
+    properties = models.JSONField(default=dict)
+    created_at = models.DateTimeField(db_index=True)
+    updated_at = models.DateTimeField()
+    deleted_at = models.DateTimeField(null=True)

@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class Config(AppConfig):
+    name = "conductor.journal"
+    label = "journal"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,150 @@
+"""The journal: workflow runs, their steps, locks, commands under way and events. Present in every database."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+
+from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
+
+
+class RunQuerySet(models.QuerySet["WorkflowRun"]):
+    def live(self) -> RunQuerySet:
+        return self.filter(state__in=LIVE_RUN_STATES)
+
+
+class WorkflowRun(models.Model):
+    """One execution of a flow: one intent of a user or of the system.
+
+    `position` is the index of the step that is next (or under way) in `plan`; `direction` is "do" or "undo".
+    `plan` is fixed at the first claim: [{"name", "title", "lane", "event"}]. `inputs` never change; `variables` gather step results.
+    A run that waits for a message has no owner; `wake_at` then is its deadline.
+    """
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    flow = models.CharField(max_length=64)
+    flow_version = models.PositiveIntegerField(default=0)  # 0 until the first claim fixes it
+    action = models.CharField(max_length=64)  # the Compute API's name of the instance action
+    state = models.CharField(max_length=24, default=RunState.QUEUED)
+    queue = models.CharField(max_length=64)  # whose work it is: "conductor" or "conductor.<cell>"
+    instance_uuid = models.UUIDField(null=True, db_index=True)
+    instance_name = models.CharField(max_length=255, default="")
+    parent_uuid = models.UUIDField(null=True, db_index=True)
+    project_id = models.CharField(max_length=64, db_index=True)
+    user_id = models.CharField(max_length=64)
+    user_name = models.CharField(max_length=255, default="")
+    request_id = models.CharField(max_length=64, db_index=True)
+    context = models.JSONField(default=dict)
+    inputs = models.JSONField(default=dict)
+    variables = models.JSONField(default=dict)
+    plan = models.JSONField(default=list)
+    position = models.PositiveIntegerField(default=0)
+    direction = models.CharField(max_length=4, default="do")
+    attempt = models.PositiveIntegerField(default=1)
+    owner = models.CharField(max_length=64, null=True, db_index=True)
+    fencing_token = models.BigIntegerField(default=0)
+    lease_expires_at = models.DateTimeField(null=True)
+    wake_at = models.DateTimeField(db_index=True)
+    waits_for = models.JSONField(null=True)  # {"cause": WaitCause, "detail": text, …}
+    is_cancel_requested = models.BooleanField(default=False)
+    cancel_reason = models.CharField(max_length=255, default="")
+    error = models.JSONField(null=True)  # {"class", "message", "step", "attempt"}: the first cause
+    leftovers = models.JSONField(default=list)  # what an undo could not give back
+    created_at = models.DateTimeField(db_index=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["state", "wake_at"], name="run_due")]
+
+
+class StepRecord(models.Model):
+    """One attempt of one step, forward or backward: the checkpoint beside the effect."""
+
+    run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="steps")
+    index = models.PositiveIntegerField()
+    direction = models.CharField(max_length=4, default="do")
+    attempt = models.PositiveIntegerField(default=1)  # of the run: a reschedule starts the next one
+    try_number = models.PositiveIntegerField(default=1)  # of the step within that attempt
+    name = models.CharField(max_length=64)
+    state = models.CharField(max_length=16, default=StepState.RUNNING)
+    host = models.CharField(max_length=255, default="")
+    worker = models.CharField(max_length=64, default="")
+    step_key = models.CharField(max_length=128, unique=True)
+    fencing_token = models.BigIntegerField()
+    result = models.JSONField(null=True)
+    answer = models.JSONField(null=True)  # of a remote step: {"ok", "result", "error"}
+    progress = models.JSONField(null=True)  # {"message", "share"}
+    error = models.JSONField(null=True)
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "direction", "index", "attempt", "try_number"], name="one_record_per_try"
+            )
+        ]
+
+
+class LeaseGrant(models.Model):
+    """One ownership of a run by a worker. Its id is the fencing token: it only rises within a database."""
+
+    run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="grants")
+    owner = models.CharField(max_length=64)
+    reason = models.CharField(max_length=64)
+    granted_at = models.DateTimeField()
+
+
+class ForeignFence(models.Model):
+    """The highest token that a run of another database has written with here."""
+
+    run_uuid = models.UUIDField(primary_key=True)
+    fencing_token = models.BigIntegerField()
+
+
+class ResourceLock(models.Model):
+    """A resource under work, and the run that holds it. The holder is the run, so locks outlive workers."""
+
+    resource = models.CharField(max_length=128, primary_key=True)  # "instance:<uuid>", "port:<uuid>", "host:<name>"
+    run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="locks")
+    granted_at = models.DateTimeField()
+
+
+class LockWait(models.Model):
+    """A queued run that wants a resource which another run holds. The oldest gets it next."""
+
+    resource = models.CharField(max_length=128, db_index=True)
+    run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="lock_waits")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["resource", "run"], name="one_wait_per_run_and_resource")]
+
+
+class OutboxMessage(models.Model):
+    """A command that left with the transaction that announced it, and is sent again until it is answered."""
+
+    step_key = models.CharField(max_length=128, unique=True)
+    run_uuid = models.UUIDField(db_index=True)
+    queue = models.CharField(max_length=64)
+    host = models.CharField(max_length=255, db_index=True)
+    body = models.JSONField()
+    is_owed = models.BooleanField(default=False)  # nobody waits for it any more, but the host must still do it
+    send_again_at = models.DateTimeField(db_index=True)
+    times_sent = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+
+
+class Event(models.Model):
+    """A numbered fact about a run or resource, appended in the transaction that made it true."""
+
+    topic = models.CharField(max_length=128, db_index=True)  # "wf:<uuid>", "server:<uuid>", "host:<name>"
+    kind = models.CharField(max_length=64)  # "run.started", "step.done", "instance.updated", …
+    run_uuid = models.UUIDField(null=True, db_index=True)
+    instance_uuid = models.UUIDField(null=True, db_index=True)
+    project_id = models.CharField(max_length=64, default="", db_index=True)
+    data = models.JSONField(default=dict)
+    created_at = models.DateTimeField()

@@ -1,0 +1,86 @@
+"""Networks, subnets and ports with the addresses that they hold."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+
+
+class Network(models.Model):
+    """A layer-2 segment of a project, or of everybody when shared."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255, default="")
+    description = models.CharField(max_length=255, default="")
+    project_id = models.CharField(max_length=64, db_index=True)
+    is_shared = models.BooleanField(default=False)
+    is_external = models.BooleanField(default=False)
+    is_admin_up = models.BooleanField(default=True)
+    mtu = models.PositiveIntegerField(default=1450)
+    revision_number = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+
+class SubnetPool(models.Model):
+    """Address space that subnets are cut from."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255)
+    project_id = models.CharField(max_length=64)
+    is_shared = models.BooleanField(default=False)
+    prefixes = models.JSONField()  # ["10.64.0.0/16"]
+    default_prefix_length = models.PositiveIntegerField(default=24)
+
+
+class Subnet(models.Model):
+    """Addresses of a network."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    network = models.ForeignKey(Network, on_delete=models.CASCADE, related_name="subnets")
+    pool = models.ForeignKey(SubnetPool, on_delete=models.PROTECT, null=True, related_name="subnets")
+    name = models.CharField(max_length=255, default="")
+    description = models.CharField(max_length=255, default="")
+    project_id = models.CharField(max_length=64, db_index=True)
+    ip_version = models.PositiveSmallIntegerField(default=4)
+    cidr = models.CharField(max_length=64)
+    gateway_ip = models.CharField(max_length=64, null=True)
+    allocation_pools = models.JSONField(default=list)  # [{"start", "end"}]
+    is_dhcp_enabled = models.BooleanField(default=True)
+    dns_nameservers = models.JSONField(default=list)
+    host_routes = models.JSONField(default=list)
+    revision_number = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+
+class Port(models.Model):
+    """A plug on a network. `created_by_run` marks a port that a build made and its end must remove."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    network = models.ForeignKey(Network, on_delete=models.PROTECT, related_name="ports")
+    name = models.CharField(max_length=255, default="")
+    description = models.CharField(max_length=255, default="")
+    project_id = models.CharField(max_length=64, db_index=True)
+    mac_address = models.CharField(max_length=17, unique=True)
+    status = models.CharField(max_length=16, default="DOWN")
+    is_admin_up = models.BooleanField(default=True)
+    device_id = models.CharField(max_length=255, default="", db_index=True)
+    device_owner = models.CharField(max_length=255, default="")
+    binding_host = models.CharField(max_length=255, default="")
+    is_made_by_compute = models.BooleanField(default=False)
+    revision_number = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+
+class AddressAllocation(models.Model):
+    """One address held by a port: the constraint makes a double allocation impossible."""
+
+    subnet = models.ForeignKey(Subnet, on_delete=models.PROTECT, related_name="addresses")
+    port = models.ForeignKey(Port, on_delete=models.CASCADE, related_name="addresses")
+    ip_address = models.CharField(max_length=64)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subnet", "ip_address"], name="address_once_per_subnet")]

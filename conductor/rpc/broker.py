@@ -1,0 +1,57 @@
+"""The dramatiq broker and the two doors of the product: one for conductors, one for compute agents.
+
+A message is a doorbell: it may be lost, doubled, late or reordered, and nothing is wrong. The row that it rings
+for is the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dramatiq
+from dramatiq.brokers.stub import StubBroker
+from dramatiq.middleware import CurrentMessage, ShutdownNotifications
+
+from conductor.rpc.codec import encode
+
+COMPUTE_QUEUE = "compute"
+CONDUCTOR_QUEUE = "conductor"
+NO_LIMIT = float("inf")
+
+broker = StubBroker(middleware=[CurrentMessage(), ShutdownNotifications()])
+broker.fail_fast_default = False
+dramatiq.set_broker(broker)
+
+Handler = Callable[[dict[str, Any]], None]
+
+
+def declare(queues: list[str]) -> None:
+    """Make queues known to the broker before anything is sent to them."""
+    for queue in queues:
+        broker.declare_queue(queue)
+
+
+def door(name: str, queue: str) -> Callable[[Handler], dramatiq.Actor[[dict[str, Any]], None]]:
+    """An actor that takes one JSON body. Retries belong to the rows, never to the broker."""
+    return dramatiq.actor(actor_name=name, queue_name=queue, broker=broker, max_retries=0, time_limit=NO_LIMIT)
+
+
+def ring(queue: str, body: Mapping[str, Any]) -> None:
+    """Send a conductor a doorbell: {"alias", "run_uuid"}: "look at this run"."""
+    _send("conductor_ring", queue, dict(body))
+
+
+def tell_conductor(cell: str, body: Any) -> None:
+    """Send a message (a dataclass of rpc.messages.to_conductor) to the conductor of `cell`."""
+    _send("conductor_message", f"{CONDUCTOR_QUEUE}.{cell}", {"cell": cell, **encode(body)})
+
+
+def tell_compute(queue: str, body: Mapping[str, Any]) -> None:
+    """Send an encoded command to the queue of a compute agent."""
+    _send("compute_message", queue, dict(body))
+
+
+def _send(actor_name: str, queue: str, body: dict[str, Any]) -> None:
+    actor: dramatiq.Actor[..., None] = broker.get_actor(actor_name)
+    broker.enqueue(actor.message(body).copy(queue_name=queue))

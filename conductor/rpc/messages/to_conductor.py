@@ -1,0 +1,60 @@
+"""What a compute agent tells its cell's conductor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.rpc.codec import message
+
+
+@message("step_answered", version="1.0")
+class StepAnswered:
+    """The outcome of one command. `error` is {"class", "message", "is_reschedulable"} when not ok."""
+
+    step_key: str
+    run_uuid: str
+    fencing_token: int
+    host: str
+    ok: bool
+    result: dict[str, Any]
+    error: dict[str, Any] | None = None
+
+
+@message("step_progressed", version="1.0")
+class StepProgressed:
+    """How far a long command is; throttled by the sender. `share` is between 0 and 1 where it is known."""
+
+    step_key: str
+    run_uuid: str
+    fencing_token: int
+    host: str
+    message: str
+    share: float | None = None
+
+
+@message("host_reported", version="1.0")
+class HostReported:
+    """An agent is alive. `report` is core.NodeReport as JSON; `guests` maps instance uuid to power state.
+
+    `report_number` rises with each report of one agent; an older one than seen is ignored.
+    """
+
+    host: str
+    cell: str
+    driver: str
+    is_simulated: bool
+    service_version: int
+    report_number: int
+    availability_zone: str
+    report: dict[str, Any]
+    guests: dict[str, int]
+
+
+@message("console_written", version="1.0")
+class ConsoleWritten:
+    """New text on a guest's serial console, from byte `offset` on."""
+
+    host: str
+    instance_uuid: str
+    offset: int
+    text: str

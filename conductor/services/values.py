@@ -1,0 +1,225 @@
+"""What services take and give: plain values, so that no caller sees a row or a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from conductor.core.request_spec import FlavorSpec, ImageSpec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """One page of a list. `missing_cells` maps a cell that did not answer to the reason."""
+
+    items: list[T]
+    has_more: bool = False
+    missing_cells: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NetworkWish:
+    """A network, or a port made before, to plug; with an address where one was asked for."""
+
+    network_id: str = ""
+    port_id: str = ""
+    fixed_ip: str = ""
+
+
+@dataclass(frozen=True)
+class BuildWish:
+    """What a caller wants to launch: already valid in form, not yet checked against what exists.
+
+    `networks` None means "auto"; an empty tuple means no network.
+    """
+
+    name: str
+    flavor_ref: str
+    image_ref: str = ""
+    min_count: int = 1
+    max_count: int = 1
+    networks: tuple[NetworkWish, ...] | None = None
+    key_name: str | None = None
+    availability_zone: str = ""
+    scheduler_hints: Mapping[str, list[str]] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    description: str | None = None
+    hostname: str = ""
+    user_data: str | None = None
+    config_drive: bool = False
+    disk_config: str = "MANUAL"
+    access_ip_v4: str = ""
+    access_ip_v6: str = ""
+    security_groups: tuple[str, ...] = ()
+    requested_host: str = ""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The answer to a launch: uuids in order, and the workflow that builds them."""
+
+    instance_uuids: tuple[str, ...]
+    reservation_id: str
+    run_uuid: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why an instance is in error."""
+
+    code: int
+    message: str
+    created_at: datetime
+    details: str = ""
+    decision_uuid: str = ""
+
+
+@dataclass(frozen=True)
+class InstanceView:
+    """An instance, whether still a build request or in a cell; the same fields for both.
+
+    `addresses` are core.NetworkPort values as JSON. `run_uuid` is the newest workflow on it. `is_simulated` tells whether its host is.
+    """
+
+    uuid: str
+    name: str
+    project_id: str
+    user_id: str
+    status: str
+    vm_state: str
+    task_state: str | None
+    power_state: int
+    flavor: FlavorSpec
+    image: ImageSpec
+    created_at: datetime
+    updated_at: datetime
+    cell: str = ""
+    host: str = ""
+    node: str = ""
+    hostname: str = ""
+    description: str | None = None
+    availability_zone: str = ""
+    pinned_availability_zone: str = ""
+    addresses: list[dict[str, Any]] = field(default_factory=list)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    scheduler_hints: Mapping[str, list[str]] = field(default_factory=dict)
+    security_groups: tuple[str, ...] = ()
+    key_name: str | None = None
+    user_data: str | None = None
+    config_drive: str = ""
+    disk_config: str = "MANUAL"
+    access_ip_v4: str = ""
+    access_ip_v6: str = ""
+    reservation_id: str = ""
+    launch_index: int = 0
+    is_locked: bool = False
+    is_simulated: bool = False
+    launched_at: datetime | None = None
+    terminated_at: datetime | None = None
+    deleted_at: datetime | None = None
+    fault: Fault | None = None
+    run_uuid: str = ""
+
+
+@dataclass(frozen=True)
+class InstanceQuery:
+    """Filters, order and page of an instance list. `filters` are equality by InstanceView field name, except
+    `name` (a regular expression) and `ip` (a substring). `sort` is a list of (field, is_descending)."""
+
+    all_projects: bool = False
+    is_deleted: bool = False
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    statuses: tuple[str, ...] = ()
+    changes_since: datetime | None = None
+    changes_before: datetime | None = None
+    sort: tuple[tuple[str, bool], ...] = (("created_at", True),)
+    limit: int = 1000
+    marker: str = ""
+
+
+@dataclass(frozen=True)
+class StepView:
+    """One attempt of one step, or a step that is only planned."""
+
+    index: int
+    name: str
+    title: str
+    lane: str  # "API", "Conductor", "Scheduler", "Cell conductor", or "Compute/<host>"
+    event: str  # the Compute API's name of the instance action event
+    direction: str
+    attempt: int
+    try_number: int
+    state: str
+    host: str = ""
+    worker: str = ""
+    fencing_token: int = 0
+    step_key: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    progress: Mapping[str, Any] | None = None
+    result: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A workflow run with its steps; `children` are the runs that it handed work to."""
+
+    uuid: str
+    flow: str
+    flow_version: int
+    action: str
+    state: str
+    cell: str
+    instance_uuid: str
+    instance_name: str
+    project_id: str
+    user_id: str
+    user_name: str
+    request_id: str
+    attempt: int
+    owner: str
+    fencing_token: int
+    waits_for: Mapping[str, Any] | None
+    is_cancel_requested: bool
+    error: Mapping[str, Any] | None
+    leftovers: list[str]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    lease_expires_at: datetime | None = None
+    last_event: int = 0
+    steps: list[StepView] = field(default_factory=list)
+    children: list[RunView] = field(default_factory=list)
+    locks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class DecisionView:
+    """A stored scheduling decision. A tenant's view has no host names: `hosts` and `weights` are then empty.
+
+    `funnel`: [{"filter", "before", "after", "rejected"}] in order, starting with placement.
+    `hosts`: [{"host", "cell", "zone", "is_simulated", "passed", "rejected_by", "reason", "need", "have"}].
+    `weights`: [{"host", "total", "parts": [{"weigher", "raw", "normalized", "multiplier", "weight"}]}], best first.
+    `selections`: per instance: {"host", "cell", "alternates": [{"host", "fate"}]}.
+    `advice`: plain sentences for the person who asked, e.g. "12 of 17 hosts: image needs qemu, host runs fake".
+    """
+
+    uuid: str
+    run_uuid: str
+    is_successful: bool
+    created_at: datetime
+    seed: int
+    snapshot_age_seconds: float
+    num_instances: int
+    funnel: list[dict[str, Any]]
+    advice: list[str]
+    hosts: list[dict[str, Any]] = field(default_factory=list)
+    weights: list[dict[str, Any]] = field(default_factory=list)
+    selections: list[dict[str, Any]] = field(default_factory=list)

@@ -1,0 +1,40 @@
+"""Write transactions: fair on SQLite, plain elsewhere, and always short."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now
+
+# SQLite has one writer and an unfair busy loop: competing connections starve each other for seconds.
+# One lock per file and process makes writers queue in order.
+_writers: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+
+
+@contextmanager
+def write_tx(using: str = "default") -> Iterator[None]:
+    """A transaction that writes to the database behind alias `using`. Never do I/O inside."""
+    gate = _writers[using] if connections[using].vendor == "sqlite" else nullcontext()
+    with gate, transaction.atomic(using=using):
+        yield
+
+
+def database_now(plus_seconds: float = 0.0) -> Any:
+    """The database's clock, as an expression: time that decides anything is never a worker's."""
+    if not plus_seconds:
+        return Now()
+    delta: Combinable = Value(timedelta(seconds=plus_seconds), output_field=DurationField())
+    return ExpressionWrapper(Now() + delta, output_field=DateTimeField())
+
+
+def seconds_since(field: str) -> Any:
+    """How long ago the time in `field` was, by the database's clock, as a duration expression."""
+    return ExpressionWrapper(Now() - F(field), output_field=DurationField())

@@ -1,0 +1,8 @@
+"""The app that speaks HTTP, HTML and websockets."""
+
+from django.apps import AppConfig
+
+
+class PortalConfig(AppConfig):
+    name = "portal"
+    label = "portal"

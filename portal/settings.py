@@ -1,0 +1,138 @@
+"""Django's settings, assembled from `environment`: nothing here reads a variable itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from portal.environment import current
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+environment = current()
+
+SECRET_KEY = environment.secret_key
+DEBUG = environment.debug
+ALLOWED_HOSTS = list(environment.allowed_hosts)
+ROOT_URLCONF = "portal.urls"
+WSGI_APPLICATION = "portal.wsgi.application"
+ASGI_APPLICATION = "portal.asgi.application"
+APPEND_SLASH = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "channels",
+    "django_htmx",
+    "conductor.apps.ConductorConfig",
+    "conductor.api_db.apps.Config",
+    "conductor.cell_db.apps.Config",
+    "conductor.journal.apps.Config",
+    "conductor.placement.apps.Config",
+    "conductor.identity.apps.Config",
+    "conductor.image.apps.Config",
+    "conductor.network.apps.Config",
+    "portal.apps.PortalConfig",
+]
+
+MIDDLEWARE = [
+    "portal.request_ids.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.middleware.PagesOnlyMiddleware",  # sessions, CSRF and messages for pages, none of them for the APIs
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "portal.pages.navigation.shell",
+            ],
+        },
+    }
+]
+
+
+def _database(name: str) -> dict[str, Any]:
+    # IMMEDIATE: a transaction that reads and then writes must not lose its snapshot to another writer.
+    # FULL: what was answered with 2xx survives a power cut, not only a killed process.
+    pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=27000000;"
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": environment.data_dir / f"{name}.sqlite3",
+        "CONN_MAX_AGE": None,
+        "OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE", "init_command": pragmas},
+        "TEST": {"NAME": environment.data_dir / f"test-{name}.sqlite3"},
+    }
+
+
+CELLS = ("cell1", "cell2")
+DATABASES = {"default": _database("api"), "cell0": _database("cell0"), **{name: _database(name) for name in CELLS}}
+DATABASE_ROUTERS = ["conductor.cells.router.CellRouter"]
+
+AUTH_USER_MODEL = "identity.User"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+LOGIN_URL = "/sign-in"
+LOGIN_REDIRECT_URL = "/"
+# Scrypt costs memory instead of many rounds: a login stays cheap for us and dear for a thief.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.ScryptPasswordHasher"]
+SESSION_COOKIE_NAME = "novella_session"
+CSRF_COOKIE_NAME = "novella_csrf"
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_HTTPONLY = True
+X_FRAME_OPTIONS = "DENY"
+
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "portal" / "static"]
+STATIC_ROOT = environment.data_dir / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2_500_000
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.authentication.TokenAuthentication"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "EXCEPTION_HANDLER": "portal.api.errors.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+
+NOVELLA_DATA = environment.data_dir
+NOVELLA_LEASE_SECONDS = environment.lease_seconds
+NOVELLA_SWEEP_SECONDS = environment.sweep_seconds
+NOVELLA_CRASH_AT = environment.crash_at
+NOVELLA_PLUGINS = ("scheduler_plugins.plugin", "compute_drivers.plugin")
+NOVELLA_ENABLED_FILTERS: tuple[str, ...] = ()  # empty: all that ship, in their order
+NOVELLA_ENABLED_WEIGHERS: tuple[str, ...] = ()
+NOVELLA_MAX_BUILD_ATTEMPTS = 3
+NOVELLA_HOST_SUBSET_SIZE = 1
+NOVELLA_HEARTBEAT_SECONDS = 5.0
+NOVELLA_HOST_DOWN_SECONDS = 30.0
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": environment.log_level},
+}
