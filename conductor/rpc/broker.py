@@ -26,12 +26,6 @@ dramatiq.set_broker(broker)
 Handler = Callable[[dict[str, Any]], None]
 
 
-def declare(queues: list[str]) -> None:
-    """Make queues known to the broker before anything is sent to them."""
-    for queue in queues:
-        broker.declare_queue(queue)
-
-
 def door(name: str, queue: str) -> Callable[[Handler], dramatiq.Actor[[dict[str, Any]], None]]:
     """An actor that takes one JSON body. Retries belong to the rows, never to the broker."""
     return dramatiq.actor(actor_name=name, queue_name=queue, broker=broker, max_retries=0, time_limit=NO_LIMIT)
@@ -53,5 +47,5 @@ def tell_compute(queue: str, body: Mapping[str, Any]) -> None:
 
 
 def _send(actor_name: str, queue: str, body: dict[str, Any]) -> None:
-    actor: dramatiq.Actor[..., None] = broker.get_actor(actor_name)
-    broker.enqueue(actor.message(body).copy(queue_name=queue))
+    broker.declare_queue(queue)
+    broker.enqueue(dramatiq.Message(queue_name=queue, actor_name=actor_name, args=(body,), kwargs={}, options={}))

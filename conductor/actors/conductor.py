@@ -1,0 +1,35 @@
+"""Doors of the conductor: a doorbell for a run, and messages from compute hosts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from conductor.rpc.broker import CONDUCTOR_QUEUE, door
+from conductor.rpc.codec import decode
+from conductor.rpc.messages import ConsoleWritten, HostReported, StepAnswered, StepProgressed
+from conductor.services import console_logs, host_reports
+from conductor.workflows import engine
+
+log = logging.getLogger(__name__)
+
+RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
+    StepAnswered: engine.answer,
+    StepProgressed: engine.progress,
+    HostReported: host_reports.record,
+    ConsoleWritten: console_logs.store,
+}
+
+
+@door("conductor_ring", CONDUCTOR_QUEUE)
+def conductor_ring(body: dict[str, Any]) -> None:
+    """Look at a run: {"alias", "run_uuid"}."""
+    engine.run(body["alias"], body["run_uuid"])
+
+
+@door("conductor_message", CONDUCTOR_QUEUE)
+def conductor_message(body: dict[str, Any]) -> None:
+    """A message from a compute host of the cell that it names."""
+    message = decode(body)
+    RECEIVERS[type(message)](body["cell"], message)

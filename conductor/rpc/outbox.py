@@ -1,0 +1,178 @@
+"""What leaves with a transaction: new runs and their doorbells, commands to hosts, wake-ups and cancels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from django.db.models import F
+
+from conductor import events
+from conductor.cells.lookup import queue_of
+from conductor.core.context import RequestContext, system_context
+from conductor.core.states import LIVE_RUN_STATES, RunState, WaitCause
+from conductor.journal import locks
+from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
+from conductor.rpc import broker
+from conductor.rpc.codec import encode
+from conductor.rpc.messages import DestroyInstance
+from conductor.transactions import database_now, write_tx
+
+# A command that is not answered rings again, and the agent answers a repeated one from its journal.
+FIRST_RESEND_SECONDS = 5.0
+LONGEST_RESEND_SECONDS = 60.0
+NEVER_SECONDS = 10 * 365 * 86_400.0
+
+
+def open_run(
+    *,
+    alias: str,
+    flow: str,
+    action: str,
+    context: RequestContext,
+    resources: Iterable[str],
+    instance_uuid: UUID | str | None = None,
+    instance_name: str = "",
+    inputs: Mapping[str, Any] | None = None,
+    parent_uuid: UUID | str | None = None,
+    run_uuid: UUID | str | None = None,
+    may_wait: bool = False,
+) -> WorkflowRun:
+    """Create a run, lock all that it touches, and ring its conductor once the transaction commits.
+
+    Call it inside `write_tx(alias)`. Raises ResourceLocked, naming the holder, when a resource is under work and
+    the run may not wait for it.
+    """
+    run = WorkflowRun.objects.using(alias).create(
+        uuid=run_uuid or uuid4(),
+        flow=flow,
+        action=action,
+        queue=queue_of(alias),
+        instance_uuid=instance_uuid,
+        instance_name=instance_name,
+        parent_uuid=parent_uuid,
+        project_id=context.project_id,
+        user_id=context.user_id,
+        user_name=context.user_name,
+        request_id=context.request_id,
+        context=context.to_json(),
+        inputs=dict(inputs or {}),
+        wake_at=database_now(),
+        created_at=database_now(),
+    )
+    if locks.take(alias, run, resources, may_wait=may_wait):
+        _tell(alias, run, "run.queued")
+        ring_after_commit(alias, run.uuid)
+    else:
+        waits_for = {"cause": WaitCause.LOCK, "detail": ", ".join(sorted(resources))}
+        _update(alias, run, waits_for=waits_for, wake_at=database_now(NEVER_SECONDS))
+        _tell(alias, run, "run.queued", {"waits_for": waits_for})
+    return run
+
+
+def close_run(alias: str, run: WorkflowRun) -> None:
+    """Free the locks of a run that has ended, and wake the runs that waited for them; inside `write_tx(alias)`."""
+    for waiter in locks.free(alias, run):
+        _update(alias, waiter, waits_for=None, wake_at=database_now())
+        ring_after_commit(alias, waiter.uuid)
+
+
+def request_cancel(alias: str, run: WorkflowRun, reason: str) -> None:
+    """Ask a live run to stop at its next boundary and undo what it did; inside `write_tx(alias)`."""
+    _update(alias, run, is_cancel_requested=True, cancel_reason=reason)
+    _tell(alias, run, "run.cancel_requested", {"reason": reason})
+    wake(alias, run.uuid)
+
+
+def wake(alias: str, run_uuid: UUID | str) -> None:
+    """Have a conductor look at a run that may be parked; one that waits for a lock stays in its queue."""
+    live = WorkflowRun.objects.using(alias).filter(uuid=run_uuid, state__in=LIVE_RUN_STATES)
+    live.exclude(state=RunState.QUEUED, waits_for__isnull=False).update(wake_at=database_now())
+    ring_after_commit(alias, run_uuid)
+
+
+def ring_after_commit(alias: str, run_uuid: UUID | str) -> None:
+    """Ring the conductor of `alias` for a run once the transaction commits."""
+    body = {"alias": alias, "run_uuid": str(run_uuid)}
+    transaction.on_commit(partial(broker.ring, queue_of(alias), body), using=alias)
+
+
+def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: bool = False) -> None:
+    """Put a command for a host (a message of rpc.messages.to_compute) into the outbox; sent after the commit."""
+    body = encode(command)
+    OutboxMessage.objects.using(alias).create(
+        step_key=command.step_key,
+        run_uuid=run_uuid,
+        queue=broker.COMPUTE_QUEUE,
+        host=command.host,
+        body=body,
+        is_owed=is_owed,
+        send_again_at=database_now(FIRST_RESEND_SECONDS),
+        times_sent=1,
+        created_at=database_now(),
+    )
+    transaction.on_commit(partial(broker.tell_compute, broker.COMPUTE_QUEUE, body), using=alias)
+
+
+def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
+    """Tell a host to destroy a guest that does not belong there; repeated until it answers."""
+    with write_tx(alias):
+        if OutboxMessage.objects.using(alias).filter(is_owed=True, host=host, body__body__instance_uuid=str(instance_uuid)).exists():
+            return
+        run = WorkflowRun.objects.using(alias).create(
+            flow="reap",
+            action="reap",
+            state=RunState.DONE,
+            queue=queue_of(alias),
+            instance_uuid=instance_uuid,
+            project_id=system_context().project_id,
+            user_id=system_context().user_id,
+            request_id=system_context().request_id,
+            wake_at=database_now(),
+            created_at=database_now(),
+            finished_at=database_now(),
+        )
+        grant = LeaseGrant.objects.using(alias).create(run=run, owner="reaper", reason="reap", granted_at=database_now())
+        command = DestroyInstance(
+            step_key=f"{run.uuid}:reap",
+            fencing_token=grant.pk,
+            run_uuid=str(run.uuid),
+            cell=alias,
+            host=host,
+            instance_uuid=str(instance_uuid),
+        )
+        send_command(alias, command, run_uuid=run.uuid, is_owed=True)
+
+
+def resend_due(alias: str, limit: int = 200) -> int:
+    """Send unanswered commands again, each time after a longer while; returns how many."""
+    with write_tx(alias):
+        due = OutboxMessage.objects.using(alias).filter(send_again_at__lte=database_now()).order_by("send_again_at")
+        messages = list(due[:limit])
+        for message in messages:
+            pause = min(FIRST_RESEND_SECONDS * 2**message.times_sent, LONGEST_RESEND_SECONDS)
+            OutboxMessage.objects.using(alias).filter(pk=message.pk).update(
+                send_again_at=database_now(pause), times_sent=F("times_sent") + 1
+            )
+    for message in messages:
+        broker.tell_compute(message.queue, message.body)
+    return len(messages)
+
+
+def _update(alias: str, run: WorkflowRun, **values: Any) -> None:
+    WorkflowRun.objects.using(alias).filter(pk=run.pk).update(**values)
+
+
+def _tell(alias: str, run: WorkflowRun, kind: str, data: Mapping[str, Any] | None = None) -> None:
+    events.append(
+        alias,
+        f"wf:{run.uuid}",
+        kind,
+        run_uuid=run.uuid,
+        instance_uuid=run.instance_uuid,
+        project_id=run.project_id,
+        data=data,
+    )

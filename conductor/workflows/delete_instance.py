@@ -1,0 +1,21 @@
+"""Delete: nothing is left on the host, on the network, in placement or under lock when the row says deleted."""
+
+from __future__ import annotations
+
+from conductor.workflows.flow import Flow
+from conductor.workflows.steps.destroy_on_host import DestroyOnHost
+from conductor.workflows.steps.free_allocation import FreeAllocation
+from conductor.workflows.steps.mark_deleted import MarkDeleted
+from conductor.workflows.steps.unplug_networks import UnplugNetworks
+
+DELETE_INSTANCE = Flow(
+    "delete_instance",
+    version=1,
+    steps=(
+        DestroyOnHost(),  # a silent host is told when it comes back
+        UnplugNetworks(),
+        FreeAllocation(),
+        MarkDeleted(),
+    ),
+    cancellable_until=None,  # a delete goes forward until it is done
+)

@@ -1,0 +1,189 @@
+"""Flows and steps: a workflow is a named, versioned list of steps that reads top-down like prose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import StaleToken
+from conductor.journal.models import ForeignFence, WorkflowRun
+from conductor.transactions import database_now, write_tx
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One attempt of one step: what it may know, and the only doors through which it may write.
+
+    `step_key` is the idempotency key of the attempt: the same after a crash, another one for a retry.
+    """
+
+    alias: str
+    run: WorkflowRun
+    context: RequestContext
+    step_key: str
+    token: int
+    lease_seconds: float
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return self.run.inputs  # type: ignore[no-any-return]
+
+    @property
+    def attempt(self) -> int:
+        return self.run.attempt
+
+    def result_of(self, step: type[Step]) -> Mapping[str, Any]:
+        """What an earlier step returned; empty when it did not run."""
+        return self.run.variables.get(step.name, {})  # type: ignore[no-any-return]
+
+    @contextmanager
+    def fenced(self, alias: str) -> Iterator[None]:
+        """A write transaction on `alias` in which this run is still the owner's; raises StaleToken else."""
+        with write_tx(alias):
+            if alias == self.alias:
+                self.guard()
+            else:
+                self._guard_abroad(alias)
+            yield
+
+    def guard(self) -> None:
+        """Begin a transaction on the journal with the fence: an UPDATE that names the token and must hit one row."""
+        mine = WorkflowRun.objects.using(self.alias).filter(pk=self.run.pk, fencing_token=self.token)
+        if not mine.update(lease_expires_at=database_now(self.lease_seconds)):
+            raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is no longer the newest")
+
+    def _guard_abroad(self, alias: str) -> None:
+        fences = ForeignFence.objects.using(alias)
+        fence = fences.select_for_update().filter(run_uuid=self.run.uuid).first()
+        if fence is None:
+            fences.create(run_uuid=self.run.uuid, fencing_token=self.token)
+        elif fence.fencing_token > self.token:
+            raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is older than {fence.fencing_token}")
+        else:
+            fences.filter(run_uuid=self.run.uuid).update(fencing_token=self.token)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often a step is tried (None: until it succeeds) and how long it pauses between tries, doubling."""
+
+    tries: int | None = 1
+    pause_seconds: float = 1.0
+    longest_pause_seconds: float = 30.0
+
+    def allows(self, try_number: int) -> bool:
+        return self.tries is None or try_number < self.tries
+
+    def pause(self, try_number: int) -> float:
+        return min(self.pause_seconds * 2.0 ** min(try_number - 1, 16), self.longest_pause_seconds)
+
+
+ONCE = Retry()
+UNTIL_DONE = Retry(tries=None)
+
+
+class Step:
+    """One thing to do, and how to undo it.
+
+    `execute` and `revert` work outside the journal's database and must be idempotent under `work.step_key`;
+    all their writes go through `work.fenced(alias)`. `apply_start`, `apply` and `apply_revert` work in the
+    journal's own database and commit together with the record. A step that was never done must revert to nothing.
+    """
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    lane: ClassVar[str] = "Conductor"
+    event: ClassVar[str] = ""  # the Compute API's name of the event
+    retry: ClassVar[Retry] = ONCE
+    revert_retry: ClassVar[Retry] = Retry(tries=5)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.name = cls.__dict__.get("name", cls.__name__)
+
+    @property
+    def is_local(self) -> bool:
+        """A step without outside effects may share a commit with its neighbours."""
+        return type(self).execute is Step.execute
+
+    @property
+    def has_revert(self) -> bool:
+        return type(self).revert is not Step.revert or type(self).apply_revert is not Step.apply_revert
+
+    def apply_start(self, work: Work) -> None:
+        """Show that the step begins."""
+
+    def execute(self, work: Work) -> Result:
+        return {}
+
+    def apply(self, work: Work, result: Result) -> None:
+        """Record the result's effect."""
+
+    def revert(self, work: Work, result: Result) -> None:
+        """Undo what `execute` did; `result` is empty when it did not finish."""
+
+    def apply_revert(self, work: Work) -> None:
+        """Undo what `apply` did."""
+
+
+class RemoteStep(Step):
+    """A step that a compute host does: it sends one command and the run parks until the answer comes."""
+
+    lane: ClassVar[str] = "Compute"
+    deadline_seconds: ClassVar[float] = 1800.0
+
+    def command(self, work: Work) -> Any:
+        """The message for the host (of rpc.messages.to_compute); None when there is nothing to do there."""
+        raise NotImplementedError
+
+    def revert_command(self, work: Work) -> Any:
+        """The message that undoes it; None when there is nothing to undo."""
+        return None
+
+    @property
+    def has_revert(self) -> bool:
+        return type(self).revert_command is not RemoteStep.revert_command
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A named, versioned list of steps.
+
+    `max_attempts` > 1: after a failure has been undone, `next_attempt` may send the run round again.
+    `cancellable_until` is the first step at which a cancel comes too late ("" for never too late, None for never cancellable).
+    `on_failure` runs once when all has been undone and the run ends failed.
+    """
+
+    name: str
+    version: int
+    steps: tuple[Step, ...]
+    on_failure: Step | None = None
+    on_cancel: Step | None = None
+    max_attempts: int = 1
+    cancellable_until: str | None = ""
+
+    @property
+    def is_forward_only(self) -> bool:
+        """A flow that cannot be cancelled goes on until it has succeeded: its steps retry until they are done."""
+        return self.cancellable_until is None
+
+    def next_attempt(self, work: Work) -> bool:
+        """Whether another attempt could do better; asked after an undo, before the attempt is counted."""
+        return True
+
+    def may_cancel_at(self, position: int) -> bool:
+        if self.cancellable_until is None:
+            return False
+        names = [step.name for step in self.steps]
+        return not self.cancellable_until or position < names.index(self.cancellable_until)
+
+    def plan(self) -> list[dict[str, str]]:
+        """The steps as pages and APIs show them before they run."""
+        return [
+            {"name": step.name, "title": step.title, "lane": step.lane, "event": step.event} for step in self.steps
+        ]

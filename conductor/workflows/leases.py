@@ -1,0 +1,88 @@
+"""Who works on a run: claiming with a fencing token, keeping the lease, and letting go."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import Counter
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db.models import Q
+
+from conductor.core.states import LIVE_RUN_STATES, RunState
+from conductor.journal.models import LeaseGrant, RunQuerySet, WorkflowRun
+from conductor.transactions import database_now, write_tx
+
+# One life of one process: a new id at every start, so an id is an epoch.
+WORKER = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+_busy: Counter[str] = Counter()
+_busy_lock = threading.Lock()
+
+
+def claim(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
+    """Become the owner of a run that is due and has none; None when there is nothing to do.
+
+    The new owner's token is the id of its grant, higher than any token granted before in this database.
+    """
+    if not _due(alias).filter(uuid=run_uuid).exists():  # most doubled doorbells end here, without a write
+        return None
+    with write_tx(alias):
+        run = _due(alias).select_for_update(skip_locked=True).filter(uuid=run_uuid).first()
+        return grant(alias, run) if run else None
+
+
+def grant(alias: str, run: WorkflowRun) -> WorkflowRun:
+    """Make this worker the owner of `run`; inside a transaction that holds the row."""
+    reason = "takeover: the lease ran out" if run.owner else "claim"
+    token = LeaseGrant.objects.using(alias).create(
+        run=run, owner=WORKER, reason=reason, granted_at=database_now()
+    )
+    WorkflowRun.objects.using(alias).filter(pk=run.pk).update(
+        owner=WORKER,
+        fencing_token=token.pk,
+        lease_expires_at=database_now(settings.NOVELLA_LEASE_SECONDS),
+        state=RunState.UNDOING if run.direction == "undo" else RunState.RUNNING,
+        waits_for=None,
+    )
+    return WorkflowRun.objects.using(alias).get(pk=run.pk)
+
+
+def _due(alias: str) -> RunQuerySet:
+    free = Q(owner__isnull=True) | Q(lease_expires_at__lt=database_now())
+    return WorkflowRun.objects.using(alias).filter(free, state__in=LIVE_RUN_STATES, wake_at__lte=database_now())
+
+
+class at_work:
+    """While inside, the heartbeat keeps this worker's leases in the database `alias` alive."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    def __enter__(self) -> None:
+        with _busy_lock:
+            _busy[self.alias] += 1
+
+    def __exit__(self, *exc: object) -> None:
+        with _busy_lock:
+            _busy[self.alias] -= 1
+
+
+def renew_all() -> None:
+    """One statement per database in which this worker owns runs."""
+    with _busy_lock:
+        aliases = [alias for alias, turns in _busy.items() if turns > 0]
+    for alias in aliases:
+        with write_tx(alias):
+            mine = WorkflowRun.objects.using(alias).filter(owner=WORKER, state__in=LIVE_RUN_STATES)
+            mine.update(lease_expires_at=database_now(settings.NOVELLA_LEASE_SECONDS))
+
+
+def expire_all(alias: str) -> int:
+    """End every lease in `alias`: for a process that knows that no other is left alive. Returns how many."""
+    with write_tx(alias):
+        return WorkflowRun.objects.using(alias).filter(owner__isnull=False, state__in=LIVE_RUN_STATES).update(
+            lease_expires_at=database_now(-1), wake_at=database_now()
+        )

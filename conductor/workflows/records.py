@@ -1,0 +1,101 @@
+"""The checkpoints of a run: opening and closing step records, and telling the event log."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from conductor import events
+from conductor.core.errors import NovellaError
+from conductor.core.states import StepState
+from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.transactions import database_now
+from conductor.workflows.flow import Step
+from conductor.workflows.leases import WORKER
+
+log = logging.getLogger(__name__)
+
+OPEN_STATES = (StepState.RUNNING, StepState.WAITING)
+
+
+def key_of(run: WorkflowRun, index: int, try_number: int) -> str:
+    """The idempotency key of one try of one step: the same after a crash, another for each retry."""
+    return f"{run.uuid}:{run.direction}:{index}:{run.attempt}:{try_number}"
+
+
+def current(alias: str, run: WorkflowRun, index: int) -> StepRecord | None:
+    """The newest record of the step at `index` in the run's direction and attempt."""
+    mine = StepRecord.objects.using(alias).filter(
+        run=run, index=index, direction=run.direction, attempt=run.attempt
+    )
+    return mine.order_by("-try_number").first()
+
+
+def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: StepRecord | None) -> StepRecord:
+    """The open record of a step: `last` when a dead owner left it open, else a new try. In a fenced transaction."""
+    if last is not None and last.state in OPEN_STATES:
+        return last
+    try_number = last.try_number + 1 if last else 1
+    record = StepRecord.objects.using(alias).create(
+        run=run,
+        index=index,
+        direction=run.direction,
+        attempt=run.attempt,
+        try_number=try_number,
+        name=step.name,
+        worker=WORKER,
+        step_key=key_of(run, index, try_number),
+        fencing_token=run.fencing_token,
+        started_at=database_now(),
+    )
+    tell(alias, run, "step.started", record)
+    return record
+
+
+def close_record(alias: str, run: WorkflowRun, record: StepRecord, state: str, **values: Any) -> None:
+    """End a record; inside a fenced transaction."""
+    StepRecord.objects.using(alias).filter(pk=record.pk).update(state=state, finished_at=database_now(), **values)
+    record.state = state
+    tell(alias, run, _KINDS.get(state, "step.done"), record, error=values.get("error"))
+
+
+_KINDS = {
+    StepState.DONE: "step.done",
+    StepState.SKIPPED: "step.done",
+    StepState.FAILED: "step.failed",
+    StepState.UNDONE: "step.undone",
+    StepState.UNDO_FAILED: "step.failed",
+    StepState.CANCELLED: "step.failed",
+}
+
+
+def tell(alias: str, run: WorkflowRun, kind: str, record: StepRecord | None = None, **data: Any) -> None:
+    """Append an event about `run`, with the step that it is about."""
+    if record is not None:
+        data |= {"step": record.name, "index": record.index, "attempt": record.attempt, "host": record.host}
+    events.append(
+        alias,
+        f"wf:{run.uuid}",
+        kind,
+        run_uuid=run.uuid,
+        instance_uuid=run.instance_uuid,
+        project_id=run.project_id,
+        data={key: value for key, value in data.items() if value},
+    )
+
+
+def describe(error: Exception, step: Step, run: WorkflowRun) -> dict[str, Any]:
+    """An error as JSON. Only our own errors speak: the text of others may hold paths, addresses or secrets."""
+    if isinstance(error, NovellaError):
+        message = error.message
+    else:
+        log.error("step failed: run=%s step=%s", run.uuid, step.name, exc_info=error)
+        message = type(error).__name__
+    return {
+        "class": type(error).__name__,
+        "message": message,
+        "step": step.name,
+        "attempt": run.attempt,
+        "is_reschedulable": bool(getattr(error, "reschedulable", False)),
+        **({"details": error.details} if isinstance(error, NovellaError) and error.details else {}),
+    }

@@ -1,0 +1,35 @@
+"""The net under every doorbell: rings again for runs that are due, and sends unanswered commands again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from conductor.core.states import LIVE_RUN_STATES
+from conductor.journal.models import WorkflowRun
+from conductor.rpc import broker, outbox
+from conductor.workflows import leases
+
+MOST_RINGS_PER_PASS = 200
+
+
+def sweep(alias: str, *, grace_seconds: float) -> int:
+    """Ring for every run in `alias` that has been due for `grace_seconds` without an owner; returns how many.
+
+    A run whose owner is alive is left alone, however long its step takes; one whose lease ran out is due at once.
+    """
+    outbox.resend_due(alias)
+    overdue = Q(owner__isnull=True, wake_at__lte=Now() - timedelta(seconds=grace_seconds))
+    orphaned = Q(owner__isnull=False, lease_expires_at__lt=Now())
+    due = WorkflowRun.objects.using(alias).filter(overdue | orphaned, state__in=LIVE_RUN_STATES)
+    rings = list(due.order_by(F("wake_at").asc()).values_list("queue", "uuid")[:MOST_RINGS_PER_PASS])
+    for queue, run_uuid in rings:
+        broker.ring(queue, {"alias": alias, "run_uuid": str(run_uuid)})
+    return len(rings)
+
+
+def take_over_everything(alias: str) -> int:
+    """At the start of a process that knows it is alone: what a dead predecessor held is due now."""
+    return leases.expire_all(alias)

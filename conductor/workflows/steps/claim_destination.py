@@ -1,0 +1,52 @@
+"""Take the host that was chosen, or after a failure the next alternate in the cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.core.errors import NoValidHost
+from conductor.core.selection import Selection
+from conductor.scheduler import allocation_claims, manager
+from conductor.workflows.flow import Result, Step, Work
+from conductor.workflows.steps import instance_rows
+
+
+class ClaimDestination(Step):
+    """On the first attempt the scheduler has claimed already; later ones claim an alternate, which may be full by now."""
+
+    title = "Claim host"
+    lane = "Cell conductor"
+
+    def execute(self, work: Work) -> Result:
+        if work.attempt == 1:
+            return {"selection": work.inputs["selections"][0]}
+        instance = instance_rows.read(work)
+        alternates = [Selection.from_json(item) for item in alternates_left(work)]
+        with work.fenced("default"):
+            chosen = manager.claim_alternate(
+                str(instance.uuid), project_id=instance.project_id, user_id=instance.user_id, alternates=alternates
+            )
+        if chosen is None:
+            raise NoValidHost("No alternate host in the cell has room any more.")
+        return {"selection": chosen.to_json()}
+
+    def apply(self, work: Work, result: Result) -> None:
+        chosen = Selection.from_json(result["selection"])
+        tried = [*work.run.variables.get("tried_hosts", []), chosen.host]
+        work.run.variables["tried_hosts"] = tried
+        instance_rows.update(
+            work, host=chosen.host, node=chosen.node, availability_zone=chosen.availability_zone
+        )
+
+    def revert(self, work: Work, result: Result) -> None:
+        with work.fenced("default"):
+            allocation_claims.release(str(work.run.instance_uuid))
+
+    def apply_revert(self, work: Work) -> None:
+        instance_rows.update(work, host=None, node=None)
+
+
+def alternates_left(work: Work) -> list[dict[str, Any]]:
+    """Selections of this request on hosts that were not tried yet, best first."""
+    tried = work.run.variables.get("tried_hosts", [])
+    return [selection for selection in work.inputs["selections"] if selection["host"] not in tried]

@@ -1,0 +1,55 @@
+"""Hand each instance to its cell's conductor: one workflow of its own."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid5
+
+from conductor.cell_db.models import Instance
+from conductor.core.states import TaskState
+from conductor.journal.models import WorkflowRun
+from conductor.rpc import outbox
+from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
+from conductor.workflows.steps.create_in_cells import CreateInCells
+from conductor.workflows.steps.select_destinations import SelectDestinations
+
+
+class HandOver(Step):
+    """The child's uuid follows from parent and instance, so doing this twice creates it once."""
+
+    title = "Hand over to cell"
+    retry = UNTIL_DONE
+
+    def execute(self, work: Work) -> Result:
+        created: dict[str, str] = work.result_of(CreateInCells).get("created", {})
+        for cell in sorted(set(created.values())):
+            with work.fenced(cell):
+                _open_children(work, cell, [uuid for uuid, home in created.items() if home == cell])
+        return {"children": {uuid: str(child_uuid(work, uuid)) for uuid in created}}
+
+
+def child_uuid(work: Work, instance_uuid: str) -> UUID:
+    """The uuid of the workflow that builds one instance of a request."""
+    return uuid5(work.run.uuid, instance_uuid)
+
+
+def _open_children(work: Work, cell: str, instance_uuids: list[str]) -> None:
+    rows = Instance.objects.using(cell).filter(uuid__in=instance_uuids, deleted_at__isnull=True)
+    children = {child_uuid(work, uuid): uuid for uuid in instance_uuids}
+    there = set(WorkflowRun.objects.using(cell).filter(uuid__in=children).values_list("uuid", flat=True))
+    selections = work.result_of(SelectDestinations)["selections"]
+    for instance in rows.exclude(task_state=TaskState.DELETING):
+        uuid = str(instance.uuid)
+        if child_uuid(work, uuid) in there:
+            continue
+        outbox.open_run(
+            alias=cell,
+            flow="build_in_cell",
+            action="create",
+            context=work.context,
+            instance_uuid=uuid,
+            instance_name=instance.name,
+            inputs={"selections": selections[uuid]},
+            resources=[f"instance:{uuid}"],
+            parent_uuid=work.run.uuid,
+            run_uuid=child_uuid(work, uuid),
+        )

@@ -1,0 +1,41 @@
+"""The instance row that a run works on, and telling its followers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor import events
+from conductor.cell_db.models import Instance
+from conductor.core.states import TaskState
+from conductor.transactions import database_now
+from conductor.workflows.flow import Work
+
+
+def read(work: Work) -> Instance:
+    """The instance of a cell's run."""
+    return Instance.objects.using(work.alias).get(uuid=work.run.instance_uuid)
+
+
+def update(work: Work, **values: Any) -> None:
+    """Change the instance and tell its followers; inside a fenced transaction.
+
+    A delete that was asked for stays visible: `task_state` is left alone while it says so.
+    """
+    rows = Instance.objects.using(work.alias).filter(uuid=work.run.instance_uuid)
+    if "task_state" in values:
+        task_state = values.pop("task_state")
+        rows.exclude(task_state=TaskState.DELETING).update(task_state=task_state)
+    rows.update(updated_at=database_now(), **values)
+    tell(work, "instance.updated")
+
+
+def tell(work: Work, kind: str) -> None:
+    """Append an event about the run's instance."""
+    events.append(
+        work.alias,
+        f"server:{work.run.instance_uuid}",
+        kind,
+        run_uuid=work.run.uuid,
+        instance_uuid=work.run.instance_uuid,
+        project_id=work.run.project_id,
+    )

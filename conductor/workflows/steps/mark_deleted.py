@@ -1,0 +1,21 @@
+"""Nothing is left of the instance: say so."""
+
+from __future__ import annotations
+
+from conductor.cell_db.models import ConsoleLog
+from conductor.core.states import VmState
+from conductor.transactions import database_now
+from conductor.workflows.flow import Result, Step, Work
+from conductor.workflows.steps import instance_rows
+
+
+class MarkDeleted(Step):
+    title = "Mark as deleted"
+    lane = "Cell conductor"
+
+    def apply(self, work: Work, result: Result) -> None:
+        ConsoleLog.objects.using(work.alias).filter(instance_uuid=work.run.instance_uuid).delete()
+        now = database_now()
+        rows = {"vm_state": VmState.DELETED, "terminated_at": now, "deleted_at": now}
+        instance_rows.update(work, **rows)
+        instance_rows.tell(work, "instance.deleted")

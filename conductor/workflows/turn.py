@@ -1,0 +1,316 @@
+"""One worker's turn at a run: from the claim until it parks, ends or is fenced out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, transaction
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import HostSilent, StaleToken
+from conductor.core.states import RunState, StepState, WaitCause
+from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
+from conductor.rpc import outbox
+from conductor.transactions import database_now, write_tx
+from conductor.workflows import records
+from conductor.workflows.failpoints import reach
+from conductor.workflows.flow import Flow, RemoteStep, Result, Step, Work
+from conductor.workflows.silence import is_silent
+
+# These say nothing about the step: the turn is given up, and the sweep rings again when the lease has run out.
+NOT_THE_STEPS_FAULT = (StaleToken, OperationalError, InterfaceError)
+
+
+class Turn:
+    """Takes a claimed run through its flow. Every transaction on the journal begins with the fence."""
+
+    def __init__(self, alias: str, run: WorkflowRun, flow: Flow) -> None:
+        self.alias = alias
+        self.run = run
+        self.flow = flow
+        self.is_over = False
+
+    def drive(self) -> None:
+        """Go on until the run parks or ends. Raises StaleToken when another worker owns it now."""
+        with self._tx():
+            self._begin()
+        while not self.is_over:
+            step, index = self._next()
+            record = records.current(self.alias, self.run, index)
+            assert record is not None, "every step is opened by the transaction before it"
+            try:
+                if isinstance(step, RemoteStep):
+                    self._remote(step, record)
+                else:
+                    self._here(step, record)
+            except NOT_THE_STEPS_FAULT:
+                raise
+            except Exception as error:
+                with self._tx():
+                    self._fail(step, records.describe(error, step, self.run))
+
+    # -- one step ---------------------------------------------------------------------------------------------
+
+    def _here(self, step: Step, record: StepRecord) -> None:
+        """A step that this worker does itself."""
+        work, place = self._work(record.step_key), self._place(step)
+        reach(f"{place}.before")
+        result: Result = {}
+        if self.run.direction == "undo":
+            step.revert(work, self.run.variables.get(step.name, {}))
+        else:
+            result = step.execute(work) or {}
+        reach(f"{place}.effect")
+        with self._tx():
+            self._succeed(step, result)
+            self._proceed()
+        reach(f"{place}.after")
+
+    def _remote(self, step: RemoteStep, record: StepRecord) -> None:
+        """A step that a host does: send, park, and take the answer once it is there."""
+        place = self._place(step)
+        if record.state == StepState.RUNNING:
+            reach(f"{place}.before")
+            self._dispatch(step, record)
+            reach(f"{place}.sent")
+            return
+        reach(f"{place}.answered")
+        with self._tx():
+            fresh = StepRecord.objects.using(self.alias).get(pk=record.pk)
+            if fresh.answer is None:
+                self._wait_longer(step, fresh)
+            elif fresh.answer["ok"]:
+                self._succeed(step, fresh.answer["result"])
+                self._proceed()
+            else:
+                self._fail(step, {**fresh.answer["error"], "step": step.name, "attempt": self.run.attempt})
+        reach(f"{place}.after")
+
+    def _dispatch(self, step: RemoteStep, record: StepRecord) -> None:
+        work = self._work(record.step_key)
+        command = step.revert_command(work) if self.run.direction == "undo" else step.command(work)
+        is_owed = command is not None and self._may_be_owed() and is_silent(self.alias, command.host)
+        with self._tx():
+            if command is None:
+                self._succeed(step, {}, state=StepState.SKIPPED)
+                self._proceed()
+                return
+            outbox.send_command(self.alias, command, run_uuid=self.run.uuid, is_owed=is_owed)
+            StepRecord.objects.using(self.alias).filter(pk=record.pk).update(
+                state=StepState.WAITING, host=command.host, fencing_token=work.token
+            )
+            if is_owed:
+                self._succeed(step, {"is_owed_by": command.host})
+                self._proceed()
+            else:
+                self._park(WaitCause.HOST, command.host, settings.NOVELLA_HOST_DOWN_SECONDS)
+
+    def _wait_longer(self, step: RemoteStep, record: StepRecord) -> None:
+        """Woken without an answer: a host that is alive gets more time, a silent one has failed."""
+        sent = OutboxMessage.objects.using(self.alias).filter(step_key=record.step_key)
+        if not is_silent(self.alias, record.host):
+            self._park(WaitCause.HOST, record.host, settings.NOVELLA_HOST_DOWN_SECONDS)
+        elif self._may_be_owed():
+            sent.update(is_owed=True)
+            self._succeed(step, {"is_owed_by": record.host})
+            self._proceed()
+        else:
+            sent.delete()
+            self._fail(step, records.describe(HostSilent(f"Host {record.host} is silent."), step, self.run))
+
+    def _may_be_owed(self) -> bool:
+        """What only tidies up need not wait for a dead host: it will be told when it comes back."""
+        return self.run.direction == "undo" or self.flow.is_forward_only
+
+    # -- what follows; all of it inside a fenced transaction --------------------------------------------------
+
+    def _begin(self) -> None:
+        if not self.run.flow_version:
+            self._save(flow_version=self.flow.version, plan=self.flow.plan(), started_at=database_now())
+            records.tell(self.alias, self.run, "run.started")
+        self._proceed()
+
+    def _proceed(self) -> None:
+        """Look where the run stands: turn back, end, do what is local at once, open what is not."""
+        while not self.is_over:
+            run = self.run
+            if run.direction == "do" and run.is_cancel_requested and self.flow.may_cancel_at(run.position):
+                self._turn_back({"class": "Cancelled", "message": run.cancel_reason or "cancelled"})
+            if run.direction == "undo":
+                self._skip_what_needs_no_undo()
+                if run.position == 0 and not self._try_again():
+                    self._save(direction="end")
+            if self._is_at_end():
+                self._end()
+                return
+            step, index = self._next()
+            if not step.is_local or run.direction == "undo":
+                self._open(step, index)
+                return
+            self._do_local(step, index)
+
+    def _open(self, step: Step, index: int) -> None:
+        last = records.current(self.alias, self.run, index)
+        record = records.open_record(self.alias, self.run, step, index, last)
+        if record is not last and self.run.direction == "do":
+            step.apply_start(self._work(record.step_key))
+
+    def _do_local(self, step: Step, index: int) -> None:
+        self._open(step, index)
+        try:
+            with transaction.atomic(using=self.alias):  # a savepoint: what was done before it stays
+                self._succeed(step, {})
+        except NOT_THE_STEPS_FAULT:
+            raise
+        except Exception as error:
+            self.run.refresh_from_db(using=self.alias)
+            self._fail(step, records.describe(error, step, self.run))
+
+    def _succeed(self, step: Step, result: Result, *, state: str = StepState.DONE) -> None:
+        _, index = self._next()
+        record = records.current(self.alias, self.run, index)
+        assert record is not None
+        work = self._work(record.step_key)
+        if self.run.direction == "undo":
+            step.apply_revert(work)
+            self.run.variables.pop(step.name, None)
+            self._save(position=index, variables=self.run.variables)
+            state = StepState.UNDONE
+        else:
+            if state == StepState.DONE:
+                step.apply(work, result)
+            self.run.variables[step.name] = dict(result)
+            self._save(position=self.run.position + 1, variables=self.run.variables)
+        records.close_record(self.alias, self.run, record, state, result=dict(result))
+
+    def _fail(self, step: Step, error: dict[str, Any]) -> None:
+        _, index = self._next()
+        record = records.current(self.alias, self.run, index)
+        assert record is not None
+        is_undo = self.run.direction == "undo"
+        state = StepState.UNDO_FAILED if is_undo else StepState.FAILED
+        records.close_record(self.alias, self.run, record, state, error=error)
+        retry = step.revert_retry if is_undo else step.retry
+        if retry.allows(record.try_number):
+            self._park(WaitCause.TIMER, f"next try of {step.title}", retry.pause(record.try_number))
+        elif self.run.direction == "end":
+            self._finish(RunState.NEEDS_OPERATOR, error)
+        else:
+            if is_undo:
+                self._save(position=index, leftovers=[*self.run.leftovers, f"{step.title}: {error['message']}"])
+            else:
+                self._turn_back(error)
+            self._proceed()
+
+    def _turn_back(self, error: dict[str, Any]) -> None:
+        """From here backwards, the step under way included: it may have done a part."""
+        record = records.current(self.alias, self.run, self.run.position)
+        if record is not None and record.state in records.OPEN_STATES:
+            OutboxMessage.objects.using(self.alias).filter(step_key=record.step_key).delete()
+            records.close_record(self.alias, self.run, record, StepState.CANCELLED)
+        position = self.run.position + (record is not None)
+        self._save(direction="undo", position=position, error=self.run.error or error, state=RunState.UNDOING)
+        records.tell(self.alias, self.run, "run.undoing", error=error)
+
+    def _skip_what_needs_no_undo(self) -> None:
+        position = self.run.position
+        while position and not self.flow.steps[position - 1].has_revert:
+            position -= 1
+        if position != self.run.position:
+            self._save(position=position)
+
+    def _try_again(self) -> bool:
+        """All is undone: begin the next attempt where one is left and could do better."""
+        failed = StepRecord.objects.using(self.alias).filter(
+            run=self.run, attempt=self.run.attempt, direction="do", state=StepState.FAILED
+        )
+        last = failed.order_by("-pk").first()
+        if last is None or not last.error["is_reschedulable"] or self.run.is_cancel_requested or self.run.leftovers:
+            return False
+        if self.run.attempt >= self.flow.max_attempts or not self.flow.next_attempt(self._work("")):
+            return False
+        self._save(direction="do", attempt=self.run.attempt + 1, state=RunState.RUNNING)
+        records.tell(self.alias, self.run, "run.rescheduled", error=last.error)
+        return True
+
+    def _end(self) -> None:
+        if self.run.direction == "do":
+            self._finish(RunState.DONE, None)
+        elif self.run.leftovers:
+            self._finish(RunState.FAILED_NOT_CLEAN, self.run.error)
+        else:
+            self._finish(RunState.CANCELLED if self._is_cancelled() else RunState.FAILED_UNDONE, self.run.error)
+
+    def _finish(self, state: str, error: Mapping[str, Any] | None) -> None:
+        self._save(state=state, error=error, owner=None, lease_expires_at=None, finished_at=database_now())
+        records.tell(self.alias, self.run, "run.ended", state=state, error=error)
+        outbox.close_run(self.alias, self.run)
+        self.is_over = True
+
+    def _park(self, cause: WaitCause, detail: str, seconds: float) -> None:
+        """Let go until `seconds` have passed or somebody rings; no thread waits."""
+        must_look_again = self.run.is_cancel_requested and self.flow.may_cancel_at(self.run.position)
+        if must_look_again and self.run.direction == "do":
+            seconds = 0.0
+            outbox.ring_after_commit(self.alias, self.run.uuid)
+        waits_for = {"cause": cause, "detail": detail}
+        self._save(
+            state=RunState.WAITING,
+            waits_for=waits_for,
+            owner=None,
+            lease_expires_at=None,
+            wake_at=database_now(seconds),
+        )
+        records.tell(self.alias, self.run, "run.waiting", **waits_for)
+        self.is_over = True
+
+    # -- where the run stands ---------------------------------------------------------------------------------
+
+    def _next(self) -> tuple[Step, int]:
+        """The step that is next in the run's direction, and its index."""
+        if self.run.direction == "end":
+            final = self._final_step()
+            assert final is not None
+            return final, len(self.flow.steps)
+        index = self.run.position - (self.run.direction == "undo")
+        return self.flow.steps[index], index
+
+    def _is_at_end(self) -> bool:
+        if self.run.direction == "end":
+            return self.run.position > 0 or self._final_step() is None
+        return self.run.direction == "do" and self.run.position == len(self.flow.steps)
+
+    def _final_step(self) -> Step | None:
+        return self.flow.on_cancel if self._is_cancelled() else self.flow.on_failure
+
+    def _is_cancelled(self) -> bool:
+        return bool(self.run.error and self.run.error["class"] == "Cancelled")
+
+    def _place(self, step: Step) -> str:
+        return f"{self.flow.name}.{self.run.direction}.{step.name}"
+
+    def _work(self, step_key: str) -> Work:
+        return Work(
+            alias=self.alias,
+            run=self.run,
+            context=RequestContext.from_json(self.run.context),
+            step_key=step_key,
+            token=self.run.fencing_token,
+            lease_seconds=settings.NOVELLA_LEASE_SECONDS,
+        )
+
+    @contextmanager
+    def _tx(self) -> Iterator[None]:
+        """A fenced transaction on the journal, with the run as it is now: a cancel may have come meanwhile."""
+        with write_tx(self.alias):
+            self._work("").guard()
+            self.run.refresh_from_db(using=self.alias)
+            yield
+
+    def _save(self, **values: Any) -> None:
+        WorkflowRun.objects.using(self.alias).filter(pk=self.run.pk).update(**values)
+        for name, value in values.items():
+            setattr(self.run, name, value)
