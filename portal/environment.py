@@ -1,0 +1,214 @@
+"""Every environment variable that Novella knows: read, checked and typed once, here and nowhere else."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import ipaddress
+import math
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+PREFIX = "NOVELLA_"
+PROJECT_DIR = Path(__file__).resolve().parent.parent
+SECRET_KEY_FILE = "secret_key"
+SHORTEST_SECRET_KEY = 32
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+ALL_INTERFACES = ("0.0.0.0", "::")
+HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*\.?")
+ALLOWED_HOST = re.compile(r"\*|\.?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]")
+
+
+class InvalidEnvironment(ValueError):
+    """One line that names the variable, what is wrong with it and what it may be."""
+
+
+class _Refused(ValueError):
+    """What is wrong with a value, without the variable's name."""
+
+
+def _choice(*allowed: str, fold: Callable[[str], str] = str.lower) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if fold(text) not in allowed:
+            raise _Refused(f'"{text}" is not one of {", ".join(allowed)}')
+        return fold(text)
+
+    return parse
+
+
+def _integer(what: str, lowest: int, highest: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not lowest <= int(text) <= highest:
+            raise _Refused(f'"{text}" is not {what} ({lowest} to {highest})')
+        return int(text)
+
+    return parse
+
+
+def _seconds(lowest: float, highest: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not lowest <= value <= highest:  # false for NaN too
+            raise _Refused(f'"{text}" is not a number of seconds ({lowest:g} to {highest:g})')
+        return value
+
+    return parse
+
+
+def _boolean(text: str) -> bool:
+    known = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+    if text.lower() not in known:
+        raise _Refused(f'"{text}" is neither on nor off')
+    return known[text.lower()]
+
+
+def _host(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        # Digits and dots alone are a mistyped address, never a name.
+        if HOST_NAME.fullmatch(text) and len(text) <= 253 and not re.fullmatch(r"[0-9.]+", text):
+            return text
+    raise _Refused(f'"{text}" is neither an IP address nor a host name')
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if not ALLOWED_HOST.fullmatch(name):
+            raise _Refused(f'"{name}" is not a host name (names separated by commas, or *)')
+    return names
+
+
+def _directory(text: str) -> Path:
+    path = Path(text).expanduser()
+    return path if path.is_absolute() else PROJECT_DIR / path
+
+
+def _secret(text: str) -> str:
+    if len(text) < SHORTEST_SECRET_KEY:
+        raise _Refused(f"the key is shorter than {SHORTEST_SECRET_KEY} characters")
+    return text
+
+
+def _failpoint(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.:/-]+", text):
+        raise _Refused(f'"{text}" is not the name of a failpoint')
+    return text
+
+
+def _variable(parse: Callable[[str], Any], default: str = "", *, is_secret: bool = False) -> Any:
+    """A field of `Environment`: how its text is parsed, and the text that stands for "not set" (empty: derived)."""
+    return field(repr=not is_secret, metadata={"parse": parse, "default": default})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What the operator's shell says. Field `port` is the variable `NOVELLA_PORT`, and so on."""
+
+    host: str = _variable(_host, "127.0.0.1")
+    port: int = _variable(_integer("a port number", 1, 65535), "8000")
+    data: Path = _variable(_directory, "var")
+    secret_key: str = _variable(_secret, is_secret=True)
+    allowed_hosts: tuple[str, ...] = _variable(_hosts)
+    debug: bool = _variable(_boolean, "off")
+    log_level: str = _variable(_choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", fold=str.upper), "INFO")
+    virt_type: str = _variable(_choice("auto", "kvm", "qemu"), "auto")
+    real_host: str = _variable(_choice("auto", "on", "off"), "auto")
+    simulated_hosts: int = _variable(_integer("a number of hosts per cell", 0, 10_000), "8")
+    simulated_latency_seconds: float = _variable(_seconds(0, 600), "1")
+    lease_seconds: float = _variable(_seconds(0.5, 3600), "10")
+    sweep_seconds: float = _variable(_seconds(0.1, 3600), "2")
+    crash_at: str = _variable(_failpoint)
+
+    @property
+    def data_dir(self) -> Path:
+        """Absolute path of the directory that holds every file that Novella writes."""
+        return self.data
+
+
+def variable_names() -> tuple[str, ...]:
+    """Every variable that is known, in the order of the fields."""
+    return tuple(PREFIX + item.name.upper() for item in fields(Environment))
+
+
+def load(variables: Mapping[str, str]) -> Environment:
+    """Parse `variables`; an empty value counts as not set. Makes and keeps a secret key when none is given.
+
+    Raises InvalidEnvironment for a value that cannot be, and for a `NOVELLA_` variable that nobody knows.
+    """
+    _refuse_unknown(variables)
+    values = {item.name: _parsed(variables, item.name, item.metadata) for item in fields(Environment)}
+    values["allowed_hosts"] = values["allowed_hosts"] or _allowed_by_default(values["host"])
+    values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
+    return Environment(**values)
+
+
+@functools.cache
+def current() -> Environment:
+    """This process's environment, parsed at the first call."""
+    return load(os.environ)
+
+
+def _parsed(variables: Mapping[str, str], name: str, metadata: Mapping[str, Any]) -> Any:
+    variable = PREFIX + name.upper()
+    text = variables.get(variable, "").strip() or metadata["default"]
+    if not text:
+        return ""
+    try:
+        return metadata["parse"](text)
+    except _Refused as refused:
+        raise InvalidEnvironment(f"{variable}: {refused}") from None
+
+
+def _refuse_unknown(variables: Mapping[str, str]) -> None:
+    known = variable_names()
+    for name in sorted(variables):
+        if name.startswith(PREFIX) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0)
+            raise InvalidEnvironment(f"{name}: no such variable; the nearest known one is {near[0]}")
+
+
+def _allowed_by_default(host: str) -> tuple[str, ...]:
+    """Loopback and the address served; anything when every interface is served, as its names are unknown here."""
+    if host in ALL_INTERFACES:
+        return ("*",)
+    shown = f"[{host}]" if ":" in host else host
+    return LOOPBACK_NAMES if shown in LOOPBACK_NAMES else (*LOOPBACK_NAMES, shown)
+
+
+def _kept_secret_key(data_dir: Path) -> str:
+    """The key in `data_dir`, made at the first start: sessions must outlive a restart."""
+    path = data_dir / SECRET_KEY_FILE
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _write_once(path, secrets.token_urlsafe(48))
+        key = path.read_text().strip()
+    except OSError as error:
+        raise InvalidEnvironment(f"{PREFIX}DATA: cannot use {data_dir}: {error.strerror}") from None
+    if len(key) < SHORTEST_SECRET_KEY:
+        raise InvalidEnvironment(f"{PREFIX}DATA: {path} holds no usable key; remove it to have a new one made")
+    return key
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Write a private file that appears whole or not at all; of several processes at once, one wins."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w") as stream:
+            stream.write(text + "\n")
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
