@@ -1,0 +1,18 @@
+"""The product's settings with a data directory of this test run's own: runs side by side never meet."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+
+for _name in [name for name in os.environ if name.startswith("NOVELLA_")]:
+    del os.environ[_name]  # the operator's shell decides nothing here
+_data_dir = Path(tempfile.mkdtemp(prefix="novella-test-"))
+os.environ["NOVELLA_DATA"] = str(_data_dir)
+atexit.register(partial(shutil.rmtree, _data_dir, ignore_errors=True))
+
+from portal.settings import *  # noqa: E402, F403
