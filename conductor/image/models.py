@@ -31,3 +31,16 @@ class Image(models.Model):
     created_at = models.DateTimeField(db_index=True)
     updated_at = models.DateTimeField()
     deleted_at = models.DateTimeField(null=True)
+
+
+class ImageMember(models.Model):
+    """A project that a shared image was offered to; only accepted ones show in that project's list."""
+
+    image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="members")
+    project_id = models.CharField(max_length=64, db_index=True)
+    status = models.CharField(max_length=16, default="pending")  # pending, accepted, rejected
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["image", "project_id"], name="image_member_once")]

@@ -55,8 +55,54 @@ class Subnet(models.Model):
     updated_at = models.DateTimeField()
 
 
+class SecurityGroup(models.Model):
+    """A named list of rules of one project. Every project has one called `default`."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255)
+    description = models.CharField(max_length=255, default="")
+    project_id = models.CharField(max_length=64, db_index=True)
+    is_stateful = models.BooleanField(default=True)
+    revision_number = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project_id"], condition=models.Q(name="default"), name="one_default_group_per_project"
+            )
+        ]
+
+
+class SecurityGroupRule(models.Model):
+    """One kind of traffic that a group lets through. `rule_key` spells what it matches, so that it exists once."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    group = models.ForeignKey(SecurityGroup, on_delete=models.CASCADE, related_name="rules")
+    remote_group = models.ForeignKey(SecurityGroup, on_delete=models.CASCADE, null=True, related_name="+")
+    direction = models.CharField(max_length=8)  # ingress, egress
+    ethertype = models.CharField(max_length=8, default="IPv4")
+    protocol = models.CharField(max_length=40, null=True)
+    port_range_min = models.PositiveIntegerField(null=True)
+    port_range_max = models.PositiveIntegerField(null=True)
+    remote_ip_prefix = models.CharField(max_length=64, null=True)
+    description = models.CharField(max_length=255, default="")
+    rule_key = models.CharField(max_length=255)
+    revision_number = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["group", "rule_key"], name="rule_once_per_group")]
+
+
 class Port(models.Model):
-    """A plug on a network. `created_by_run` marks a port that a build made and its end must remove."""
+    """A plug on a network.
+
+    `binding_host` is set while a guest is plugged there, and `device_index` then is its place among the guest's
+    ports. `is_made_by_compute` marks a port that a build made and its end must remove.
+    """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     network = models.ForeignKey(Network, on_delete=models.PROTECT, related_name="ports")
@@ -68,8 +114,10 @@ class Port(models.Model):
     is_admin_up = models.BooleanField(default=True)
     device_id = models.CharField(max_length=255, default="", db_index=True)
     device_owner = models.CharField(max_length=255, default="")
+    device_index = models.PositiveSmallIntegerField(default=0)
     binding_host = models.CharField(max_length=255, default="")
     is_made_by_compute = models.BooleanField(default=False)
+    security_groups = models.ManyToManyField(SecurityGroup, related_name="ports")
     revision_number = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()

@@ -1,0 +1,20 @@
+"""Ids as texts and as values."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+
+def uuid_or_none(text: object) -> UUID | None:
+    """The uuid that `text` spells with dashes, in either case; None for anything else.
+
+    Callers look things up by what a user typed: what is no uuid names nothing, and is no fault.
+    """
+    if isinstance(text, UUID):
+        return text
+    if not isinstance(text, str) or len(text) != 36:
+        return None
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
