@@ -146,6 +146,10 @@ class RemoteStep(Step):
         return None
 
     @property
+    def is_local(self) -> bool:
+        return False
+
+    @property
     def has_revert(self) -> bool:
         return type(self).revert_command is not RemoteStep.revert_command
 

@@ -1,0 +1,343 @@
+"""The engine's laws, on flows made for the purpose and a real database."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import ResourceLocked, StaleToken
+from conductor.core.states import RunState, StepState
+from conductor.journal.models import LeaseGrant, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
+from conductor.rpc import outbox
+from conductor.rpc.messages import SpawnInstance, StepAnswered
+from conductor.transactions import database_now, write_tx
+from conductor.workflows import catalog, engine, leases, recovery
+from conductor.workflows.flow import Flow, RemoteStep, Result, Retry, Step, Work
+from conductor.workflows.turn import Turn
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+ALIAS = "cell1"
+ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
+
+
+class Diary:
+    """What the steps did, in order, and which of them are to fail."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.failures: dict[str, int] = {}
+
+    def write(self, line: str) -> None:
+        self.lines.append(line)
+        if self.failures.get(line, 0) > 0:
+            self.failures[line] -= 1
+            raise RuntimeError(line)
+
+
+DIARY = Diary()
+
+
+class Noted(Step):
+    name = ""
+
+    def __init__(self, name: str, *, retry: Retry | None = None) -> None:
+        self.name = name  # type: ignore[misc]
+        self.title = name  # type: ignore[misc]
+        if retry:
+            self.retry = retry  # type: ignore[misc]
+
+    def execute(self, work: Work) -> Result:
+        DIARY.write(f"do {self.name}")
+        return {"by": self.name}
+
+    def revert(self, work: Work, result: Result) -> None:
+        DIARY.write(f"undo {self.name}")
+
+    revert_retry = Retry(tries=2, pause_seconds=0.0)
+
+
+class NotedLocal(Step):
+    def apply(self, work: Work, result: Result) -> None:
+        DIARY.write("do local")
+
+
+class NotedRemote(RemoteStep):
+    title = "remote"
+
+    def command(self, work: Work) -> Any:
+        return _command(work)
+
+    def revert_command(self, work: Work) -> Any:
+        return _command(work)
+
+    def apply(self, work: Work, result: Result) -> None:
+        DIARY.write(f"do remote {result['n']}")
+
+
+class Final(Step):
+    title = "final"
+
+    def apply(self, work: Work, result: Result) -> None:
+        DIARY.write("final")
+
+
+def _command(work: Work) -> SpawnInstance:
+    return SpawnInstance(
+        step_key=work.step_key,
+        fencing_token=work.token,
+        run_uuid=str(work.run.uuid),
+        cell=work.alias,
+        host="host-1",
+        instance_uuid=str(uuid.uuid4()),
+        guest={},
+    )
+
+
+@pytest.fixture(autouse=True)
+def _fresh_diary() -> None:
+    DIARY.lines.clear()
+    DIARY.failures.clear()
+
+
+@pytest.fixture
+def flow(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(*steps: Step, **options: Any) -> Flow:
+        made = Flow("made", 1, steps, on_failure=Final(), **options)
+        monkeypatch.setitem(catalog._by_version, ("made", 1), made)
+        return made
+
+    return use
+
+
+@pytest.fixture
+def _host_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conductor.workflows.turn.is_silent", lambda alias, host: False)
+
+
+def start(*resources: str, may_wait: bool = False) -> WorkflowRun:
+    with write_tx(ALIAS):
+        return outbox.open_run(
+            alias=ALIAS, flow="made", action="make", context=ANA, resources=resources or ("thing:1",), may_wait=may_wait
+        )
+
+
+def fresh(run: WorkflowRun) -> WorkflowRun:
+    return WorkflowRun.objects.using(ALIAS).get(pk=run.pk)
+
+
+def due_now(run: WorkflowRun) -> None:
+    WorkflowRun.objects.using(ALIAS).filter(pk=run.pk).update(wake_at=database_now())
+
+
+def answer(run: WorkflowRun, *, ok: bool = True, **error: Any) -> None:
+    sent = OutboxMessage.objects.using(ALIAS).get(run_uuid=run.uuid)
+    engine.answer(
+        ALIAS,
+        StepAnswered(
+            step_key=sent.step_key,
+            run_uuid=str(run.uuid),
+            fencing_token=1,
+            host="host-1",
+            ok=ok,
+            result={"n": 1} if ok else {},
+            error=None if ok else {"class": "DriverError", "message": "no", "is_reschedulable": True, **error},
+        ),
+    )
+
+
+def test_steps_run_in_order_and_locks_are_freed(flow: Any) -> None:
+    flow(Noted("one"), NotedLocal(), Noted("two"))
+    run = start("thing:1", "thing:2")
+    engine.run(ALIAS, run.uuid)
+    assert DIARY.lines == ["do one", "do local", "do two"]
+    assert fresh(run).state == RunState.DONE
+    assert fresh(run).variables["one"] == {"by": "one"}
+    assert not ResourceLock.objects.using(ALIAS).exists()
+    states = StepRecord.objects.using(ALIAS).order_by("pk").values_list("name", "state")
+    assert list(states) == [("one", "done"), ("NotedLocal", "done"), ("two", "done")]
+
+
+@pytest.mark.parametrize("failing", ["one", "two", "three"])
+def test_a_failure_undoes_everything_backwards_the_failed_step_included(flow: Any, failing: str) -> None:
+    names = ["one", "two", "three"]
+    flow(*(Noted(name) for name in names))
+    DIARY.failures[f"do {failing}"] = 1
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    done = names[: names.index(failing) + 1]
+    assert DIARY.lines == [f"do {n}" for n in done] + [f"undo {n}" for n in reversed(done)] + ["final"]
+    ended = fresh(run)
+    assert ended.state == RunState.FAILED_UNDONE
+    assert ended.error["step"] == failing and ended.error["message"] == "RuntimeError"  # a stranger's text stays hidden
+    assert not ResourceLock.objects.using(ALIAS).exists()
+
+
+def test_a_revert_that_keeps_failing_is_named_and_the_rest_is_undone(flow: Any) -> None:
+    flow(Noted("one"), Noted("two"), Noted("three"))
+    DIARY.failures |= {"do three": 1, "undo two": 9}
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    while fresh(run).state == RunState.WAITING:
+        due_now(run)
+        engine.run(ALIAS, run.uuid)
+    assert fresh(run).state == RunState.FAILED_NOT_CLEAN
+    assert fresh(run).leftovers == ["two: RuntimeError"]
+    assert DIARY.lines[-2:] == ["undo one", "final"]
+
+
+def test_a_step_is_retried_by_its_policy_and_no_thread_waits(flow: Any) -> None:
+    flow(Noted("one", retry=Retry(tries=3, pause_seconds=60)))
+    DIARY.failures["do one"] = 2
+    run = start()
+    for tries in (1, 2):
+        engine.run(ALIAS, run.uuid)
+        assert fresh(run).state == RunState.WAITING and fresh(run).waits_for["cause"] == "timer"
+        assert fresh(run).owner is None
+        assert DIARY.lines == ["do one"] * tries
+        engine.run(ALIAS, run.uuid)  # rung too early: nothing happens
+        assert DIARY.lines == ["do one"] * tries
+        due_now(run)
+    engine.run(ALIAS, run.uuid)
+    assert fresh(run).state == RunState.DONE
+
+
+@pytest.mark.usefixtures("_host_is_heard")
+def test_a_remote_step_parks_and_the_answer_resumes_it_once(flow: Any) -> None:
+    flow(NotedRemote(), Noted("after"))
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    parked = fresh(run)
+    assert (parked.state, parked.owner, parked.waits_for["detail"]) == (RunState.WAITING, None, "host-1")
+    sent = OutboxMessage.objects.using(ALIAS).get(run_uuid=run.uuid)
+    answer(run)
+    repeated = StepAnswered(
+        step_key=sent.step_key, run_uuid=str(run.uuid), fencing_token=1, host="host-1", ok=False, result={}, error={}
+    )
+    engine.answer(ALIAS, repeated)  # late and contradicting: changes nothing
+    assert DIARY.lines == ["do remote 1", "do after"]
+    assert fresh(run).state == RunState.DONE
+    assert not OutboxMessage.objects.using(ALIAS).exists()
+
+
+@pytest.mark.usefixtures("_host_is_heard")
+def test_attempts_go_round_until_they_are_used_up(flow: Any) -> None:
+    flow(Noted("claim"), NotedRemote(), max_attempts=2)
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    for expected_attempt in (1, 2):
+        assert fresh(run).attempt == expected_attempt
+        answer(run, ok=False)
+        answer(run)  # the undo's command
+    assert DIARY.lines == ["do claim", "undo claim", "do claim", "undo claim", "final"]
+    assert fresh(run).state == RunState.FAILED_UNDONE
+    assert fresh(run).error["message"] == "no"
+
+
+@pytest.mark.usefixtures("_host_is_heard")
+def test_an_error_that_no_host_can_mend_ends_at_once(flow: Any) -> None:
+    flow(Noted("claim"), NotedRemote(), max_attempts=3)
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    answer(run, ok=False, is_reschedulable=False)
+    answer(run)
+    assert (fresh(run).attempt, fresh(run).state) == (1, RunState.FAILED_UNDONE)
+
+
+@pytest.mark.usefixtures("_host_is_heard")
+def test_cancel_of_a_parked_run_undoes_it(flow: Any) -> None:
+    flow(Noted("claim"), NotedRemote())
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    with write_tx(ALIAS):
+        outbox.request_cancel(ALIAS, fresh(run), "not wanted any more")
+    engine.run(ALIAS, run.uuid)
+    answer(run)  # of the undo
+    ended = fresh(run)
+    assert (ended.state, ended.error["message"]) == (RunState.CANCELLED, "not wanted any more")
+    assert DIARY.lines == ["do claim", "undo claim"]
+
+
+def test_a_silent_host_fails_the_step_and_owes_the_undo(flow: Any) -> None:
+    flow(Noted("claim"), NotedRemote())
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    due_now(run)
+    engine.run(ALIAS, run.uuid)
+    assert fresh(run).state == RunState.FAILED_UNDONE
+    assert fresh(run).error["class"] == "HostSilent"
+    owed = OutboxMessage.objects.using(ALIAS).get()
+    assert owed.is_owed and owed.host == "host-1"
+
+
+def test_a_resource_under_work_is_refused_with_the_holder_named(flow: Any) -> None:
+    flow(Noted("one"))
+    holder = start("thing:1")
+    with pytest.raises(ResourceLocked, match=str(holder.uuid)):
+        start("thing:0", "thing:1")
+    assert WorkflowRun.objects.using(ALIAS).count() == 1
+    assert list(ResourceLock.objects.using(ALIAS).values_list("resource", flat=True)) == ["thing:1"]
+
+
+def test_a_waiting_run_gets_its_locks_when_the_holder_ends(flow: Any) -> None:
+    flow(Noted("one"))
+    first, second = start("thing:1"), start("thing:1", may_wait=True)
+    engine.run(ALIAS, second.uuid)
+    assert fresh(second).state == RunState.QUEUED and DIARY.lines == []
+    engine.run(ALIAS, first.uuid)
+    engine.run(ALIAS, second.uuid)
+    assert fresh(second).state == RunState.DONE
+    assert not ResourceLock.objects.using(ALIAS).exists()
+
+
+def test_a_live_owner_is_left_alone_and_a_dead_one_is_taken_over(flow: Any) -> None:
+    flow(Noted("one"))
+    run = start()
+    first = leases.claim(ALIAS, run.uuid)
+    assert first is not None
+    engine.run(ALIAS, run.uuid)
+    assert DIARY.lines == []
+    leases.expire_all(ALIAS)
+    assert recovery.sweep(ALIAS, grace_seconds=0.0) == 1
+    engine.run(ALIAS, run.uuid)
+    assert DIARY.lines == ["do one"]
+    reasons = LeaseGrant.objects.using(ALIAS).filter(run=run).order_by("pk").values_list("reason", flat=True)
+    assert list(reasons) == ["claim", "takeover: the lease ran out"]
+
+
+def test_a_stale_owner_is_refused_at_home_and_abroad(flow: Any) -> None:
+    made = flow(Noted("one"))
+    run = start()
+    stale = leases.claim(ALIAS, run.uuid)
+    assert stale is not None
+    leases.expire_all(ALIAS)
+    current = leases.claim(ALIAS, run.uuid)
+    assert current is not None and current.fencing_token > stale.fencing_token
+
+    def work(row: WorkflowRun) -> Work:
+        return Work(ALIAS, row, ANA, "key", row.fencing_token, 10.0)
+
+    with pytest.raises(StaleToken), work(stale).fenced(ALIAS):
+        pytest.fail("a stale owner got in")
+    with work(current).fenced("default"):
+        pass
+    with pytest.raises(StaleToken), work(stale).fenced("default"):
+        pytest.fail("a stale owner got in abroad")
+    assert made.plan()[0]["name"] == "one"
+
+
+def test_the_open_record_of_a_dead_owner_keeps_its_key(flow: Any) -> None:
+    flow(Noted("one"))
+    run = start()
+    claimed = leases.claim(ALIAS, run.uuid)
+    assert claimed is not None
+    turn = Turn(ALIAS, claimed, catalog.flow_of(claimed))
+    with turn._tx():
+        turn._begin()  # the owner dies here, after the first step was opened
+    leases.expire_all(ALIAS)
+    engine.run(ALIAS, run.uuid)
+    record = StepRecord.objects.using(ALIAS).get(run=run)
+    assert (record.try_number, record.state) == (1, StepState.DONE)
