@@ -1,0 +1,231 @@
+"""A whole Novella as users run it: `manage.py up` in a process of its own, driven over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[2]
+READY = "Novella is ready: "
+START_SECONDS = 120.0
+WAIT_SECONDS = 120.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(what: str, ask: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+    """The first truthy answer of `ask`; fails, naming what was waited for, when none comes in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = ask()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds} seconds: {what}")
+
+
+class Answer:
+    """An HTTP answer."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], raw: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.raw = raw
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.raw)
+
+
+class Cloud:
+    """One data folder, and the process that serves it now."""
+
+    def __init__(self, data_dir: Path, **variables: str) -> None:
+        self.data_dir = data_dir
+        self.port = free_port()
+        self.variables = {"NOVELLA_REAL_HOST": "off", "NOVELLA_SIMULATED_HOSTS": "2"} | variables
+        self.process: subprocess.Popen[str] | None = None
+        self.lines: list[str] = []
+        self._tokens: dict[str, str] = {}
+
+    # -- the process ------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "OS_"))}
+        inherited.pop("DJANGO_SETTINGS_MODULE", None)
+        own = {"NOVELLA_DATA": str(self.data_dir), "NOVELLA_PORT": str(self.port), "PYTHONUNBUFFERED": "1"}
+        return {**inherited, **own, **self.variables, **variables}
+
+    def start(self, **variables: str) -> Cloud:
+        """Start and wait for the ready line."""
+        self.log_path.touch()
+        log = self.log_path.open("a")
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROJECT / "manage.py"), "up"],
+            env=self.environment(**variables),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=PROJECT,
+            text=True,
+            start_new_session=True,
+        )
+        before = self.log_path.stat().st_size
+        wait_until("the ready line\n" + self.log_tail(), lambda: self._is_ready(before), START_SECONDS)
+        return self
+
+    def _is_ready(self, offset: int) -> bool:
+        assert self.process is not None
+        with self.log_path.open() as log:
+            log.seek(offset)
+            if READY in log.read():
+                return True
+        assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log_tail()}"
+        return False
+
+    @property
+    def log_path(self) -> Path:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        return self.data_dir / "process.log"
+
+    def log_tail(self) -> str:
+        return self.log_path.read_text()[-4000:]
+
+    def kill_9(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(timeout=30)
+
+    def wait_for_death(self, seconds: float = 60.0) -> int:
+        """The exit code of a process that ends by itself."""
+        assert self.process is not None
+        return self.process.wait(timeout=seconds)
+
+    def stop(self) -> int:
+        """End with SIGTERM; returns the exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+    # -- over HTTP --------------------------------------------------------------------------------------------
+
+    def call(self, method: str, path: str, body: Any = None, *, user: str = "demo", version: str = "2.90") -> Answer:
+        """One request with a token of `user` ("demo", "admin" or "" for none)."""
+        headers = {"Content-Type": "application/json", "OpenStack-API-Version": f"compute {version}"}
+        if user:
+            headers["X-Auth-Token"] = self.token(user)
+        return self._send(method, path, headers, body)
+
+    def token(self, user: str) -> str:
+        if user not in self._tokens:
+            password = json.loads((self.data_dir / "passwords.json").read_text())[user]
+            domain = {"name": "Default"}
+            person = {"user": {"name": user, "domain": domain, "password": password}}
+            scope = {"project": {"name": user, "domain": domain}}
+            body = {"auth": {"identity": {"methods": ["password"], "password": person}, "scope": scope}}
+            answer = self._send("POST", "/identity/v3/auth/tokens", {"Content-Type": "application/json"}, body)
+            assert answer.status == 201, answer.raw
+            self._tokens[user] = answer.headers["X-Subject-Token"]
+        return self._tokens[user]
+
+    def _send(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> Answer:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers=dict(headers), method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return Answer(response.status, response.headers, response.read())
+        except urllib.error.HTTPError as error:
+            return Answer(error.code, error.headers, error.read())
+
+    def launch(self, name: str, *, image: str = "simulated-linux", flavor: str = "tiny", **more: Any) -> Answer:
+        """POST /servers on the network `private`."""
+        images = self.call("GET", f"/image/v2/images?name={image}").json["images"]
+        flavors = self.call("GET", "/compute/v2.1/flavors").json["flavors"]
+        networks = self.call("GET", "/network/v2.0/networks?name=private").json["networks"]
+        server = {
+            "name": name,
+            "imageRef": images[0]["id"],
+            "flavorRef": next(item["id"] for item in flavors if item["name"] == flavor),
+            "networks": [{"uuid": networks[0]["id"]}],
+        }
+        return self.call("POST", "/compute/v2.1/servers", {"server": server | more})
+
+    def servers(self, name: str = "") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.call("GET", f"/compute/v2.1/servers/detail?name={name}").json["servers"]
+        return found
+
+    def server(self, uuid: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.call("GET", f"/compute/v2.1/servers/{uuid}", user="admin").json["server"]
+        return found
+
+    def wait_for_status(self, uuid: str, status: str) -> dict[str, Any]:
+        """The server once it has the status and nothing is under way."""
+
+        def look() -> dict[str, Any] | None:
+            server = self.server(uuid)
+            assert server["status"] in {status, "BUILD"}, server
+            return server if server["status"] == status and server["OS-EXT-STS:task_state"] is None else None
+
+        found: dict[str, Any] = wait_until(f"{uuid} {status}\n{self.log_tail()}", look)
+        return found
+
+    def wait_until_gone(self, uuid: str) -> None:
+        wait_until(
+            f"{uuid} gone\n{self.log_tail()}",
+            lambda: self.call("GET", f"/compute/v2.1/servers/{uuid}").status == 404,
+        )
+
+    # -- what is stored ---------------------------------------------------------------------------------------
+
+    def rows(self, database: str, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of one of the SQLite files: api, cell0, cell1, cell2."""
+        connection = sqlite3.connect(f"file:{self.data_dir / database}.sqlite3?mode=ro", uri=True, timeout=30)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+    def guests(self) -> list[str]:
+        """Uuids of the guests on all simulated hosts."""
+        found: list[str] = []
+        for path in (self.data_dir / "agents").glob("*.guests.json"):
+            found += json.loads(path.read_text() or "{}").get("guests", {})
+        return sorted(found)
+
+    def leftovers(self) -> dict[str, list[Any]]:
+        """Everything that a cloud without servers must not have; empty when it is clean."""
+        found: dict[str, list[Any]] = {
+            "allocations": self.rows("api", "select * from placement_allocation"),
+            "used": self.rows("api", "select * from placement_inventory where used <> 0"),
+            "ports": self.rows("api", "select * from network_port"),
+            "addresses": self.rows("api", "select * from network_addressallocation"),
+            "build requests": self.rows("api", "select * from api_db_buildrequest"),
+            "guests": self.guests(),
+        }
+        for database in ("api", "cell0", "cell1", "cell2"):
+            for table in ("resourcelock", "lockwait", "outboxmessage"):
+                found[f"{database} {table}"] = self.rows(database, f"select * from journal_{table}")
+            live = "('queued', 'running', 'waiting', 'undoing')"
+            found[f"{database} runs"] = self.rows(
+                database, f"select flow, state from journal_workflowrun where state in {live}"
+            )
+        return {name: rows for name, rows in found.items() if rows}

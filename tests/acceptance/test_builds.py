@@ -1,0 +1,119 @@
+"""Whole builds on simulated hosts: many at once, failures and alternates, no host at all, deletes in between."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cloud import Cloud, wait_until
+
+
+def fail_spawns(cloud: Cloud, **rule: Any) -> None:
+    """Tell the simulated hypervisors to fail; read anew at each call."""
+    (cloud.data_dir / "faults.json").write_text(json.dumps({"spawn": rule}))
+
+
+def steps_of(cloud: Cloud, uuid: str) -> list[tuple[Any, ...]]:
+    sql = (
+        "select s.name, s.direction, s.attempt, s.state from journal_steprecord s join journal_workflowrun r "
+        f"on r.id = s.run_id where r.flow = 'build_in_cell' and r.instance_uuid = '{uuid.replace('-', '')}' order by s.id"
+    )
+    return cloud.rows("cell1", sql) + cloud.rows("cell2", sql)
+
+
+def test_fifty_at_once_are_all_active_and_none_is_lost(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud(NOVELLA_SIMULATED_HOSTS="8", NOVELLA_SIMULATED_LATENCY_SECONDS="0.2").start()
+    answer = cloud.launch("fleet", min_count=50, max_count=50)
+    assert answer.status == 202
+    assert len(cloud.servers("fleet")) == 50  # all listed at once, before any has a host
+    wait_until("all fifty active", lambda: [s["status"] for s in cloud.servers("fleet")] == ["ACTIVE"] * 50)
+    servers = cloud.servers("fleet")
+    assert sorted(s["name"] for s in servers) == sorted(f"fleet-{n}" for n in range(1, 51))
+    addresses = [port["addr"] for s in servers for port in s["addresses"]["private"]]
+    assert len(set(addresses)) == 50
+    assert cloud.guests() == sorted(s["id"] for s in servers)
+    hosts = Counter(cloud.server(s["id"])["OS-EXT-SRV-ATTR:host"] for s in servers)
+    assert max(hosts.values()) - min(hosts.values()) <= 2  # spread, not stacked
+    for server in servers:
+        assert cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
+    wait_until("all gone", lambda: not cloud.servers("fleet"))
+    assert cloud.leftovers() == {}
+
+
+def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud(NOVELLA_SIMULATED_LATENCY_SECONDS="0.05").start()
+    fail_spawns(cloud, fail_times=1, error="DriverError", message="the disk is on fire")
+    uuid = cloud.launch("web-1").json["server"]["id"]
+    cloud.wait_for_status(uuid, "ACTIVE")
+    seen = steps_of(cloud, uuid)
+    assert ("SpawnOnHost", "do", 1, "failed") in seen
+    assert ("SpawnOnHost", "undo", 1, "undone") in seen
+    assert ("SpawnOnHost", "do", 2, "done") in seen
+    assert cloud.guests() == [uuid]
+    assert len(cloud.rows("api", "select distinct provider_id from placement_allocation")) == 1
+
+
+def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud(NOVELLA_SIMULATED_LATENCY_SECONDS="0.05", NOVELLA_SIMULATED_HOSTS="4").start()
+    fail_spawns(cloud, fail_times=99, error="DriverError", message="the disk is on fire")
+    uuid = cloud.launch("web-1").json["server"]["id"]
+    server = cloud.wait_for_status(uuid, "ERROR")
+    assert server["fault"]["message"] == "the disk is on fire"
+    assert Counter(steps_of(cloud, uuid))[("SpawnOnHost", "do", 3, "failed")] == 1
+    assert not any(attempt > 3 for _, _, attempt, _ in steps_of(cloud, uuid))
+    assert cloud.leftovers() == {}
+
+
+def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud(NOVELLA_SIMULATED_LATENCY_SECONDS="0.05").start()
+    fail_spawns(cloud, fail_times=99, error="BuildAborted", message="the image is damaged")
+    uuid = cloud.launch("web-1").json["server"]["id"]
+    assert cloud.wait_for_status(uuid, "ERROR")["fault"]["message"] == "the image is damaged"
+    assert {attempt for _, _, attempt, _ in steps_of(cloud, uuid)} == {1}
+    assert cloud.leftovers() == {}
+
+
+def test_no_valid_host_ends_in_cell0_with_the_decision_as_its_fault(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud().start()
+    admin = cloud.call(
+        "POST",
+        "/compute/v2.1/flavors",
+        {"flavor": {"name": "monster", "ram": 10**7, "vcpus": 500, "disk": 1}},
+        user="admin",
+    )
+    assert admin.status == 200, admin.raw
+    cloud.call("PUT", "/compute/v2.1/os-quota-sets/" + _project(cloud), {"quota_set": {"cores": -1, "ram": -1}}, user="admin")
+    answer = cloud.launch("web-1", flavor="monster")
+    assert answer.status == 202, answer.raw
+    uuid = answer.json["server"]["id"]
+    server = cloud.wait_for_status(uuid, "ERROR")
+    assert "No valid host" in server["fault"]["message"]
+    (row,) = cloud.rows("cell0", "select decision_uuid from cell_db_instancefault")
+    assert row[0] is not None
+    assert cloud.leftovers() == {}
+    assert cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    cloud.wait_until_gone(uuid)
+
+
+def _project(cloud: Cloud) -> str:
+    return str(cloud.rows("api", "select id from identity_project where name = 'demo'")[0][0])
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8])
+def test_delete_at_any_moment_of_a_build_wins(pause: float, new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud(NOVELLA_SIMULATED_LATENCY_SECONDS="0.3").start()
+    uuids = [cloud.launch(f"web-{n}").json["server"]["id"] for n in range(3)]
+    time.sleep(pause)
+    for uuid in uuids:
+        assert cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+        again = cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}")
+        assert again.status in {204, 404}
+    for uuid in uuids:
+        cloud.wait_until_gone(uuid)
+    wait_until("the last run to end", lambda: cloud.leftovers() == {}, 30)
+    assert cloud.leftovers() == {}

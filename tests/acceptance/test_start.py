@@ -1,0 +1,103 @@
+"""The first command: what it prints, what it writes, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cloud import PROJECT, Cloud
+
+
+def refused(cloud: Cloud, **variables: str) -> tuple[int, list[str]]:
+    """The exit code and lines of a start that must not succeed."""
+    done = subprocess.run(
+        [sys.executable, str(PROJECT / "manage.py"), "up"],
+        env=cloud.environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=PROJECT,
+    )
+    return done.returncode, (done.stdout + done.stderr).strip().splitlines()
+
+
+def test_a_second_start_keeps_everything_and_sigterm_ends_cleanly(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud().start()
+    uuid = cloud.launch("web-1").json["server"]["id"]
+    cloud.wait_for_status(uuid, "ACTIVE")
+    passwords = (cloud.data_dir / "passwords.json").read_text()
+    assert cloud.stop() == 0, cloud.log_tail()
+    cloud.start()
+    assert cloud.server(uuid)["status"] == "ACTIVE"
+    assert (cloud.data_dir / "passwords.json").read_text() == passwords
+    assert cloud.guests() == [uuid]
+
+
+def test_the_ready_line_is_last_and_health_answers(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud().start()
+    lines = cloud.log_path.read_text().strip().splitlines()
+    assert lines[-1] == f"Novella is ready: {cloud.url}"
+    for path in ("/healthz", "/readyz"):
+        assert cloud.call("GET", path, user="").status == 200
+
+
+def test_credentials_are_private_files(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud().start()
+    for name in ("openrc.sh", "clouds.yaml", "passwords.json", "secret_key"):
+        mode = stat.S_IMODE((cloud.data_dir / name).stat().st_mode)
+        assert mode == 0o600, name
+    passwords = json.loads((cloud.data_dir / "passwords.json").read_text())
+    assert len({passwords["admin"], passwords["demo"]}) == 2
+    log = cloud.log_path.read_text()
+    assert log.count(passwords["admin"]) == 1  # the sign-in line, and nowhere else
+
+
+def test_a_port_in_use_is_one_line(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", cloud.port))
+        other.listen()
+        code, lines = refused(cloud)
+    assert code != 0
+    assert len(lines) == 1 and "NOVELLA_PORT" in lines[0] and str(cloud.port) in lines[0]
+
+
+def test_a_data_folder_in_use_is_one_line(new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud().start()
+    other = Cloud(cloud.data_dir)
+    code, lines = refused(other)
+    assert code != 0
+    assert len(lines) == 1 and "another Novella runs" in lines[0]
+
+
+def test_a_data_folder_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    cloud = Cloud(tmp_path / "var")
+    code, lines = refused(cloud, NOVELLA_DATA=str(in_the_way / "var"))
+    assert code != 0
+    assert len(lines) == 1 and "NOVELLA_DATA" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("NOVELLA_PORT", "http"), ("NOVELLA_PORT", "70000"), ("NOVELLA_HOST", "1.2.3"), ("NOVELLA_PROT", "8000")],
+)
+def test_a_wrong_variable_is_one_line_that_names_it(tmp_path: Path, name: str, value: str) -> None:
+    code, lines = refused(Cloud(tmp_path / "var"), **{name: value})
+    assert code == 2
+    assert len(lines) == 1 and lines[0].startswith(f"{name}:")
+    assert not (tmp_path / "var" / "api.sqlite3").exists()
+
+
+def test_nothing_of_the_tests_leaks_into_the_shell() -> None:
+    assert "NOVELLA_CRASH_AT" not in os.environ

@@ -1,0 +1,60 @@
+"""`kill -9` at every place of build and delete: the work finishes by itself, once, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+from collections.abc import Callable
+
+import pytest
+
+from conductor.workflows.build_in_cell import BUILD_IN_CELL
+from conductor.workflows.build_instances import BUILD_INSTANCES
+from conductor.workflows.catalog import failpoints
+from conductor.workflows.delete_instance import DELETE_INSTANCE
+from tests.acceptance.cloud import Cloud, wait_until
+
+SIGKILLED = -9
+BUILD_PLACES = failpoints(BUILD_INSTANCES) + failpoints(BUILD_IN_CELL)
+DELETE_PLACES = failpoints(DELETE_INSTANCE)
+QUICK = {"NOVELLA_SIMULATED_LATENCY_SECONDS": "0.05", "NOVELLA_SIMULATED_HOSTS": "1"}
+
+
+@pytest.mark.parametrize("place", BUILD_PLACES)
+def test_build_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
+    try:
+        assert cloud.launch("web-1").status == 202
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError):
+        pass  # it died before it could answer: what was committed counts all the same
+    assert cloud.wait_for_death() == SIGKILLED
+    cloud.start()
+    (server,) = wait_until("the server in the list", lambda: cloud.servers("web-1"))
+    cloud.wait_for_status(server["id"], "ACTIVE")
+    assert cloud.guests() == [server["id"]]
+    assert len(cloud.rows("api", "select distinct consumer_id from placement_allocation")) == 1
+    assert len(cloud.rows("api", "select id from network_port")) == 1
+    assert not _work_left(cloud)
+    assert cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
+    cloud.wait_until_gone(server["id"])
+    assert cloud.leftovers() == {}
+
+
+@pytest.mark.parametrize("place", DELETE_PLACES)
+def test_delete_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
+    uuid = cloud.launch("web-1").json["server"]["id"]
+    cloud.wait_for_status(uuid, "ACTIVE")
+    try:
+        assert cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError):
+        pass
+    assert cloud.wait_for_death() == SIGKILLED
+    cloud.start()
+    cloud.wait_until_gone(uuid)
+    wait_until(f"nothing left: {cloud.leftovers()}", lambda: cloud.leftovers() == {}, 30)
+
+
+def _work_left(cloud: Cloud) -> dict[str, list[object]]:
+    left = cloud.leftovers()
+    return {name: rows for name, rows in left.items() if name.endswith(("resourcelock", "runs", "build requests"))}
