@@ -36,7 +36,9 @@ def free(alias: str, run: WorkflowRun) -> list[WorkflowRun]:
     freed = sorted(run.locks.using(alias).values_list("resource", flat=True))
     run.locks.using(alias).all().delete()
     run.lock_waits.using(alias).all().delete()
-    waiting = LockWait.objects.using(alias).filter(resource__in=freed).order_by("run_id").values_list("run_id", flat=True)
+    waiting = (
+        LockWait.objects.using(alias).filter(resource__in=freed).order_by("run_id").values_list("run_id", flat=True)
+    )
     granted = []
     for run_id in dict.fromkeys(waiting):
         waiter = WorkflowRun.objects.using(alias).get(pk=run_id)

@@ -18,7 +18,8 @@ class WorkflowRun(models.Model):
     """One execution of a flow: one intent of a user or of the system.
 
     `position` is the index of the step that is next (or under way) in `plan`; `direction` is "do" or "undo".
-    `plan` is fixed at the first claim: [{"name", "title", "lane", "event"}]. `inputs` never change; `variables` gather step results.
+    `plan` is fixed at the first claim: [{"name", "title", "lane", "event"}]. `inputs` never change; `variables`
+    gather the results of steps.
     A run that waits for a message has no owner; `wake_at` then is its deadline.
     """
 

@@ -26,11 +26,13 @@ class Fleet:
 
 
 def default_fleet(data_dir: Path) -> Fleet:
-    """One real host in cell1 when the machine can run QEMU and the operator did not say no; simulated hosts in each cell."""
+    """One real host in cell1 where the machine can run QEMU and the operator did not say no; simulated ones in each."""
     real, remark = _real_host(data_dir)
     hosts = [*real]
     for number, cell in enumerate(settings.CELLS, start=1):
-        hosts += [_simulated_host(data_dir, cell, number, rank) for rank in range(1, settings.NOVELLA_SIMULATED_HOSTS + 1)]
+        hosts += [
+            _simulated_host(data_dir, cell, number, rank) for rank in range(1, settings.NOVELLA_SIMULATED_HOSTS + 1)
+        ]
     return Fleet(tuple(hosts), real[0].host if real else "", remark)
 
 

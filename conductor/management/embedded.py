@@ -46,7 +46,7 @@ class Embedded:
 
     def start(self) -> None:
         """Start all but the web server; returns when every host that can report has done so."""
-        assert conductor_door and compute_door, "importing the doors registers their actors"
+        assert conductor_door is not None, "importing the doors registers their actors"
         for worker in self._workers:
             worker.start()
         compute_door.serve(self._agent)

@@ -34,7 +34,9 @@ def require_alone(directory: Path) -> IO[str]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise CommandError(f"NOVELLA_DATA: another Novella runs on {directory}. Stop it or choose another folder.") from None
+        raise CommandError(
+            f"NOVELLA_DATA: another Novella runs on {directory}. Stop it or choose another folder."
+        ) from None
     return handle
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from conductor.core.errors import Invalid
 
@@ -16,6 +16,7 @@ class UnknownMessage(Invalid):
     """The message is newer than this process; it must be kept for one that understands it."""
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 def message(name: str, *, version: str) -> Callable[[type[M]], type[M]]:
     """Register a frozen dataclass as a wire message. `version` is "major.minor"."""
     major, minor = (int(part) for part in version.split("."))

@@ -120,7 +120,11 @@ def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: boo
 def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
     """Tell a host to destroy a guest that does not belong there; repeated until it answers."""
     with write_tx(alias):
-        if OutboxMessage.objects.using(alias).filter(is_owed=True, host=host, body__body__instance_uuid=str(instance_uuid)).exists():
+        if (
+            OutboxMessage.objects.using(alias)
+            .filter(is_owed=True, host=host, body__body__instance_uuid=str(instance_uuid))
+            .exists()
+        ):
             return
         run = WorkflowRun.objects.using(alias).create(
             flow="reap",
@@ -135,7 +139,9 @@ def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
             created_at=database_now(),
             finished_at=database_now(),
         )
-        grant = LeaseGrant.objects.using(alias).create(run=run, owner="reaper", reason="reap", granted_at=database_now())
+        grant = LeaseGrant.objects.using(alias).create(
+            run=run, owner="reaper", reason="reap", granted_at=database_now()
+        )
         command = DestroyInstance(
             step_key=f"{run.uuid}:reap",
             fencing_token=grant.pk,

@@ -83,7 +83,8 @@ class Fault:
 class InstanceView:
     """An instance, whether still a build request or in a cell; the same fields for both.
 
-    `addresses` are core.NetworkPort values as JSON. `run_uuid` is the newest workflow on it. `is_simulated` tells whether its host is.
+    `addresses` are core.NetworkPort values as JSON. `run_uuid` is the newest workflow on it. `is_simulated` tells
+    whether its host is.
     """
 
     uuid: str

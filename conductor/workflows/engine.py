@@ -1,10 +1,10 @@
 """Runs workflows: claim a run, take it as far as it goes, park it or end it.
 
-                 ┌────────── next attempt ──────────┐
-                 ▼                                  │
-    do: step 1 → step 2 → … ─ failure, cancel → undo: … → step 2 → step 1 → end: on_failure, on_cancel
-                 │                                  │
-                 └── all done                       └── parked while a host works, or until a retry is due
+             ┌────────── next attempt ──────────┐
+             ▼                                  │
+do: step 1 → step 2 → … ─ failure, cancel → undo: … → step 2 → step 1 → end: on_failure, on_cancel
+             │                                  │
+             └── all done                       └── parked while a host works, or until a retry is due
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run(alias: str, run_uuid: UUID | str) -> None:
     claimed = leases.claim(alias, run_uuid)
     if claimed is None:
         return
-    with leases.at_work(alias), target_cell(alias):
+    with leases.AtWork(alias), target_cell(alias):
         turn = Turn(alias, claimed, catalog.flow_of(claimed))
         try:
             turn.drive()

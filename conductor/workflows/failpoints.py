@@ -11,6 +11,6 @@ from django.conf import settings
 
 def reach(name: str) -> None:
     """End this process as `kill -9` does when the option `crash_at` names this place. One comparison when off."""
-    if settings.NOVELLA_CRASH_AT and settings.NOVELLA_CRASH_AT == name:
+    if name == settings.NOVELLA_CRASH_AT:
         print(f"crash_at reached: {name}", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -37,6 +37,11 @@ class Work:
     def attempt(self) -> int:
         return self.run.attempt
 
+    @property
+    def instance_uuid(self) -> str:
+        """The instance that a cell's run works on."""
+        return str(self.run.instance_uuid)
+
     def result_of(self, step: type[Step]) -> Mapping[str, Any]:
         """What an earlier step returned; empty when it did not run."""
         return self.run.variables.get(step.name, {})  # type: ignore[no-any-return]
@@ -159,7 +164,8 @@ class Flow:
     """A named, versioned list of steps.
 
     `max_attempts` > 1: after a failure has been undone, `next_attempt` may send the run round again.
-    `cancellable_until` is the first step at which a cancel comes too late ("" for never too late, None for never cancellable).
+    `cancellable_until` is the first step at which a cancel comes too late: "" for never too late, None for never
+    cancellable.
     `on_failure` runs once when all has been undone and the run ends failed.
     """
 
@@ -188,6 +194,4 @@ class Flow:
 
     def plan(self) -> list[dict[str, str]]:
         """The steps as pages and APIs show them before they run."""
-        return [
-            {"name": step.name, "title": step.title, "lane": step.lane, "event": step.event} for step in self.steps
-        ]
+        return [{"name": step.name, "title": step.title, "lane": step.lane, "event": step.event} for step in self.steps]

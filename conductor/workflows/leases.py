@@ -37,9 +37,7 @@ def claim(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
 def grant(alias: str, run: WorkflowRun) -> WorkflowRun:
     """Make this worker the owner of `run`; inside a transaction that holds the row."""
     reason = "takeover: the lease ran out" if run.owner else "claim"
-    token = LeaseGrant.objects.using(alias).create(
-        run=run, owner=WORKER, reason=reason, granted_at=database_now()
-    )
+    token = LeaseGrant.objects.using(alias).create(run=run, owner=WORKER, reason=reason, granted_at=database_now())
     WorkflowRun.objects.using(alias).filter(pk=run.pk).update(
         owner=WORKER,
         fencing_token=token.pk,
@@ -55,7 +53,7 @@ def _due(alias: str) -> RunQuerySet:
     return WorkflowRun.objects.using(alias).filter(free, state__in=LIVE_RUN_STATES, wake_at__lte=database_now())
 
 
-class at_work:
+class AtWork:
     """While inside, the heartbeat keeps this worker's leases in the database `alias` alive."""
 
     def __init__(self, alias: str) -> None:
@@ -83,6 +81,8 @@ def renew_all() -> None:
 def expire_all(alias: str) -> int:
     """End every lease in `alias`: for a process that knows that no other is left alive. Returns how many."""
     with write_tx(alias):
-        return WorkflowRun.objects.using(alias).filter(owner__isnull=False, state__in=LIVE_RUN_STATES).update(
-            lease_expires_at=database_now(-1), wake_at=database_now()
+        return (
+            WorkflowRun.objects.using(alias)
+            .filter(owner__isnull=False, state__in=LIVE_RUN_STATES)
+            .update(lease_expires_at=database_now(-1), wake_at=database_now())
         )

@@ -25,9 +25,7 @@ def key_of(run: WorkflowRun, index: int, try_number: int) -> str:
 
 def current(alias: str, run: WorkflowRun, index: int) -> StepRecord | None:
     """The newest record of the step at `index` in the run's direction and attempt."""
-    mine = StepRecord.objects.using(alias).filter(
-        run=run, index=index, direction=run.direction, attempt=run.attempt
-    )
+    mine = StepRecord.objects.using(alias).filter(run=run, index=index, direction=run.direction, attempt=run.attempt)
     return mine.order_by("-try_number").first()
 
 
@@ -59,7 +57,7 @@ def close_record(alias: str, run: WorkflowRun, record: StepRecord, state: str, *
     tell(alias, run, _KINDS.get(state, "step.done"), record, error=values.get("error"))
 
 
-_KINDS = {
+_KINDS: dict[str, str] = {
     StepState.DONE: "step.done",
     StepState.SKIPPED: "step.done",
     StepState.FAILED: "step.failed",

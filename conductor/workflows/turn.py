@@ -228,7 +228,12 @@ class Turn:
             run=self.run, attempt=self.run.attempt, direction="do", state=StepState.FAILED
         )
         last = failed.order_by("-pk").first()
-        if last is None or not last.error["is_reschedulable"] or self.run.is_cancel_requested or self.run.leftovers:
+        if (
+            last is None
+            or not (last.error or {}).get("is_reschedulable")
+            or self.run.is_cancel_requested
+            or self.run.leftovers
+        ):
             return False
         if self.run.attempt >= self.flow.max_attempts or not self.flow.next_attempt(self._work("")):
             return False
@@ -264,7 +269,7 @@ class Turn:
             lease_expires_at=None,
             wake_at=database_now(seconds),
         )
-        records.tell(self.alias, self.run, "run.waiting", **waits_for)
+        records.tell(self.alias, self.run, "run.waiting", waits_for=waits_for)
         self.is_over = True
 
     # -- where the run stands ---------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ def fail_spawns(cloud: Cloud, **rule: Any) -> None:
 def steps_of(cloud: Cloud, uuid: str) -> list[tuple[Any, ...]]:
     sql = (
         "select s.name, s.direction, s.attempt, s.state from journal_steprecord s join journal_workflowrun r "
-        f"on r.id = s.run_id where r.flow = 'build_in_cell' and r.instance_uuid = '{uuid.replace('-', '')}' order by s.id"
+        "on r.id = s.run_id where r.flow = 'build_in_cell' "
+        f"and r.instance_uuid = '{uuid.replace('-', '')}' order by s.id"
     )
     return cloud.rows("cell1", sql) + cloud.rows("cell2", sql)
 
@@ -87,7 +88,9 @@ def test_no_valid_host_ends_in_cell0_with_the_decision_as_its_fault(new_cloud: C
         user="admin",
     )
     assert admin.status == 200, admin.raw
-    cloud.call("PUT", "/compute/v2.1/os-quota-sets/" + _project(cloud), {"quota_set": {"cores": -1, "ram": -1}}, user="admin")
+    cloud.call(
+        "PUT", "/compute/v2.1/os-quota-sets/" + _project(cloud), {"quota_set": {"cores": -1, "ram": -1}}, user="admin"
+    )
     answer = cloud.launch("web-1", flavor="monster")
     assert answer.status == 202, answer.raw
     uuid = answer.json["server"]["id"]

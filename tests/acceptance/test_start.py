@@ -68,7 +68,9 @@ def test_a_port_in_use_is_one_line(new_cloud: Callable[..., Cloud]) -> None:
         other.listen()
         code, lines = refused(cloud)
     assert code != 0
-    assert len(lines) == 1 and "NOVELLA_PORT" in lines[0] and str(cloud.port) in lines[0]
+    assert len(lines) == 1
+    assert "NOVELLA_PORT" in lines[0]
+    assert str(cloud.port) in lines[0]
 
 
 def test_a_data_folder_in_use_is_one_line(new_cloud: Callable[..., Cloud]) -> None:
@@ -76,7 +78,8 @@ def test_a_data_folder_in_use_is_one_line(new_cloud: Callable[..., Cloud]) -> No
     other = Cloud(cloud.data_dir)
     code, lines = refused(other)
     assert code != 0
-    assert len(lines) == 1 and "another Novella runs" in lines[0]
+    assert len(lines) == 1
+    assert "another Novella runs" in lines[0]
 
 
 def test_a_data_folder_that_cannot_be_is_one_line(tmp_path: Path) -> None:
@@ -85,7 +88,8 @@ def test_a_data_folder_that_cannot_be_is_one_line(tmp_path: Path) -> None:
     cloud = Cloud(tmp_path / "var")
     code, lines = refused(cloud, NOVELLA_DATA=str(in_the_way / "var"))
     assert code != 0
-    assert len(lines) == 1 and "NOVELLA_DATA" in lines[0]
+    assert len(lines) == 1
+    assert "NOVELLA_DATA" in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,8 @@ def test_a_data_folder_that_cannot_be_is_one_line(tmp_path: Path) -> None:
 def test_a_wrong_variable_is_one_line_that_names_it(tmp_path: Path, name: str, value: str) -> None:
     code, lines = refused(Cloud(tmp_path / "var"), **{name: value})
     assert code == 2
-    assert len(lines) == 1 and lines[0].startswith(f"{name}:")
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{name}:")
     assert not (tmp_path / "var" / "api.sqlite3").exists()
 
 

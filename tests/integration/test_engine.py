@@ -172,7 +172,8 @@ def test_a_failure_undoes_everything_backwards_the_failed_step_included(flow: An
     assert DIARY.lines == [f"do {n}" for n in done] + [f"undo {n}" for n in reversed(done)] + ["final"]
     ended = fresh(run)
     assert ended.state == RunState.FAILED_UNDONE
-    assert ended.error["step"] == failing and ended.error["message"] == "RuntimeError"  # a stranger's text stays hidden
+    assert ended.error["step"] == failing
+    assert ended.error["message"] == "RuntimeError"
     assert not ResourceLock.objects.using(ALIAS).exists()
 
 
@@ -195,7 +196,8 @@ def test_a_step_is_retried_by_its_policy_and_no_thread_waits(flow: Any) -> None:
     run = start()
     for tries in (1, 2):
         engine.run(ALIAS, run.uuid)
-        assert fresh(run).state == RunState.WAITING and fresh(run).waits_for["cause"] == "timer"
+        assert fresh(run).state == RunState.WAITING
+        assert fresh(run).waits_for["cause"] == "timer"
         assert fresh(run).owner is None
         assert DIARY.lines == ["do one"] * tries
         engine.run(ALIAS, run.uuid)  # rung too early: nothing happens
@@ -270,7 +272,8 @@ def test_a_silent_host_fails_the_step_and_owes_the_undo(flow: Any) -> None:
     assert fresh(run).state == RunState.FAILED_UNDONE
     assert fresh(run).error["class"] == "HostSilent"
     owed = OutboxMessage.objects.using(ALIAS).get()
-    assert owed.is_owed and owed.host == "host-1"
+    assert owed.is_owed
+    assert owed.host == "host-1"
 
 
 def test_a_resource_under_work_is_refused_with_the_holder_named(flow: Any) -> None:
@@ -286,7 +289,8 @@ def test_a_waiting_run_gets_its_locks_when_the_holder_ends(flow: Any) -> None:
     flow(Noted("one"))
     first, second = start("thing:1"), start("thing:1", may_wait=True)
     engine.run(ALIAS, second.uuid)
-    assert fresh(second).state == RunState.QUEUED and DIARY.lines == []
+    assert fresh(second).state == RunState.QUEUED
+    assert DIARY.lines == []
     engine.run(ALIAS, first.uuid)
     engine.run(ALIAS, second.uuid)
     assert fresh(second).state == RunState.DONE
@@ -315,7 +319,8 @@ def test_a_stale_owner_is_refused_at_home_and_abroad(flow: Any) -> None:
     assert stale is not None
     leases.expire_all(ALIAS)
     current = leases.claim(ALIAS, run.uuid)
-    assert current is not None and current.fencing_token > stale.fencing_token
+    assert current is not None
+    assert current.fencing_token > stale.fencing_token
 
     def work(row: WorkflowRun) -> Work:
         return Work(ALIAS, row, ANA, "key", row.fencing_token, 10.0)

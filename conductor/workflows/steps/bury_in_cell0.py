@@ -35,7 +35,9 @@ class BuryInCell0(Step):
 
 def _create_failed(work: Work, rows: list[BuildRequest]) -> None:
     error = work.run.error or {}
-    there = set(Instance.objects.using(CELL0).filter(uuid__in=[r.instance_uuid for r in rows]).values_list("uuid", flat=True))
+    there = set(
+        Instance.objects.using(CELL0).filter(uuid__in=[r.instance_uuid for r in rows]).values_list("uuid", flat=True)
+    )
     for row in rows:
         if row.instance_uuid in there:
             continue
@@ -61,8 +63,8 @@ def _create_failed(work: Work, rows: list[BuildRequest]) -> None:
 
 def _remove_deleted(work: Work) -> None:
     """A delete that came between the two transactions above has won."""
-    gone = InstanceMapping.objects.filter(
-        build_run_uuid=work.run.uuid, is_deleted=True, cell__isnull=True
-    ).values_list("instance_uuid", flat=True)
+    gone = InstanceMapping.objects.filter(build_run_uuid=work.run.uuid, is_deleted=True, cell__isnull=True).values_list(
+        "instance_uuid", flat=True
+    )
     with work.fenced(CELL0):
         Instance.objects.using(CELL0).filter(uuid__in=list(gone)).delete()

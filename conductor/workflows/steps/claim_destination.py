@@ -12,7 +12,7 @@ from conductor.workflows.steps import instance_rows
 
 
 class ClaimDestination(Step):
-    """On the first attempt the scheduler has claimed already; later ones claim an alternate, which may be full by now."""
+    """The scheduler has claimed for the first attempt; later ones claim an alternate, which may be full by now."""
 
     title = "Claim host"
     lane = "Cell conductor"
@@ -34,13 +34,11 @@ class ClaimDestination(Step):
         chosen = Selection.from_json(result["selection"])
         tried = [*work.run.variables.get("tried_hosts", []), chosen.host]
         work.run.variables["tried_hosts"] = tried
-        instance_rows.update(
-            work, host=chosen.host, node=chosen.node, availability_zone=chosen.availability_zone
-        )
+        instance_rows.update(work, host=chosen.host, node=chosen.node, availability_zone=chosen.availability_zone)
 
     def revert(self, work: Work, result: Result) -> None:
         with work.fenced("default"):
-            allocation_claims.release(str(work.run.instance_uuid))
+            allocation_claims.release(work.instance_uuid)
 
     def apply_revert(self, work: Work) -> None:
         instance_rows.update(work, host=None, node=None)

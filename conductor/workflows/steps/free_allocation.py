@@ -14,6 +14,6 @@ class FreeAllocation(Step):
 
     def execute(self, work: Work) -> Result:
         with work.fenced("default"):
-            allocation_claims.release(str(work.run.instance_uuid))
-            InstanceMapping.objects.filter(instance_uuid=work.run.instance_uuid).update(is_deleted=True)
+            allocation_claims.release(work.instance_uuid)
+            InstanceMapping.objects.filter(instance_uuid=work.instance_uuid).update(is_deleted=True)
         return {}

@@ -13,7 +13,7 @@ from conductor.workflows.flow import Work
 
 def read(work: Work) -> Instance:
     """The instance of a cell's run."""
-    return Instance.objects.using(work.alias).get(uuid=work.run.instance_uuid)
+    return Instance.objects.using(work.alias).get(uuid=work.instance_uuid)
 
 
 def update(work: Work, **values: Any) -> None:
@@ -21,7 +21,7 @@ def update(work: Work, **values: Any) -> None:
 
     A delete that was asked for stays visible: `task_state` is left alone while it says so.
     """
-    rows = Instance.objects.using(work.alias).filter(uuid=work.run.instance_uuid)
+    rows = Instance.objects.using(work.alias).filter(uuid=work.instance_uuid)
     if "task_state" in values:
         task_state = values.pop("task_state")
         rows.exclude(task_state=TaskState.DELETING).update(task_state=task_state)
@@ -33,9 +33,9 @@ def tell(work: Work, kind: str) -> None:
     """Append an event about the run's instance."""
     events.append(
         work.alias,
-        f"server:{work.run.instance_uuid}",
+        f"server:{work.instance_uuid}",
         kind,
         run_uuid=work.run.uuid,
-        instance_uuid=work.run.instance_uuid,
+        instance_uuid=work.instance_uuid,
         project_id=work.run.project_id,
     )

@@ -14,7 +14,7 @@ class MarkDeleted(Step):
     lane = "Cell conductor"
 
     def apply(self, work: Work, result: Result) -> None:
-        ConsoleLog.objects.using(work.alias).filter(instance_uuid=work.run.instance_uuid).delete()
+        ConsoleLog.objects.using(work.alias).filter(instance_uuid=work.instance_uuid).delete()
         now = database_now()
         rows = {"vm_state": VmState.DELETED, "terminated_at": now, "deleted_at": now}
         instance_rows.update(work, **rows)

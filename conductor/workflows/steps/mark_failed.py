@@ -17,7 +17,7 @@ class MarkFailed(Step):
         error = work.run.error or {}
         left = f" Not given back: {'; '.join(work.run.leftovers)}." if work.run.leftovers else ""
         InstanceFault.objects.using(work.alias).create(
-            instance_uuid=work.run.instance_uuid,
+            instance_uuid=work.instance_uuid,
             message=f"{error.get('message', '')}{left}"[:255],
             details=f"{error.get('class')} at step {error.get('step')}, attempt {error.get('attempt')}",
             created_at=database_now(),

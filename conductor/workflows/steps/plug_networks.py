@@ -33,7 +33,7 @@ class PlugNetworks(Step):
 
     def revert(self, work: Work, result: Result) -> None:
         with work.fenced("default"):
-            ports.unplug(str(work.run.instance_uuid))
+            ports.unplug(work.instance_uuid)
 
     def apply_revert(self, work: Work) -> None:
         instance_rows.update(work, addresses=[])

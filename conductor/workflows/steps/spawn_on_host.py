@@ -60,7 +60,7 @@ def addressed(work: Work, host: str) -> dict[str, Any]:
         "run_uuid": str(work.run.uuid),
         "cell": work.alias,
         "host": host,
-        "instance_uuid": str(work.run.instance_uuid),
+        "instance_uuid": work.instance_uuid,
     }
 
 

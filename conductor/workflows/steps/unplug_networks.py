@@ -15,7 +15,7 @@ class UnplugNetworks(Step):
 
     def execute(self, work: Work) -> Result:
         with work.fenced("default"):
-            ports.unplug(str(work.run.instance_uuid))
+            ports.unplug(work.instance_uuid)
         return {}
 
     def apply(self, work: Work, result: Result) -> None:
