@@ -1,0 +1,25 @@
+"""What this machine's disk allows: durable one-row commits per second on one SQLite connection."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+
+def commits_per_second(directory: Path, seconds: float = 2.0) -> float:
+    """Commits of one updated row per second, with the product's own pragmas (WAL, synchronous=FULL)."""
+    connection = sqlite3.connect(directory / "commit-limit.sqlite3", isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, value INTEGER)")
+    connection.execute("INSERT OR REPLACE INTO counter VALUES (1, 0)")
+    done, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("UPDATE counter SET value = value + 1 WHERE id = 1")
+        connection.execute("COMMIT")
+        done += 1
+    rate = done / (time.perf_counter() - began)
+    connection.close()
+    return rate
