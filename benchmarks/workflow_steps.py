@@ -25,7 +25,11 @@ FLOWS_PER_ROUND = 20
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="novella-bench-") as name:
         directory = Path(name)
-        os.environ |= {"NOVELLA_DATA": name, "NOVELLA_LOG_LEVEL": "WARNING", "DJANGO_SETTINGS_MODULE": "portal.settings"}
+        os.environ |= {
+            "NOVELLA_DATA": name,
+            "NOVELLA_LOG_LEVEL": "WARNING",
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+        }
         import django
 
         django.setup()
@@ -50,8 +54,12 @@ def _measure(directory: Path) -> None:
         limits.append((before + commits_per_second(directory, 1.0)) / 2)
     shares = [rate / limit for rate, limit in zip(rates, limits, strict=True)]
     print(f"steps per second      median {statistics.median(rates):8.1f}  (range {min(rates):.1f} to {max(rates):.1f})")
-    print(f"commit limit per sec  median {statistics.median(limits):8.1f}  (range {min(limits):.1f} to {max(limits):.1f})")
-    print(f"ratio                 median {statistics.median(shares):8.3f}  (range {min(shares):.3f} to {max(shares):.3f})")
+    print(
+        f"commit limit per sec  median {statistics.median(limits):8.1f}  (range {min(limits):.1f} to {max(limits):.1f})"
+    )
+    print(
+        f"ratio                 median {statistics.median(shares):8.3f}  (range {min(shares):.3f} to {max(shares):.3f})"
+    )
     print(f"transactions per flow of {STEPS} steps: {statistics.median(commits):.1f}")
 
 

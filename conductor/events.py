@@ -60,9 +60,7 @@ def append(
         data=dict(data or {}),
         created_at=database_now(),
     )
-    announcement = Announcement(
-        alias, event.pk, topic, kind, project_id, str(run_uuid or ""), str(instance_uuid or "")
-    )
+    announcement = Announcement(alias, event.pk, topic, kind, project_id, str(run_uuid or ""), str(instance_uuid or ""))
     transaction.on_commit(partial(_announce, announcement), using=alias)
 
 

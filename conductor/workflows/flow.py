@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from conductor.core.context import RequestContext
 from conductor.core.errors import StaleToken
 from conductor.journal.models import ForeignFence, WorkflowRun
-from conductor.transactions import database_now, write_tx
+from conductor.transactions import write_tx
 
 Result = Mapping[str, Any]
 
@@ -27,7 +27,6 @@ class Work:
     context: RequestContext
     step_key: str
     token: int
-    lease_seconds: float
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -57,10 +56,15 @@ class Work:
             yield
 
     def guard(self) -> None:
-        """Begin a transaction on the journal with the fence: an UPDATE that names the token and must hit one row."""
+        """Begin a transaction on the journal with the fence: hold the run's row, if it still has our token.
+
+        A cancel that was asked for meanwhile is read along, so that no transaction decides without it.
+        """
         mine = WorkflowRun.objects.using(self.alias).filter(pk=self.run.pk, fencing_token=self.token)
-        if not mine.update(lease_expires_at=database_now(self.lease_seconds)):
+        held = mine.select_for_update().values_list("is_cancel_requested", "cancel_reason").first()
+        if held is None:
             raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is no longer the newest")
+        self.run.is_cancel_requested, self.run.cancel_reason = held
 
     def _guard_abroad(self, alias: str) -> None:
         fences = ForeignFence.objects.using(alias)

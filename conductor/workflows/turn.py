@@ -32,20 +32,20 @@ class Turn:
         self.run = run
         self.flow = flow
         self.is_over = False
+        self._opened: StepRecord | None = None  # the record of the step under way, once this turn knows it
+        self._must_reread = False
 
     def drive(self) -> None:
         """Go on until the run parks or ends. Raises StaleToken when another worker owns it now."""
         with self._tx():
             self._begin()
         while not self.is_over:
-            step, index = self._next()
-            record = records.current(self.alias, self.run, index)
-            assert record is not None, "every step is opened by the transaction before it"
+            step, _ = self._next()
             try:
                 if isinstance(step, RemoteStep):
-                    self._remote(step, record)
+                    self._remote(step, self._record)
                 else:
-                    self._here(step, record)
+                    self._here(step, self._record)
             except NOT_THE_STEPS_FAULT:
                 raise
             except Exception as error:
@@ -153,10 +153,11 @@ class Turn:
             self._do_local(step, index)
 
     def _open(self, step: Step, index: int) -> None:
-        last = records.current(self.alias, self.run, index)
-        record = records.open_record(self.alias, self.run, step, index, last)
-        if record is not last and self.run.direction == "do":
-            step.apply_start(self._work(record.step_key))
+        """Open the step's record. Only the first step of a turn can have been begun by somebody before."""
+        last = None if self._opened else records.current(self.alias, self.run, index)
+        self._opened = records.open_record(self.alias, self.run, step, index, last)
+        if self._opened is not last and self.run.direction == "do":
+            step.apply_start(self._work(self._opened.step_key))
 
     def _do_local(self, step: Step, index: int) -> None:
         self._open(step, index)
@@ -167,13 +168,12 @@ class Turn:
             raise
         except Exception as error:
             self.run.refresh_from_db(using=self.alias)
+            self._record.state = StepState.RUNNING
             self._fail(step, records.describe(error, step, self.run))
 
     def _succeed(self, step: Step, result: Result, *, state: str = StepState.DONE) -> None:
         _, index = self._next()
-        record = records.current(self.alias, self.run, index)
-        assert record is not None
-        work = self._work(record.step_key)
+        work = self._work(self._record.step_key)
         if self.run.direction == "undo":
             step.apply_revert(work)
             self.run.variables.pop(step.name, None)
@@ -184,12 +184,11 @@ class Turn:
                 step.apply(work, result)
             self.run.variables[step.name] = dict(result)
             self._save(position=self.run.position + 1, variables=self.run.variables)
-        records.close_record(self.alias, self.run, record, state, result=dict(result))
+        records.close_record(self.alias, self.run, self._record, state, result=dict(result))
 
     def _fail(self, step: Step, error: dict[str, Any]) -> None:
         _, index = self._next()
-        record = records.current(self.alias, self.run, index)
-        assert record is not None
+        record = self._record
         is_undo = self.run.direction == "undo"
         state = StepState.UNDO_FAILED if is_undo else StepState.FAILED
         records.close_record(self.alias, self.run, record, state, error=error)
@@ -304,18 +303,28 @@ class Turn:
             context=RequestContext.from_json(self.run.context),
             step_key=step_key,
             token=self.run.fencing_token,
-            lease_seconds=settings.NOVELLA_LEASE_SECONDS,
         )
+
+    @property
+    def _record(self) -> StepRecord:
+        assert self._opened is not None, "every step is opened by the transaction before it"
+        return self._opened
 
     @contextmanager
     def _tx(self) -> Iterator[None]:
         """A fenced transaction on the journal, with the run as it is now: a cancel may have come meanwhile."""
         with write_tx(self.alias):
             self._work("").guard()
-            self.run.refresh_from_db(using=self.alias)
+            if self._must_reread:  # the transaction before this one was rolled back
+                self.run.refresh_from_db(using=self.alias)
+                self._opened = None
+                self._open(*self._next())
+            self._must_reread = True
             yield
+        self._must_reread = False
 
     def _save(self, **values: Any) -> None:
+        values.setdefault("lease_expires_at", database_now(settings.NOVELLA_LEASE_SECONDS))
         WorkflowRun.objects.using(self.alias).filter(pk=self.run.pk).update(**values)
         for name, value in values.items():
             setattr(self.run, name, value)

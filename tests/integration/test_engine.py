@@ -323,7 +323,7 @@ def test_a_stale_owner_is_refused_at_home_and_abroad(flow: Any) -> None:
     assert current.fencing_token > stale.fencing_token
 
     def work(row: WorkflowRun) -> Work:
-        return Work(ALIAS, row, ANA, "key", row.fencing_token, 10.0)
+        return Work(ALIAS, row, ANA, "key", row.fencing_token)
 
     with pytest.raises(StaleToken), work(stale).fenced(ALIAS):
         pytest.fail("a stale owner got in")
