@@ -196,9 +196,27 @@ class RunView:
     finished_at: datetime | None
     lease_expires_at: datetime | None = None
     last_event: int = 0
+    parent_uuid: str = ""
+    step_number: int = 0  # of the step that is next or under way, from 1; 0 before the plan is known
+    step_count: int = 0
+    step_title: str = ""
     steps: list[StepView] = field(default_factory=list)
     children: list[RunView] = field(default_factory=list)
     locks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class EventView:
+    """One numbered fact of the event log. `number` rises within `alias` only."""
+
+    alias: str
+    number: int
+    topic: str
+    kind: str
+    created_at: datetime
+    run_uuid: str = ""
+    instance_uuid: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
