@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable
 
@@ -69,6 +70,9 @@ class Embedded:
             timeout_graceful_shutdown=5,
             lifespan="off",
         )
+        # The server hands its signal on once it has shut down; ours to take, as the rest is still to be stopped.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
         _Server(config, on_ready).run()
 
     def stop(self) -> None:
