@@ -1,0 +1,22 @@
+"""Runs every benchmark, one after another: `make bench`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ALL = ("workflow_steps.py", "builds.py", "schedule_hosts.py")
+
+
+def main() -> int:
+    worst = 0
+    for name in ALL:
+        print(f"== {name}", flush=True)
+        worst = max(worst, subprocess.run([sys.executable, str(HERE / name)], check=False).returncode)
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main())
