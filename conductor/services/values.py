@@ -84,7 +84,8 @@ class InstanceView:
     """An instance, whether still a build request or in a cell; the same fields for both.
 
     `addresses` are core.NetworkPort values as JSON. `run_uuid` is the newest workflow on it. `is_simulated` tells
-    whether its host is.
+    whether its host is. `is_partial` marks one whose cell does not answer: status UNKNOWN, and of the rest only what
+    the API database knows. `host_status` is UP, UNKNOWN, MAINTENANCE, DOWN or "" without a host.
     """
 
     uuid: str
@@ -126,12 +127,16 @@ class InstanceView:
     deleted_at: datetime | None = None
     fault: Fault | None = None
     run_uuid: str = ""
+    group_uuid: str = ""
+    host_status: str = ""
+    is_partial: bool = False
 
 
 @dataclass(frozen=True)
 class InstanceQuery:
     """Filters, order and page of an instance list. `filters` are equality by InstanceView field name, except
-    `name` (a regular expression) and `ip` (a substring). `sort` is a list of (field, is_descending)."""
+    `name` (a regular expression), `ip` and `ip6` (substrings), `flavor_id`, `image_id`, and `tags`, `tags_any`,
+    `not_tags`, `not_tags_any` (lists of words). `sort` is a list of (field, is_descending)."""
 
     all_projects: bool = False
     is_deleted: bool = False
@@ -142,6 +147,144 @@ class InstanceQuery:
     sort: tuple[tuple[str, bool], ...] = (("created_at", True),)
     limit: int = 1000
     marker: str = ""
+
+
+@dataclass(frozen=True)
+class FlavorView:
+    """A size on offer."""
+
+    spec: FlavorSpec
+    is_public: bool
+    is_disabled: bool
+    rxtx_factor: float
+    description: str | None
+
+
+@dataclass(frozen=True)
+class KeyPairView:
+    """The public half of a user's key. `private_key` is there once, in the answer that made it."""
+
+    number: int
+    user_id: str
+    name: str
+    key_type: str
+    public_key: str
+    fingerprint: str
+    created_at: datetime
+    private_key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class QuotaView:
+    """One limit of a project and what counts against it; a limit of -1 is none."""
+
+    resource: str
+    limit: int
+    in_use: int = 0
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """A server group and the instances in it."""
+
+    uuid: str
+    name: str
+    project_id: str
+    user_id: str
+    policy: str
+    rules: Mapping[str, int]
+    member_uuids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AggregateView:
+    """An operator's group of hosts."""
+
+    number: int
+    uuid: str
+    name: str
+    metadata: Mapping[str, str]
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ServiceView:
+    """A process that belongs to a cell. One of a cell that does not answer has `is_known` False and little else."""
+
+    number: int
+    uuid: str
+    binary: str
+    host: str
+    cell: str
+    zone: str
+    is_up: bool
+    is_disabled: bool
+    disabled_reason: str | None
+    is_forced_down: bool
+    is_simulated: bool
+    version: int
+    last_seen_at: datetime | None
+    is_known: bool = True
+
+
+@dataclass(frozen=True)
+class HypervisorView:
+    """A compute node with the service that runs it. Memory in MB, disk in GB; totals are without overcommit."""
+
+    number: int
+    uuid: str
+    node: str
+    driver: str
+    is_simulated: bool
+    hypervisor_type: str
+    hypervisor_version: int
+    host_ip: str
+    service: ServiceView
+    vcpus: int
+    vcpus_used: int
+    memory_mb: int
+    memory_mb_used: int
+    disk_gb: int
+    disk_gb_used: int
+    disk_available_least_gb: int | None
+    running_guests: int
+    cpu_info: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ZoneView:
+    """An availability zone and the services in it."""
+
+    name: str
+    is_available: bool
+    services: tuple[ServiceView, ...] = ()
+
+
+@dataclass(frozen=True)
+class ActionEventView:
+    """One step of an action, under the Compute API's name of it. `result` is "Success", "Error" or None."""
+
+    event: str
+    started_at: datetime
+    finished_at: datetime | None
+    result: str | None
+    host: str = ""
+    details: str | None = None
+
+
+@dataclass(frozen=True)
+class ActionView:
+    """One thing that was asked of an instance: the workflows of one request, newest change last."""
+
+    request_id: str
+    action: str
+    instance_uuid: str
+    user_id: str
+    project_id: str
+    started_at: datetime
+    updated_at: datetime
+    is_failed: bool
+    events: tuple[ActionEventView, ...] = ()
 
 
 @dataclass(frozen=True)
