@@ -2,7 +2,7 @@
 
 from conductor.api_db.models.aggregate import Aggregate, AggregateHost
 from conductor.api_db.models.cell_mapping import CellMapping, HostMapping, InstanceMapping
-from conductor.api_db.models.flavor import Flavor
+from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
 from conductor.api_db.models.keypair import KeyPair
 from conductor.api_db.models.quota import Quota
@@ -14,6 +14,7 @@ __all__ = [
     "BuildRequest",
     "CellMapping",
     "Flavor",
+    "FlavorAccess",
     "HostMapping",
     "InstanceGroup",
     "InstanceGroupMember",

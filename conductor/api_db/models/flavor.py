@@ -21,3 +21,13 @@ class Flavor(models.Model):
     description = models.TextField(null=True)
     extra_specs = models.JSONField(default=dict)
     created_at = models.DateTimeField()
+
+
+class FlavorAccess(models.Model):
+    """A project that may use a flavor which is not public."""
+
+    flavor = models.ForeignKey(Flavor, on_delete=models.CASCADE, related_name="access")
+    project_id = models.CharField(max_length=64, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["flavor", "project_id"], name="flavor_access_once")]

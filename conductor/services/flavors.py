@@ -1,0 +1,226 @@
+"""Sizes on offer: what may be launched, by whom, and with which scheduling keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from django.db import IntegrityError
+from django.db.models import Q, QuerySet
+
+from conductor.api_db.models import Flavor, FlavorAccess
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.request_spec import FlavorSpec
+from conductor.services.values import FlavorView, Page
+from conductor.transactions import database_now, write_tx
+
+# flavor_id, name, vcpus, memory_mb, root_gb. The smallest still boots the shipped Linux with a stock kernel.
+SHIPPED = (
+    ("1", "tiny", 1, 128, 1),
+    ("2", "small", 1, 512, 5),
+    ("3", "medium", 2, 2048, 20),
+    ("4", "large", 4, 4096, 40),
+)
+SORT_KEYS: Mapping[str, str] = {
+    "created_at": "created_at",
+    "description": "description",
+    "disabled": "is_disabled",
+    "ephemeral_gb": "ephemeral_gb",
+    "flavorid": "flavor_id",
+    "id": "pk",
+    "is_public": "is_public",
+    "memory_mb": "memory_mb",
+    "name": "name",
+    "root_gb": "root_gb",
+    "rxtx_factor": "rxtx_factor",
+    "swap": "swap_mb",
+    "updated_at": "created_at",
+    "vcpus": "vcpus",
+}
+
+
+@dataclass(frozen=True)
+class NewFlavor:
+    """What an operator wants to offer; `flavor_id` "" or "auto" has one made."""
+
+    spec: FlavorSpec
+    is_public: bool = True
+    rxtx_factor: float = 1.0
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class FlavorQuery:
+    """Filters, order and page of a list. `is_public` None is for administrators: all flavors."""
+
+    is_public: bool | None = True
+    min_ram_mb: int = 0
+    min_disk_gb: int = 0
+    sort_key: str = "flavorid"
+    is_descending: bool = False
+    limit: int = 1000
+    marker: str = field(default="")
+
+
+def seed() -> None:
+    """The shipped sizes, where they are missing."""
+    for flavor_id, name, vcpus, memory_mb, root_gb in SHIPPED:
+        values = {"name": name, "vcpus": vcpus, "memory_mb": memory_mb, "root_gb": root_gb, "created_at": database_now()}
+        if not Flavor.objects.filter(Q(flavor_id=flavor_id) | Q(name=name)).exists():
+            Flavor.objects.create(flavor_id=flavor_id, **values)
+
+
+def list_page(context: RequestContext, query: FlavorQuery) -> Page[FlavorView]:
+    """Flavors that the asker may use. Raises Invalid for an unknown sort key or marker."""
+    if query.sort_key not in SORT_KEYS:
+        raise Invalid(f"Sort key {query.sort_key} is not one of {', '.join(SORT_KEYS)}.", field="sort_key")
+    rows = _visible(context).filter(memory_mb__gte=query.min_ram_mb, root_gb__gte=query.min_disk_gb)
+    if not context.is_admin or query.is_public:
+        rows = rows.filter(Q(is_public=True) | _granted(context))
+    elif query.is_public is False:
+        rows = rows.filter(is_public=False)
+    sign = "-" if query.is_descending else ""
+    found = list(rows.order_by(sign + SORT_KEYS[query.sort_key], sign + "pk").distinct())
+    start = _after(found, query.marker) if query.marker else 0
+    shown = found[start : start + query.limit]
+    return Page([view(row) for row in shown], has_more=len(found) > start + query.limit)
+
+
+def get(context: RequestContext, flavor_id: str) -> FlavorView:
+    """Raises NotFound for a flavor that is not there or not for the asker's project."""
+    return view(_get(context, flavor_id))
+
+
+def create(context: RequestContext, wanted: NewFlavor) -> FlavorView:
+    """Raises Conflict when the id or the name is taken."""
+    spec = wanted.spec
+    flavor_id = spec.flavor_id if spec.flavor_id not in ("", "auto") else str(uuid4())
+    with write_tx():
+        if Flavor.objects.filter(name=spec.name).exists():
+            raise Conflict(f"Flavor with name {spec.name} already exists.")
+        if Flavor.objects.filter(flavor_id=flavor_id).exists():
+            raise Conflict(f"Flavor with ID {flavor_id} already exists.")
+        row = Flavor.objects.create(
+            flavor_id=flavor_id,
+            name=spec.name,
+            vcpus=spec.vcpus,
+            memory_mb=spec.memory_mb,
+            root_gb=spec.root_gb,
+            ephemeral_gb=spec.ephemeral_gb,
+            swap_mb=spec.swap_mb,
+            is_public=wanted.is_public,
+            rxtx_factor=wanted.rxtx_factor,
+            description=wanted.description,
+            created_at=database_now(),
+        )
+    return view(row)
+
+
+def describe(context: RequestContext, flavor_id: str, description: str | None) -> FlavorView:
+    """Change the description: the only thing of a flavor that servers do not depend on."""
+    with write_tx():
+        row = _get(context, flavor_id)
+        row.description = description
+        row.save(update_fields=["description"])
+    return view(row)
+
+
+def delete(context: RequestContext, flavor_id: str) -> None:
+    """Instances keep their own copy: nothing happens to them."""
+    with write_tx():
+        _get(context, flavor_id).delete()
+
+
+def set_extra_specs(context: RequestContext, flavor_id: str, specs: Mapping[str, str]) -> FlavorView:
+    """Add `specs` to the flavor's own; equal keys are replaced."""
+    with write_tx():
+        row = _get(context, flavor_id)
+        row.extra_specs = {**row.extra_specs, **specs}
+        row.save(update_fields=["extra_specs"])
+    return view(row)
+
+
+def remove_extra_spec(context: RequestContext, flavor_id: str, key: str) -> None:
+    """Raises NotFound when the flavor has no such key."""
+    with write_tx():
+        row = _get(context, flavor_id)
+        if key not in row.extra_specs:
+            raise NotFound(f"Flavor {flavor_id} has no extra specs with key {key}.")
+        row.extra_specs = {name: value for name, value in row.extra_specs.items() if name != key}
+        row.save(update_fields=["extra_specs"])
+
+
+def access(context: RequestContext, flavor_id: str) -> list[str]:
+    """Ids of the projects that a private flavor is for. Raises NotFound for a public one: it has no such list."""
+    row = _get(context, flavor_id)
+    if row.is_public:
+        raise NotFound(f"Access list not available for public flavor {flavor_id}.")
+    return sorted(row.access.values_list("project_id", flat=True))
+
+
+def grant(context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+    """Give a project access to a private flavor. Raises Conflict for a public one, or a second time."""
+    with write_tx():
+        row = _get(context, flavor_id)
+        if row.is_public:
+            raise Conflict("Can not add access to a public flavor.")
+        try:
+            FlavorAccess.objects.create(flavor=row, project_id=project_id)
+        except IntegrityError:
+            raise Conflict(f"Flavor access already exists for flavor {flavor_id} and project {project_id}.") from None
+    return access(context, flavor_id)
+
+
+def revoke(context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+    """Take a project's access away. Raises NotFound when it had none."""
+    with write_tx():
+        row = _get(context, flavor_id)
+        if row.is_public:
+            raise Conflict("Can not remove access from a public flavor.")
+        gone, _ = FlavorAccess.objects.filter(flavor=row, project_id=project_id).delete()
+        if not gone:
+            raise NotFound(f"Flavor access not found for flavor {flavor_id} and project {project_id}.")
+    return access(context, flavor_id)
+
+
+def view(row: Flavor) -> FlavorView:
+    """A row as callers see it."""
+    spec = FlavorSpec(
+        flavor_id=row.flavor_id,
+        name=row.name,
+        vcpus=row.vcpus,
+        memory_mb=row.memory_mb,
+        root_gb=row.root_gb,
+        ephemeral_gb=row.ephemeral_gb,
+        swap_mb=row.swap_mb,
+        extra_specs=dict(row.extra_specs),
+    )
+    return FlavorView(spec, row.is_public, row.is_disabled, row.rxtx_factor, row.description)
+
+
+def _granted(context: RequestContext) -> Q:
+    return Q(access__project_id=context.project_id)
+
+
+def _visible(context: RequestContext) -> QuerySet[Flavor, Any]:
+    if context.is_admin:
+        return Flavor.objects.all()
+    return Flavor.objects.filter(Q(is_public=True) | _granted(context), is_disabled=False).distinct()
+
+
+def _get(context: RequestContext, flavor_id: str) -> Flavor:
+    row = _visible(context).filter(flavor_id=flavor_id).first()
+    if row is None:
+        raise NotFound(f"Flavor {flavor_id} could not be found.")
+    return row
+
+
+def _after(rows: list[Flavor], marker: str) -> int:
+    """The index after the marker's row."""
+    for index, row in enumerate(rows):
+        if row.flavor_id == marker:
+            return index + 1
+    raise Invalid(f"marker [{marker}] not found", field="marker")
