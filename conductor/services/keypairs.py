@@ -1,0 +1,137 @@
+"""Key pairs: public keys that guests let their owners in with."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from conductor.api_db.models import KeyPair
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.services import quotas
+from conductor.services.values import KeyPairView, Page
+from conductor.transactions import database_now, write_tx
+
+KEY_TYPES = frozenset(
+    {
+        "ssh-rsa",
+        "ssh-dss",
+        "ssh-ed25519",
+        "ecdsa-sha2-nistp256",
+        "ecdsa-sha2-nistp384",
+        "ecdsa-sha2-nistp521",
+        "sk-ssh-ed25519@openssh.com",
+        "sk-ecdsa-sha2-nistp256@openssh.com",
+    }
+)
+NAME = re.compile(r"\A[A-Za-z0-9 ._@-]+\Z")
+LENGTH_BYTES = 4
+
+
+def import_key(context: RequestContext, user_id: str, name: str, public_key: str) -> KeyPairView:
+    """Keep a public key. Raises Invalid for what is no OpenSSH key, Conflict when the name is taken."""
+    _require_name(name)
+    return _store(context, user_id, name, public_key.strip())
+
+
+def generate(context: RequestContext, user_id: str, name: str) -> KeyPairView:
+    """Make a pair; the private half is in the answer and nowhere else."""
+    _require_name(name)
+    made = Ed25519PrivateKey.generate()
+    public = made.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    private = made.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+    return _store(context, user_id, name, f"{public} Generated-by-Novella", private_key=private)
+
+
+def list_page(context: RequestContext, user_id: str, *, limit: int = 1000, marker: str = "") -> Page[KeyPairView]:
+    """A user's pairs by name. Raises Invalid for a marker that names none."""
+    rows = KeyPair.objects.filter(user_id=user_id).order_by("name")
+    if marker:
+        if not rows.filter(name=marker).exists():
+            raise Invalid(f"marker [{marker}] not found", field="marker")
+        rows = rows.filter(name__gt=marker)
+    found = list(rows[: limit + 1])
+    return Page([_view(row) for row in found[:limit]], has_more=len(found) > limit)
+
+
+def get(context: RequestContext, user_id: str, name: str) -> KeyPairView:
+    """Raises NotFound."""
+    row = KeyPair.objects.filter(user_id=user_id, name=name).first()
+    if row is None:
+        raise NotFound(f"Keypair {name} not found for user {user_id}")
+    return _view(row)
+
+
+def delete(context: RequestContext, user_id: str, name: str) -> None:
+    """Guests that have the key keep it."""
+    with write_tx():
+        gone, _ = KeyPair.objects.filter(user_id=user_id, name=name).delete()
+    if not gone:
+        raise NotFound(f"Keypair {name} not found for user {user_id}")
+
+
+def fingerprint(public_key: str) -> str:
+    """MD5 over the key as colon-separated hex pairs, as the Compute API shows it. Raises Invalid."""
+    digest = hashlib.md5(_blob(public_key), usedforsecurity=False).hexdigest()
+    return ":".join(digest[start : start + 2] for start in range(0, len(digest), 2))
+
+
+def _store(context: RequestContext, user_id: str, name: str, public_key: str, *, private_key: str = "") -> KeyPairView:
+    seen = fingerprint(public_key)
+    with write_tx():
+        mine = KeyPair.objects.filter(user_id=user_id)
+        if mine.filter(name=name).exists():
+            raise Conflict(f"Key pair '{name}' already exists.")
+        quotas.require_room(context.project_id, "key_pairs", in_use=mine.count())
+        made = KeyPair.objects.create(
+            user_id=user_id, name=name, public_key=public_key, fingerprint=seen, created_at=database_now()
+        )
+        row = KeyPair.objects.get(pk=made.pk)
+    return _view(row, private_key=private_key)
+
+
+def _require_name(name: str) -> None:
+    if not NAME.match(name):
+        raise Invalid(
+            "Keypair data is invalid: Keypair name contains unsafe characters: "
+            "only letters, digits, spaces, dots, @, - and _ are allowed.",
+            field="keypair.name",
+        )
+
+
+def _blob(public_key: str) -> bytes:
+    """The key's bytes: `<type> <base64 of (length, type, rest)> [comment]`, on one line."""
+    words = public_key.split()
+    if len(words) < 2 or words[0] not in KEY_TYPES or "\n" in public_key.strip():
+        raise _not_a_key()
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except (binascii.Error, ValueError):
+        raise _not_a_key() from None
+    length = int.from_bytes(blob[:LENGTH_BYTES], "big")
+    kind, rest = blob[LENGTH_BYTES : LENGTH_BYTES + length], blob[LENGTH_BYTES + length :]
+    if kind != words[0].encode() or len(rest) <= LENGTH_BYTES:
+        raise _not_a_key()
+    return blob
+
+
+def _not_a_key() -> Invalid:
+    return Invalid("Keypair data is invalid: failed to generate fingerprint", field="keypair.public_key")
+
+
+def _view(row: KeyPair, *, private_key: str = "") -> KeyPairView:
+    return KeyPairView(
+        number=row.pk,
+        user_id=row.user_id,
+        name=row.name,
+        key_type=row.key_type,
+        public_key=row.public_key,
+        fingerprint=row.fingerprint,
+        created_at=row.created_at,
+        private_key=private_key,
+    )
