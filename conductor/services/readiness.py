@@ -1,0 +1,34 @@
+"""Whether this process could serve: every database answers, and its tables are those of this code."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from django.db import DatabaseError, connections
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+
+
+@cache
+def _wanted() -> frozenset[tuple[str, str]]:
+    loader = MigrationLoader(None, ignore_no_migrations=True)
+    return frozenset(loader.disk_migrations or ())
+
+
+def missing() -> dict[str, str]:
+    """What is not ready: database alias → reason. Empty when all is well. No detail that an outsider could use."""
+    found: dict[str, str] = {}
+    for alias in connections:
+        reason = _why_not(alias)
+        if reason:
+            found[alias] = reason
+    return found
+
+
+def _why_not(alias: str) -> str:
+    try:
+        applied = MigrationRecorder(connections[alias]).applied_migrations()
+    except DatabaseError:
+        return "does not answer"
+    behind = len(_wanted() - applied.keys())
+    return f"{behind} schema migrations are not applied" if behind else ""

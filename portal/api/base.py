@@ -1,0 +1,157 @@
+"""ApiView: what every API view of every service stands on.
+
+A service's own base view says once what holds for all of its views:
+
+    class ComputeView(ApiView):
+        service = "compute"          # how faults are spelt
+        policies = RULES             # portal/api/compute/policies.py
+        versions = VERSIONS          # portal/api/compute/microversions.py; leave out where there are none
+
+and a view parses, asks one service function, and answers:
+
+    class Servers(ComputeView):
+        def post(self, request: ApiRequest) -> Response:
+            self.authorize("os_compute_api:servers:create")
+            body = validate(request.data, schemas.CREATE)
+            ...
+
+`request.context` is the RequestContext of a valid token; without one the answer is 401 before the method runs, except
+for methods in `public_methods`. Somebody else's resource is NotFound: that is the view's (or the service's) business.
+Faults, request ids, version headers and 405 for missing methods come by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django.http import HttpRequest, HttpResponseBase
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import NotAuthenticated, NotFound
+from portal.api import authorization, microversions
+from portal.api.authentication import TokenAuthentication
+from portal.api.microversions import Microversion, VersionTable
+from portal.api.parsing import JsonParser
+from portal.request_ids import request_id_of
+
+READS = frozenset({"GET", "HEAD"})
+
+
+class ApiRequest(Request):
+    """A request with its asker and, where the API has them, the microversion in use."""
+
+    context: RequestContext
+    microversion: Microversion
+
+    @property
+    def request_id(self) -> str:
+        return request_id_of(self._request)
+
+
+class IgnoreAccept(BaseContentNegotiation):
+    """JSON is all that we speak: clients send every kind of Accept and read JSON all the same."""
+
+    def select_parser(self, request: Request, parsers: list[BaseParser]) -> BaseParser | None:
+        sent = (request.content_type or "").split(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type in (sent, "*/*")), None)
+
+    def select_renderer(
+        self, request: Request, renderers: list[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        return renderers[0], renderers[0].media_type
+
+
+class ApiView(APIView):
+    """Base of all API views; see the module's docstring."""
+
+    service: ClassVar[str] = "own"
+    policies: ClassVar[authorization.RuleTable] = {}
+    versions: ClassVar[VersionTable | None] = None
+    public_methods: ClassVar[frozenset[str]] = frozenset()
+    min_microversion: ClassVar[str | None] = None
+    max_microversion: ClassVar[str | None] = None
+
+    authentication_classes = (TokenAuthentication,)
+    permission_classes = ()
+    throttle_classes = ()
+    parser_classes = (JsonParser,)
+    renderer_classes = (JSONRenderer,)
+    content_negotiation_class = IgnoreAccept
+    metadata_class = None
+    request: ApiRequest
+
+    @property
+    def is_public(self) -> bool:
+        """Whether this request needs no token; a stale one does no harm then."""
+        return self.request.method in self.public_methods
+
+    def authorize(self, rule: str, *, target_project_id: str | None = None, target_user_id: str | None = None) -> None:
+        """Raises Forbidden unless the asker may use `rule` on the target (default: the own project and user)."""
+        authorization.require(
+            self.policies,
+            rule,
+            self.request.context,
+            target_project_id=target_project_id,
+            target_user_id=target_user_id,
+        )
+
+    def may(self, rule: str, *, target_project_id: str | None = None) -> bool:
+        """Whether the asker may use `rule`: decides about fields instead of refusing."""
+        return authorization.is_allowed(self.policies[rule], self.request.context, target_project_id=target_project_id)
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> ApiRequest:
+        return ApiRequest(
+            request,
+            parsers=self.get_parsers(),
+            authenticators=self.get_authenticators(),
+            negotiator=self.get_content_negotiator(),
+            parser_context=self.get_parser_context(request),
+        )
+
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        return [] if self.is_public else super().get_authenticators()
+
+    def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
+        if self.versions is not None:
+            request.microversion = self.versions.negotiate(request.headers)
+        if not self.is_public:
+            self._authenticate(request)
+        if self.min_microversion is not None:
+            microversions.require(request.microversion, self.min_microversion, self.max_microversion)
+
+    def _authenticate(self, request: ApiRequest) -> None:
+        context = request.auth
+        if not isinstance(context, RequestContext):
+            raise NotAuthenticated()
+        request.context = context
+
+    def finalize_response(
+        self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        answered = super().finalize_response(request, response, *args, **kwargs)
+        if self.versions is not None:
+            used = getattr(request, "microversion", None)
+            for name, value in self.versions.answer_headers(used).items():
+                answered[name] = value
+        return answered
+
+
+class UnknownRoute(ApiView):
+    """404 with a body that people can read, for paths that an API does not have."""
+
+    def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        raise NotFound()
+
+
+def unknown_route(service: str, versions: VersionTable | None = None) -> Any:
+    """The view for the last pattern of a service's routes."""
+    attributes: Mapping[str, Any] = {"service": service, "versions": versions}
+    return type("UnknownRoute", (UnknownRoute,), dict(attributes)).as_view()

@@ -1,0 +1,62 @@
+"""The service catalog: which services there are, and where."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+REGION = "RegionOne"
+INTERFACES = ("public", "internal", "admin")
+_IDS = uuid.UUID("6b1f5c0e-0a34-4d0e-9c53-0d6f2a1f8a77")  # ids are derived from it, so they stay the same for ever
+
+
+def _stable_id(*words: str) -> str:
+    return uuid.uuid5(_IDS, "/".join(words)).hex
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service as clients look it up: by type; the name is for people."""
+
+    type: str
+    name: str
+    path: str
+    description: str
+
+    @property
+    def id(self) -> str:
+        return _stable_id("service", self.type)
+
+    def endpoint_id(self, interface: str) -> str:
+        return _stable_id("endpoint", self.type, interface)
+
+
+SERVICES = (  # list only what answers
+    Service("identity", "keystone", "/identity", "Users, projects, roles and tokens"),
+    Service("compute", "nova", "/compute/v2.1", "Servers and the hosts that run them"),
+    Service("image", "glance", "/image", "Images that servers boot from"),
+    Service("network", "neutron", "/network", "Networks, ports and addresses"),
+)
+
+
+def catalog(base_url: str) -> list[dict[str, Any]]:
+    """The catalog as a token carries it. `base_url` is how the client reached us, without a slash at the end."""
+    return [
+        {
+            "id": service.id,
+            "type": service.type,
+            "name": service.name,
+            "endpoints": [
+                {
+                    "id": service.endpoint_id(interface),
+                    "interface": interface,
+                    "region": REGION,
+                    "region_id": REGION,
+                    "url": base_url + service.path,
+                }
+                for interface in INTERFACES
+            ],
+        }
+        for service in SERVICES
+    ]

@@ -1,0 +1,190 @@
+"""The error tree → HTTP status and the fault body of each service.
+
+STATUS says which code an error has, FAULTS how each service spells a fault. A service that answers an error with
+another code than the rest has a row in EXCEPTIONS_TO_THE_RULE. Raise errors of `conductor.core.errors` everywhere;
+the message goes to the person who asked, verbatim. The network API's fault type is `details["type"]`, e.g.
+`NotFound("Network x could not be found.", type="NetworkNotFound")`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conductor.core import errors
+from portal.api.roots import service_of
+from portal.request_ids import request_id_of
+
+_log = logging.getLogger(__name__)
+
+
+class UnsupportedVersion(errors.NovellaError):
+    """The API version that was asked for is not supported."""
+
+
+class TooLarge(errors.NovellaError):
+    """The request body is too large."""
+
+
+STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anything else is a 500 with a request id
+    (errors.NotFound, 404),
+    (errors.Conflict, 409),
+    (errors.QuotaExceeded, 403),
+    (errors.Forbidden, 403),
+    (errors.Invalid, 400),
+    (errors.NoValidHost, 400),
+    (errors.NotAuthenticated, 401),
+    (errors.NotSupported, 501),
+    (errors.Unavailable, 503),
+    (UnsupportedVersion, 406),
+    (TooLarge, 413),
+    (RequestDataTooBig, 413),
+    (SuspiciousOperation, 400),
+    (PermissionDenied, 403),
+    (Http404, 404),
+    (OperationalError, 503),
+)
+EXCEPTIONS_TO_THE_RULE: Mapping[tuple[str, type[Exception]], int] = {("network", errors.QuotaExceeded): 409}
+
+# The words of errors that are not ours: what the framework says may name internals.
+WORDS = {
+    400: "The request is not valid.",
+    401: "The request you have made requires authentication.",
+    403: "Policy does not allow this request.",
+    404: "The resource could not be found.",
+    405: "The method is not allowed for this resource.",
+    413: "The request body is too large.",
+    415: "The media type of the request is not supported; send application/json.",
+    503: "A service that is needed does not answer; try again in a moment.",
+}
+COMPUTE_NAMES = {
+    400: "badRequest",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "itemNotFound",
+    405: "badMethod",
+    409: "conflictingRequest",
+    413: "overLimit",
+    415: "badMediaType",
+    429: "overLimit",
+    501: "notImplemented",
+    503: "serviceUnavailable",
+}
+
+
+def _title(status: int) -> str:
+    return HTTPStatus(status).phrase
+
+
+def _compute(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
+    return {COMPUTE_NAMES.get(status, "computeFault"): {"code": status, "message": message}}
+
+
+def _identity(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
+    return {"error": {"code": status, "title": _title(status), "message": message}}
+
+
+def _network(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
+    return {"NeutronError": {"type": kind, "message": message, "detail": ""}}
+
+
+def _image(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
+    return {"code": status, "title": _title(status), "message": message}
+
+
+def _own(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
+    return {"error": {"code": status, "title": _title(status), "message": message, "request_id": request_id}}
+
+
+Fault = Callable[[int, str, str, str], dict[str, Any]]
+FAULTS: Mapping[str, Fault] = {
+    "compute": _compute,
+    "identity": _identity,
+    "network": _network,
+    "image": _image,
+    "own": _own,
+}
+
+
+def status_of(error: Exception, service: str) -> int:
+    """The status code of an error in one service's API."""
+    if isinstance(error, APIException):
+        return int(error.status_code)
+    for kind, status in STATUS:
+        if isinstance(error, kind):
+            return EXCEPTIONS_TO_THE_RULE.get((service, kind), status)
+    return 500
+
+
+def message_of(error: Exception, status: int, request_id: str) -> str:
+    """What the person who asked may read. An error that nobody foresaw says nothing but the request id."""
+    if isinstance(error, errors.NovellaError) and status != 500:
+        return error.message
+    if isinstance(error, APIException) and status == 400:
+        return str(error.detail)
+    return WORDS.get(status) or f"Something went wrong on our side. Quote {request_id} when you report it."
+
+
+def fault_body(service: str, status: int, message: str, *, kind: str = "", request_id: str = "") -> dict[str, Any]:
+    """The JSON body of a fault as `service` spells it."""
+    return FAULTS[service](status, message, kind or _title(status).replace(" ", ""), request_id)
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
+    """Every error of every API view ends here: the only place that turns one into an answer."""
+    request: Request = context["request"]
+    service = getattr(context["view"], "service", "own")
+    request_id = request_id_of(request._request)
+    status = status_of(error, service)
+    if status >= 500 and not isinstance(error, (errors.NotSupported, errors.Unavailable)):
+        _log.error("request_failed request_id=%s path=%s", request_id, request.path, exc_info=error)
+    details = getattr(error, "details", {})
+    kind = str(details.get("type", type(error).__name__))
+    message = message_of(error, status, request_id)
+    response = Response(fault_body(service, status, message, kind=kind, request_id=request_id), status=status)
+    if status == 401:
+        response["WWW-Authenticate"] = _challenge(request)
+    return response
+
+
+def _challenge(request: Request) -> str:
+    return f'Keystone uri="{request.scheme}://{request.get_host()}/identity"'
+
+
+def _outside_of_views(request: HttpRequest, status: int) -> HttpResponse | None:
+    service = service_of(request.path_info)
+    if service is None:
+        return None
+    request_id = request_id_of(request)
+    message = WORDS.get(status) or message_of(Exception(), 500, request_id)
+    return JsonResponse(fault_body(service, status, message, request_id=request_id), status=status)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's 400, as JSON under the APIs."""
+    return _outside_of_views(request, 400) or defaults.bad_request(request, exception)
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's 403, as JSON under the APIs."""
+    return _outside_of_views(request, 403) or defaults.permission_denied(request, exception)
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's 404, as JSON under the APIs."""
+    return _outside_of_views(request, 404) or defaults.page_not_found(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django's 500, as JSON under the APIs."""
+    return _outside_of_views(request, 500) or defaults.server_error(request)

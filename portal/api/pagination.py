@@ -1,0 +1,57 @@
+"""Paging: `limit` and `marker` in, links to the next page out.
+
+page = parse_page(request)                       # PageRequest(limit=…, marker=…)
+found = services.list_page(context, limit=page.limit, marker=page.marker)
+body = {"servers": […], **next_links(request, "servers", last_id=…, has_more=found.has_more)}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rest_framework.request import Request
+
+from conductor.core.errors import Invalid
+from portal.api.links import absolute
+
+MAX_LIMIT = 1000
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """`limit` is 0 to 1000; `marker` is the id of the last item seen, or empty."""
+
+    limit: int = MAX_LIMIT
+    marker: str = ""
+
+
+def parse_page(request: Request) -> PageRequest:
+    """Raises Invalid naming `limit` or `marker`. A limit above the maximum is taken as the maximum."""
+    limit = MAX_LIMIT
+    if "limit" in request.query_params:
+        text = request.query_params.getlist("limit")[-1]
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise Invalid(
+                f"Invalid input for query parameter limit. Value: '{text[:60]}'. It must be an integer of at least 0.",
+                field="limit",
+            )
+        limit = min(int(text), MAX_LIMIT)
+    marker = request.query_params.get("marker", "")
+    if len(marker) > 255:
+        raise Invalid("Invalid input for query parameter marker. It is too long.", field="marker")
+    return PageRequest(limit, marker)
+
+
+def next_path(request: Request, marker: str) -> str:
+    """Path and query of the next page: every filter of this request, and the new marker."""
+    query = request.query_params.copy()
+    query["marker"] = marker
+    return f"{request.path}?{query.urlencode()}"
+
+
+def next_links(request: Request, name: str, *, last_id: str | None, has_more: bool) -> dict[str, Any]:
+    """`{"<name>_links": [{"rel": "next", "href": …}]}`, or nothing on the last page."""
+    if not has_more or last_id is None:
+        return {}
+    return {f"{name}_links": [{"rel": "next", "href": absolute(request, next_path(request, last_id))}]}

@@ -1,0 +1,34 @@
+"""Every route: the APIs under their roots, health, and pages for the rest."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, include, path, re_path
+
+from portal.api import errors
+from portal.api.base import unknown_route
+from portal.health import healthz, readyz
+
+
+def api(root: str, service: str) -> list[URLPattern | URLResolver]:
+    """Routes of one API. Its root answers with and without a slash, and nothing ever redirects."""
+    return [
+        re_path(rf"^{root}(?:/|$)", include(f"portal.api.{service}.urls")),
+        re_path(rf"^{root}/", unknown_route(service)),
+    ]
+
+
+urlpatterns = [
+    path("healthz", healthz),
+    path("readyz", readyz),
+    *api("identity", "identity"),
+    *api("compute", "compute"),
+    *api("image", "image"),
+    *api("network", "network"),
+    *api("api", "own"),
+    path("", include("portal.pages.urls")),
+]
+
+handler400 = errors.bad_request
+handler403 = errors.permission_denied
+handler404 = errors.page_not_found
+handler500 = errors.server_error
