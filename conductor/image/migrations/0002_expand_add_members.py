@@ -5,24 +5,28 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('image', '0001_initial'),
+        ("image", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='ImageMember',
+            name="ImageMember",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('project_id', models.CharField(db_index=True, max_length=64)),
-                ('status', models.CharField(default='pending', max_length=16)),
-                ('created_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField()),
-                ('image', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='members', to='image.image')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("project_id", models.CharField(db_index=True, max_length=64)),
+                ("status", models.CharField(default="pending", max_length=16)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                (
+                    "image",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="members", to="image.image"
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('image', 'project_id'), name='image_member_once')],
+                "constraints": [models.UniqueConstraint(fields=("image", "project_id"), name="image_member_once")],
             },
         ),
     ]

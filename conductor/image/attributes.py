@@ -1,0 +1,52 @@
+"""The attributes of an image that people name: which are fields, who may set them, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DISK_FORMATS = ("ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi", "iso", "ploop")
+CONTAINER_FORMATS = ("ami", "ari", "aki", "bare", "ovf", "ova", "docker", "compressed")
+VISIBILITIES = ("public", "private", "shared", "community")
+STATUSES = ("queued", "saving", "active", "deactivated", "deleted")
+MAX_PROPERTIES = 128
+MAX_TAGS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Where an attribute is kept. `is_frozen` ones stay as they are once the image has data."""
+
+    field: str
+    is_frozen: bool = False
+    is_for_admins: bool = False
+
+
+WRITABLE = {
+    "name": Attribute("name"),
+    "visibility": Attribute("visibility"),
+    "protected": Attribute("is_protected"),
+    "os_hidden": Attribute("is_hidden"),
+    "min_disk": Attribute("min_disk_gb"),
+    "min_ram": Attribute("min_ram_mb"),
+    "disk_format": Attribute("disk_format", is_frozen=True),
+    "container_format": Attribute("container_format", is_frozen=True),
+    "owner": Attribute("project_id", is_for_admins=True),
+    "tags": Attribute("tags"),
+}
+
+READ_ONLY = frozenset(
+    (
+        "id status size virtual_size checksum os_hash_algo os_hash_value created_at updated_at deleted_at deleted "
+        "self file schema direct_url locations stores is_public"
+    ).split()
+)
+
+# Properties that lists can be narrowed by; other unknown words in a query are ignored.
+FILTER_PROPERTIES = frozenset(
+    "architecture base_image_ref image_type instance_uuid kernel_id ramdisk_id user_id".split()
+)
+FILTER_PROPERTY_PREFIXES = ("hw_", "img_", "os_", "owner_specified.")
+
+
+def is_filter_property(name: str) -> bool:
+    return name in FILTER_PROPERTIES or name.startswith(FILTER_PROPERTY_PREFIXES)

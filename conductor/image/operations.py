@@ -1,0 +1,256 @@
+"""What can be done with images: make, describe, fill with data, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, BinaryIO
+from uuid import UUID, uuid4
+
+from django.db import IntegrityError
+from django.db.models import Q
+from django.utils import timezone
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.core.request_spec import ImageSpec
+from conductor.image import store
+from conductor.image.attributes import MAX_PROPERTIES, MAX_TAGS, READ_ONLY, WRITABLE
+from conductor.image.models import Image
+from conductor.image.queries import ImageQuery, get_visible, list_visible
+from conductor.transactions import write_tx
+
+__all__ = [
+    "Change", "ImageQuery", "add_tag", "create", "delete", "get_visible", "image_spec", "list_visible", "open_data",
+    "remove_tag", "settle_broken_uploads", "update", "upload",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of an attribute or property: `operation` is add, replace or remove."""
+
+    operation: str
+    name: str
+    value: Any = None
+
+
+def create(context: RequestContext, wanted: Mapping[str, Any], *, image_uuid: UUID | None = None) -> Image:
+    """A queued image without data. `wanted` maps attribute names to values; other names are properties.
+
+    Raises Forbidden for what the caller may not set, Conflict when `image_uuid` is taken.
+    """
+    now = timezone.now()
+    image = Image(uuid=image_uuid or uuid4(), project_id=context.project_id, created_at=now, updated_at=now)
+    _apply(context, image, [Change("add", name, value) for name, value in wanted.items()])
+    try:
+        with write_tx():
+            image.save(force_insert=True)
+    except IntegrityError:
+        raise Conflict(f"Image ID {image.uuid} already exists!") from None
+    return image
+
+
+def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Image:
+    """Apply all of `changes` or none. Raises Forbidden, Conflict (replaced or removed what is not there), Invalid."""
+    with write_tx():
+        image = _lock_own(context, ref)
+        _apply(context, image, changes)
+        image.updated_at = timezone.now()
+        image.save(update_fields=[*(attribute.field for attribute in WRITABLE.values()), "properties", "updated_at"])
+    return image
+
+
+def delete(context: RequestContext, ref: str) -> None:
+    """Delete an image and its data. Raises Forbidden when protected, Conflict when another image starts with it."""
+    with write_tx():
+        image = _lock_own(context, ref)
+        if image.is_protected:
+            raise Forbidden(f"Image {ref} is protected and cannot be deleted.")
+        user = _used_by(image)
+        if user is not None:
+            raise Conflict(f"Image {ref} could not be deleted because it is in use: image {user.uuid} boots with it.")
+        image.status = "deleted"
+        image.deleted_at = image.updated_at = timezone.now()
+        image.save(update_fields=["status", "deleted_at", "updated_at"])
+    store.remove(image.uuid)
+
+
+def add_tag(context: RequestContext, ref: str, tag: str) -> None:
+    with write_tx():
+        image = _lock_own(context, ref)
+        if tag not in image.tags:
+            image.tags = _checked_tags([*image.tags, tag])
+            image.save(update_fields=["tags"])
+
+
+def remove_tag(context: RequestContext, ref: str, tag: str) -> None:
+    with write_tx():
+        image = _lock_own(context, ref)
+        if tag not in image.tags:
+            raise NotFound(f"Tag {tag} of image {ref} could not be found.")
+        image.tags = [kept for kept in image.tags if kept != tag]
+        image.save(update_fields=["tags"])
+
+
+def upload(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> Image:
+    """Fill a queued image with data and make it active.
+
+    Raises Conflict when it has data or somebody uploads them now. What breaks the upload, also in `chunks`, comes
+    through, and leaves the image queued.
+    """
+    image = _get_own(context, ref)
+    _require_fillable(image)
+    with store.upload_claim(image.uuid):
+        _start_saving(image)
+        try:
+            stored = store.write(image.uuid, chunks)
+            if not _finish_saving(image.uuid, stored):
+                raise NotFound(f"Image {ref} was deleted while its data were uploaded.")
+        except BaseException:
+            _give_up_saving(image.uuid)
+            raise
+    return get_visible(context, ref)
+
+
+def settle_broken_uploads() -> int:
+    """Put images back to queued whose uploader died; returns how many. For start-up and sweeps."""
+    settled = 0
+    for image_uuid in Image.objects.filter(status="saving").values_list("uuid", flat=True):
+        try:
+            with store.upload_claim(image_uuid):
+                settled += _give_up_saving(image_uuid)
+        except Conflict:
+            continue  # its uploader lives
+    return settled
+
+
+def open_data(context: RequestContext, ref: str) -> tuple[Image, BinaryIO | None]:
+    """An image and its data for reading; None instead of data while it has none."""
+    image = get_visible(context, ref)
+    if image.status == "deactivated" and not context.is_admin:
+        raise Forbidden(f"The requested image {ref} has been deactivated. Image data download is forbidden.")
+    if image.status not in ("active", "deactivated"):
+        return image, None
+    return image, store.open_image(str(image.uuid))
+
+
+def image_spec(row: Image) -> ImageSpec:
+    """The image as scheduler and drivers see it."""
+    return ImageSpec(
+        image_id=str(row.uuid),
+        name=row.name,
+        disk_format=row.disk_format or "",
+        container_format=row.container_format or "",
+        size=row.size or 0,
+        checksum=row.checksum or "",
+        min_disk_gb=row.min_disk_gb,
+        min_ram_mb=row.min_ram_mb,
+        properties=dict(row.properties),
+    )
+
+
+def _get_own(context: RequestContext, ref: str) -> Image:
+    image = get_visible(context, ref)
+    if not context.may_see_project(image.project_id):
+        raise Forbidden(f"You are not permitted to modify image {ref}: it belongs to another project.")
+    return image
+
+
+def _lock_own(context: RequestContext, ref: str) -> Image:
+    """The caller's image, locked until the transaction ends: what is read may be changed and written back."""
+    image = Image.objects.select_for_update().filter(pk=_get_own(context, ref).pk, deleted_at=None).first()
+    if image is None:
+        raise NotFound(f"No image found with ID {ref}")
+    return image
+
+
+def _used_by(image: Image) -> Image | None:
+    others = Image.objects.filter(deleted_at=None).exclude(pk=image.pk)
+    text = str(image.uuid)
+    return others.filter(Q(properties__kernel_id=text) | Q(properties__ramdisk_id=text)).first()
+
+
+def _apply(context: RequestContext, image: Image, changes: Sequence[Change]) -> None:
+    """Change the fields of `image` in memory."""
+    properties = dict(image.properties)
+    for change in changes:
+        if change.name in READ_ONLY:
+            raise Forbidden(f"Attribute '{change.name}' is read-only.")
+        if change.name in WRITABLE:
+            _set_attribute(context, image, change)
+        else:
+            _change_property(properties, change)
+    if len(properties) > MAX_PROPERTIES:
+        raise Invalid(f"An image can have up to {MAX_PROPERTIES} properties, not {len(properties)}.")
+    image.properties = properties
+
+
+def _set_attribute(context: RequestContext, image: Image, change: Change) -> None:
+    attribute = WRITABLE[change.name]
+    old = getattr(image, attribute.field)
+    if change.operation == "remove":
+        raise Forbidden(f"Property '{change.name}' may not be removed.")
+    if attribute.is_for_admins and not context.is_admin and change.value != old:
+        raise Forbidden(f"Only an administrator may set '{change.name}'.")
+    if attribute.is_frozen and image.status != "queued" and change.value != old:
+        raise Forbidden(f"Attribute '{change.name}' cannot be changed once the image has data.")
+    if change.name == "visibility" and change.value == "public" and old != "public" and not context.is_admin:
+        raise Forbidden("Only an administrator may make an image public.")
+    setattr(image, attribute.field, _checked_tags(change.value) if change.name == "tags" else change.value)
+
+
+def _change_property(properties: dict[str, str], change: Change) -> None:
+    if change.operation != "add" and change.name not in properties:
+        raise Conflict(f"Property {change.name} does not exist.")
+    if change.operation == "remove":
+        del properties[change.name]
+    else:
+        properties[change.name] = change.value
+
+
+def _checked_tags(tags: Sequence[str]) -> list[str]:
+    distinct = sorted(set(tags))
+    if len(distinct) > MAX_TAGS:
+        raise Invalid(f"An image can have up to {MAX_TAGS} tags, not {len(distinct)}.")
+    return distinct
+
+
+def _require_fillable(image: Image) -> None:
+    missing = [name for name in ("disk_format", "container_format") if getattr(image, name) is None]
+    if missing:
+        raise Invalid(f"Properties {', '.join(missing)} must be set prior to saving data.")
+
+
+def _start_saving(image: Image) -> None:
+    """`saving` is taken over too: we hold the upload claim, so whoever set it is dead."""
+    started = _in_status(image.uuid, "queued", "saving", status="saving")
+    if not started:
+        raise Conflict(f"Image {image.uuid} has data already: upload another image instead.")
+
+
+def _finish_saving(image_uuid: UUID, stored: store.Stored) -> bool:
+    return _in_status(
+        image_uuid,
+        "saving",
+        status="active",
+        size=stored.size,
+        checksum=stored.md5,
+        os_hash_value=stored.sha512,
+    )
+
+
+def _give_up_saving(image_uuid: UUID) -> bool:
+    """Back to queued unless the upload was finished after all; an image that has no data has no file."""
+    if Image.objects.filter(uuid=image_uuid, status="active").exists():
+        return False
+    store.remove(image_uuid)
+    return _in_status(image_uuid, "saving", status="queued")
+
+
+def _in_status(image_uuid: UUID, *statuses: str, **values: Any) -> bool:
+    now: datetime = timezone.now()
+    with write_tx():
+        rows = Image.objects.filter(uuid=image_uuid, status__in=statuses, deleted_at=None)
+        return bool(rows.update(updated_at=now, **values))

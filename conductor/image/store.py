@@ -1,0 +1,118 @@
+"""The data of images: one file for each under the data directory, written whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from uuid import UUID
+
+from django.conf import settings
+
+from conductor.core.errors import Conflict, NotFound
+from conductor.core.identifiers import uuid_or_none
+
+# While `<uuid>.upload` is locked, somebody who lives writes `<uuid>.part`: the kernel frees the lock of a dead process.
+_PART = ".part"
+_UPLOAD = ".upload"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was written: bytes, and the hex digests of them."""
+
+    size: int
+    md5: str
+    sha512: str
+
+
+def open_image(image_uuid: str) -> BinaryIO:
+    """The data of an image, for reading. Raises NotFound when there are none."""
+    wanted = uuid_or_none(image_uuid)
+    try:
+        if wanted is not None:
+            return _path(wanted).open("rb")
+    except FileNotFoundError:
+        pass
+    raise NotFound(f"No data found for image {image_uuid}")
+
+
+@contextmanager
+def upload_claim(image_uuid: UUID) -> Iterator[None]:
+    """Be the only one who writes this image's data. Raises Conflict when somebody is at it already.
+
+    On the way out nothing but finished data stays on disk.
+    """
+    lock = _take_lock(image_uuid)
+    try:
+        yield
+    finally:
+        _path(image_uuid, _PART).unlink(missing_ok=True)
+        _path(image_uuid, _UPLOAD).unlink(missing_ok=True)
+        os.close(lock)
+
+
+def write(image_uuid: UUID, chunks: Iterable[bytes]) -> Stored:
+    """Write the data and make them durable; call it under `upload_claim`. What `chunks` raises comes through."""
+    md5, sha512, size = hashlib.md5(usedforsecurity=False), hashlib.sha512(), 0
+    part = _path(image_uuid, _PART)
+    with part.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+            md5.update(chunk)
+            sha512.update(chunk)
+            size += len(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(_path(image_uuid))
+    _sync_directory()
+    return Stored(size=size, md5=md5.hexdigest(), sha512=sha512.hexdigest())
+
+
+def remove(image_uuid: UUID) -> None:
+    """Drop the data of an image, if there are any. Whoever reads them now reads on to the end."""
+    _path(image_uuid).unlink(missing_ok=True)
+
+
+def _directory() -> Path:
+    return Path(settings.NOVELLA_DATA) / "images"
+
+
+def _path(image_uuid: UUID, suffix: str = "") -> Path:
+    return _directory() / f"{image_uuid}{suffix}"
+
+
+def _take_lock(image_uuid: UUID) -> int:
+    """A descriptor that holds the lock on the upload file which stands under its name now."""
+    _directory().mkdir(parents=True, exist_ok=True)
+    path = _path(image_uuid, _UPLOAD)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_current(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise Conflict(f"Data of image {image_uuid} are being uploaded by another request") from None
+        os.close(descriptor)  # its last holder removed it between our opening and our locking
+
+
+def _is_current(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sync_directory() -> None:
+    directory = os.open(_directory(), os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
