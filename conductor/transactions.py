@@ -6,13 +6,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections, transaction
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
+from django.db.models.sql import Query
 
 # SQLite has one writer and an unfair busy loop: competing connections starve each other for seconds.
 # One lock per file and process makes writers queue in order.
@@ -33,6 +34,14 @@ def database_now(plus_seconds: float = 0.0) -> Any:
         return Now()
     delta: Combinable = Value(timedelta(seconds=plus_seconds), output_field=DurationField())
     return ExpressionWrapper(Now() + delta, output_field=DateTimeField())
+
+
+def database_time(using: str = "default") -> datetime:
+    """The database's clock as a value: for a time that several rows or databases must share to the digit."""
+    query = Query(None)
+    query.add_annotation(Now(), "now")
+    (now,) = next(iter(query.get_compiler(using=using).results_iter()))
+    return now  # type: ignore[no-any-return]
 
 
 def seconds_since(field: str) -> Any:
