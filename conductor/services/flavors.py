@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import uuid4
 
 from django.db import IntegrityError
@@ -68,7 +67,13 @@ class FlavorQuery:
 def seed() -> None:
     """The shipped sizes, where they are missing."""
     for flavor_id, name, vcpus, memory_mb, root_gb in SHIPPED:
-        values = {"name": name, "vcpus": vcpus, "memory_mb": memory_mb, "root_gb": root_gb, "created_at": database_now()}
+        values = {
+            "name": name,
+            "vcpus": vcpus,
+            "memory_mb": memory_mb,
+            "root_gb": root_gb,
+            "created_at": database_now(),
+        }
         if not Flavor.objects.filter(Q(flavor_id=flavor_id) | Q(name=name)).exists():
             Flavor.objects.create(flavor_id=flavor_id, **values)
 
@@ -205,7 +210,7 @@ def _granted(context: RequestContext) -> Q:
     return Q(access__project_id=context.project_id)
 
 
-def _visible(context: RequestContext) -> QuerySet[Flavor, Any]:
+def _visible(context: RequestContext) -> QuerySet[Flavor]:
     if context.is_admin:
         return Flavor.objects.all()
     return Flavor.objects.filter(Q(is_public=True) | _granted(context), is_disabled=False).distinct()

@@ -106,7 +106,9 @@ def require_room(project_id: str, resource: str, *, in_use: int, wanted: int = 1
     limit = limits(project_id)[resource]
     if limit != UNLIMITED and in_use + wanted > limit:
         words = resource.replace("_", " ")
-        raise QuotaExceeded(f"Quota exceeded, too many {words}: {in_use} of {limit} are there, {wanted} more asked for.")
+        raise QuotaExceeded(
+            f"Quota exceeded, too many {words}: {in_use} of {limit} are there, {wanted} more asked for."
+        )
 
 
 def _exceeded(wanted: Mapping[str, int], taken: Usage, allowed: Mapping[str, int]) -> QuotaExceeded:

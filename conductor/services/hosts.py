@@ -1,0 +1,233 @@
+"""Compute hosts and the services of every cell, as operators see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.db.models import BooleanField, ExpressionWrapper, Q
+
+from conductor.api_db.models import CellMapping, HostMapping
+from conductor.cell_db.models import ComputeNode, Service
+from conductor.cells.lookup import cell_aliases
+from conductor.cells.scatter_gather import Gathered, scatter_gather
+from conductor.core.context import RequestContext
+from conductor.core.errors import CellUnavailable, NotFound
+from conductor.core.identifiers import uuid_or_none
+from conductor.placement.models import Inventory
+from conductor.services.values import HypervisorView, Page, ServiceView
+from conductor.transactions import database_now
+
+COMPUTE = "nova-compute"
+CELL_STRIDE = 1000  # a service's number is unique over all cells: row number × stride + the cell's number
+
+
+@dataclass(frozen=True)
+class HypervisorQuery:
+    """Which nodes, in the order of their names. `name_part` is a part of the node's name."""
+
+    name_part: str = ""
+    limit: int = 1000
+    marker: str = ""
+    hosts: Sequence[str] = field(default=())
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over all nodes."""
+
+    count: int
+    vcpus: int
+    vcpus_used: int
+    memory_mb: int
+    memory_mb_used: int
+    disk_gb: int
+    disk_gb_used: int
+    disk_available_least_gb: int
+    running_guests: int
+
+
+def list_services(context: RequestContext, *, host: str = "", binary: str = "") -> Page[ServiceView]:
+    """Services of all cells by cell, host and binary. A cell that is silent gives its hosts as not known."""
+    wanted = Q()
+    if host:
+        wanted &= Q(host=host)
+    if binary:
+        wanted &= Q(binary=binary)
+    found = _ask(lambda alias, number: [service_view(row, alias, number) for row in services_in(alias).filter(wanted)])
+    items = [view for alias in sorted(found.answers) for view in found.answers[alias]]
+    if found.failures and binary in ("", COMPUTE):
+        items += _unheard(list(found.failures), host)
+    return Page(items, missing_cells=found.failures)
+
+
+def get_service(context: RequestContext, ref: str) -> ServiceView:
+    """A service by uuid, or by number for old clients. Raises NotFound, or CellUnavailable when it may be in one."""
+    found = list_services(context)
+    for service in found.items:
+        if ref in (service.uuid, str(service.number)) and service.is_known:
+            return service
+    if found.missing_cells:
+        raise CellUnavailable(f"The service may be in a cell that does not answer: {', '.join(found.missing_cells)}.")
+    raise NotFound(f"Service {ref} could not be found.")
+
+
+def list_hypervisors(context: RequestContext, query: HypervisorQuery) -> Page[HypervisorView]:
+    """Nodes of all cells by name and uuid. Raises NotFound for a marker that names none."""
+    found = _ask(_nodes_in)
+    rows = sorted((view for views in found.answers.values() for view in views), key=lambda view: (view.node, view.uuid))
+    start = _after(rows, query.marker) if query.marker else 0
+    wanted = [
+        view
+        for view in rows[start:]
+        if query.name_part in view.node and (not query.hosts or view.service.host in query.hosts)
+    ]
+    return Page(wanted[: query.limit], has_more=len(wanted) > query.limit, missing_cells=found.failures)
+
+
+def get_hypervisor(context: RequestContext, ref: str) -> HypervisorView:
+    """A node by uuid, or by number for old clients. Raises NotFound, or CellUnavailable when it may be in one."""
+    found = list_hypervisors(context, HypervisorQuery())
+    for view in found.items:
+        if ref in (view.uuid, str(view.number)):
+            return view
+    if found.missing_cells:
+        raise CellUnavailable(f"The node may be in a cell that does not answer: {', '.join(found.missing_cells)}.")
+    raise NotFound(f"Compute host {ref} could not be found.")
+
+
+def totals(context: RequestContext) -> Totals:
+    """Sums over all nodes of the cells that answer."""
+    rows = list_hypervisors(context, HypervisorQuery(limit=2**31)).items
+    return Totals(
+        count=len(rows),
+        disk_available_least_gb=sum(row.disk_available_least_gb or 0 for row in rows),
+        **{name: sum(getattr(row, name) for row in rows) for name in _SUMMED},
+    )
+
+
+_SUMMED = ("vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "disk_gb_used", "running_guests")
+
+
+def services_in(alias: str) -> Any:
+    """Services of one cell, each with `is_fresh`: heard lately, by the database's clock."""
+    heard = Q(last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS))
+    fresh = ExpressionWrapper(heard, output_field=BooleanField())
+    return Service.objects.using(alias).annotate(is_fresh=fresh).order_by("host", "binary")
+
+
+def service_view(row: Any, alias: str, cell_number: int) -> ServiceView:
+    """A row of `services_in` as callers see it."""
+    return ServiceView(
+        number=row.pk * CELL_STRIDE + cell_number,
+        uuid=str(row.uuid),
+        binary=row.binary,
+        host=row.host,
+        cell=alias,
+        zone=row.availability_zone if row.binary == COMPUTE else "internal",
+        is_up=bool(row.is_fresh) and not row.is_forced_down,
+        is_disabled=row.is_disabled,
+        disabled_reason=row.disabled_reason,
+        is_forced_down=row.is_forced_down,
+        is_simulated=row.is_simulated,
+        version=row.version,
+        last_seen_at=row.last_seen_at,
+    )
+
+
+def host_status(service: ServiceView | None) -> str:
+    """The Compute API's word for the host of an instance."""
+    if service is None:
+        return "UNKNOWN"
+    if service.is_forced_down:
+        return "DOWN"
+    if service.is_disabled:
+        return "MAINTENANCE"
+    return "UP" if service.is_up else "UNKNOWN"
+
+
+def _ask(ask: Callable[[str, int], list[Any]]) -> Gathered[list[Any]]:
+    """Ask every cell with its alias and its number."""
+    numbers = dict(CellMapping.objects.values_list("name", "pk"))
+    return scatter_gather(
+        lambda alias: ask(alias, numbers[alias]), [alias for alias in cell_aliases() if alias in numbers]
+    )
+
+
+def _unheard(cells: Sequence[str], host: str) -> list[ServiceView]:
+    rows = HostMapping.objects.filter(cell__name__in=cells).select_related("cell").order_by("host")
+    if host:
+        rows = rows.filter(host=host)
+    return [_unknown(row.host, row.cell.name) for row in rows]
+
+
+def _unknown(host: str, cell: str) -> ServiceView:
+    return ServiceView(
+        number=0,
+        uuid="",
+        binary=COMPUTE,
+        host=host,
+        cell=cell,
+        zone="",
+        is_up=False,
+        is_disabled=False,
+        disabled_reason=None,
+        is_forced_down=False,
+        is_simulated=False,
+        version=0,
+        last_seen_at=None,
+        is_known=False,
+    )
+
+
+def _nodes_in(alias: str, number: int) -> list[HypervisorView]:
+    services = {row.host: service_view(row, alias, number) for row in services_in(alias).filter(binary=COMPUTE)}
+    nodes = list(ComputeNode.objects.using(alias).all())
+    amounts: dict[str, dict[str, tuple[int, int]]] = {}
+    stored = Inventory.objects.filter(provider__uuid__in=[node.uuid for node in nodes])
+    for uuid, name, total, used in stored.values_list("provider__uuid", "resource_class", "total", "used"):
+        amounts.setdefault(str(uuid), {})[name] = (total, used)
+    return [
+        _node_view(node, services.get(node.host) or _unknown(node.host, alias), amounts.get(str(node.uuid), {}), number)
+        for node in nodes
+    ]
+
+
+def _node_view(
+    node: ComputeNode, service: ServiceView, amounts: Mapping[str, tuple[int, int]], cell_number: int
+) -> HypervisorView:
+    def amount(resource_class: str) -> tuple[int, int]:
+        reported = node.report.get("inventory", {}).get(resource_class, {}).get("total", 0)
+        return amounts.get(resource_class, (reported, 0))
+
+    vcpus, memory, disk = amount("VCPU"), amount("MEMORY_MB"), amount("DISK_GB")
+    return HypervisorView(
+        number=node.pk * CELL_STRIDE + cell_number,
+        uuid=str(node.uuid),
+        node=node.node,
+        driver=node.driver,
+        is_simulated=node.is_simulated,
+        hypervisor_type=node.hypervisor_type,
+        hypervisor_version=node.hypervisor_version,
+        host_ip=node.host_ip,
+        service=service,
+        vcpus=vcpus[0],
+        vcpus_used=vcpus[1],
+        memory_mb=memory[0],
+        memory_mb_used=memory[1],
+        disk_gb=disk[0],
+        disk_gb_used=disk[1],
+        disk_available_least_gb=node.report.get("disk_available_least_gb"),
+        running_guests=node.running_guests,
+        cpu_info=node.report.get("cpu_info", {}),
+    )
+
+
+def _after(rows: Sequence[HypervisorView], marker: str) -> int:
+    wanted = str(uuid_or_none(marker) or marker)
+    for index, row in enumerate(rows):
+        if wanted in (row.uuid, str(row.number)):
+            return index + 1
+    raise NotFound(f"Marker {marker} could not be found.")
