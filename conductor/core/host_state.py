@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,29 +47,84 @@ class HostState:
     traits: frozenset[str] = frozenset()
     aggregate_metadata: Mapping[str, frozenset[str]] = field(default_factory=dict)
     capabilities: Mapping[str, Any] = field(default_factory=dict)
+    reserved_vcpus: int = 0
+    units: tuple[tuple[str, int, int, int], ...] = ()  # resource class, least and most at once, step
 
     @property
     def free_memory_mb(self) -> float:
-        return self.memory_mb * self.ram_ratio - self.memory_mb_used - self.reserved_memory_mb
+        return (self.memory_mb - self.reserved_memory_mb) * self.ram_ratio - self.memory_mb_used
 
     @property
     def free_vcpus(self) -> float:
-        return self.vcpus * self.cpu_ratio - self.vcpus_used
+        return (self.vcpus - self.reserved_vcpus) * self.cpu_ratio - self.vcpus_used
 
     @property
     def free_disk_gb(self) -> float:
-        return self.disk_gb * self.disk_ratio - self.disk_gb_used - self.reserved_disk_gb
+        return (self.disk_gb - self.reserved_disk_gb) * self.disk_ratio - self.disk_gb_used
+
+    @property
+    def unused_memory_mb(self) -> float:
+        """Physical memory that nobody uses, whatever the overcommit; negative where it is overcommitted."""
+        return self.memory_mb - self.reserved_memory_mb - self.memory_mb_used
+
+    @property
+    def unused_disk_gb(self) -> float:
+        """Physical disk that nobody uses, or what the hypervisor says is left if that is less."""
+        unused = self.disk_gb - self.reserved_disk_gb - self.disk_gb_used
+        return unused if self.disk_available_least_gb is None else min(unused, self.disk_available_least_gb)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A column of few distinct values: row i has `values[codes[i]]`."""
+
+    of: Callable[[HostState], Hashable]
+    values: tuple[Any, ...]
+    codes: NDArray[np.intp]
+
+    @classmethod
+    def of_states(cls, states: Sequence[HostState], of: Callable[[HostState], Hashable]) -> Factor:
+        seen: dict[Hashable, int] = {}
+        codes = np.fromiter((seen.setdefault(of(state), len(seen)) for state in states), np.intp, len(states))
+        return cls(of, tuple(seen), _frozen(codes))
+
+    def mask(self, keeps: Callable[[Any], bool]) -> Mask:
+        """One bool per row, with `keeps` asked once per distinct value."""
+        verdicts = np.fromiter((keeps(value) for value in self.values), np.bool_, len(self.values))
+        if verdicts.all() or not verdicts.any():  # one answer for all, which is the usual case
+            return np.full(len(self.codes), bool(verdicts.all()), np.bool_)
+        return verdicts[self.codes]
+
+    def with_rows(self, changes: Mapping[int, HostState]) -> Factor:
+        codes = self.codes.copy()
+        known: dict[Hashable, int] = {value: code for code, value in enumerate(self.values)}
+        for row, state in changes.items():
+            codes[row] = known.setdefault(self.of(state), len(known))
+        return Factor(self.of, tuple(known), _frozen(codes))
+
+
+# Columns that change when a host takes an instance, and what they hold for one host.
+CLAIMED_COLUMNS: Mapping[str, Callable[[HostState], float]] = {
+    "free_vcpus": lambda state: state.free_vcpus,
+    "free_memory_mb": lambda state: state.free_memory_mb,
+    "free_disk_gb": lambda state: state.free_disk_gb,
+    "unused_memory_mb": lambda state: state.unused_memory_mb,
+    "unused_disk_gb": lambda state: state.unused_disk_gb,
+    "num_io_ops": lambda state: state.num_io_ops,
+    "num_instances": lambda state: state.num_instances,
+}
 
 
 @dataclass(frozen=True)
 class HostTable:
     """An immutable snapshot of every host of every cell.
 
-    `states[i]` is row i; every column has shape (len(states),). `age_seconds` is how old the data were when
-    the snapshot was taken. Columns are read-only arrays.
+    `states[i]` is row i; every column has shape (len(states),). `free_*` is what placement still gives out,
+    `unused_*` what is physically unused. `age_seconds` is how old the data were when the snapshot was taken.
+    Columns are read-only arrays.
     """
 
-    states: tuple[HostState, ...]
+    states: Sequence[HostState]
     names: NDArray[np.str_]
     zones: NDArray[np.str_]
     is_up: Mask
@@ -77,31 +132,94 @@ class HostTable:
     free_vcpus: Column
     free_memory_mb: Column
     free_disk_gb: Column
+    unused_memory_mb: Column
+    unused_disk_gb: Column
     num_io_ops: Column
     num_instances: Column
     age_seconds: float = 0.0
+    _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.states)
 
     @classmethod
-    def from_states(cls, states: tuple[HostState, ...], *, age_seconds: float = 0.0) -> HostTable:
-        def column(values: list[float]) -> Column:
-            return _frozen(np.array(values, dtype=np.float64))
-
+    def from_states(cls, states: Sequence[HostState], *, age_seconds: float = 0.0) -> HostTable:
+        count = len(states)
+        claimed: dict[str, Any] = {
+            name: _frozen(np.fromiter(map(of, states), np.float64, count)) for name, of in CLAIMED_COLUMNS.items()
+        }
         return cls(
-            states=states,
+            states=tuple(states),
             names=_frozen(np.array([s.host for s in states], dtype=np.str_)),
             zones=_frozen(np.array([s.availability_zone for s in states], dtype=np.str_)),
-            is_up=_frozen(np.array([s.is_up for s in states], dtype=np.bool_)),
-            is_disabled=_frozen(np.array([s.is_disabled for s in states], dtype=np.bool_)),
-            free_vcpus=column([s.free_vcpus for s in states]),
-            free_memory_mb=column([s.free_memory_mb for s in states]),
-            free_disk_gb=column([s.free_disk_gb for s in states]),
-            num_io_ops=column([s.num_io_ops for s in states]),
-            num_instances=column([s.num_instances for s in states]),
+            is_up=_frozen(np.fromiter((s.is_up for s in states), np.bool_, count)),
+            is_disabled=_frozen(np.fromiter((s.is_disabled for s in states), np.bool_, count)),
             age_seconds=age_seconds,
+            **claimed,
         )
+
+    def factor(self, name: str, of: Callable[[HostState], Hashable] | None = None) -> Factor:
+        """The column of attribute `name`, or of `of(state)`, by distinct values; made once per table.
+
+        Only for what a claim does not change: the column outlives the claims of one request.
+        """
+        kept: dict[str, Factor] = self._kept.setdefault("factors", {})
+        if name not in kept:
+            while len(kept) >= FACTORS_KEPT:
+                kept.pop(next(iter(kept)), None)
+            kept[name] = made = Factor.of_states(self.states, of or (lambda state: getattr(state, name)))
+            return made
+        return kept.get(name) or Factor.of_states(self.states, of or (lambda state: getattr(state, name)))
+
+    def rows_of(self, hosts: Sequence[str] | set[str] | frozenset[str]) -> list[int]:
+        """The rows of all nodes of the named hosts; names that are not here are passed over."""
+        index: dict[str, list[int]] | None = self._kept.get("index")
+        if index is None:
+            index = {}
+            for row, state in enumerate(self.states):
+                index.setdefault(state.host, []).append(row)
+            self._kept["index"] = index
+        return sorted({row for host in hosts for row in index.get(host, ())})
+
+    def mask_of(self, hosts: Sequence[str] | set[str] | frozenset[str]) -> Mask:
+        """True in the rows of the named hosts."""
+        mask = np.zeros(len(self), np.bool_)
+        mask[self.rows_of(hosts)] = True
+        return mask
+
+    def with_rows(self, changes: Mapping[int, HostState], *, age_seconds: float = 0.0) -> HostTable:
+        """The same hosts with some rows replaced by newer states of the same host and node."""
+        states = list(self.states)
+        for row, state in changes.items():
+            states[row] = state
+        zones = [state.availability_zone for state in changes.values()]
+        width = np.array([*zones, ""], dtype=np.str_).dtype
+        columns: dict[str, NDArray[Any]] = {
+            "zones": self.zones.astype(np.promote_types(self.zones.dtype, width)),
+            "is_up": self.is_up.copy(),
+            "is_disabled": self.is_disabled.copy(),
+            **{name: getattr(self, name).copy() for name in CLAIMED_COLUMNS},
+        }
+        for row, state in changes.items():
+            columns["zones"][row] = state.availability_zone
+            columns["is_up"][row] = state.is_up
+            columns["is_disabled"][row] = state.is_disabled
+            for name, of in CLAIMED_COLUMNS.items():
+                columns[name][row] = of(state)
+        kept = dict(self._kept)
+        factors = {name: made.with_rows(changes) for name, made in list(kept.get("factors", {}).items())}
+        # Values that no row has any more pile up; a factor of more values than rows is made afresh when asked for.
+        kept["factors"] = {name: made for name, made in factors.items() if len(made.values) <= len(states)}
+        return replace(
+            self,
+            states=tuple(states),
+            age_seconds=age_seconds,
+            _kept=kept,
+            **{name: _frozen(column) for name, column in columns.items()},
+        )
+
+
+FACTORS_KEPT = 64
 
 
 def _frozen(array: _A) -> _A:

@@ -1,0 +1,81 @@
+"""A decision in plain sentences for the person who asked: counts and reasons, no host's name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from conductor.core.host_state import HostState
+from conductor.core.scheduling.filtering import PluginFault, Stage
+from conductor.core.scheduling.links import Placement
+from conductor.core.scheduling.select import Outcome
+from conductor.core.verdict import Verdict
+
+Reasons = Sequence[tuple[Stage, Mapping[int, Verdict]]]
+
+
+def advise(
+    outcome: Outcome, *, reasons: Reasons, miss_counts: Mapping[str, int], missing_cells: Mapping[str, str]
+) -> list[str]:
+    """Sentences in order: how many hosts fit, why the others do not, what came near, what went wrong.
+
+    The counts of the first two kinds add up to the number of hosts.
+    """
+    total = len(outcome.shown.hosts)
+    if not total:
+        return ["There are no hosts.", *_troubles(outcome, missing_cells)]
+    fitting = len(outcome.shown.weighing.rows)
+    said = [f"{fitting} of {total} {_hosts(total)} {'fits' if fitting == 1 else 'fit'}."] if fitting else []
+    if not outcome.is_successful and outcome.shown.index:
+        said.append(f"Only {outcome.shown.index} of {outcome.num_instances} instances found room: none was placed.")
+    said += [f"{count} of {total} {_hosts(total)}: {text}." for text, count in _grouped(outcome, reasons)]
+    said += _near(outcome, miss_counts)
+    return said + _troubles(outcome, missing_cells)
+
+
+def _grouped(outcome: Outcome, reasons: Reasons) -> list[tuple[str, int]]:
+    """Reason and number of hosts, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for stage, by_row in reasons:
+        mine = Counter(_text(stage, verdict, outcome.shown.hosts.states[row]) for row, verdict in by_row.items())
+        unexplained = stage.rejected - len(by_row)
+        if unexplained and len(mine) == 1:  # all that were asked say the same: so do the rest
+            mine[next(iter(mine))] += unexplained
+        elif unexplained:
+            mine[f"turned away by {stage.filter.name}"] += unexplained
+        counts += mine
+    return counts.most_common()
+
+
+def _text(stage: Stage, verdict: Verdict, state: HostState) -> str:
+    text = verdict.reason
+    if isinstance(stage.filter, Placement) and verdict.need:
+        text = f"{text} ({verdict.need} needed)"
+    for name in (state.host, state.node):  # a plugin's reason may name the host, which is not for tenants
+        text = text.replace(name, "the host") if name else text
+    return text.rstrip(".")
+
+
+def _near(outcome: Outcome, miss_counts: Mapping[str, int]) -> list[str]:
+    said = []
+    for name, count in miss_counts.items():
+        what = "room" if name == Placement.name else f"what {name} asks for"
+        if len(outcome.shown.filtering.stages) > 1:
+            said.append(f"Nearest: {count} {_hosts(count)} {'lacks' if count == 1 else 'lack'} nothing but {what}.")
+    return said
+
+
+def _troubles(outcome: Outcome, missing_cells: Mapping[str, str]) -> list[str]:
+    cells = [f"Cell {cell} did not answer: its hosts were not considered." for cell in sorted(missing_cells)]
+    return cells + [_fault(fault) for fault in outcome.faults]
+
+
+def _fault(fault: PluginFault) -> str:
+    kind = fault.kind.capitalize()
+    if fault.consequence == "left out":
+        return f"{kind} {fault.plugin} failed ({fault.error}) and was left out."
+    return f"{kind} {fault.plugin} failed ({fault.error}) on {fault.count} {_hosts(fault.count)}, {fault.consequence}."
+
+
+def _hosts(count: int) -> str:
+    return "host" if count == 1 else "hosts"

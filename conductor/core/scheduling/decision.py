@@ -1,0 +1,204 @@
+"""A decision as it is kept and shown: the funnel, the hosts with their reasons, the weights, the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from conductor.core.host_state import HostTable
+from conductor.core.scheduling.advice import advise
+from conductor.core.scheduling.filtering import Stage, verdict_of
+from conductor.core.scheduling.nearest import NearMiss, nearest_misses
+from conductor.core.scheduling.select import Outcome, Round
+from conductor.core.scheduling.weighing import Weighing
+from conductor.core.selection import Selection
+from conductor.core.verdict import Verdict, reject
+
+WEIGHTS_KEPT = 20
+# Hosts whose reasons are kept: all of a small fleet, a fair part of a large one.
+REASONS_KEPT = 200
+REASONS_KEPT_ON_FAILURE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StageCount:
+    """One bar of the funnel."""
+
+    filter: str
+    before: int
+    after: int
+    rejected: int
+    milliseconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostOutcome:
+    """What became of one host in the round that is shown."""
+
+    host: str
+    cell: str
+    zone: str
+    is_simulated: bool
+    passed: bool
+    rejected_by: str = ""
+    reason: str = ""
+    need: str = ""
+    have: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """All that is kept of one pass of the scheduler. Immutable; `summary` and `details` are its JSON."""
+
+    selections: tuple[tuple[Selection, ...], ...]
+    num_instances: int
+    seed: int
+    snapshot_age_seconds: float
+    num_hosts: int
+    funnel: tuple[StageCount, ...]
+    hosts: tuple[HostOutcome, ...]
+    weights: tuple[Mapping[str, Any], ...]
+    nearest: tuple[NearMiss, ...]
+    advice: tuple[str, ...]
+    faults: tuple[Mapping[str, Any], ...] = ()
+    missing_cells: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_successful(self) -> bool:
+        return len(self.selections) == self.num_instances
+
+    def summary(self) -> dict[str, Any]:
+        """What everybody may see: counts and advice, no host's name."""
+        return {
+            "seed": self.seed,
+            "snapshot_age_seconds": self.snapshot_age_seconds,
+            "num_instances": self.num_instances,
+            "num_hosts": self.num_hosts,
+            "funnel": [asdict(stage) for stage in self.funnel],
+            "advice": list(self.advice),
+            "faults": [dict(fault) for fault in self.faults],
+            "missing_cells": dict(self.missing_cells),
+        }
+
+    def details(self) -> dict[str, Any]:
+        """What operators see besides."""
+        return {
+            "hosts": [asdict(host) for host in self.hosts],
+            "weights": [dict(weight) for weight in self.weights],
+            "nearest": [asdict(miss) for miss in self.nearest],
+        }
+
+
+def explain(outcome: Outcome, missing_cells: Mapping[str, str] | None = None) -> Decision:
+    """Put an outcome into words. Filters are asked once more about the hosts that they turned away."""
+    shown = outcome.shown
+    missing = dict(missing_cells or {})
+    limit = REASONS_KEPT if outcome.is_successful else REASONS_KEPT_ON_FAILURE
+    reasons = [(stage, _reasons(shown, stage, limit)) for stage in shown.filtering.stages]
+    nearest, miss_counts = ((), {}) if outcome.is_successful else nearest_misses(shown)
+    return Decision(
+        selections=outcome.selections(),
+        num_instances=outcome.num_instances,
+        seed=outcome.seed,
+        snapshot_age_seconds=round(shown.hosts.age_seconds, 3),
+        num_hosts=len(shown.hosts),
+        funnel=tuple(_counted(stage) for stage in shown.filtering.stages),
+        hosts=(*_passed(shown, limit), *_rejected(shown.hosts, reasons, limit)),
+        weights=tuple(_weights(shown.hosts, shown.weighing)),
+        nearest=nearest,
+        advice=tuple(advise(outcome, reasons=reasons, miss_counts=miss_counts, missing_cells=missing)),
+        faults=tuple(_fault_json(outcome)),
+        missing_cells=missing,
+    )
+
+
+def _counted(stage: Stage) -> StageCount:
+    return StageCount(stage.filter.name, stage.before, stage.after, stage.rejected, round(stage.seconds * 1000, 3))
+
+
+def _reasons(shown: Round, stage: Stage, limit: int) -> dict[int, Verdict]:
+    """Row → why, for the first hosts that the stage turned away."""
+    return {int(row): why(shown, stage, int(row)) for row in stage.rejected_rows[:limit]}
+
+
+def why(shown: Round, stage: Stage, row: int) -> Verdict:
+    """The stage's verdict about a host that it turned away."""
+    try:
+        verdict = verdict_of(stage.filter, shown.hosts, shown.spec, row)
+    except Exception as error:
+        return reject(f"the filter failed ({type(error).__name__})")
+    if verdict or not verdict.reason:
+        return reject("no reason given", need=verdict.need, have=verdict.have)
+    return verdict
+
+
+def _passed(shown: Round, limit: int) -> list[HostOutcome]:
+    rows = shown.weighing.rows
+    heaviest = rows[np.argsort(-shown.weighing.totals, kind="stable")[:limit]]
+    return [_outcome(shown.hosts, int(row)) for row in heaviest]
+
+
+def _rejected(
+    hosts: HostTable, reasons: Sequence[tuple[Stage, Mapping[int, Verdict]]], limit: int
+) -> list[HostOutcome]:
+    """Those who came furthest first."""
+    listed = (
+        _outcome(hosts, row, stage.filter.name, verdict)
+        for stage, by_row in reversed(reasons)
+        for row, verdict in by_row.items()
+    )
+    return [host for host, _ in zip(listed, range(limit), strict=False)]
+
+
+def _outcome(hosts: HostTable, row: int, rejected_by: str = "", verdict: Verdict | None = None) -> HostOutcome:
+    state = hosts.states[row]
+    return HostOutcome(
+        host=state.host,
+        cell=state.cell,
+        zone=state.availability_zone,
+        is_simulated=state.is_simulated,
+        passed=verdict is None,
+        rejected_by=rejected_by,
+        reason=verdict.reason if verdict else "",
+        need=verdict.need if verdict else "",
+        have=verdict.have if verdict else "",
+    )
+
+
+def _weights(hosts: HostTable, weighing: Weighing) -> list[dict[str, Any]]:
+    """The heaviest hosts, each with what every weigher said."""
+    heaviest = np.argsort(-weighing.totals, kind="stable")[:WEIGHTS_KEPT]
+    found = []
+    for position in map(int, heaviest):
+        parts = []
+        for part in weighing.parts:
+            multiplier = part.multiplier if isinstance(part.multiplier, float) else float(part.multiplier[position])
+            normalized = float(part.normalized[position])
+            parts.append(
+                {
+                    "weigher": part.weigher,
+                    "raw": float(part.raw[position]),
+                    "normalized": normalized,
+                    "multiplier": multiplier,
+                    "weight": normalized * multiplier,
+                }
+            )
+        host = hosts.states[int(weighing.rows[position])].host
+        found.append({"host": host, "total": float(weighing.totals[position]), "parts": parts})
+    return found
+
+
+def _fault_json(outcome: Outcome) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": fault.kind,
+            "plugin": fault.plugin,
+            "count": fault.count,
+            "error": fault.error,
+            "consequence": fault.consequence,
+        }
+        for fault in outcome.faults
+    ]

@@ -1,0 +1,77 @@
+"""The hosts while one request is being placed: each pick takes its share at once, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, overload
+
+from conductor.core.host_state import CLAIMED_COLUMNS, Column, HostState, HostTable
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.needs import Needs
+
+
+class _Rows(Sequence[HostState]):
+    """States that their owner changes in place and nobody else can."""
+
+    def __init__(self, states: Sequence[HostState]) -> None:
+        self._states = list(states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @overload
+    def __getitem__(self, index: int) -> HostState: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[HostState]: ...
+    def __getitem__(self, index: int | slice) -> HostState | Sequence[HostState]:
+        return self._states[index]
+
+    def __iter__(self) -> Iterator[HostState]:
+        return iter(self._states)
+
+    def put(self, row: int, state: HostState) -> None:
+        self._states[row] = state
+
+
+class WorkingTable:
+    """`hosts` is what filters and weighers see; `take` makes it show one instance more on a host.
+
+    Nothing is copied before the first pick, and afterwards a pick costs one row, however many hosts there are.
+    """
+
+    def __init__(self, hosts: HostTable) -> None:
+        self.hosts = hosts
+        self._rows: _Rows | None = None
+        self._columns: dict[str, Column] = {}
+
+    def take(self, row: int, spec: RequestSpec, needs: Needs) -> None:
+        """An instance of `spec` goes to the host in `row`."""
+        rows = self._rows or self._open()
+        state = _with_one_more(rows[row], spec, needs)
+        rows.put(row, state)
+        for name, of in CLAIMED_COLUMNS.items():
+            self._columns[name][row] = of(state)
+
+    def _open(self) -> _Rows:
+        self._rows = rows = _Rows(self.hosts.states)
+        self._columns = {name: getattr(self.hosts, name).copy() for name in CLAIMED_COLUMNS}
+        views: dict[str, Any] = {name: column.view() for name, column in self._columns.items()}
+        for view in views.values():
+            view.setflags(write=False)
+        self.hosts = replace(self.hosts, states=rows, **views)
+        return rows
+
+
+def _with_one_more(state: HostState, spec: RequestSpec, needs: Needs) -> HostState:
+    flavor = spec.flavor
+    least = state.disk_available_least_gb
+    return replace(
+        state,
+        vcpus_used=state.vcpus_used + needs.resources.get("VCPU", 0),
+        memory_mb_used=state.memory_mb_used + needs.resources.get("MEMORY_MB", 0),
+        disk_gb_used=state.disk_gb_used + needs.resources.get("DISK_GB", 0),
+        disk_available_least_gb=None if least is None else least - flavor.root_gb - flavor.ephemeral_gb,
+        num_instances=state.num_instances + 1,
+        num_io_ops=state.num_io_ops + 1,
+    )
