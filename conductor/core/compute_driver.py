@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, BinaryIO, ClassVar
 
 from conductor.core.request_spec import FlavorSpec, ImageSpec
@@ -85,6 +85,28 @@ class NodeReport:
     disk_available_least_gb: int | None = None
     host_ip: str = "127.0.0.1"
 
+    def to_json(self) -> dict[str, Any]:
+        inventory = {name: asdict(amount) for name, amount in self.inventory.items()}
+        return {
+            **{item.name: getattr(self, item.name) for item in fields(self)},
+            "inventory": inventory,
+            "traits": sorted(self.traits),
+            "supported_instances": [list(supported) for supported in self.supported_instances],
+            "cpu_info": dict(self.cpu_info),
+            "capabilities": dict(self.capabilities),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NodeReport:
+        known = {item.name for item in fields(cls)}
+        values = {name: value for name, value in data.items() if name in known}
+        values["inventory"] = {name: Inventory(**amount) for name, amount in values["inventory"].items()}
+        values["traits"] = frozenset(values.get("traits", ()))
+        values["supported_instances"] = tuple(
+            (arch, hypervisor, mode) for arch, hypervisor, mode in values.get("supported_instances", ())
+        )
+        return cls(**values)
+
 
 @dataclass(frozen=True, slots=True)
 class GuestInfo:
@@ -96,7 +118,8 @@ class GuestInfo:
 
 # Opens the data of an image for reading; raises errors.NotFound for an unknown image id.
 OpenImage = Callable[[str], BinaryIO]
-# Tells how far a long action is: a short sentence and, where it is known, a share between 0 and 1.
+# Tells how far a long action is: a short sentence and, where it is known, a share between 0 and 1. Raises
+# errors.StaleToken when the action is no longer wanted: let it through, and leave nothing half-built behind.
 Progress = Callable[[str, float | None], None]
 
 

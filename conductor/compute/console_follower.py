@@ -1,0 +1,69 @@
+"""Follows the serial consoles of a host's guests and sends what is new."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+
+from conductor.compute.hosts import HostConfig
+from conductor.compute.manager import Send
+from conductor.core import console_text
+from conductor.core.compute_driver import ComputeDriver
+from conductor.rpc.messages import ConsoleWritten
+
+log = logging.getLogger(__name__)
+
+
+class ConsoleFollower:
+    """Consoles of one host. How far each was sent is kept in memory: after a restart its tail is sent again."""
+
+    def __init__(self, config: HostConfig, driver: ComputeDriver, send: Send) -> None:
+        self._config = config
+        self._driver = driver
+        self._send = send
+        self._gate = threading.Lock()
+        self._sent: dict[str, int] = {}  # bytes sent of each guest's console
+        self._failing: set[str] = set()
+
+    def follow(self, instance_uuids: Iterable[str]) -> None:
+        """Send the news of these guests' consoles, at most 64 KiB of each; others are forgotten."""
+        if not self._driver.supports_console_log:
+            return
+        wanted = set(instance_uuids)
+        with self._gate:
+            self._sent = {uuid: self._sent.get(uuid, 0) for uuid in wanted}
+        self._failing &= wanted
+        for uuid in sorted(wanted):
+            try:
+                self._send_news(uuid)
+                self._failing.discard(uuid)
+            except Exception:
+                if uuid not in self._failing:  # said once, not every second
+                    log.warning("console not read: host=%s instance=%s", self._config.host, uuid, exc_info=True)
+                self._failing.add(uuid)
+
+    def forget(self, instance_uuid: str) -> None:
+        """Begin this console anew: its guest was built or destroyed."""
+        with self._gate:
+            self._sent.pop(instance_uuid, None)
+
+    def _send_news(self, uuid: str) -> None:
+        with self._gate:
+            offset = self._sent.get(uuid, 0)
+        raw = self._driver.console_log(uuid, offset)
+        news = raw[: console_text.whole_length(raw)]
+        end = offset + len(news)
+        shown = console_text.tail(news)
+        if not shown:
+            return
+        written = ConsoleWritten(
+            host=self._config.host,
+            instance_uuid=uuid,
+            offset=end - len(shown),
+            text=console_text.to_text(shown),
+        )
+        self._send(self._config.cell, written)
+        with self._gate:
+            if self._sent.get(uuid, -1) == offset:  # else it was forgotten meanwhile
+                self._sent[uuid] = end

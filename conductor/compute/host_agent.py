@@ -1,0 +1,144 @@
+"""One host of an agent: its driver, started until it succeeds, and all that works with it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conductor.compute.console_follower import ConsoleFollower
+from conductor.compute.heartbeat import Heartbeat
+from conductor.compute.host_journal import HostJournal
+from conductor.compute.hosts import HostConfig
+from conductor.compute.lanes import Lanes
+from conductor.compute.manager import ComputeManager, Send
+from conductor.core.compute_driver import ComputeDriver
+from conductor.core.errors import NovellaError
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 60.0
+# After a command the host reports at once, but many commands make no more reports than this.
+SHORTEST_BEAT_SECONDS = 0.5
+PRUNE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the hosts of one agent share."""
+
+    commands: Lanes
+    send: Send
+    wake: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    driver: ComputeDriver
+    manager: ComputeManager
+    heartbeat: Heartbeat
+    follower: ConsoleFollower
+
+
+class HostAgent:
+    """A host: `turn` starts it or beats, whenever `due_at` (on the monotonic clock) has come."""
+
+    def __init__(self, config: HostConfig, make_driver: Callable[[], ComputeDriver], shared: Shared) -> None:
+        self.config = config
+        self.due_at = 0.0
+        self._make_driver = make_driver
+        self._shared = shared
+        self._journal: HostJournal | None = None
+        self._parts: _Parts | None = None
+        self._last_beat_at = 0.0
+        self._pruned_at = time.monotonic()
+        self._failures = 0
+        self._complaint = ""
+
+    def receive(self, body: Mapping[str, Any]) -> None:
+        """Take a command; one that comes before the driver has started is left to come again."""
+        if self._parts is None:
+            log.info("command before the driver has started: host=%s", self.config.host)
+            return
+        self._parts.manager.receive(body)
+
+    def turn(self) -> None:
+        """Start the driver where that is still to be done, then report; never raises."""
+        try:
+            parts = self._parts or self._start()
+            self._last_beat_at = time.monotonic()
+            parts.heartbeat.beat()
+            self._prune_sometimes()
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._recover()
+        finally:
+            self._shared.wake()
+
+    def follow_consoles(self) -> None:
+        """Send what guests wrote since the last time."""
+        if self._parts is not None:
+            self._parts.follower.follow(guest.instance_uuid for guest in self._parts.heartbeat.guests)
+
+    def stop(self) -> None:
+        """Let go of the hypervisor and of the journal; guests go on running."""
+        parts, self._parts = self._parts, None
+        try:
+            if parts is not None:
+                parts.driver.stop()
+        except Exception:
+            log.exception("driver did not stop: host=%s", self.config.host)
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def _start(self) -> _Parts:
+        if self._journal is None:
+            self._journal = HostJournal(self.config.journal_path)
+        driver = self._make_driver()
+        driver.start()
+        follower = ConsoleFollower(self.config, driver, self._shared.send)
+        manager = ComputeManager(
+            self.config,
+            driver,
+            journal=self._journal,
+            lanes=self._shared.commands,
+            send=self._shared.send,
+            on_finished=self._after_command,
+        )
+        heartbeat = Heartbeat(self.config, driver, journal=self._journal, send=self._shared.send)
+        self._parts = _Parts(driver, manager, heartbeat, follower)
+        return self._parts
+
+    def _after_command(self, instance_uuid: str) -> None:
+        if self._parts is not None:
+            self._parts.follower.forget(instance_uuid)
+        self.due_at = min(self.due_at, self._last_beat_at + SHORTEST_BEAT_SECONDS)
+        self._shared.wake()
+
+    def _recover(self) -> None:
+        if self._failures:
+            log.info("host works again: host=%s", self.config.host)
+        self._failures, self._complaint = 0, ""
+
+    def _fail(self, error: Exception) -> None:
+        """Say it once, however often it is tried."""
+        complaint = error.message if isinstance(error, NovellaError) else f"{type(error).__name__}: {error}"
+        if complaint != self._complaint:
+            what = "host does not start" if self._parts is None else "host cannot report"
+            is_ours = isinstance(error, NovellaError)
+            log.error("%s: host=%s: %s", what, self.config.host, complaint, exc_info=None if is_ours else error)
+        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16), LONGEST_PAUSE_SECONDS)
+        self._failures, self._complaint = self._failures + 1, complaint
+        if self._parts is None:  # a driver that has started is asked with each beat
+            self.due_at = time.monotonic() + pause * random.uniform(0.8, 1.0)
+
+    def _prune_sometimes(self) -> None:
+        if self._journal is not None and time.monotonic() - self._pruned_at > PRUNE_SECONDS:
+            self._pruned_at = time.monotonic()
+            self._journal.prune()

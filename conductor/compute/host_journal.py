@@ -1,0 +1,226 @@
+"""The file in which a host remembers what it was told: no command acts twice, and none that is out of date."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+from conductor.core.errors import Unavailable
+from conductor.rpc.codec import encode
+
+SCHEMA_VERSION = 1
+KEEP_ANSWERS_SECONDS = 86_400.0
+# Reports are numbered from the epoch's first number on; an epoch has room for years of them.
+NUMBERS_PER_EPOCH = 1 << 24
+
+SCHEMA = """
+CREATE TABLE commands (
+    step_key TEXT PRIMARY KEY, instance_uuid TEXT NOT NULL, fencing_token INTEGER NOT NULL, name TEXT NOT NULL,
+    body TEXT NOT NULL, state TEXT NOT NULL, answer TEXT, received_at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX commands_received ON commands (received_at);
+CREATE TABLE tokens (instance_uuid TEXT PRIMARY KEY, highest_token INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE epochs (only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL);
+"""
+
+
+class JournalUnusable(Unavailable):
+    """The journal of the host cannot be used."""
+
+
+class Command(Protocol):
+    """What every command to a host carries."""
+
+    @property
+    def step_key(self) -> str: ...
+    @property
+    def fencing_token(self) -> int: ...
+    @property
+    def instance_uuid(self) -> str: ...
+
+
+class Decision(Enum):
+    """What is to become of a command that came in."""
+
+    RUN = "run"
+    BUSY = "busy"  # it is under work: its answer will come
+    ANSWERED = "answered"
+    REFUSED = "refused"  # a newer token was seen for its instance
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The decision, with the journalled answer where there is one."""
+
+    decision: Decision
+    answer: Mapping[str, Any] | None = None
+
+
+class HostJournal:
+    """One local SQLite file, held by one process at a time. Safe to share between threads.
+
+    Raises JournalUnusable when the file cannot be opened, is damaged, belongs to a newer release or to another
+    process that is alive.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._gate = threading.Lock()
+        self._under_work: set[str] = set()
+        self._reports = 0
+        try:
+            self._connection = _open(path)
+            self._epoch = self._begin_epoch()
+        except (OSError, sqlite3.Error) as error:
+            raise JournalUnusable(_advice(path, error)) from error
+
+    def close(self) -> None:
+        with self._gate:
+            self._connection.close()
+
+    def begin(self, command: Command) -> Outcome:
+        """Decide about a command, and remember it before anything is done: one durable transaction.
+
+        Whoever gets RUN must call `finish` or `abandon`. Raises sqlite3.Error, and then nothing was decided.
+        """
+        with self._gate:
+            with self._transaction() as sql:
+                outcome = self._decide(sql, command)
+            if outcome.decision is Decision.RUN:
+                self._under_work.add(command.step_key)
+            return outcome
+
+    def _decide(self, sql: sqlite3.Connection, command: Command) -> Outcome:
+        row = sql.execute("SELECT answer FROM commands WHERE step_key = ?", (command.step_key,)).fetchone()
+        if row and row[0] is not None:
+            return Outcome(Decision.ANSWERED, json.loads(row[0]))
+        if self._highest(command.instance_uuid) > command.fencing_token:
+            return Outcome(Decision.REFUSED)
+        if command.step_key in self._under_work:
+            return Outcome(Decision.BUSY)
+        self._remember(sql, command)
+        return Outcome(Decision.RUN)
+
+    def finish(self, step_key: str, answer: Mapping[str, Any]) -> None:
+        """Keep the answer of a command; from now on it is given to whoever repeats the command."""
+        with self._gate:
+            with self._transaction() as sql:
+                sql.execute(
+                    "UPDATE commands SET state = 'answered', answer = ? WHERE step_key = ?",
+                    (json.dumps(answer), step_key),
+                )
+            self._under_work.discard(step_key)
+
+    def abandon(self, step_key: str) -> None:
+        """Nobody works on the command any more, and it has no answer: repeated, it runs again."""
+        with self._gate:
+            self._under_work.discard(step_key)
+
+    def is_stale(self, command: Command) -> bool:
+        """Whether a newer token than the command's was seen for its instance."""
+        with self._gate:
+            return self._highest(command.instance_uuid) > command.fencing_token
+
+    def next_report_number(self) -> int:
+        """A number that rises with every report of this host, across restarts too."""
+        with self._gate:
+            self._reports += 1
+            return self._epoch * NUMBERS_PER_EPOCH + self._reports
+
+    def prune(self, older_than_seconds: float = KEEP_ANSWERS_SECONDS) -> int:
+        """Forget old commands that nobody works on; returns how many. Tokens are never forgotten."""
+        with self._gate, self._transaction() as sql:
+            old = sql.execute(
+                "SELECT step_key FROM commands WHERE received_at < ?", (time.time() - older_than_seconds,)
+            )
+            keys = [key for (key,) in old if key not in self._under_work]
+            sql.executemany("DELETE FROM commands WHERE step_key = ?", [(key,) for key in keys])
+            return len(keys)
+
+    def _highest(self, instance_uuid: str) -> int:
+        row = self._connection.execute(
+            "SELECT highest_token FROM tokens WHERE instance_uuid = ?", (instance_uuid,)
+        ).fetchone()
+        return int(row[0]) if row else -1
+
+    def _remember(self, sql: sqlite3.Connection, command: Command) -> None:
+        # The guest's description may hold its owner's secrets, and the command comes whole when it is repeated.
+        wire = encode(command)
+        body = {name: value for name, value in wire["body"].items() if name != "guest"}
+        sql.execute(
+            "INSERT INTO commands VALUES (?, ?, ?, ?, ?, 'received', NULL, ?)"
+            " ON CONFLICT (step_key) DO UPDATE SET fencing_token = excluded.fencing_token",
+            (
+                command.step_key,
+                command.instance_uuid,
+                command.fencing_token,
+                wire["message"],
+                json.dumps(body),
+                time.time(),
+            ),
+        )
+        sql.execute(
+            "INSERT INTO tokens VALUES (?, ?)"
+            " ON CONFLICT (instance_uuid) DO UPDATE SET highest_token = excluded.highest_token",
+            (command.instance_uuid, command.fencing_token),
+        )
+
+    def _begin_epoch(self) -> int:
+        """The clock is a floor only: a host whose file was lost must not count from one again and be ignored."""
+        with self._gate, self._transaction() as sql:
+            row = sql.execute("SELECT number FROM epochs").fetchone()
+            epoch = max((row[0] if row else 0) + 1, int(time.time()))
+            sql.execute("INSERT OR REPLACE INTO epochs VALUES (1, ?)", (epoch,))
+        return epoch
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Call it with the gate held."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+    try:
+        # EXCLUSIVE: two agents on one file would not know of each other's work. The kernel lets go of it when the
+        # process ends, however it ends.
+        for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "journal_size_limit=4194304"):
+            connection.execute(f"PRAGMA {pragma}")
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise sqlite3.DatabaseError(f"it was written by a newer release (schema {version})")
+        if version < SCHEMA_VERSION:
+            connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _advice(path: Path, error: Exception) -> str:
+    if "locked" in str(error):
+        return f"Host journal {path}: another agent that is alive holds it. Stop that one first."
+    return (
+        f"Host journal {path}: {error}. Mend the file's rights or bring it back from a copy; if you move it away, "
+        "an empty one is begun and the host no longer knows which commands are out of date."
+    )
