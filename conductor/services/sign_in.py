@@ -9,10 +9,9 @@ from django.contrib.auth import get_user_model
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.identity.models import RoleAssignment
+from conductor.identity.roles import implied_names
 
 THEMES = ("system", "light", "dark")
-# Each role implies those after it.
-LADDER = ("admin", "manager", "member", "reader")
 
 
 @dataclass(frozen=True)
@@ -56,20 +55,14 @@ def context_for(user_id: str, project_id: str, request_id: str) -> RequestContex
     rows = list(assignments.values_list("role__name", "user__username", "project__name"))
     if not rows:
         return None
-    names = [row[0] for row in rows]
     return RequestContext(
         user_id=user_id,
         project_id=project_id,
         request_id=request_id,
-        roles=frozenset(names).union(*(implied(name) for name in names)),
+        roles=implied_names(row[0] for row in rows),
         user_name=rows[0][1],
         project_name=rows[0][2],
     )
-
-
-def implied(role: str) -> tuple[str, ...]:
-    """The roles below one on the ladder, itself included."""
-    return LADDER[LADDER.index(role) :] if role in LADDER else (role,)
 
 
 def remember_theme(user_id: str, theme: str) -> None:

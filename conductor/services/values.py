@@ -34,7 +34,8 @@ class NetworkWish:
 class BuildWish:
     """What a caller wants to launch: already valid in form, not yet checked against what exists.
 
-    `networks` None means "auto"; an empty tuple means no network.
+    `networks` None means "auto"; an empty tuple means no network. `run_uuid` is what the build's workflow shall be
+    called: a second launch under the same one launches nothing and is answered as the first was.
     """
 
     name: str
@@ -57,6 +58,7 @@ class BuildWish:
     access_ip_v6: str = ""
     security_groups: tuple[str, ...] = ()
     requested_host: str = ""
+    run_uuid: str = ""
 
 
 @dataclass(frozen=True)
