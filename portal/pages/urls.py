@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from portal.pages import accounts, flows, home, hosts, launch, servers
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", home.home, name="home"),
+    path("sign-in", accounts.sign_in, name="sign-in"),
+    path("sign-out", accounts.sign_out, name="sign-out"),
+    path("project", accounts.project, name="project"),
+    path("theme", accounts.theme, name="theme"),
+    path("servers", servers.server_list, name="servers"),
+    path("servers/launch", launch.launch, name="launch"),
+    path("servers/launch/summary", launch.summary, name="launch-summary"),
+    path("servers/delete", servers.delete_servers, name="delete-servers"),
+    path("servers/<str:server_uuid>", servers.server, name="server"),
+    path("servers/<str:server_uuid>/<slug:tab>", servers.server, name="server-tab"),
+    path("workflows", flows.workflow_list, name="workflows"),
+    path("workflows/<str:run_uuid>", flows.workflow, name="workflow"),
+    path("workflows/<str:run_uuid>/<slug:tab>", flows.workflow, name="workflow-tab"),
+    path("hosts", hosts.host_list, name="hosts"),
+]

@@ -1,0 +1,33 @@
+"""Who asks, from a browser's session: for pages, for our own API and for live sockets."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+from django.contrib.auth import get_user
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest
+
+from conductor.core.context import RequestContext
+from conductor.services import sign_in
+
+PROJECT_KEY = "project_id"
+
+Session = MutableMapping[str, Any]
+
+
+def user_of(session: Session) -> Any:
+    """The user row of a session; None when nobody has signed in, or the password has changed since."""
+    found = get_user(cast(HttpRequest, SimpleNamespace(session=session)))
+    return None if isinstance(found, AnonymousUser) else found
+
+
+def asker_of(session: Session, request_id: str) -> RequestContext | None:
+    """The person and the project of a session; None when there is none, or the right to it is gone."""
+    user = user_of(session)
+    project_id = session.get(PROJECT_KEY)
+    if user is None or not project_id:
+        return None
+    return sign_in.context_for(user.pk, project_id, request_id)

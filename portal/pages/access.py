@@ -1,0 +1,93 @@
+"""The door to every page: who asks, or the way to the sign-in page; and errors of ours as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Forbidden, Invalid, NotFound, Unavailable
+from portal.askers import asker_of
+from portal.request_ids import request_id_of
+
+
+class PageRequest(HttpRequest):
+    """A request of somebody who has signed in for a project."""
+
+    asker: RequestContext
+    htmx: Any
+
+
+View = Callable[..., HttpResponse]
+
+
+def signed_in(view: View) -> View:
+    """The view gets `request.asker`; others are sent to sign in, and back here afterwards."""
+
+    @wraps(view)
+    def wrapped(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        asker = asker_of(request.session, request_id_of(request))
+        if asker is None:
+            return _to_sign_in(request)
+        request.asker = asker
+        try:
+            return view(request, *args, **kwargs)
+        except NotFound as error:
+            raise Http404(error.message)
+        except Forbidden as error:
+            raise PermissionDenied(error.message)
+        except Invalid as error:
+            return error_page(request, 400, "That address is not valid", error.message)
+        except Unavailable as error:
+            return error_page(request, 503, "Something that this page needs does not answer", error.message)
+
+    return wrapped
+
+
+def operators_only(view: View) -> View:
+    """Tenants get the same answer as for a page that does not exist."""
+
+    @signed_in
+    @wraps(view)
+    def wrapped(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not request.asker.is_admin:
+            raise Http404
+        return view(request, *args, **kwargs)
+
+    return wrapped
+
+
+def error_page(request: HttpRequest, status: int, title: str, message: str) -> HttpResponse:
+    """What failed, in words, with the request id to quote."""
+    context = {"status": status, "title": title, "message": message, "request_id": request_id_of(request)}
+    return render(request, "errors/error.html", context, status=status)
+
+
+def safe_next(request: HttpRequest) -> str:
+    """Where to go after signing in: a path of this portal, never another site."""
+    wanted = request.POST.get("next") or request.GET.get("next") or ""
+    is_ours = url_has_allowed_host_and_scheme(
+        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return wanted if is_ours else reverse("home")
+
+
+def _to_sign_in(request: HttpRequest) -> HttpResponse:
+    where = f"{reverse('sign-in')}?{urlencode({'next': _return_path(request)})}"
+    if getattr(request, "htmx", False):  # a fragment must not swallow the sign-in form
+        response = HttpResponse(status=204)
+        response["HX-Redirect"] = where
+        return response
+    return HttpResponseRedirect(where)
+
+
+def _return_path(request: HttpRequest) -> str:
+    return request.get_full_path() if request.method in ("GET", "HEAD") else reverse("home")

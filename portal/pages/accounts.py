@@ -1,0 +1,91 @@
+"""Signing in and out, the project in use, and the theme."""
+
+from __future__ import annotations
+
+from django.contrib.auth import authenticate, login, logout
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.utils.cache import patch_cache_control
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from conductor.core.errors import Invalid
+from conductor.services import sign_in as people
+from portal.askers import PROJECT_KEY, user_of
+from portal.pages.access import error_page, safe_next
+
+LONGEST_PASSWORD = 4096
+
+
+@sensitive_post_parameters("password")
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """The form, and its answer: one sentence for every reason, so that nobody learns which names exist."""
+    wanted = safe_next(request)
+    username = request.POST.get("username", "").strip()
+    if request.method != "POST":
+        if user_of(request.session) is not None and request.session.get(PROJECT_KEY):
+            return HttpResponseRedirect(wanted)
+        return _form(request, {"next": wanted})
+    password = request.POST.get("password", "")[:LONGEST_PASSWORD]
+    user = authenticate(request, username=username, password=password) if "\x00" not in username else None
+    if user is None:
+        problem = "User name and password do not match"
+        return _form(request, {"next": wanted, "username": username, "problem": problem}, status=401)
+    login(request, user)
+    return _enter(request, str(user.pk), wanted)
+
+
+def _form(request: HttpRequest, context: dict[str, str], status: int = 200) -> HttpResponse:
+    response = render(request, "account/sign_in.html", context, status=status)
+    patch_cache_control(response, no_store=True)
+    return response
+
+
+def _enter(request: HttpRequest, user_id: str, wanted: str) -> HttpResponse:
+    """Straight in where there is no choice; else to the choice of a project."""
+    choices = people.projects_of(user_id)
+    if len(choices) == 1:
+        request.session[PROJECT_KEY] = choices[0].project_id
+        return HttpResponseRedirect(wanted)
+    request.session["next"] = wanted
+    return redirect("project")
+
+
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    """Ends the session; open pages of it lose their live link."""
+    logout(request)
+    return redirect("sign-in")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def project(request: HttpRequest) -> HttpResponse:
+    """Which of a person's projects the pages are about."""
+    user = user_of(request.session)
+    if user is None:
+        return redirect("sign-in")
+    choices = people.projects_of(str(user.pk))
+    if request.method == "POST":
+        wanted = request.POST.get("project_id", "")
+        if wanted not in {choice.project_id for choice in choices}:
+            return error_page(request, 404, "There is no such project", "Choose one that you have a role in.")
+        request.session[PROJECT_KEY] = wanted
+        request.session.pop("next", None)
+        return HttpResponseRedirect(safe_next(request))
+    current = request.session.get(PROJECT_KEY) or user.default_project_id
+    context = {"choices": choices, "current": current, "next": request.session.get("next", "")}
+    return render(request, "account/project.html", context)
+
+
+@require_POST
+def theme(request: HttpRequest) -> HttpResponse:
+    """Keeps the choice with the person, so that every browser of theirs shows it without a flash."""
+    user = user_of(request.session)
+    if user is None:
+        return redirect("sign-in")
+    try:
+        people.remember_theme(str(user.pk), request.POST.get("theme", ""))
+    except Invalid as error:
+        return error_page(request, 400, "That is not a theme", error.message)
+    return HttpResponse(status=204) if getattr(request, "htmx", False) else HttpResponseRedirect(safe_next(request))

@@ -1,0 +1,155 @@
+"""How states look: each has a tone (one of six hues), a glyph, and a word. The word carries the meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, RunState, StepState, WaitCause
+from conductor.services.values import InstanceView, RunView, StepView
+
+TONES = ("working", "good", "waiting", "bad", "undo", "none")
+
+
+@dataclass(frozen=True)
+class Face:
+    """`tone` picks hue and glyph; `is_loud` marks what may have leaked."""
+
+    tone: str
+    word: str
+    detail: str = ""
+    is_loud: bool = False
+
+
+RUN_TONES: Mapping[str, str] = {
+    RunState.QUEUED: "waiting",
+    RunState.RUNNING: "working",
+    RunState.WAITING: "waiting",
+    RunState.UNDOING: "undo",
+    RunState.DONE: "good",
+    RunState.FAILED_UNDONE: "bad",
+    RunState.FAILED_NOT_CLEAN: "bad",
+    RunState.CANCELLED: "none",
+    RunState.NEEDS_OPERATOR: "bad",
+}
+STEP_TONES: Mapping[str, str] = {
+    StepState.PLANNED: "none",
+    StepState.RUNNING: "working",
+    StepState.WAITING: "working",  # sent to a host, which is at work
+    StepState.RETRYING: "working",
+    StepState.DONE: "good",
+    StepState.SKIPPED: "none",
+    StepState.FAILED: "bad",
+    StepState.UNDOING: "undo",
+    StepState.UNDONE: "undo",
+    StepState.UNDO_FAILED: "bad",
+    StepState.CANCELLED: "none",
+}
+LOUD = (RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR)
+
+STATUS_FACES: Mapping[str, Face] = {
+    "ACTIVE": Face("good", "active"),
+    "BUILD": Face("working", "building"),
+    "ERROR": Face("bad", "error"),
+    "SHUTOFF": Face("none", "stopped"),
+    "PAUSED": Face("waiting", "paused"),
+    "SUSPENDED": Face("waiting", "suspended"),
+    "RESCUE": Face("waiting", "in rescue"),
+    "VERIFY_RESIZE": Face("waiting", "resized, to confirm"),
+    "SHELVED": Face("none", "shelved"),
+    "SHELVED_OFFLOADED": Face("none", "shelved, offloaded"),
+    "SOFT_DELETED": Face("none", "deleted, recoverable"),
+    "DELETED": Face("none", "deleted"),
+    "UNKNOWN": Face("none", "unknown"),
+}
+
+
+def of_server(server: InstanceView) -> Face:
+    """The state of a server: what is under way wins over what was."""
+    if server.task_state == "deleting":
+        return Face("undo", "deleting")
+    return STATUS_FACES.get(server.status, STATUS_FACES["UNKNOWN"])
+
+
+def of_run(run: RunView) -> Face:
+    """The state of a run by itself. One that waits for a host is running: the host works."""
+    waits_for = run.waits_for or {}
+    cause = waits_for.get("cause", "")
+    detail = str(waits_for.get("detail", ""))
+    if run.state == RunState.WAITING and cause == WaitCause.HOST:
+        return Face("working", "running", f"on {detail}" if detail else "")
+    if run.state in (RunState.WAITING, RunState.QUEUED) and cause:
+        return Face("waiting", str(run.state), f"for {WAIT_WORDS.get(cause, cause)}{f': {detail}' if detail else ''}")
+    return Face(RUN_TONES.get(run.state, "none"), str(run.state), is_loud=run.state in LOUD)
+
+
+WAIT_WORDS: Mapping[str, str] = {
+    WaitCause.LOCK: "a lock",
+    WaitCause.TIMER: "a timer",
+    WaitCause.CHILDREN: "its children",
+    WaitCause.CELL: "a cell that is down",
+}
+
+
+def of_story(run: RunView) -> Face:
+    """The state of a run with those that it handed work to: the worst end, or whatever still goes on."""
+    everything = [run, *run.children]
+    if run.state != RunState.DONE or not run.children:
+        return of_run(run)
+    for wanted in (LOUD, tuple(LIVE_RUN_STATES), tuple(FINAL_RUN_STATES - {RunState.DONE})):
+        found = [one for one in everything if one.state in wanted]
+        if found:
+            face = of_run(found[0])
+            among = f"{len(found)} of {len(run.children)}" if len(run.children) > 1 else ""
+            return Face(face.tone, face.word, among or face.detail, face.is_loud)
+    return of_run(run)
+
+
+def of_step(step: StepView, *, is_run_over: bool = False) -> Face:
+    """The state of one attempt of a step; a planned step of a run that is over was never begun."""
+    if step.state == StepState.PLANNED and is_run_over:
+        return Face("none", "not run")
+    if step.direction == "undo" and step.state in (StepState.RUNNING, StepState.WAITING):
+        return Face("undo", "undoing")
+    if step.state == StepState.WAITING:
+        return Face("working", "running", f"on {step.host}" if step.host else "")
+    return Face(STEP_TONES.get(step.state, "none"), str(step.state), is_loud=step.state == StepState.UNDO_FAILED)
+
+
+def is_live(run: RunView) -> bool:
+    """Whether anything of a run or its children still goes on."""
+    return any(one.state in LIVE_RUN_STATES for one in (run, *run.children))
+
+
+FLOW_WORDS: Mapping[str, str] = {
+    "build_instances": "Create",
+    "build_in_cell": "Create",
+    "delete_instance": "Delete",
+    "reap": "Clean up",
+}
+
+
+def intent(run: RunView) -> str:
+    """What was asked, as a verb."""
+    return FLOW_WORDS.get(run.flow, run.action.replace("_", " ").replace("-", " ").capitalize())
+
+
+def subject(run: RunView) -> str:
+    """What it was asked of."""
+    if run.instance_name:
+        return run.instance_name
+    names = [child.instance_name for child in run.children if child.instance_name]
+    if len(names) == 1:
+        return names[0]
+    if names:
+        return f"{len(names)} servers"
+    return run.instance_uuid[:8] or "server"
+
+
+def first_cause(run: RunView) -> dict[str, Any] | None:
+    """The error that began it all, in the run or in the first child that failed."""
+    for one in (run, *run.children):
+        if one.error:
+            return {**one.error, "run": one}
+    return None

@@ -1,0 +1,44 @@
+"""The start page: what is running, what went wrong lately, and how much room is left."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from conductor.core.context import RequestContext
+from conductor.core.states import LIVE_RUN_STATES
+from conductor.services import flows, quotas
+from portal.pages import quota_bars, stories
+from portal.pages.access import PageRequest, signed_in
+from portal.pages.flows import FAILED
+from portal.pages.live_marks import live_marks
+
+MOST_RUNS = 8
+
+
+@require_safe
+@signed_in
+def home(request: PageRequest) -> HttpResponse:
+    """Every number is a link to its list."""
+    context = {**live_marks("home", "home"), **home_context(request.asker)}
+    return render(request, "_home.html" if request.htmx else "home.html", context)
+
+
+def home_context(asker: RequestContext) -> dict[str, Any]:
+    """Context of the start page."""
+    limits = quotas.show(asker, asker.project_id)
+    page = flows.list_runs(asker, limit=MOST_RUNS)
+    yesterday = datetime.now(UTC) - timedelta(hours=24)
+    return {
+        "asker": asker,
+        "server_count": next((limit.in_use for limit in limits if limit.resource == "instances"), 0),
+        "live_count": flows.count(asker, states=LIVE_RUN_STATES),
+        "failed_count": flows.count(asker, states=FAILED, since=yesterday),
+        "runs": [stories.of(run) for run in page.items],
+        "quotas": quota_bars.bars(limits),
+        "missing_cells": page.missing_cells,
+    }

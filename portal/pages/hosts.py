@@ -1,0 +1,106 @@
+"""The fleet, for operators: every host of every cell with its state and how full it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from conductor.core.context import RequestContext
+from conductor.services import hosts
+from conductor.services.hosts import HypervisorQuery
+from conductor.services.values import HypervisorView, ServiceView
+from portal.pages.access import PageRequest, operators_only
+from portal.pages.faces import Face
+from portal.pages.live_marks import live_marks
+from portal.templatetags.novella import megabytes
+
+MOST_HOSTS = 1000
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How much of one resource is taken; `share` may pass 1 where a resource is given out more than once."""
+
+    name: str
+    words: str
+    share: float
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """A host as the page shows it."""
+
+    name: str
+    face: Face
+    zone: str
+    hypervisor: str
+    guests: int
+    is_simulated: bool
+    figures: tuple[Figure, ...]
+
+
+@require_safe
+@operators_only
+def host_list(request: PageRequest) -> HttpResponse:
+    """All hosts by cell; simulated ones are marked."""
+    context = {**live_marks("hosts", "list"), **list_context(request.asker)}
+    return render(request, "hosts/_list.html" if request.htmx else "hosts/list.html", context)
+
+
+def list_context(asker: RequestContext) -> dict[str, Any]:
+    """Context of the list of hosts."""
+    page = hosts.list_hypervisors(asker, HypervisorQuery(limit=MOST_HOSTS))
+    ordered = sorted(page.items, key=lambda found: (found.service.cell, found.is_simulated, found.node))
+    cells = [_cell(name, list(found)) for name, found in groupby(ordered, key=lambda found: found.service.cell)]
+    down = sum(not found.service.is_up for found in ordered)
+    simulated = sum(found.is_simulated for found in ordered)
+    sentence = f"{len(ordered)} hosts in {len(cells)} cells; {down or 'none'} down; {simulated or 'none'} simulated."
+    return {"asker": asker, "cells": cells, "sentence": sentence, "missing_cells": page.missing_cells}
+
+
+def _cell(name: str, found: list[HypervisorView]) -> dict[str, Any]:
+    up = sum(one.service.is_up for one in found)
+    return {"name": name, "words": f"{up} of {len(found)} up", "hosts": [_row(one) for one in found]}
+
+
+def _row(found: HypervisorView) -> HostRow:
+    version = found.hypervisor_version
+    number = f" {version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}" if version >= 1_000_000 else ""
+    return HostRow(
+        name=found.service.host or found.node,
+        face=face_of(found.service),
+        zone=found.service.zone,
+        hypervisor=f"{found.hypervisor_type}{number}",
+        guests=found.running_guests,
+        is_simulated=found.is_simulated,
+        figures=tuple(_figures(found)),
+    )
+
+
+def face_of(service: ServiceView) -> Face:
+    """Up, down, or closed to new work."""
+    if not service.is_known:
+        return Face("none", "unknown", "its cell does not answer")
+    if service.is_forced_down:
+        return Face("bad", "down", "an operator says so")
+    if not service.is_up:
+        return Face("bad", "down", "not heard of")
+    if service.is_disabled:
+        return Face("waiting", "closed", service.disabled_reason or "to new servers")
+    return Face("good", "up")
+
+
+def _figures(found: HypervisorView) -> Iterable[Figure]:
+    yield _figure("vCPU", found.vcpus_used, found.vcpus, str)
+    yield _figure("Memory", found.memory_mb_used, found.memory_mb, megabytes)
+    yield _figure("Disk", found.disk_gb_used, found.disk_gb, lambda amount: f"{amount} GB")
+
+
+def _figure(name: str, used: int, total: int, words: Any) -> Figure:
+    return Figure(name, f"{words(used)} of {words(total)}", min(1.0, used / total) if total else 0.0)

@@ -1,0 +1,139 @@
+"""Placement explained: the funnel, the hosts and the weights of each decision, ready to be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conductor.core.context import RequestContext
+from conductor.services import decisions
+from conductor.services.values import DecisionView
+from portal.pages.faces import Face
+from portal.pages.stories import Story
+
+MOST_WEIGHED = 20
+PALETTE = 6
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One question and how many hosts were left after it; shares are of all hosts."""
+
+    name: str
+    before: int
+    after: int
+    lost: int
+    kept_share: float
+    lost_share: float
+
+
+def context_of(asker: RequestContext, story: Story) -> dict[str, Any]:
+    """Context of the placement tab."""
+    found = decisions.for_run(asker, story.view.uuid)
+    why_none = "No host has been asked for yet." if story.is_live else "This workflow did not need a host chosen."
+    return {"decisions": [explain(decision) for decision in found], "why_none": why_none}
+
+
+def explain(decision: DecisionView) -> dict[str, Any]:
+    """A decision as its template draws it."""
+    stages = list(_stages(decision.funnel))
+    weighers = _weighers(decision.weights)
+    return {
+        "view": decision,
+        "total": stages[0].before if stages else 0,
+        "headline": _headline(decision),
+        "facts": _facts(decision),
+        "stages": stages,
+        "weighers": [{"name": _words(name), "number": number % PALETTE} for number, name in enumerate(weighers)],
+        "weights": _bars(decision.weights[:MOST_WEIGHED], weighers),
+        "hosts": [{"host": host, "face": _face(host)} for host in decision.hosts],
+    }
+
+
+def _stages(funnel: Sequence[Mapping[str, Any]]) -> list[Stage]:
+    most = max((stage["before"] for stage in funnel), default=0) or 1
+    return [
+        Stage(
+            name=_words(stage["filter"]),
+            before=stage["before"],
+            after=stage["after"],
+            lost=stage["before"] - stage["after"],
+            kept_share=stage["after"] / most,
+            lost_share=(stage["before"] - stage["after"]) / most,
+        )
+        for stage in funnel
+    ]
+
+
+def _headline(decision: DecisionView) -> str:
+    if not decision.is_successful:
+        return "No host fits"
+    chosen = [str(selection["host"]) for selection in decision.selections]
+    if not chosen:
+        return f"{decision.num_instances} host{'s' if decision.num_instances != 1 else ''} chosen"
+    names = list(dict.fromkeys(chosen))
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"Chosen: {', '.join(names[:5])}{more}"
+
+
+def _facts(decision: DecisionView) -> str:
+    asked = f"Asked for {decision.num_instances} server{'s' if decision.num_instances != 1 else ''}"
+    return f"{asked}; what it knew of the hosts was {decision.snapshot_age_seconds:.1f} s old; seed {decision.seed}."
+
+
+def _weighers(weights: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(part["weigher"] for host in weights for part in host["parts"]))
+
+
+def _bars(weights: Sequence[Mapping[str, Any]], weighers: Sequence[str]) -> list[dict[str, Any]]:
+    """Segments to the right of zero for what speaks for a host, to the left for what speaks against it."""
+    for_it = [sum(max(part["weight"], 0.0) for part in host["parts"]) for host in weights]
+    against = [sum(max(-part["weight"], 0.0) for part in host["parts"]) for host in weights]
+    left, right = max(against, default=0.0), max(for_it, default=0.0)
+    span = (left + right) or 1.0
+    return [
+        {
+            "host": host["host"],
+            "total_text": f"{host['total']:.2f}",
+            "zero": left / span,
+            "bars": list(_segments(host["parts"], weighers, left, span)),
+            "parts": [_part(host["parts"], name) for name in weighers],
+        }
+        for host in weights
+    ]
+
+
+def _segments(
+    parts: Sequence[Mapping[str, Any]], weighers: Sequence[str], left: float, span: float
+) -> list[dict[str, Any]]:
+    ends = {1: left, -1: left}
+    segments = []
+    for part in parts:
+        weight = part["weight"]
+        sign = 1 if weight >= 0 else -1
+        begin = ends[sign]
+        ends[sign] = begin + weight
+        segments.append(
+            {
+                "number": weighers.index(part["weigher"]) % PALETTE,
+                "start": min(begin, ends[sign]) / span,
+                "length": abs(weight) / span,
+            }
+        )
+    return segments
+
+
+def _part(parts: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    found = next((part for part in parts if part["weigher"] == name), None)
+    if found is None:
+        return {"text": "–", "raw": "", "normalized": "", "multiplier": ""}
+    return {**found, "text": f"{found['weight']:.2f}"}
+
+
+def _face(host: Mapping[str, Any]) -> Face:
+    return Face("good", "fits") if host["passed"] else Face("none", "left out", _words(str(host["rejected_by"])))
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").capitalize()

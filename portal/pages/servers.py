@@ -1,0 +1,226 @@
+"""Server pages: the list, one server under its tabs, and deleting."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, NotFound
+from conductor.services import flows, instances
+from conductor.services.values import InstanceQuery, InstanceView, RunView
+from portal.pages import faces, serial, stories
+from portal.pages.access import PageRequest, signed_in
+from portal.pages.faces import Face
+from portal.pages.live_marks import live_marks
+from portal.pages.stories import Story
+
+PAGE_SIZE = 50
+CONSOLE_LINES = 500
+MOST_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class Pip:
+    """One step of a task, drawn as a short bar; shares of the whole."""
+
+    start: float
+    length: float
+    is_past: bool
+
+
+@dataclass(frozen=True)
+class ServerRow:
+    """A server beside what is under way on it."""
+
+    server: InstanceView
+    run: RunView | None = None
+
+    @property
+    def face(self) -> Face:
+        return faces.of_server(self.server)
+
+    @property
+    def task(self) -> str:
+        """The step that is under way, in words; empty when there is none."""
+        return self.run.step_title if self.run is not None and faces.is_live(self.run) else ""
+
+    @property
+    def pips(self) -> list[Pip]:
+        if self.run is None or not self.run.step_count:
+            return []
+        share = 1 / self.run.step_count
+        return [
+            Pip(number * share, share * 0.82, number < self.run.step_number) for number in range(self.run.step_count)
+        ]
+
+
+@require_safe
+@signed_in
+def server_list(request: PageRequest) -> HttpResponse:
+    """Newest first; the filter and the page are in the address."""
+    context = {**live_marks("servers", "list"), **list_context(request.asker, request.GET)}
+    return render(request, "servers/_list.html" if request.htmx else "servers/list.html", context)
+
+
+def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, Any]:
+    """Context of the list of servers. Raises Invalid for a marker that is not a server's."""
+    filters = {name: query.get(name, "").strip() for name in ("name", "status", "all")}
+    page = instances.list_page(asker, _instance_query(asker, filters, query.get("marker", "")))
+    kept = {name: value for name, value in filters.items() if value}
+    base = reverse("servers")
+    next_query = {**kept, "marker": page.items[-1].uuid} if page.has_more and page.items else {}
+    return {
+        "asker": asker,
+        "rows": with_runs(asker, page.items),
+        "filters": filters,
+        "is_filtered": bool(filters["name"] or filters["status"]),
+        "is_operator": asker.is_admin,
+        "status_words": [(status, face.word) for status, face in faces.STATUS_FACES.items()],
+        "is_first_page": not query.get("marker"),
+        "first_url": f"{base}?{urlencode(kept)}" if kept else base,
+        "next_url": f"{base}?{urlencode(next_query)}" if next_query else "",
+        "missing_cells": page.missing_cells,
+    }
+
+
+def _instance_query(asker: RequestContext, filters: Mapping[str, str], marker: str) -> InstanceQuery:
+    named = {"name": re.escape(filters["name"][:255])} if filters["name"] else {}
+    return InstanceQuery(
+        all_projects=bool(filters["all"]) and asker.is_admin,
+        filters=named,
+        statuses=(filters["status"],) if filters["status"] in faces.STATUS_FACES else (),
+        limit=PAGE_SIZE,
+        marker=marker,
+    )
+
+
+def with_runs(asker: RequestContext, servers: list[InstanceView]) -> list[ServerRow]:
+    """Rows with what is under way, for any number of servers in the same few queries."""
+    busy = [server.run_uuid for server in servers if server.run_uuid]
+    runs = flows.briefs(asker, busy)
+    return [ServerRow(server, runs.get(server.run_uuid)) for server in servers]
+
+
+@require_safe
+@signed_in
+def server(request: PageRequest, server_uuid: str, tab: str = "overview") -> HttpResponse:
+    """One server; every tab has its own address."""
+    if tab not in TABS:
+        raise Http404
+    marks = live_marks(f"server:{server_uuid}", tab)
+    return render(request, "servers/page.html", {**marks, **page_context(request.asker, server_uuid, tab)})
+
+
+def page_context(asker: RequestContext, server_uuid: str, tab: str) -> dict[str, Any]:
+    """Context of a server's page. Raises NotFound."""
+    found = instances.get(asker, server_uuid)
+    row = with_runs(asker, [found])[0]
+    _, template, extra = TABS[tab]
+    return {
+        "asker": asker,
+        "row": row,
+        "can_delete": found.task_state != "deleting" and found.status != "DELETED",
+        "tabs": [
+            {"name": name, "url": _tab_url(server_uuid, key), "is_here": key == tab} for key, (name, *_) in TABS.items()
+        ],
+        "body_template": template,
+        **extra(asker, row),
+    }
+
+
+def _tab_url(server_uuid: str, tab: str) -> str:
+    return (
+        reverse("server", args=[server_uuid]) if tab == "overview" else reverse("server-tab", args=[server_uuid, tab])
+    )
+
+
+def _overview(asker: RequestContext, row: ServerRow) -> dict[str, Any]:
+    run = None
+    if row.run is not None and (faces.is_live(row.run) or row.server.status == "ERROR"):
+        run = stories.load(asker, row.run.uuid)
+    return {"run": run, "story": _story(row, run)}
+
+
+def _story(row: ServerRow, run: Story | None) -> str:
+    """The state in one sentence."""
+    word = row.face.word.capitalize()
+    if run is not None and run.is_live:
+        return f"{word}: {run.step_words or 'about to begin'}."
+    if row.server.is_partial:
+        return "Unknown: its cell does not answer."
+    if row.server.status == "ACTIVE" and row.server.launched_at:
+        return f"{word}: the guest runs."
+    return f"{word}."
+
+
+def _activity(asker: RequestContext, row: ServerRow) -> dict[str, Any]:
+    return {"runs": [stories.of(run) for run in flows.for_instance(asker, row.server.uuid)]}
+
+
+def _console(asker: RequestContext, row: ServerRow) -> dict[str, Any]:
+    try:
+        text = serial.readable(instances.console_output(asker, row.server.uuid, CONSOLE_LINES))
+    except (Conflict, NotFound) as error:
+        return {"text": "", "line_count": 0, "why_empty": error.message}
+    why = "The guest has not written anything yet." if row.face.tone != "bad" else "The guest never wrote anything."
+    return {"text": text, "line_count": len(text.splitlines()), "why_empty": why}
+
+
+Extra = Callable[[RequestContext, ServerRow], dict[str, Any]]
+TABS: Mapping[str, tuple[str, str, Extra]] = {
+    "overview": ("Overview", "servers/_overview.html", _overview),
+    "console": ("Console", "servers/_console.html", _console),
+    "activity": ("Activity", "servers/_activity.html", _activity),
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def delete_servers(request: PageRequest) -> HttpResponse:
+    """Asks once, by name; then deletes. One that is gone meanwhile is no error: that is what was wanted."""
+    picked = list(dict.fromkeys((request.POST if request.method == "POST" else request.GET).getlist("server")))
+    if not picked:
+        messages.add_message(request, messages.INFO, "Pick the servers to delete first.", extra_tags="waiting")
+        return redirect("servers")
+    if len(picked) > MOST_AT_ONCE:
+        messages.add_message(request, messages.INFO, f"At most {MOST_AT_ONCE} at once.", extra_tags="waiting")
+        return redirect("servers")
+    if request.method == "POST":
+        return _delete(request, picked)
+    found = [one for one in (_get_or_none(request.asker, uuid) for uuid in picked) if one is not None]
+    if not found:
+        raise Http404
+    return render(request, "servers/delete.html", {"servers": with_runs(request.asker, found)})
+
+
+def _delete(request: PageRequest, picked: list[str]) -> HttpResponse:
+    refused = []
+    for uuid in picked:
+        try:
+            instances.delete(request.asker, uuid)
+        except NotFound:
+            continue
+        except Conflict as error:
+            refused.append(error.message)
+    for message in refused:
+        messages.add_message(request, messages.INFO, message, extra_tags="bad")
+    if len(picked) == 1 and _get_or_none(request.asker, picked[0]) is not None:
+        return redirect("server", picked[0])
+    return redirect("servers")
+
+
+def _get_or_none(asker: RequestContext, uuid: str) -> InstanceView | None:
+    try:
+        return instances.get(asker, uuid)
+    except NotFound:
+        return None

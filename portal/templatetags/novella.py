@@ -1,0 +1,116 @@
+"""Filters and tags of the templates: times, sizes, ids, states and icons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from portal.pages.faces import Face
+
+register = template.Library()
+
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """An outline icon beside a word; it says nothing by itself."""
+    return format_html(
+        '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("novella/img/icons.svg"), name
+    )
+
+
+@register.inclusion_tag("components/state.html")
+def state(face: Face) -> dict[str, Face]:
+    """Glyph, shape, word and hue of a state."""
+    return {"face": face}
+
+
+@register.filter
+def duration(seconds: float | timedelta | None) -> str:
+    """3.2 s, 2 min 5 s, 4 h 10 min, 3 d 2 h; milliseconds below a second."""
+    if seconds is None:
+        return ""
+    amount = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
+    if amount < 1:
+        return f"{max(0, round(amount * 1000))} ms"
+    if amount < 10:
+        return f"{amount:.1f} s"
+    rest = round(amount)
+    parts = []
+    for size, unit in UNITS:
+        if rest >= size:
+            parts.append(f"{rest // size} {unit}")
+            rest %= size
+    return " ".join(parts[:2])
+
+
+@register.filter
+def age(moment: datetime | None) -> str:
+    """How long ago, in one unit: 12 s, 5 min, 3 h, 2 d."""
+    if moment is None:
+        return ""
+    seconds = max(0, int((datetime.now(UTC) - moment).total_seconds()))
+    for size, unit in UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return "now"
+
+
+@register.filter
+def utc(moment: datetime | None) -> str:
+    """2026-01-31 12:00:05 UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if moment else ""
+
+
+@register.filter
+def clock(moment: datetime | None) -> str:
+    """12:00:05.123, UTC."""
+    return f"{moment.astimezone(UTC):%H:%M:%S.%f}"[:-3] if moment else ""
+
+
+@register.filter
+def iso(moment: datetime | None) -> str:
+    return moment.astimezone(UTC).isoformat() if moment else ""
+
+
+@register.filter
+def megabytes(amount: float) -> str:
+    """512 MB, 2 GB, 1.5 GB."""
+    return f"{amount / 1024:g} GB" if amount >= 1024 and (amount * 2) % 1024 == 0 else f"{amount:g} MB"
+
+
+@register.filter
+def short_id(text: str) -> str:
+    return str(text)[:8]
+
+
+@register.filter
+def addresses(ports: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The addresses of the ports of a server, in order."""
+    return [str(port["ip_address"]) for port in ports if port.get("ip_address")]
+
+
+@register.filter
+def as_json(value: object) -> str:
+    """Readable JSON for a <pre>."""
+    return json.dumps(value, indent=2, default=str, ensure_ascii=False, sort_keys=True)
+
+
+@register.filter
+def percent(share: float) -> str:
+    """0.256 → 25.6%: a length or place in an SVG."""
+    return f"{100 * share:.3f}".rstrip("0").rstrip(".") + "%"
+
+
+@register.filter
+def get(mapping: Mapping[Any, Any], key: Any) -> Any:
+    """mapping[key], or nothing."""
+    return mapping.get(key)
