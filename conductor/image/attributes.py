@@ -35,15 +35,16 @@ WRITABLE = {
 }
 
 READ_ONLY = frozenset(
-    (
-        "id status size virtual_size checksum os_hash_algo os_hash_value created_at updated_at deleted_at deleted "
-        "self file schema direct_url locations stores is_public"
-    ).split()
+    [
+        *("id", "status", "size", "virtual_size", "checksum", "os_hash_algo", "os_hash_value"),
+        *("created_at", "updated_at", "deleted_at", "deleted", "is_public"),
+        *("self", "file", "schema", "direct_url", "locations", "stores"),
+    ]
 )
 
 # Properties that lists can be narrowed by; other unknown words in a query are ignored.
 FILTER_PROPERTIES = frozenset(
-    "architecture base_image_ref image_type instance_uuid kernel_id ramdisk_id user_id".split()
+    ["architecture", "base_image_ref", "image_type", "instance_uuid", "kernel_id", "ramdisk_id", "user_id"]
 )
 FILTER_PROPERTY_PREFIXES = ("hw_", "img_", "os_", "owner_specified.")
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import ImageSpec
 from conductor.image import store
 from conductor.image.attributes import MAX_PROPERTIES, MAX_TAGS, READ_ONLY, WRITABLE
@@ -22,8 +23,8 @@ from conductor.image.queries import ImageQuery, get_visible, list_visible
 from conductor.transactions import write_tx
 
 __all__ = [
-    "Change", "ImageQuery", "add_tag", "create", "delete", "get_visible", "image_spec", "list_visible", "open_data",
-    "remove_tag", "settle_broken_uploads", "update", "upload",
+    "Change", "ImageQuery", "add_tag", "create", "delete", "get", "get_visible", "image_spec", "list_visible",
+    "open_data", "remove_tag", "settle_broken_uploads", "update", "upload",
 ]  # fmt: skip
 
 
@@ -59,6 +60,15 @@ def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Imag
         _apply(context, image, changes)
         image.updated_at = timezone.now()
         image.save(update_fields=[*(attribute.field for attribute in WRITABLE.values()), "properties", "updated_at"])
+    return image
+
+
+def get(image_uuid: str) -> Image:
+    """The image, whoever may see it: for the product's own work on behalf of a request that was checked before."""
+    wanted = uuid_or_none(image_uuid)
+    image = Image.objects.filter(uuid=wanted, deleted_at=None).first() if wanted else None
+    if image is None:
+        raise NotFound(f"No image found with ID {image_uuid}")
     return image
 
 

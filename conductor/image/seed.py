@@ -49,7 +49,7 @@ def seed(project_id: str, tiny_linux_dir: Path | None) -> dict[str, str]:
     When the files of the tiny Linux changed, new images take the names and the old ones are hidden from lists:
     what runs or is described by an old one stays explained.
     """
-    seeded = {}
+    seeded: dict[str, str] = {}
     if tiny_linux_dir is not None:
         kernel = _Seed("tiny-linux-kernel", "aki", "aki", tiny_linux_dir / "vmlinuz")
         ramdisk = _Seed("tiny-linux-ramdisk", "ari", "ari", tiny_linux_dir / "ramdisk.cpio.gz")

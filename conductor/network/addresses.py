@@ -1,0 +1,103 @@
+"""Addresses of subnets: which are free, who holds which. None is ever held twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+from django.db import IntegrityError, transaction
+
+from conductor.network.errors import InvalidIpForSubnet, IpAddressAlreadyAllocated, IpAddressGenerationFailure
+from conductor.network.models import AddressAllocation, Port, Subnet
+
+# How often a concurrent allocation may take the address that we saw free before we give up.
+ATTEMPTS = 20
+
+
+def allocate(subnet: Subnet, port: Port) -> AddressAllocation:
+    """Give `port` the lowest free address of the allocation pools; call it inside a write transaction.
+
+    Raises IpAddressGenerationFailure when the pools are exhausted.
+    """
+    for _ in range(ATTEMPTS):
+        free = lowest_free(subnet)
+        if free is None:
+            break
+        allocation = _hold(subnet, port, free)
+        if allocation is not None:
+            return allocation
+    raise IpAddressGenerationFailure(f"No more IP addresses available on subnet {subnet.uuid}.")
+
+
+def allocate_address(subnet: Subnet, port: Port, address: str) -> AddressAllocation:
+    """Give `port` this very address, in a pool or not.
+
+    Raises InvalidIpForSubnet for one that is no host's, IpAddressAlreadyAllocated when it is held.
+    """
+    allocation = _hold(subnet, port, usable(subnet, address))
+    if allocation is None:
+        raise IpAddressAlreadyAllocated(f"IP address {address} already allocated in subnet {subnet.uuid}.")
+    return allocation
+
+
+def allocate_any(subnets: list[Subnet], port: Port) -> list[AddressAllocation]:
+    """One address of each IP version that `subnets` have, from the first subnet that has one free.
+
+    Raises IpAddressGenerationFailure when all subnets of a version are exhausted.
+    """
+    given = []
+    for version in sorted({subnet.ip_version for subnet in subnets}):
+        candidates = [subnet for subnet in subnets if subnet.ip_version == version]
+        given.append(_allocate_first(candidates, port))
+    return given
+
+
+def usable(subnet: Subnet, address: str) -> str:
+    """The canonical text of a host's address in the subnet; InvalidIpForSubnet for any other."""
+    network = ip_network(subnet.cidr)
+    try:
+        wanted = ip_address(address)
+    except ValueError:
+        raise InvalidIpForSubnet(f"IP address {address} is not a valid IP address.") from None
+    if wanted not in network:
+        raise InvalidIpForSubnet(f"IP address {address} is not a valid IP for subnet {subnet.uuid} ({subnet.cidr}).")
+    is_edge = network.num_addresses > 2 and wanted in (network.network_address, network.broadcast_address)
+    if str(wanted) == subnet.gateway_ip or (subnet.ip_version == 4 and is_edge):
+        raise InvalidIpForSubnet(f"IP address {address} of subnet {subnet.uuid} is not for hosts.")
+    return str(wanted)
+
+
+def is_held(subnet: Subnet, address: str) -> bool:
+    return AddressAllocation.objects.filter(subnet=subnet, ip_address=address).exists()
+
+
+def lowest_free(subnet: Subnet) -> str | None:
+    """The lowest address of the pools that nobody holds."""
+    held = set(subnet.addresses.values_list("ip_address", flat=True))
+    return next((address for address in _pooled(subnet) if address not in held), None)
+
+
+def _pooled(subnet: Subnet) -> Iterator[str]:
+    for pool in subnet.allocation_pools:
+        start, end = ip_address(pool["start"]), ip_address(pool["end"])
+        for number in range(int(start), int(end) + 1):
+            yield str(type(start)(number))
+
+
+def _allocate_first(subnets: list[Subnet], port: Port) -> AddressAllocation:
+    for subnet in subnets:
+        try:
+            return allocate(subnet, port)
+        except IpAddressGenerationFailure:
+            continue
+    network = port.network
+    raise IpAddressGenerationFailure(f"No more IP addresses available on network {network.uuid} ({network.name}).")
+
+
+def _hold(subnet: Subnet, port: Port, address: str) -> AddressAllocation | None:
+    """The constraint decides who gets it; None when somebody else did."""
+    try:
+        with transaction.atomic():
+            return AddressAllocation.objects.create(subnet=subnet, port=port, ip_address=address)
+    except IntegrityError:
+        return None

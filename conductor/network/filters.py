@@ -1,0 +1,186 @@
+"""How lists of network things are narrowed and sorted: one table for each collection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from ipaddress import ip_address
+from operator import and_
+from typing import TypeVar
+
+from django.db.models import Model, Q, QuerySet
+
+from conductor.core.identifiers import uuid_or_none
+from conductor.listing import Order, page
+from conductor.network.errors import InvalidInput
+from conductor.network.models import AddressAllocation, Port
+
+Row = TypeVar("Row", bound=Model)
+Condition = Callable[[Sequence[str]], Q]
+NOTHING = Q(pk__in=[])
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """Values of one filter are alternatives; filters that a collection does not know are ignored.
+
+    `sort` is a list of (key, is_descending); `limit` None means all.
+    """
+
+    filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sort: Sequence[tuple[str, bool]] = ()
+    limit: int | None = None
+    marker: str = ""
+
+
+def text(column: str) -> Condition:
+    return lambda values: Q(**{f"{column}__in": list(values)})
+
+
+def uuid(column: str) -> Condition:
+    """What is no uuid names nothing."""
+    return lambda values: Q(**{f"{column}__in": [wanted for wanted in map(uuid_or_none, values) if wanted]})
+
+
+def number(column: str) -> Condition:
+    return lambda values: Q(
+        **{f"{column}__in": [int(value) for value in values if value.isascii() and value.isdigit()]}
+    )
+
+
+def boolean(column: str) -> Condition:
+    return lambda values: Q(**{f"{column}__in": [_truth(column, value) for value in values]})
+
+
+def constant(shown: str) -> Condition:
+    """An attribute that is the same for all."""
+    return lambda values: Q() if shown in values else NOTHING
+
+
+def fixed_ips(values: Sequence[str]) -> Q:
+    """`ip_address=10.0.0.5`, `ip_address_substr=10.0`, `subnet_id=…`: all of them about one address."""
+    addresses = AddressAllocation.objects.all()
+    for value in values:
+        name, _, wanted = value.partition("=")
+        if name not in _FIXED_IP:
+            raise InvalidInput(f"Invalid input for fixed_ips. '{value[:60]}' is not ip_address=… or subnet_id=….")
+        addresses = addresses.filter(_FIXED_IP[name](wanted))
+    return Q(pk__in=addresses.values("port_id"))
+
+
+def _address(value: str) -> Q:
+    try:
+        return Q(ip_address=str(ip_address(value)))
+    except ValueError:
+        return NOTHING
+
+
+_FIXED_IP: dict[str, Callable[[str], Q]] = {
+    "ip_address": _address,
+    "ip_address_substr": lambda value: Q(ip_address__contains=value),
+    "subnet_id": lambda value: uuid("subnet__uuid")([value]),
+}
+_TRUTH = {"true": True, "1": True, "t": True, "yes": True, "on": True}
+_TRUTH |= {"false": False, "0": False, "f": False, "no": False, "off": False}
+
+_OWNED: dict[str, Condition] = {
+    "id": uuid("uuid"),
+    "name": text("name"),
+    "description": text("description"),
+    "project_id": text("project_id"),
+    "tenant_id": text("project_id"),
+    "revision_number": number("revision_number"),
+}
+NETWORKS = _OWNED | {
+    "shared": boolean("is_shared"),
+    "router:external": boolean("is_external"),
+    "admin_state_up": boolean("is_admin_up"),
+    "mtu": number("mtu"),
+    "status": constant("ACTIVE"),
+}
+SUBNETS = _OWNED | {
+    "network_id": uuid("network__uuid"),
+    "subnetpool_id": uuid("pool__uuid"),
+    "ip_version": number("ip_version"),
+    "cidr": text("cidr"),
+    "gateway_ip": text("gateway_ip"),
+    "enable_dhcp": boolean("is_dhcp_enabled"),
+    "shared": boolean("network__is_shared"),
+}
+SUBNET_POOLS: dict[str, Condition] = {
+    "id": uuid("uuid"),
+    "name": text("name"),
+    "project_id": text("project_id"),
+    "tenant_id": text("project_id"),
+    "shared": boolean("is_shared"),
+}
+PORTS = _OWNED | {
+    "network_id": uuid("network__uuid"),
+    "device_id": text("device_id"),
+    "device_owner": text("device_owner"),
+    "mac_address": lambda values: Q(mac_address__in=[value.lower() for value in values]),
+    "status": text("status"),
+    "admin_state_up": boolean("is_admin_up"),
+    "fixed_ips": fixed_ips,
+    "security_groups": lambda values: _in_groups(values),
+}
+ADMIN_PORTS = PORTS | {"binding:host_id": text("binding_host")}
+SECURITY_GROUPS = _OWNED | {"stateful": boolean("is_stateful")}
+SECURITY_GROUP_RULES: dict[str, Condition] = {
+    "id": uuid("uuid"),
+    "security_group_id": uuid("group__uuid"),
+    "project_id": text("group__project_id"),
+    "tenant_id": text("group__project_id"),
+    "remote_group_id": uuid("remote_group__uuid"),
+    "direction": text("direction"),
+    "ethertype": text("ethertype"),
+    "protocol": text("protocol"),
+    "port_range_min": number("port_range_min"),
+    "port_range_max": number("port_range_max"),
+    "remote_ip_prefix": text("remote_ip_prefix"),
+    "description": text("description"),
+}
+# Sort keys that are columns of the row itself and never null, by the name that people use.
+_SORT = {
+    "id": "uuid",
+    "name": "name",
+    "project_id": "project_id",
+    "tenant_id": "project_id",
+    "created_at": "created_at",
+    "updated_at": "updated_at",
+    "cidr": "cidr",
+    "ip_version": "ip_version",
+    "mac_address": "mac_address",
+    "device_id": "device_id",
+    "device_owner": "device_owner",
+    "status": "status",
+    "direction": "direction",
+    "ethertype": "ethertype",
+}
+
+
+def select(rows: QuerySet[Row], query: ListQuery, table: Mapping[str, Condition]) -> list[Row]:
+    """The page of `rows` that `query` asks for. Raises InvalidInput for a bad value, sort key or marker."""
+    conditions = [table[name](values) for name, values in query.filters.items() if name in table]
+    narrowed = rows.filter(reduce(and_, conditions, Q()))
+    order = [_order(rows, key, is_descending) for key, is_descending in query.sort]
+    return page(narrowed, order, anchors=rows, marker=query.marker, limit=query.limit)
+
+
+def _order(rows: QuerySet[Row], key: str, is_descending: bool) -> Order:
+    columns = {column.name for column in rows.model._meta.concrete_fields}
+    if _SORT.get(key) not in columns:
+        raise InvalidInput(f"'{key}' is not a valid attribute for sorting.")
+    return Order(_SORT[key], is_descending)
+
+
+def _truth(column: str, value: str) -> bool:
+    truth = _TRUTH.get(value.strip().lower())
+    if truth is None:
+        raise InvalidInput(f"Invalid input for {column.removeprefix('is_')}. '{value[:60]}' is neither true nor false.")
+    return truth
+
+
+def _in_groups(values: Sequence[str]) -> Q:
+    return Q(pk__in=Port.objects.filter(uuid("security_groups__uuid")(values)).values("pk"))

@@ -1,0 +1,206 @@
+"""Ports of guests: what a launch wishes for, plugging it in, and taking it away again.
+
+`plug` and `unplug` run inside the caller's write transaction on the API database, and do nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from ipaddress import ip_network
+from typing import Any, Protocol
+
+from django.db.models import Q, QuerySet
+
+from conductor.core.compute_driver import NetworkPort
+from conductor.core.context import RequestContext
+from conductor.core.errors import BuildAborted, Conflict, Invalid, NotFound
+from conductor.network import addresses, port_rows, security_groups
+from conductor.network.errors import InvalidIpForSubnet
+from conductor.network.models import Network, Port, SecurityGroup
+from conductor.network.operations import get_network, touch
+from conductor.network.port_operations import get_port
+from conductor.network.port_rows import AddressWish
+
+
+class Wish(Protocol):
+    """A network or a port made before, by id; "" for none."""
+
+    @property
+    def network_id(self) -> str: ...
+    @property
+    def port_id(self) -> str: ...
+    @property
+    def fixed_ip(self) -> str: ...
+
+
+def resolve_wishes(context: RequestContext, wishes: Sequence[Wish] | None) -> list[dict[str, str]]:
+    """What `plug` is to get for these wishes: `[{"network_id", "port_id", "fixed_ip"}]` in order.
+
+    None: the one network that the project can use, or nothing when it has none; Conflict when there are several.
+    Raises Invalid naming what is unknown or unusable, Conflict for a port in use.
+    """
+    if wishes is None:
+        return _automatic(context)
+    chosen_ports = [wish.port_id for wish in wishes if wish.port_id]
+    if len(set(chosen_ports)) != len(chosen_ports):
+        raise Invalid("A port can be plugged only once.")
+    return [_chosen_port(context, wish) if wish.port_id else _chosen_network(context, wish) for wish in wishes]
+
+
+def plug(
+    *,
+    instance_uuid: str,
+    project_id: str,
+    networks: Sequence[Mapping[str, str]],
+    host: str,
+    device_owner: str,
+    groups: Sequence[str] = (security_groups.DEFAULT_NAME,),
+) -> list[dict[str, Any]]:
+    """Give an instance its ports on `host`; returns NetworkPort values as JSON, in order of `networks`.
+
+    What is plugged already stays as it is, bound to `host`. `groups` are ids or names of security groups for ports
+    that are made now. Raises BuildAborted when addresses are exhausted or what was chosen is gone.
+    """
+    plugged = list(_plugged(instance_uuid).select_for_update(of=("self",)).order_by("device_index"))
+    if not plugged:
+        plugged = _plug_all(instance_uuid, project_id, networks, _Binding(host, device_owner, groups))
+    elif any(port.binding_host != host for port in plugged):
+        touch(_plugged(instance_uuid), binding_host=host, device_owner=device_owner)
+    return [_as_json(port) for port in plugged]
+
+
+def unplug(instance_uuid: str) -> None:
+    """Delete the instance's ports that a build made, and give back those that were made before."""
+    _plugged(instance_uuid).filter(is_made_by_compute=True).delete()
+    touch(_plugged(instance_uuid), device_id="", device_owner="", device_index=0, binding_host="", status="DOWN")
+
+
+class _Binding:
+    """Where ports get plugged."""
+
+    def __init__(self, host: str, device_owner: str, groups: Sequence[str]) -> None:
+        self.host = host
+        self.device_owner = device_owner
+        self.groups = groups
+
+    def of(self, instance_uuid: str, index: int) -> dict[str, Any]:
+        return {
+            "device_id": instance_uuid,
+            "device_index": index,
+            "device_owner": self.device_owner,
+            "binding_host": self.host,
+            "status": "ACTIVE",
+        }
+
+
+def _plugged(instance_uuid: str) -> QuerySet[Port]:
+    """Only plugging sets a host (or an administrator): a port that a user merely labelled does not count."""
+    rows = Port.objects.filter(device_id=instance_uuid).exclude(binding_host="")
+    return rows.select_related("network").prefetch_related("addresses__subnet")
+
+
+def _plug_all(
+    instance_uuid: str, project_id: str, networks: Sequence[Mapping[str, str]], binding: _Binding
+) -> list[Port]:
+    made = []
+    try:
+        groups = security_groups.resolve(project_id, binding.groups) if networks else []
+        for index, wanted in enumerate(networks):
+            bound = binding.of(instance_uuid, index)
+            if wanted.get("port_id"):
+                made.append(_bind(project_id, wanted["port_id"], bound))
+            else:
+                made.append(_make(project_id, wanted, groups, bound))
+    except (Conflict, Invalid, NotFound) as error:
+        raise BuildAborted(error.message) from error
+    return made
+
+
+def _bind(project_id: str, port_id: str, bound: Mapping[str, Any]) -> Port:
+    rows = Port.objects.filter(
+        uuid=port_id, project_id=project_id, binding_host="", device_id__in=["", bound["device_id"]]
+    )
+    port = rows.select_for_update().first()
+    if port is None:
+        raise Conflict(f"Port {port_id} is in use or gone.")
+    touch(Port.objects.filter(pk=port.pk), **bound)
+    return port
+
+
+def _make(
+    project_id: str, wanted: Mapping[str, str], groups: Iterable[SecurityGroup], bound: Mapping[str, Any]
+) -> Port:
+    network = Network.objects.filter(uuid=wanted["network_id"]).first()
+    if network is None:
+        raise NotFound(f"Network {wanted['network_id']} is gone.")
+    wishes = [AddressWish(ip_address=wanted["fixed_ip"])] if wanted.get("fixed_ip") else None
+    values = {"project_id": project_id, "is_made_by_compute": True, **bound}
+    return port_rows.create(network, groups=groups, wishes=wishes, **values)
+
+
+def _as_json(port: Port) -> dict[str, Any]:
+    """The first address of the port, IPv4 before IPv6: a guest is told of one."""
+    held = sorted(port.addresses.all(), key=lambda row: (row.subnet.ip_version, row.pk))
+    subnet = held[0].subnet if held else None
+    return asdict(
+        NetworkPort(
+            port_uuid=str(port.uuid),
+            network_name=port.network.name,
+            mac_address=port.mac_address,
+            ip_address=held[0].ip_address if held else "",
+            prefix_length=ip_network(subnet.cidr).prefixlen if subnet else 0,
+            cidr=subnet.cidr if subnet else "",
+            gateway_ip=(subnet.gateway_ip or "") if subnet else "",
+            dns_nameservers=tuple(subnet.dns_nameservers) if subnet else (),
+        )
+    ) | {"dns_nameservers": list(subnet.dns_nameservers) if subnet else []}
+
+
+def _automatic(context: RequestContext) -> list[dict[str, str]]:
+    usable = Network.objects.filter(Q(project_id=context.project_id) | Q(is_shared=True), is_external=False)
+    candidates = list(usable.filter(is_admin_up=True, subnets__isnull=False).distinct()[:2])
+    if len(candidates) > 1:
+        raise Conflict("Multiple possible networks found, use a Network ID to be more specific.")
+    return [_resolved(network_id=str(network.uuid)) for network in candidates]
+
+
+def _chosen_network(context: RequestContext, wish: Wish) -> dict[str, str]:
+    try:
+        network = get_network(context, wish.network_id)
+    except NotFound as error:
+        raise Invalid(error.message, field="networks") from None
+    if network.is_external and not context.is_admin:
+        raise Invalid(f"Network {wish.network_id} is external: servers cannot be plugged into it.", field="networks")
+    subnets = list(network.subnets.all())
+    if not subnets:
+        raise Invalid(f"Network {wish.network_id} requires a subnet in order to boot instances on.", field="networks")
+    if not wish.fixed_ip:
+        return _resolved(network_id=str(network.uuid))
+    try:
+        subnet = port_rows.subnet_of(subnets, wish.fixed_ip, network)
+    except InvalidIpForSubnet as error:
+        raise Invalid(error.message, field="networks") from None
+    address = addresses.usable(subnet, wish.fixed_ip)
+    if addresses.is_held(subnet, address):
+        raise Invalid(f"Fixed IP address {address} is already in use on network {network.uuid}.", field="networks")
+    return _resolved(network_id=str(network.uuid), fixed_ip=address)
+
+
+def _chosen_port(context: RequestContext, wish: Wish) -> dict[str, str]:
+    try:
+        port = get_port(context, wish.port_id)
+    except NotFound as error:
+        raise Invalid(error.message, field="networks") from None
+    if port.project_id != context.project_id:
+        raise Invalid(f"Port {wish.port_id} belongs to another project.", field="networks")
+    if port.device_id:
+        raise Conflict(f"Port {wish.port_id} is still in use.")
+    held = list(port.addresses.all())
+    if not held:
+        raise Invalid(f"Port {wish.port_id} requires a FixedIP in order to be used.", field="networks")
+    return _resolved(network_id=str(port.network.uuid), port_id=str(port.uuid), fixed_ip=held[0].ip_address)
+
+
+def _resolved(*, network_id: str, port_id: str = "", fixed_ip: str = "") -> dict[str, str]:
+    return {"network_id": network_id, "port_id": port_id, "fixed_ip": fixed_ip}

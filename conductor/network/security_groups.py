@@ -1,0 +1,245 @@
+"""Security groups and their rules: kept and shown; nothing filters traffic by them yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Any
+
+from django.db import IntegrityError
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from conductor.core.context import RequestContext
+from conductor.core.identifiers import uuid_or_none
+from conductor.network import filters
+from conductor.network.errors import (
+    InvalidInput,
+    SecurityGroupCannotRemoveDefault,
+    SecurityGroupInUse,
+    SecurityGroupNotFound,
+    SecurityGroupRuleExists,
+    SecurityGroupRuleNotFound,
+)
+from conductor.network.filters import ListQuery
+from conductor.network.models import Port, SecurityGroup, SecurityGroupRule
+from conductor.network.operations import touch
+from conductor.transactions import write_tx
+
+DEFAULT_NAME = "default"
+ETHERTYPES = ("IPv4", "IPv6")
+WITH_PORTS = ("tcp", "udp", "udplite", "sctp", "dccp", "6", "17", "33", "132", "136")
+WITH_ICMP = ("icmp", "icmpv6", "ipv6-icmp", "1", "58")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleWish:
+    """What a rule lets through; None means any. ICMP keeps type and code where others keep ports."""
+
+    direction: str
+    ethertype: str = "IPv4"
+    protocol: str | None = None
+    port_range_min: int | None = None
+    port_range_max: int | None = None
+    remote_ip_prefix: str | None = None
+    remote_group_id: str | None = None
+    description: str = ""
+
+
+def ensure_default(project_id: str) -> SecurityGroup:
+    """The project's group `default`, made when first looked at."""
+    found = SecurityGroup.objects.filter(project_id=project_id, name=DEFAULT_NAME).first()
+    if found is not None:
+        return found
+    try:
+        with write_tx():
+            group = _new_group(project_id, name=DEFAULT_NAME, description="Default security group")
+            for ethertype in ETHERTYPES:
+                _add_rule(group, RuleWish("ingress", ethertype, remote_group_id=str(group.uuid)), remote_group=group)
+            return group
+    except IntegrityError:
+        return SecurityGroup.objects.get(project_id=project_id, name=DEFAULT_NAME)
+
+
+def list_groups(context: RequestContext, query: ListQuery) -> list[SecurityGroup]:
+    """Groups with their rules, in a constant number of queries."""
+    ensure_default(context.project_id)
+    return filters.select(_with_rules(_visible(context)), query, filters.SECURITY_GROUPS)
+
+
+def get_group(context: RequestContext, group_id: str) -> SecurityGroup:
+    wanted = uuid_or_none(group_id)
+    group = _with_rules(_visible(context)).filter(uuid=wanted).first() if wanted else None
+    if group is None:
+        raise SecurityGroupNotFound(f"Security group {group_id} does not exist")
+    return group
+
+
+def create_group(
+    context: RequestContext, *, name: str, description: str = "", is_stateful: bool = True
+) -> SecurityGroup:
+    """A group that lets everything out and nothing in. Raises SecurityGroupInUse for the name `default`."""
+    ensure_default(context.project_id)
+    _refuse_default_name(name)
+    with write_tx():
+        group = _new_group(context.project_id, name=name, description=description, is_stateful=is_stateful)
+    return get_group(context, str(group.uuid))
+
+
+def update_group(context: RequestContext, group_id: str, changes: Mapping[str, Any]) -> SecurityGroup:
+    with write_tx():
+        group = get_group(context, group_id)
+        if "name" in changes and changes["name"] != group.name:
+            _refuse_default_name(changes["name"])
+            if group.name == DEFAULT_NAME:
+                raise SecurityGroupCannotRemoveDefault("Updating default security group not allowed.")
+        touch(SecurityGroup.objects.filter(pk=group.pk), **changes)
+    return get_group(context, group_id)
+
+
+def delete_group(context: RequestContext, group_id: str) -> None:
+    """Raises SecurityGroupInUse while ports have it, SecurityGroupCannotRemoveDefault for the default one."""
+    with write_tx():
+        group = get_group(context, group_id)
+        if group.name == DEFAULT_NAME and not context.is_admin:
+            raise SecurityGroupCannotRemoveDefault("Insufficient rights for removing default security group.")
+        SecurityGroup.objects.select_for_update().get(pk=group.pk)
+        if group.ports.exists():
+            raise SecurityGroupInUse(f"Security Group {group_id} in use.")
+        group.delete()
+
+
+def list_rules(context: RequestContext, query: ListQuery) -> list[SecurityGroupRule]:
+    ensure_default(context.project_id)
+    return filters.select(_visible_rules(context), query, filters.SECURITY_GROUP_RULES)
+
+
+def get_rule(context: RequestContext, rule_id: str) -> SecurityGroupRule:
+    wanted = uuid_or_none(rule_id)
+    rule = _visible_rules(context).filter(uuid=wanted).first() if wanted else None
+    if rule is None:
+        raise SecurityGroupRuleNotFound(f"Security group rule {rule_id} does not exist")
+    return rule
+
+
+def create_rule(context: RequestContext, group_id: str, wish: RuleWish) -> SecurityGroupRule:
+    """Raises SecurityGroupRuleExists when the group has an equal rule, InvalidInput when parts do not fit."""
+    group = get_group(context, group_id)
+    remote_group = get_group(context, wish.remote_group_id) if wish.remote_group_id else None
+    _check_rule(wish)
+    try:
+        with write_tx():
+            rule = _add_rule(group, wish, remote_group=remote_group)
+            touch(SecurityGroup.objects.filter(pk=group.pk))
+    except IntegrityError:
+        raise SecurityGroupRuleExists(f"Security group rule already exists in security group {group_id}.") from None
+    return get_rule(context, str(rule.uuid))
+
+
+def delete_rule(context: RequestContext, rule_id: str) -> None:
+    with write_tx():
+        rule = get_rule(context, rule_id)
+        touch(SecurityGroup.objects.filter(pk=rule.group_id))
+        rule.delete()
+
+
+def resolve(project_id: str, refs: Iterable[str]) -> list[SecurityGroup]:
+    """The project's groups that `refs` name by id or name, each once. Raises SecurityGroupNotFound, InvalidInput."""
+    default = ensure_default(project_id)
+    found: dict[int, SecurityGroup] = {}
+    for ref in refs:
+        matches = _matching(project_id, ref, default)
+        if not matches:
+            raise SecurityGroupNotFound(f"Security group {ref} does not exist")
+        if len(matches) > 1:
+            raise InvalidInput(f"Multiple security groups are named '{ref}'. Use an ID to be more specific.")
+        found[matches[0].pk] = matches[0]
+    return list(found.values())
+
+
+def set_groups(port: Port, groups: Iterable[SecurityGroup]) -> None:
+    port.security_groups.set(groups)
+
+
+def _matching(project_id: str, ref: str, default: SecurityGroup) -> list[SecurityGroup]:
+    if ref == DEFAULT_NAME:
+        return [default]
+    wanted = uuid_or_none(ref)
+    named = Q(uuid=wanted) if wanted else Q(name=ref)
+    return list(SecurityGroup.objects.filter(named, project_id=project_id)[:2])
+
+
+def _visible(context: RequestContext) -> QuerySet[SecurityGroup]:
+    rows = SecurityGroup.objects.all()
+    return rows if context.is_admin else rows.filter(project_id=context.project_id)
+
+
+def _with_rules(rows: QuerySet[SecurityGroup]) -> QuerySet[SecurityGroup]:
+    return rows.prefetch_related("rules__remote_group", "rules__group")
+
+
+def _visible_rules(context: RequestContext) -> QuerySet[SecurityGroupRule]:
+    rows = SecurityGroupRule.objects.select_related("group", "remote_group")
+    return rows if context.is_admin else rows.filter(group__project_id=context.project_id)
+
+
+def _new_group(project_id: str, **values: Any) -> SecurityGroup:
+    now = timezone.now()
+    group = SecurityGroup.objects.create(project_id=project_id, created_at=now, updated_at=now, **values)
+    for ethertype in ETHERTYPES:
+        _add_rule(group, RuleWish("egress", ethertype))
+    return group
+
+
+def _add_rule(group: SecurityGroup, wish: RuleWish, *, remote_group: SecurityGroup | None = None) -> SecurityGroupRule:
+    now = timezone.now()
+    return SecurityGroupRule.objects.create(
+        group=group,
+        remote_group=remote_group,
+        direction=wish.direction,
+        ethertype=wish.ethertype,
+        protocol=wish.protocol,
+        port_range_min=wish.port_range_min,
+        port_range_max=wish.port_range_max,
+        remote_ip_prefix=wish.remote_ip_prefix,
+        description=wish.description,
+        rule_key=_rule_key(wish),
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _rule_key(wish: RuleWish) -> str:
+    parts = (wish.direction, wish.ethertype, wish.protocol, wish.port_range_min, wish.port_range_max)
+    return "|".join("" if part is None else str(part) for part in (*parts, wish.remote_ip_prefix, wish.remote_group_id))
+
+
+def _check_rule(wish: RuleWish) -> None:
+    if wish.remote_ip_prefix and wish.remote_group_id:
+        raise InvalidInput("Only remote_ip_prefix or remote_group_id may be provided.")
+    if wish.remote_ip_prefix:
+        version = ip_network(wish.remote_ip_prefix, strict=False).version
+        if f"IPv{version}" != wish.ethertype:
+            raise InvalidInput(f"Conflicting value ethertype {wish.ethertype} for CIDR {wish.remote_ip_prefix}.")
+    low, high = wish.port_range_min, wish.port_range_max
+    if low is None and high is None:
+        return
+    if wish.protocol in WITH_ICMP:
+        _check_icmp(low, high)
+    elif wish.protocol not in WITH_PORTS:
+        raise InvalidInput("Must also specify a protocol that has ports if a port range is given.")
+    elif low is None or high is None or not 1 <= low <= high:
+        raise InvalidInput("For TCP/UDP protocols, port_range_min must be <= port_range_max, and both 1 to 65535.")
+
+
+def _check_icmp(kind: int | None, code: int | None) -> None:
+    if kind is None:
+        raise InvalidInput("ICMP code (port-range-max) is provided but ICMP type (port-range-min) is missing.")
+    if max(kind, code or 0) > 255:
+        raise InvalidInput("ICMP type and code must be 0 to 255.")
+
+
+def _refuse_default_name(name: str) -> None:
+    if name == DEFAULT_NAME:
+        raise SecurityGroupInUse("Default security group already exists.")
