@@ -1,0 +1,136 @@
+"""Changes of what an instance is called and labelled with: small, at once, and never lost to a build under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from conductor import events
+from conductor.cell_db.models import Instance
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
+from conductor.core.states import VmState
+from conductor.services import instance_queries, quotas
+from conductor.services.instance_queries import mapping_of, missing
+from conductor.services.values import InstanceView
+from conductor.transactions import database_now, write_tx
+
+RENAMEABLE = frozenset({"name", "description", "hostname", "access_ip_v4", "access_ip_v6", "disk_config"})
+LABELLED_STATES = (VmState.ACTIVE, VmState.PAUSED, VmState.SUSPENDED, VmState.STOPPED)
+MOST_TAGS = 50
+Values = dict[str, Any]
+
+
+def update(context: RequestContext, instance_uuid: str, values: Mapping[str, Any]) -> InstanceView:
+    """Set fields of RENAMEABLE. Raises Conflict while the instance has no cell yet."""
+    unknown = values.keys() - RENAMEABLE
+    if unknown:
+        raise Invalid(f"{', '.join(sorted(unknown))} cannot be changed.")
+    _change(context, instance_uuid, lambda row: dict(values))
+    return instance_queries.get(context, instance_uuid)
+
+
+def merge_metadata(context: RequestContext, instance_uuid: str, items: Mapping[str, str]) -> dict[str, str]:
+    """Add items to the metadata, or replace those with the same key; returns all of it."""
+    return _set_metadata(context, instance_uuid, lambda row: {**row.metadata, **items})
+
+
+def replace_metadata(context: RequestContext, instance_uuid: str, items: Mapping[str, str]) -> dict[str, str]:
+    """Have these items and no others; returns them."""
+    return _set_metadata(context, instance_uuid, lambda row: dict(items))
+
+
+def remove_metadata(context: RequestContext, instance_uuid: str, key: str) -> None:
+    """Raises NotFound when there is no such item."""
+
+    def without(row: Instance) -> dict[str, str]:
+        if key not in row.metadata:
+            raise NotFound("Metadata item was not found")
+        return {name: value for name, value in row.metadata.items() if name != key}
+
+    _set_metadata(context, instance_uuid, without)
+
+
+def replace_tags(context: RequestContext, instance_uuid: str, tags: Sequence[str]) -> tuple[str, ...]:
+    """Have these tags and no others; returns them."""
+    return _set_tags(context, instance_uuid, lambda row: list(dict.fromkeys(tags)))
+
+
+def add_tag(context: RequestContext, instance_uuid: str, tag: str) -> bool:
+    """Whether the tag is new. Raises Invalid for one more than there may be."""
+    before = instance_queries.get(context, instance_uuid).tags
+    _set_tags(context, instance_uuid, lambda row: list(dict.fromkeys([*row.tags, tag])))
+    return tag not in before
+
+
+def remove_tag(context: RequestContext, instance_uuid: str, tag: str) -> None:
+    """Raises NotFound when the instance has no such tag."""
+
+    def without(row: Instance) -> list[str]:
+        if tag not in row.tags:
+            raise NotFound(f"Instance {instance_uuid} has no tag '{tag}'")
+        return [one for one in row.tags if one != tag]
+
+    _set_tags(context, instance_uuid, without)
+
+
+def _set_metadata(
+    context: RequestContext, instance_uuid: str, make: Callable[[Instance], dict[str, str]]
+) -> dict[str, str]:
+    limit = quotas.limits(context.project_id)["metadata_items"]
+
+    def change(row: Instance) -> Values:
+        _require_labelled_state(row, "update_instance_metadata")
+        made = make(row)
+        if limit != quotas.UNLIMITED and len(made) > max(limit, len(row.metadata)):
+            raise QuotaExceeded(f"Quota exceeded for metadata_items: {len(made)} asked for, {limit} allowed.")
+        return {"metadata": made}
+
+    changed: dict[str, str] = _change(context, instance_uuid, change)["metadata"]
+    return changed
+
+
+def _set_tags(context: RequestContext, instance_uuid: str, make: Callable[[Instance], list[str]]) -> tuple[str, ...]:
+    def change(row: Instance) -> Values:
+        _require_labelled_state(row, "update_instance_tags")
+        made = make(row)
+        if len(made) > MOST_TAGS:
+            raise Invalid(f"The number of tags exceeded the per-server limit {MOST_TAGS}", field="tags")
+        return {"tags": made}
+
+    return tuple(_change(context, instance_uuid, change)["tags"])
+
+
+def _require_labelled_state(row: Instance, action: str) -> None:
+    if row.vm_state not in LABELLED_STATES:
+        raise Conflict(f"Cannot '{action}' instance {row.uuid} while it is in vm_state {row.vm_state}")
+
+
+def _change(context: RequestContext, instance_uuid: str, make: Callable[[Instance], Values]) -> Values:
+    """Write what `make` returns for the row, in one transaction with reading it.
+
+    A build request is not changed: its conductor may be copying it at this moment, and a change that was
+    confirmed would be lost.
+    """
+    mapping = mapping_of(context, instance_uuid)
+    if mapping.cell is None:
+        if mapping.is_deleted:
+            raise missing(instance_uuid)
+        raise Conflict(f"Instance {instance_uuid} is still being scheduled; try again in a moment.")
+    alias = mapping.cell.name
+    with write_tx(alias):
+        rows = Instance.objects.using(alias).alive().filter(uuid=mapping.instance_uuid)
+        row = rows.select_for_update().first()
+        if row is None:
+            raise missing(instance_uuid)
+        values = make(row)
+        rows.update(**values, updated_at=database_now())
+        events.append(
+            alias,
+            f"server:{row.uuid}",
+            "instance.updated",
+            instance_uuid=row.uuid,
+            project_id=row.project_id,
+            data={"changed": sorted(values)},
+        )
+    return values

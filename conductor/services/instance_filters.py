@@ -1,0 +1,242 @@
+"""What an instance list can be narrowed and sorted by: each filter once for rows of a cell, once for build requests."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cmp_to_key
+from typing import Any
+
+from django.db.models import CharField, F, Q, QuerySet, TextField, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast, Coalesce, TruncSecond
+
+from conductor.cell_db.models import Instance
+from conductor.core.errors import Invalid
+from conductor.core.identifiers import uuid_or_none
+from conductor.core.states import STATUS
+from conductor.services import name_patterns
+from conductor.services.values import InstanceQuery, InstanceView
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOTHING = Q(pk__in=[])
+EQUAL = (
+    "project_id",
+    "user_id",
+    "host",
+    "node",
+    "vm_state",
+    "task_state",
+    "power_state",
+    "key_name",
+    "availability_zone",
+    "pinned_availability_zone",
+    "reservation_id",
+    "hostname",
+    "is_locked",
+    "config_drive",
+    "description",
+    "launch_index",
+    "access_ip_v4",
+    "access_ip_v6",
+    "disk_config",
+)
+TIMES = ("created_at", "launched_at", "terminated_at")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """`in_cell` narrows rows, on which `of_rows` has put texts; `fits` says the same of a view."""
+
+    in_cell: Callable[[Any], Q]
+    fits: Callable[[InstanceView, Any], bool]
+
+
+def _address_pattern(part: str, characters: str) -> str:
+    return rf'"ip_address": "{characters}{re.escape(part)}'
+
+
+def _has_tags(tags: Sequence[str]) -> list[Q]:
+    return [Q(tags_text__regex=re.escape(json.dumps(tag))) for tag in tags]
+
+
+def _all_of(conditions: Sequence[Q]) -> Q:
+    result = Q()
+    for condition in conditions:
+        result &= condition
+    return result
+
+
+def _any_of(conditions: Sequence[Q]) -> Q:
+    result = NOTHING
+    for condition in conditions:
+        result |= condition
+    return result
+
+
+def _is_equal(name: str) -> Filter:
+    return Filter(lambda value: Q(**{name: value}), lambda view, value: bool(getattr(view, name) == value))
+
+
+def _is_at(name: str) -> Filter:
+    """Times are told to the second."""
+    second = timedelta(seconds=1)
+    return Filter(
+        lambda time: Q(**{f"{name}__gte": time, f"{name}__lt": time + second}),
+        lambda view, time: time <= (getattr(view, name) or EPOCH) < time + second,
+    )
+
+
+def _is_uuid(text: Any) -> Q:
+    wanted = uuid_or_none(text)
+    return Q(uuid=wanted) if wanted else NOTHING
+
+
+FILTERS: Mapping[str, Filter] = {
+    **{name: _is_equal(name) for name in EQUAL},
+    **{name: _is_at(name) for name in TIMES},
+    "uuid": Filter(_is_uuid, lambda view, text: view.uuid == str(uuid_or_none(text))),
+    "name": Filter(
+        lambda pattern: Q(name__iregex=pattern),
+        lambda view, pattern: re.search(pattern, view.name, re.IGNORECASE) is not None,
+    ),
+    "flavor_id": Filter(lambda ref: Q(flavor__flavor_id=ref), lambda view, ref: view.flavor.flavor_id == ref),
+    "image_id": Filter(lambda ref: Q(image__image_id=ref), lambda view, ref: view.image.image_id == ref),
+    "ip": Filter(
+        lambda part: Q(addresses_text__regex=_address_pattern(part, "[0-9.]*")),
+        lambda view, part: any("." in port["ip_address"] and part in port["ip_address"] for port in view.addresses),
+    ),
+    "ip6": Filter(
+        lambda part: Q(addresses_text__regex=_address_pattern(part.lower(), "[0-9a-f:]*")),
+        lambda view, part: any(":" in p["ip_address"] and part.lower() in p["ip_address"] for p in view.addresses),
+    ),
+    "tags": Filter(lambda tags: _all_of(_has_tags(tags)), lambda view, tags: set(tags) <= set(view.tags)),
+    "tags_any": Filter(lambda tags: _any_of(_has_tags(tags)), lambda view, tags: bool(set(tags) & set(view.tags))),
+    "not_tags": Filter(lambda tags: ~_all_of(_has_tags(tags)), lambda view, tags: not set(tags) <= set(view.tags)),
+    "not_tags_any": Filter(lambda tags: ~_any_of(_has_tags(tags)), lambda view, tags: not set(tags) & set(view.tags)),
+}
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """What to sort by, never null: a column as it is or an expression of it, and the same value of a view."""
+
+    column: str
+    value: Callable[[InstanceView], Any]
+    expression: Combinable | None = None
+
+
+def _text(name: str) -> SortKey:
+    never_null = Coalesce(F(name), Value(""), output_field=CharField())
+    return SortKey(name, lambda view: getattr(view, name) or "", never_null)
+
+
+def _number(name: str) -> SortKey:
+    return SortKey(name, lambda view: int(getattr(view, name)))
+
+
+def _time(name: str) -> SortKey:
+    # To the second: databases and callers write the digits after it in different ways.
+    to_the_second = TruncSecond(Coalesce(F(name), Value(EPOCH)))
+    return SortKey(name, lambda view: (getattr(view, name) or EPOCH).replace(microsecond=0), to_the_second)
+
+
+SORT_KEYS: Mapping[str, SortKey] = {
+    # One writer gives an instance this time, for build request and row alike: it is compared as it is, by an index.
+    "created_at": SortKey("created_at", lambda view: view.created_at),
+    "uuid": SortKey("uuid", lambda view: view.uuid),
+    **{
+        name: _text(name)
+        for name in (
+            "name",
+            "vm_state",
+            "task_state",
+            "host",
+            "node",
+            "hostname",
+            "key_name",
+            "availability_zone",
+            "project_id",
+            "user_id",
+            "description",
+            "config_drive",
+            "access_ip_v4",
+            "access_ip_v6",
+        )
+    },
+    **{name: _number(name) for name in ("power_state", "launch_index", "is_locked")},
+    **{name: _time(name) for name in ("updated_at", "launched_at", "terminated_at")},
+}
+
+
+def checked(query: InstanceQuery) -> InstanceQuery:
+    """The query, if every filter and sort key in it exists. Raises Invalid naming the one that does not."""
+    for name in query.filters:
+        if name not in FILTERS:
+            raise Invalid(f"Servers cannot be filtered by {name}.", field=name)
+    for name, _ in query.sort:
+        if name not in SORT_KEYS:
+            raise Invalid(f"Servers cannot be sorted by {name}.", field="sort_key")
+    if "name" not in query.filters:
+        return query
+    filters = {**query.filters, "name": name_patterns.checked(query.filters["name"])}
+    return InstanceQuery(**{**vars(query), "filters": filters})
+
+
+def of_rows(rows: QuerySet[Instance], query: InstanceQuery) -> QuerySet[Instance]:
+    """Rows of one cell that the query asks for; order and page are the caller's."""
+    if "ip" in query.filters or "ip6" in query.filters:
+        rows = rows.annotate(addresses_text=Cast("addresses", TextField()))
+    if any("tags" in name for name in query.filters):
+        rows = rows.annotate(tags_text=Cast("tags", TextField()))
+    condition = _all_of([FILTERS[name].in_cell(value) for name, value in query.filters.items()])
+    if query.statuses:
+        condition &= Q(vm_state__in=_vm_states(query.statuses))
+    if query.changes_since:
+        condition &= Q(updated_at__gte=query.changes_since)
+    if query.changes_before:
+        condition &= Q(updated_at__lte=query.changes_before)
+    if query.is_deleted:
+        condition &= Q(deleted_at__isnull=False)
+    elif not query.changes_since:
+        condition &= Q(deleted_at__isnull=True)
+    return rows.filter(condition)
+
+
+def fits(view: InstanceView, query: InstanceQuery) -> bool:
+    """The same for a build request's view."""
+    if query.is_deleted or (query.statuses and view.status not in query.statuses):
+        return False
+    if query.changes_since and view.updated_at < query.changes_since:
+        return False
+    if query.changes_before and view.updated_at > query.changes_before:
+        return False
+    return all(FILTERS[name].fits(view, value) for name, value in query.filters.items())
+
+
+def is_plain(query: InstanceQuery) -> bool:
+    """Whether a query only pages through everything in the order of creation."""
+    narrows = query.filters or query.statuses or query.changes_since or query.changes_before or query.is_deleted
+    return not narrows and [name for name, _ in query.sort] == ["created_at"]
+
+
+def in_order(views: Sequence[InstanceView], query: InstanceQuery) -> list[InstanceView]:
+    """Views of all sources in the order of the query, ties by uuid."""
+    order = [(SORT_KEYS[name].value, is_descending) for name, is_descending in query.sort]
+    order.append((SORT_KEYS["uuid"].value, False))
+
+    def compare(left: InstanceView, right: InstanceView) -> int:
+        for value, is_descending in order:
+            one, other = value(left), value(right)
+            if one != other:
+                return (1 if is_descending else -1) if one < other else (-1 if is_descending else 1)
+        return 0
+
+    return sorted(views, key=cmp_to_key(compare))
+
+
+def _vm_states(statuses: Sequence[str]) -> list[str]:
+    return [vm_state for vm_state, status in STATUS.items() if status in statuses]

@@ -1,0 +1,194 @@
+"""What a launch asks for, checked against what there is: everything that can be known before anything is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from conductor.api_db.models import HostMapping, InstanceGroup
+from conductor.core.context import RequestContext
+from conductor.core.errors import Forbidden, Invalid, NotFound, QuotaExceeded
+from conductor.core.identifiers import uuid_or_none
+from conductor.core.request_spec import FlavorSpec, GroupSpec, ImageSpec, RequestSpec
+from conductor.image.operations import image_spec
+from conductor.image.queries import get_visible
+from conductor.network.models import SecurityGroup
+from conductor.services import availability_zones, flavors, instance_queries, keypairs, quotas
+from conductor.services.values import BuildWish
+
+INSTANCE_HINTS = ("same_host", "different_host")
+# Kernels and ramdisks are images too, but nothing boots from one alone.
+PARTS_OF_IMAGES = ("aki", "ari")
+DEFAULT_GROUP = "default"
+GIB = 2**30
+LONGEST_HOSTNAME = 63
+
+
+@dataclass(frozen=True)
+class CheckedWish:
+    """A wish of which everything named exists and fits together. `spec` is for one instance."""
+
+    wish: BuildWish
+    spec: RequestSpec
+    group: InstanceGroup | None
+    public_key: str
+    security_groups: tuple[str, ...]
+
+
+def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
+    """Raises Invalid naming what is wrong, Forbidden for a host named by anybody but an administrator."""
+    flavor = _flavor(context, wish.flavor_ref)
+    image = _image(context, wish.image_ref, flavor)
+    _check_zone(context, wish.availability_zone)
+    _check_metadata(context, wish.metadata)
+    if wish.hostname and wish.max_count > 1:
+        raise Invalid("Several servers cannot share one hostname: leave it out or ask for one.", field="hostname")
+    hints = {name: list(words) for name, words in wish.scheduler_hints.items()}
+    group = _group(context, hints.get("group", []))
+    spec = RequestSpec(
+        project_id=context.project_id,
+        user_id=context.user_id,
+        flavor=flavor,
+        image=image,
+        availability_zone=wish.availability_zone,
+        scheduler_hints=hints,
+        group=_group_spec(group) if group else None,
+        instance_hosts=_instance_hosts(context, hints),
+        force_hosts=_forced_hosts(context, wish.requested_host),
+    )
+    return CheckedWish(
+        wish=wish,
+        spec=spec,
+        group=group,
+        public_key=_public_key(context, wish.key_name),
+        security_groups=_security_groups(context, wish),
+    )
+
+
+def hostname_of(wish: BuildWish, name: str, instance_uuid: str) -> str:
+    """What the guest calls itself: as asked, or made of the server's name; a name without usable letters gives none."""
+    if wish.hostname:
+        return wish.hostname
+    words = re.sub(r"[^a-z0-9-]+", "", re.sub(r"[ _.]+", "-", name.lower()))
+    return words.strip("-")[:LONGEST_HOSTNAME].strip("-") or f"server-{instance_uuid}"
+
+
+def _flavor(context: RequestContext, ref: str) -> FlavorSpec:
+    try:
+        found = flavors.get(context, ref)
+    except NotFound as error:
+        raise Invalid(error.message, field="flavorRef") from None
+    if found.is_disabled:
+        raise Invalid(f"Flavor {ref} is disabled.", field="flavorRef")
+    return found.spec
+
+
+def _image(context: RequestContext, ref: str, flavor: FlavorSpec) -> ImageSpec:
+    if not ref:
+        raise Invalid("Name an image to boot from: booting from volumes is not offered.", field="imageRef")
+    try:
+        row = get_visible(context, ref)
+    except NotFound:
+        raise Invalid(f"Can not find requested image {ref}.", field="imageRef") from None
+    if row.status != "active":
+        raise Invalid(f"Image {ref} is not active.", field="imageRef")
+    if row.container_format in PARTS_OF_IMAGES:
+        raise Invalid(f"Image {ref} is a kernel or ramdisk: nothing boots from it alone.", field="imageRef")
+    image = image_spec(row)
+    _check_fit(image, flavor)
+    return image
+
+
+def _check_fit(image: ImageSpec, flavor: FlavorSpec) -> None:
+    if flavor.memory_mb < image.min_ram_mb:
+        raise Invalid(
+            f"Flavor's memory is too small for requested image: {flavor.name} has {flavor.memory_mb} MB, "
+            f"the image needs {image.min_ram_mb} MB.",
+            field="flavorRef",
+        )
+    if not flavor.root_gb:
+        return  # a flavor without a root disk takes the image as it is
+    needed_gb = max(image.min_disk_gb, -(-image.size // GIB))
+    if flavor.root_gb < needed_gb:
+        raise Invalid(
+            f"Flavor's disk is too small for requested image: {flavor.name} has {flavor.root_gb} GB, "
+            f"the image needs {needed_gb} GB.",
+            field="flavorRef",
+        )
+
+
+def _check_zone(context: RequestContext, zone: str) -> None:
+    if zone and not availability_zones.exists(context, zone):
+        raise Invalid("The requested availability zone is not available", field="availability_zone")
+
+
+def _check_metadata(context: RequestContext, metadata: Mapping[str, str]) -> None:
+    limit = quotas.limits(context.project_id)["metadata_items"]
+    if limit != quotas.UNLIMITED and len(metadata) > limit:
+        raise QuotaExceeded(f"Quota exceeded for metadata_items: {len(metadata)} asked for, {limit} allowed.")
+
+
+def _public_key(context: RequestContext, key_name: str | None) -> str:
+    if key_name is None:
+        return ""
+    try:
+        return keypairs.get(context, context.user_id, key_name).public_key
+    except NotFound:
+        raise Invalid("Invalid key_name provided.", field="key_name") from None
+
+
+def _group(context: RequestContext, words: Sequence[str]) -> InstanceGroup | None:
+    if not words:
+        return None
+    wanted = uuid_or_none(words[0])
+    row = InstanceGroup.objects.filter(uuid=wanted, project_id=context.project_id).first() if wanted else None
+    if row is None:
+        raise Invalid(f"Instance group {words[0]} could not be found.", field="os:scheduler_hints.group")
+    return row
+
+
+def _group_spec(group: InstanceGroup) -> GroupSpec:
+    members = group.members.values_list("instance_uuid", "host")
+    return GroupSpec(
+        group_uuid=str(group.uuid),
+        policy=group.policy,
+        rules=dict(group.rules),
+        member_hosts={str(instance_uuid): host for instance_uuid, host in members},
+    )
+
+
+def _instance_hosts(context: RequestContext, hints: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    found = {}
+    for hint in INSTANCE_HINTS:
+        for instance_uuid in hints.get(hint, []):
+            try:
+                found[instance_uuid] = instance_queries.get(context, instance_uuid).host
+            except NotFound as error:
+                raise Invalid(error.message, field=f"os:scheduler_hints.{hint}") from None
+    return found
+
+
+def _forced_hosts(context: RequestContext, host: str) -> tuple[str, ...]:
+    if not host:
+        return ()
+    if not context.is_admin:
+        raise Forbidden("Policy doesn't allow os_compute_api:servers:create:forced_host to be performed.")
+    if not HostMapping.objects.filter(host=host).exists():
+        raise Invalid(f"Compute host {host} could not be found.", field="host")
+    return (host,)
+
+
+def _security_groups(context: RequestContext, wish: BuildWish) -> tuple[str, ...]:
+    """Names of the groups asked for by name or id; `default` where none was, and none without a network."""
+    if wish.networks == ():
+        return ()
+    asked = dict.fromkeys(wish.security_groups or (DEFAULT_GROUP,))
+    own = SecurityGroup.objects.filter(project_id=context.project_id)
+    names = {str(uuid): name for uuid, name in own.values_list("uuid", "name")}
+    for ref in asked:
+        if ref != DEFAULT_GROUP and ref not in names and ref not in names.values():
+            raise Invalid(
+                f"Security group {ref} not found for project {context.project_id}.", field="server.security_groups"
+            )
+    return tuple(dict.fromkeys(names.get(ref, ref) for ref in asked))

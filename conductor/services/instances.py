@@ -1,0 +1,263 @@
+"""Instances: launching, finding, deleting, and reading what their consoles said."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from conductor import events
+from conductor.api_db.models import BuildRequest, InstanceGroupMember, InstanceMapping, RequestSpecRecord
+from conductor.cell_db.models import ConsoleLog, Instance
+from conductor.cells.scatter_gather import scatter_gather
+from conductor.core.context import RequestContext
+from conductor.core.errors import CellUnavailable, Conflict
+from conductor.core.states import LIVE_RUN_STATES, PowerState, RunState, TaskState, VmState
+from conductor.journal.models import WorkflowRun
+from conductor.network import ports
+from conductor.rpc import outbox
+from conductor.services import instance_wishes, quotas
+from conductor.services.instance_actions import list_actions as history
+from conductor.services.instance_queries import ROUNDS, get, list_page, mapping_of, missing
+from conductor.services.instance_wishes import CheckedWish
+from conductor.services.values import BuildWish, Launched
+from conductor.transactions import database_now, database_time, write_tx
+
+__all__ = ["console_output", "create", "delete", "get", "history", "list_page"]
+
+API = "default"
+BUILD_FLOW = "build_instances"
+DELETE_FLOW = "delete_instance"
+UNFINISHED = LIVE_RUN_STATES | {RunState.NEEDS_OPERATOR}
+
+
+def create(context: RequestContext, wish: BuildWish) -> Launched:
+    """Write down what is to be built, and hand it to the conductor: all of it in one transaction.
+
+    Raises Invalid or Conflict for a wish that cannot be, QuotaExceeded when not even `min_count` fit.
+    """
+    again = _launched_before(context, wish.run_uuid)
+    if again:
+        return again
+    checked = instance_wishes.check(context, wish)
+    with write_tx(API):
+        again = _launched_before(context, wish.run_uuid)
+        return again or _launch(context, checked)
+
+
+def delete(context: RequestContext, instance_uuid: str) -> None:
+    """Have an instance go, from whatever state; asking again while it goes does nothing new. Raises NotFound."""
+    for _ in range(ROUNDS):
+        mapping = mapping_of(context, instance_uuid)
+        owner = replace(context, project_id=mapping.project_id)
+        if mapping.cell:
+            return _delete_in_cell(owner, mapping.cell.name, mapping.instance_uuid)
+        if _delete_request(owner, mapping.instance_uuid):
+            return None
+        if mapping.is_deleted:
+            break
+    raise missing(instance_uuid)
+
+
+def console_output(context: RequestContext, instance_uuid: str, length: int | None = None) -> str:
+    """The last `length` lines of the serial console; None or a negative number for all that is kept.
+
+    Raises NotFound, Conflict while there is no host, CellUnavailable.
+    """
+    view = get(context, instance_uuid)
+    if view.is_partial:
+        raise CellUnavailable(f"The cell of instance {instance_uuid} does not answer.")
+    if not view.host:
+        raise Conflict(f"Instance {instance_uuid} is not ready: it has no host yet.")
+    found = scatter_gather(lambda alias: _console_text(alias, view.uuid), [view.cell])
+    if found.failures:
+        raise CellUnavailable(f"The cell of instance {instance_uuid} does not answer.")
+    text = found.answers[view.cell]
+    if length is None or length < 0:
+        return text
+    return "\n".join(text.splitlines()[-length:]) if length else ""
+
+
+def _console_text(alias: str, instance_uuid: str) -> str:
+    texts = ConsoleLog.objects.using(alias).filter(instance_uuid=instance_uuid).values_list("text", flat=True)
+    return next(iter(texts), "")
+
+
+def _launched_before(context: RequestContext, run_uuid: str) -> Launched | None:
+    """What an earlier launch under the same name was answered. Raises Conflict when it was somebody else's."""
+    run = WorkflowRun.objects.using(API).filter(uuid=run_uuid).first() if run_uuid else None
+    if run is None:
+        return None
+    if run.flow != BUILD_FLOW or run.project_id != context.project_id or run.user_id != context.user_id:
+        raise Conflict(f"A workflow {run_uuid} exists already.")
+    return Launched(tuple(run.inputs["instance_uuids"]), run.inputs["reservation_id"], str(run.uuid))
+
+
+def _launch(context: RequestContext, checked: CheckedWish) -> Launched:
+    """Everything a build needs, in the caller's transaction: none of it is there without the rest."""
+    wish = checked.wish
+    count = quotas.room_for(
+        context.project_id, checked.spec.flavor, at_least=wish.min_count, at_most=max(wish.min_count, wish.max_count)
+    )
+    networks = ports.resolve_wishes(context, wish.networks)
+    instance_uuids = [uuid4() for _ in range(count)]
+    run_uuid = UUID(wish.run_uuid) if wish.run_uuid else uuid4()
+    reservation_id = f"r-{secrets.token_hex(4)}"
+    created_at = database_time(API)
+    common = _common_values(checked, networks, reservation_id)
+    names = [wish.name] if count == 1 else [f"{wish.name}-{number}" for number in range(1, count + 1)]
+    BuildRequest.objects.bulk_create(
+        BuildRequest(
+            instance_uuid=uuid,
+            project_id=context.project_id,
+            run_uuid=run_uuid,
+            instance=common
+            | {"name": name, "hostname": instance_wishes.hostname_of(wish, name, str(uuid)), "launch_index": index},
+            created_at=created_at,
+        )
+        for index, (uuid, name) in enumerate(zip(instance_uuids, names, strict=True))
+    )
+    _record(context, checked, instance_uuids, run_uuid, created_at)
+    uuids = [str(uuid) for uuid in instance_uuids]
+    outbox.open_run(
+        alias=API,
+        flow=BUILD_FLOW,
+        action="create",
+        context=context,
+        resources=[f"instance:{uuid}" for uuid in uuids] + [f"port:{n['port_id']}" for n in networks if n["port_id"]],
+        instance_uuid=uuids[0] if count == 1 else None,
+        instance_name=wish.name,
+        inputs={
+            "instance_uuids": uuids,
+            "reservation_id": reservation_id,
+            "spec": replace(checked.spec, num_instances=count).to_json(),
+        },
+        run_uuid=run_uuid,
+    )
+    for uuid in uuids:
+        _tell(API, uuid, "instance.created", context.project_id, run_uuid)
+    return Launched(tuple(uuids), reservation_id, str(run_uuid))
+
+
+def _record(
+    context: RequestContext,
+    checked: CheckedWish,
+    instance_uuids: Sequence[UUID],
+    run_uuid: UUID,
+    created_at: datetime,
+) -> None:
+    """Where each instance is (nowhere yet), what was asked for it, and which group it joins."""
+    spec = checked.spec
+    InstanceMapping.objects.bulk_create(
+        InstanceMapping(
+            instance_uuid=uuid,
+            project_id=context.project_id,
+            user_id=context.user_id,
+            vcpus=spec.flavor.vcpus,
+            memory_mb=spec.flavor.memory_mb,
+            build_run_uuid=run_uuid,
+            created_at=created_at,
+        )
+        for uuid in instance_uuids
+    )
+    as_json = spec.to_json()
+    RequestSpecRecord.objects.bulk_create(
+        RequestSpecRecord(instance_uuid=uuid, spec=as_json) for uuid in instance_uuids
+    )
+    if checked.group:
+        members = checked.group.members.values_list("instance_uuid", flat=True)
+        there = InstanceMapping.objects.filter(instance_uuid__in=list(members), is_deleted=False).count()
+        quotas.require_room(context.project_id, "server_group_members", in_use=there, wanted=len(instance_uuids))
+        InstanceGroupMember.objects.bulk_create(
+            InstanceGroupMember(group=checked.group, instance_uuid=uuid) for uuid in instance_uuids
+        )
+
+
+def _common_values(checked: CheckedWish, networks: Sequence[Mapping[str, Any]], reservation_id: str) -> dict[str, Any]:
+    """Values of cell_db.Instance that all instances of a launch share."""
+    wish, spec = checked.wish, checked.spec
+    return {
+        "project_id": spec.project_id,
+        "user_id": spec.user_id,
+        "description": wish.description,
+        "vm_state": VmState.BUILDING,
+        "task_state": TaskState.SCHEDULING,
+        "power_state": PowerState.NOSTATE,
+        "availability_zone": wish.availability_zone,
+        "pinned_availability_zone": wish.availability_zone,
+        "flavor": asdict(spec.flavor),
+        "image": asdict(spec.image),
+        "networks": [dict(network) for network in networks],
+        "metadata": dict(wish.metadata),
+        "tags": list(wish.tags),
+        "scheduler_hints": dict(spec.scheduler_hints),
+        "security_groups": list(checked.security_groups),
+        "key_name": wish.key_name,
+        "public_key": checked.public_key,
+        "user_data": wish.user_data,
+        "config_drive": "True" if wish.config_drive else "",
+        "disk_config": wish.disk_config,
+        "access_ip_v4": wish.access_ip_v4,
+        "access_ip_v6": wish.access_ip_v6,
+        "reservation_id": reservation_id,
+        "is_locked": False,
+    }
+
+
+def _delete_request(context: RequestContext, instance_uuid: UUID) -> bool:
+    """Mark a boot that has no cell yet: its workflow sees it and lets go. False when it moved on meanwhile."""
+    with write_tx(API):
+        request = BuildRequest.objects.filter(instance_uuid=instance_uuid, instance_uuid__in=_without_cell()).first()
+        if request is None:
+            return False
+        if not request.is_deleting:
+            BuildRequest.objects.filter(pk=request.pk).update(is_deleting=True)
+            _tell(API, str(instance_uuid), "instance.updated", context.project_id, request.run_uuid)
+        outbox.wake(API, request.run_uuid)
+    return True
+
+
+def _without_cell() -> Any:
+    return InstanceMapping.objects.filter(cell__isnull=True, is_deleted=False).values("instance_uuid")
+
+
+def _delete_in_cell(context: RequestContext, cell: str, instance_uuid: UUID) -> None:
+    """Cancel what is under way on the instance and queue its delete behind it."""
+    with write_tx(cell):
+        row = Instance.objects.using(cell).alive().filter(uuid=instance_uuid).first()
+        if row is None:
+            raise missing(str(instance_uuid))
+        unfinished = list(
+            WorkflowRun.objects.using(cell).filter(instance_uuid=instance_uuid, state__in=UNFINISHED).order_by("pk")
+        )
+        if any(run.flow == DELETE_FLOW for run in unfinished):
+            return
+        for run in unfinished:
+            if not run.is_cancel_requested:
+                outbox.request_cancel(cell, run, "the server is being deleted")
+        Instance.objects.using(cell).filter(pk=row.pk).update(task_state=TaskState.DELETING, updated_at=database_now())
+        run = outbox.open_run(
+            alias=cell,
+            flow=DELETE_FLOW,
+            action="delete",
+            context=context,
+            resources=[f"instance:{instance_uuid}"],
+            instance_uuid=instance_uuid,
+            instance_name=row.name,
+            may_wait=True,
+        )
+        _tell(cell, str(instance_uuid), "instance.updated", row.project_id, run.uuid)
+
+
+def _tell(alias: str, instance_uuid: str, kind: str, project_id: str, run_uuid: UUID) -> None:
+    events.append(
+        alias,
+        f"server:{instance_uuid}",
+        kind,
+        run_uuid=run_uuid,
+        instance_uuid=instance_uuid,
+        project_id=project_id,
+    )
