@@ -17,6 +17,16 @@ class ResourceProvider(models.Model):
     traits = models.JSONField(default=list)
 
 
+class ChangeCounter(models.Model):
+    """One row: the newest change number given out, and the one of the newest removal of a provider.
+
+    Raising it locks it until the commit, so numbers become visible in order and a follower misses none.
+    """
+
+    number = models.BigIntegerField(default=0)
+    removed_number = models.BigIntegerField(default=0)
+
+
 class Inventory(models.Model):
     """Amount of one resource class at a provider; capacity = (total - reserved) * allocation_ratio."""
 
@@ -31,7 +41,10 @@ class Inventory(models.Model):
     used = models.BigIntegerField(default=0)  # sum of allocations, kept in the claim's own transaction
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["provider", "resource_class"], name="one_inventory_per_class")]
+        constraints = [
+            models.UniqueConstraint(fields=["provider", "resource_class"], name="one_inventory_per_class"),
+            models.CheckConstraint(condition=models.Q(used__gte=0), name="no_negative_use"),
+        ]
 
 
 class Consumer(models.Model):

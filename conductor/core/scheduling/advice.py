@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -52,7 +53,8 @@ def _text(stage: Stage, verdict: Verdict, state: HostState) -> str:
     if isinstance(stage.filter, Placement) and verdict.need:
         text = f"{text} ({verdict.need} needed)"
     for name in (state.host, state.node):  # a plugin's reason may name the host, which is not for tenants
-        text = text.replace(name, "the host") if name else text
+        if name:
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "the host", text)
     return text.rstrip(".")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conductor.core.scheduling.filtering import Rules, ask, verdict_of
+from conductor.core.scheduling.filtering import Rows, Rules, ask, verdict_of
 from conductor.core.scheduling.links import Placement, shortfall_of
 from conductor.core.scheduling.select import Round
 
@@ -45,7 +45,7 @@ def nearest_misses(shown: Round) -> tuple[tuple[NearMiss, ...], dict[str, int]]:
     return tuple(_described(shown, rows, missed_by)), by_filter
 
 
-def _described(shown: Round, rows: np.ndarray, missed_by: np.ndarray) -> list[NearMiss]:  # type: ignore[type-arg]
+def _described(shown: Round, rows: Rows, missed_by: Rows) -> list[NearMiss]:
     filters = [stage.filter for stage in shown.filtering.stages]
     ranked = []
     for row in map(int, rows):

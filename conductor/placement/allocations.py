@@ -1,0 +1,196 @@
+"""Who holds what: claims that are granted all or none, and their release."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import F
+
+from conductor.core.errors import ConcurrentUpdate
+from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
+from conductor.placement.providers import ALIAS, chunks, touch
+from conductor.transactions import write_tx
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one consumer wants of one provider, by resource class."""
+
+    consumer_uuid: str
+    provider_uuid: str
+    resources: Mapping[str, int]
+    project_id: str
+    user_id: str
+
+
+class ProviderFull(ConcurrentUpdate):
+    """The resource provider has not enough left."""
+
+
+class ConsumerHolds(ConcurrentUpdate):
+    """The consumer holds something else already."""
+
+
+def claim(wanted: Claim) -> None:
+    """Grant one claim; see `claim_many`."""
+    claim_many([wanted])
+
+
+def claim_many(claims: Sequence[Claim]) -> None:
+    """Grant all claims in one transaction, or none.
+
+    What decides is whether the amounts fit, not whether anything else happened meanwhile. A consumer that holds
+    just this already is left alone. Raises ProviderFull with `provider_uuid` and `resource_class` in its details,
+    or ConsumerHolds with `consumer_uuid`.
+    """
+    if not claims:
+        return
+    with write_tx(ALIAS):
+        # Rows are locked in the order of their ids: claims side by side wait for each other, never in a ring.
+        providers = _locked_providers({claim.provider_uuid for claim in claims})
+        fresh = _not_yet_held(claims)
+        _take(fresh, providers)
+        _record(fresh, providers)
+        touch({providers[claim.provider_uuid] for claim in fresh})
+
+
+def release(consumer_uuids: Iterable[UUID | str]) -> int:
+    """Give back all that these consumers hold, and count those that held anything. Doing it again changes nothing."""
+    uuids = [str(uuid) for uuid in consumer_uuids]
+    if not uuids:
+        return 0
+    released = 0
+    with write_tx(ALIAS):
+        for part in chunks(uuids):
+            released += _release(part)
+    return released
+
+
+def held_by(consumer_uuid: UUID | str) -> dict[str, dict[str, int]]:
+    """Amounts by resource class, by provider uuid."""
+    held: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    rows = Allocation.objects.filter(consumer__uuid=consumer_uuid)
+    for provider, kind, amount in rows.values_list("provider__uuid", "resource_class", "amount"):
+        held[str(provider)][kind] = amount
+    return dict(held)
+
+
+def _locked_providers(uuids: set[str]) -> dict[str, int]:
+    """Provider uuid → row id."""
+    ids: dict[str, int] = {}
+    for part in chunks(sorted(uuids)):
+        rows = ResourceProvider.objects.filter(uuid__in=part).order_by("pk").select_for_update()
+        ids |= {str(uuid): pk for uuid, pk in rows.values_list("uuid", "pk")}
+    for uuid in sorted(uuids - ids.keys()):
+        raise ProviderFull(f"Resource provider {uuid} is gone.", provider_uuid=uuid, resource_class="")
+    return ids
+
+
+def _not_yet_held(claims: Sequence[Claim]) -> list[Claim]:
+    """The claims of consumers that hold nothing yet. Raises ConsumerHolds."""
+    held: dict[str, dict[tuple[str, str], int]] = {}
+    for part in chunks([claim.consumer_uuid for claim in claims]):
+        known_uuids = Consumer.objects.filter(uuid__in=part).values_list("uuid", flat=True)
+        held |= {str(uuid): {} for uuid in known_uuids}
+        rows = Allocation.objects.filter(consumer__uuid__in=part)
+        for consumer, provider, kind, amount in rows.values_list(
+            "consumer__uuid", "provider__uuid", "resource_class", "amount"
+        ):
+            held[str(consumer)][str(provider), kind] = amount
+    fresh: dict[str, Claim] = {}
+    for claim in claims:
+        wanted = {(claim.provider_uuid, kind): amount for kind, amount in claim.resources.items()}
+        known = fresh.get(claim.consumer_uuid)
+        if (known and known != claim) or held.get(claim.consumer_uuid, wanted) != wanted:
+            raise ConsumerHolds(
+                f"Consumer {claim.consumer_uuid} holds something else already.", consumer_uuid=claim.consumer_uuid
+            )
+        if claim.consumer_uuid not in held:
+            fresh[claim.consumer_uuid] = claim
+    return list(fresh.values())
+
+
+def _take(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
+    """Raise `used` where it fits. Raises ProviderFull where it does not: the transaction then takes all back."""
+    wanted: Counter[tuple[int, str]] = Counter()
+    for claim in claims:
+        for kind, amount in claim.resources.items():
+            wanted[providers[claim.provider_uuid], kind] += amount
+    rows: dict[tuple[int, str], Inventory] = {}
+    for part in chunks(sorted({provider for provider, _ in wanted})):
+        for row in Inventory.objects.filter(provider_id__in=part).order_by("pk").select_for_update():
+            rows[row.provider_id, row.resource_class] = row
+    for claim in claims:
+        for kind, amount in claim.resources.items():
+            if not _suits(rows.get((providers[claim.provider_uuid], kind)), amount):
+                raise _full(claim.provider_uuid, kind)
+    uuids = {pk: uuid for uuid, pk in providers.items()}
+    for (provider, kind), amount in wanted.items():
+        row = rows[provider, kind]
+        if row.used + amount > (row.total - row.reserved) * row.allocation_ratio:
+            raise _full(uuids[provider], kind)
+    _raise_used({rows[key].pk: amount for key, amount in wanted.items()})
+
+
+def _suits(row: Inventory | None, amount: int) -> bool:
+    return row is not None and row.min_unit <= amount <= row.max_unit and not amount % row.step_size
+
+
+def _full(provider_uuid: str, kind: str) -> ProviderFull:
+    return ProviderFull(
+        f"Resource provider {provider_uuid} has not enough {kind} left.",
+        provider_uuid=provider_uuid,
+        resource_class=kind,
+    )
+
+
+def _raise_used(amounts: Mapping[int, int]) -> None:
+    """Add to `used` of inventories by id: one statement per distinct amount, as a batch of equals has few."""
+    by_amount: defaultdict[int, list[int]] = defaultdict(list)
+    for pk, amount in amounts.items():
+        by_amount[amount].append(pk)
+    for amount, pks in by_amount.items():
+        for part in chunks(pks):
+            Inventory.objects.filter(pk__in=part).update(used=F("used") + amount)
+
+
+def _record(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
+    consumers = Consumer.objects.bulk_create(
+        [
+            Consumer(uuid=claim.consumer_uuid, project_id=claim.project_id, user_id=claim.user_id, generation=1)
+            for claim in claims
+        ],
+        batch_size=CHUNK_OF_ROWS,
+    )
+    Allocation.objects.bulk_create(
+        [
+            Allocation(
+                consumer=consumer, provider_id=providers[claim.provider_uuid], resource_class=kind, amount=amount
+            )
+            for consumer, claim in zip(consumers, claims, strict=True)
+            for kind, amount in claim.resources.items()
+        ],
+        batch_size=CHUNK_OF_ROWS,
+    )
+
+
+CHUNK_OF_ROWS = 200
+
+
+def _release(uuids: list[str]) -> int:
+    rows = Allocation.objects.filter(consumer__uuid__in=uuids)
+    ids = rows.values_list("provider_id", flat=True).distinct()
+    list(ResourceProvider.objects.filter(pk__in=ids).order_by("pk").select_for_update())
+    held: Counter[tuple[int, str]] = Counter()
+    for provider, kind, amount in rows.values_list("provider_id", "resource_class", "amount"):
+        held[provider, kind] += amount
+    inventories = Inventory.objects.filter(provider_id__in={provider for provider, _ in held})
+    keyed = {(item.provider_id, item.resource_class): item.pk for item in inventories}
+    _raise_used({keyed[key]: -amount for key, amount in held.items() if key in keyed})
+    rows.delete()
+    count, _ = Consumer.objects.filter(uuid__in=uuids).delete()
+    touch({provider for provider, _ in held})
+    return count

@@ -1,0 +1,22 @@
+"""Number changes from one row, and let no use fall below nothing."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("placement", "0001_initial")]
+
+    operations = [
+        migrations.CreateModel(
+            name="ChangeCounter",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.BigIntegerField(default=0)),
+                ("removed_number", models.BigIntegerField(default=0)),
+            ],
+        ),
+        migrations.AddConstraint(
+            model_name="inventory",
+            constraint=models.CheckConstraint(condition=models.Q(("used__gte", 0)), name="no_negative_use"),
+        ),
+    ]

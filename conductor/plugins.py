@@ -1,0 +1,286 @@
+"""Finds plugins, asks them what they bring, puts filters and weighers in order, and shuts out what is broken."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import inspect
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import Any, TypeVar
+
+import pluggy
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from conductor import hookspecs
+from conductor.core.compute_driver import ComputeDriver
+from conductor.core.errors import NovellaError
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostState
+from conductor.core.request_spec import RequestSpec
+from conductor.core.verdict import Verdict
+from conductor.core.weigher import Weigher
+
+log = logging.getLogger(__name__)
+
+GROUP = "novella"
+DISTRIBUTION = "novella"
+SHIPPED = ("scheduler_plugins.plugin", "compute_drivers.plugin")
+P = TypeVar("P", Filter, Weigher)
+
+
+class PluginMissing(NovellaError):
+    """A plugin that the operator's option names was not found."""
+
+
+class Nonsense(NovellaError):
+    """A plugin returned something else than its hook asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOptions:
+    """The operator's choice. Empty lists: everything that was found, in the order in which it was found."""
+
+    enabled_filters: tuple[str, ...] = ()
+    enabled_weighers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInfo:
+    """A plugin in use: where it comes from and what it brings, by name."""
+
+    name: str
+    distribution: str
+    version: str
+    is_shipped: bool
+    filters: tuple[str, ...] = ()
+    weighers: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A plugin that was shut out, and why."""
+
+    name: str
+    distribution: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Everything that plugins bring: filters and weighers in the order in which they run, drivers by name."""
+
+    plugins: tuple[PluginInfo, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    weighers: tuple[Weigher, ...] = ()
+    drivers: Mapping[str, type[ComputeDriver]] = field(default_factory=dict)
+    quarantined: tuple[Quarantined, ...] = ()
+
+    def digest(self) -> str:
+        """A short text that is the same exactly where the same plugins decide in the same order."""
+        what = {
+            "plugins": [(p.name, p.distribution, p.version) for p in self.plugins],
+            "filters": [one.name for one in self.filters],
+            "weighers": [one.name for one in self.weighers],
+            "drivers": sorted(self.drivers),
+        }
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+
+
+@dataclass
+class _Source:
+    """A plugin before it is trusted."""
+
+    name: str
+    distribution: str
+    version: str
+    is_shipped: bool
+    load: Callable[[], Any]
+
+
+@dataclass
+class _Brought:
+    filters: list[Filter] = field(default_factory=list)
+    weighers: list[Weigher] = field(default_factory=list)
+    drivers: dict[str, type[ComputeDriver]] = field(default_factory=dict)
+
+
+@functools.cache
+def registry() -> Registry:
+    """This process's plugins, by Django's settings where there are any, else by the defaults."""
+    try:
+        options = PluginOptions(tuple(settings.NOVELLA_ENABLED_FILTERS), tuple(settings.NOVELLA_ENABLED_WEIGHERS))
+        return load(tuple(settings.NOVELLA_PLUGINS), options)
+    except ImproperlyConfigured:  # no Django here
+        return load(SHIPPED, PluginOptions())
+
+
+def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed: bool = True) -> Registry:
+    """Load the named modules, then whatever is installed under the entry-point group. Never raises."""
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    kept, infos, quarantined = _Brought(), [], []
+    for source in [*_shipped(import_names), *(_installed() if finds_installed else ())]:
+        try:
+            brought = _brought_by(manager, source, kept)
+        except (Exception, SystemExit) as error:
+            log.exception("plugin quarantined: name=%s distribution=%s", source.name, source.distribution)
+            quarantined.append(Quarantined(source.name, source.distribution, _reason(error)))
+            continue
+        kept.filters += brought.filters
+        kept.weighers += brought.weighers
+        kept.drivers |= brought.drivers
+        infos.append(_info(source, brought))
+    return Registry(
+        plugins=tuple(infos),
+        filters=_ordered(kept.filters, options.enabled_filters, _MissingFilter),
+        weighers=_ordered(kept.weighers, options.enabled_weighers, _MissingWeigher),
+        drivers=kept.drivers,
+        quarantined=tuple(quarantined),
+    )
+
+
+def missing(found: Registry) -> list[str]:
+    """Names in the operator's lists that no plugin brings."""
+    stand_ins = [*found.filters, *found.weighers]
+    return [one.name for one in stand_ins if isinstance(one, _MissingFilter | _MissingWeigher)]
+
+
+def _shipped(import_names: Iterable[str]) -> Iterator[_Source]:
+    try:
+        own_version = version(DISTRIBUTION)
+    except PackageNotFoundError:  # run from a checkout
+        own_version = ""
+    for name in import_names:
+        yield _Source(name, DISTRIBUTION, own_version, True, functools.partial(importlib.import_module, name))
+
+
+def _installed() -> Iterator[_Source]:
+    def place(point: EntryPoint) -> tuple[str, str]:
+        return (point.dist.name if point.dist else "", point.name)
+
+    for point in sorted(entry_points(group=GROUP), key=place):
+        dist = point.dist
+        yield _Source(point.name, dist.name if dist else "", dist.version if dist else "", False, point.load)
+
+
+def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought) -> _Brought:
+    """What a plugin brings, checked. Raises whatever is wrong with it; the manager then knows it no more."""
+    plugin = source.load()
+    name = f"{source.distribution}:{source.name}"
+    if manager.register(plugin, name) is None:
+        raise Nonsense(f"the name {name} is blocked")
+    try:
+        answers = {hook: _answers(manager, plugin, hook) for hook in HOOKS}
+        brought = _Brought()
+        for answer in answers["register_filters"]:
+            brought.filters += [_made(item, Filter) for item in _sequence(answer)]
+        for answer in answers["register_weighers"]:
+            brought.weighers += [_made(item, Weigher) for item in _sequence(answer)]
+        for answer in answers["register_compute_drivers"]:
+            brought.drivers |= _checked_drivers(answer)
+        _refuse_doubles(brought, kept)
+    except BaseException:
+        manager.unregister(plugin)
+        raise
+    return brought
+
+
+HOOKS = ("register_filters", "register_weighers", "register_compute_drivers")
+
+
+def _answers(manager: pluggy.PluginManager, plugin: Any, hook: str) -> list[Any]:
+    caller = getattr(manager.hook, hook)
+    return [found.function() for found in caller.get_hookimpls() if found.plugin is plugin]
+
+
+def _sequence(answer: Any) -> Sequence[Any]:
+    if not isinstance(answer, Sequence) or isinstance(answer, str | bytes):
+        raise Nonsense(f"a sequence of classes expected, not {type(answer).__name__}")
+    return answer
+
+
+def _made(item: Any, base: type[P]) -> P:
+    if not (inspect.isclass(item) and issubclass(item, base)):
+        raise Nonsense(f"a subclass of {base.__name__} expected, not {item!r}")
+    if not item.name or not isinstance(item.name, str):
+        raise Nonsense(f"{item.__name__} has no name")
+    needed = "host_passes" if issubclass(item, Filter) else "weigh"
+    if getattr(item, needed) is getattr(base, needed):
+        raise Nonsense(f"{item.__name__} does not define {needed}")
+    return item()
+
+
+def _checked_drivers(answer: Any) -> dict[str, type[ComputeDriver]]:
+    if not isinstance(answer, Mapping):
+        raise Nonsense(f"a mapping of names to driver classes expected, not {type(answer).__name__}")
+    for name, driver in answer.items():
+        if not (isinstance(name, str) and name and inspect.isclass(driver) and issubclass(driver, ComputeDriver)):
+            raise Nonsense(f"a subclass of ComputeDriver expected as driver {name!r}, not {driver!r}")
+    return dict(answer)
+
+
+def _refuse_doubles(brought: _Brought, kept: _Brought) -> None:
+    """A name means one thing: whoever came first keeps it."""
+    pairs = (
+        ("filter", [one.name for one in kept.filters], [one.name for one in brought.filters]),
+        ("weigher", [one.name for one in kept.weighers], [one.name for one in brought.weighers]),
+        ("driver", list(kept.drivers), list(brought.drivers)),
+    )
+    for kind, taken, names in pairs:
+        for index, name in enumerate(names):
+            if name in taken or name in names[:index]:
+                raise Nonsense(f"there is a {kind} named {name} already")
+
+
+def _ordered(found: Sequence[P], enabled: Sequence[str], stand_in: Callable[[str], P]) -> tuple[P, ...]:
+    """The enabled ones in the operator's order. One that is not there has a stand-in that fails when asked: the
+    scheduler then goes by its rule for plugins that fail, instead of passing over a guard that was asked for."""
+    if not enabled:
+        return tuple(found)
+    by_name = {one.name: one for one in found}
+    return tuple(by_name.get(name) or stand_in(name) for name in dict.fromkeys(enabled))
+
+
+class _MissingFilter(Filter):
+    def __init__(self, name: str) -> None:
+        self.name = name  # type: ignore[misc]
+
+    def mask(self, hosts: Any, spec: RequestSpec) -> Any:
+        raise PluginMissing()
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        raise PluginMissing()
+
+
+class _MissingWeigher(Weigher):
+    def __init__(self, name: str) -> None:
+        self.name = name  # type: ignore[misc]
+
+    def weigh(self, hosts: Any, spec: RequestSpec) -> Any:
+        raise PluginMissing()
+
+
+def _info(source: _Source, brought: _Brought) -> PluginInfo:
+    return PluginInfo(
+        name=source.name,
+        distribution=source.distribution,
+        version=source.version,
+        is_shipped=source.is_shipped,
+        filters=tuple(one.name for one in brought.filters),
+        weighers=tuple(one.name for one in brought.weighers),
+        drivers=tuple(brought.drivers),
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """Our own errors speak; of others only the kind is shown, as their text may hold paths."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"ModuleNotFoundError: {error.name}"
+    return error.message if isinstance(error, NovellaError) else type(error).__name__

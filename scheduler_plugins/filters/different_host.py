@@ -1,0 +1,33 @@
+"""Is this host free of the named instances?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.request_spec import RequestSpec
+from conductor.core.verdict import PASS, Verdict, reject
+
+HINT = "different_host"
+
+
+class DifferentHostFilter(Filter):
+    """With the hint `different_host`, drop hosts that hold any of its instances."""
+
+    name = "DifferentHostFilter"
+    runs_once_per_request = True
+
+    def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        taken = _hosts(spec)
+        return ~hosts.mask_of(taken) if taken else np.ones(len(hosts), np.bool_)
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        if host.host in _hosts(spec):
+            return reject("an instance to stay away from is here", need="another host", have=host.host)
+        return PASS
+
+
+def _hosts(spec: RequestSpec) -> set[str]:
+    named = (spec.instance_hosts.get(uuid, "") for uuid in spec.scheduler_hints.get(HINT, ()))
+    return {host for host in named if host}

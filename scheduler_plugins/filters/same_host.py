@@ -1,0 +1,34 @@
+"""Is one of the named instances on this host?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.request_spec import RequestSpec
+from conductor.core.verdict import PASS, Verdict, reject
+
+HINT = "same_host"
+
+
+class SameHostFilter(Filter):
+    """With the hint `same_host`, keep only hosts that hold at least one of its instances."""
+
+    name = "SameHostFilter"
+    runs_once_per_request = True
+
+    def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        if not spec.scheduler_hints.get(HINT):
+            return np.ones(len(hosts), np.bool_)
+        return hosts.mask_of(_hosts(spec))
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        if not spec.scheduler_hints.get(HINT) or host.host in _hosts(spec):
+            return PASS
+        return reject("none of the instances to be near is here", need=", ".join(sorted(_hosts(spec))), have=host.host)
+
+
+def _hosts(spec: RequestSpec) -> set[str]:
+    named = (spec.instance_hosts.get(uuid, "") for uuid in spec.scheduler_hints.get(HINT, ()))
+    return {host for host in named if host}

@@ -1,0 +1,19 @@
+"""Prefer hosts with many free vCPUs."""
+
+from __future__ import annotations
+
+from conductor.core.host_state import Column, HostTable
+from conductor.core.request_spec import RequestSpec
+from conductor.core.weigher import Weigher
+
+
+class CPUWeigher(Weigher):
+    """vCPUs that may still be given out, overcommit included."""
+
+    name = "CPUWeigher"
+    multiplier = 1.0
+    multiplier_option = "cpu_weight_multiplier"
+    minval = 0.0
+
+    def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
+        return hosts.free_vcpus

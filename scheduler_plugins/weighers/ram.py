@@ -1,0 +1,19 @@
+"""Prefer hosts with much unused memory."""
+
+from __future__ import annotations
+
+from conductor.core.host_state import Column, HostTable
+from conductor.core.request_spec import RequestSpec
+from conductor.core.weigher import Weigher
+
+
+class RAMWeigher(Weigher):
+    """Unused physical memory; a negative multiplier fills hosts up one after another."""
+
+    name = "RAMWeigher"
+    multiplier = 1.0
+    multiplier_option = "ram_weight_multiplier"
+    minval = 0.0
+
+    def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
+        return hosts.unused_memory_mb
