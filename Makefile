@@ -1,0 +1,48 @@
+# `make` lists what can be done. The set-up is tools/bootstrap.py; it does only what has changed.
+PY ?= python3
+VENV_PYTHON := .venv/bin/python
+T ?= tests
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format types docs bench lock clean setup setup-dev
+
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+run: setup ## set up what is missing and start everything: portal, APIs, conductor, hosts
+	@$(PY) -m tools.system_packages run
+	@exec $(VENV_PYTHON) manage.py up
+
+test: setup-dev ## set up what is missing and run the whole test suite with every gate (T=tests/unit: a part)
+	@$(PY) -m tools.system_packages test
+	@exec $(VENV_PYTHON) -m pytest $(T)
+
+lint: setup-dev ## check style, formatting and who imports whom
+	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) -m ruff format --check .
+	@$(VENV_PYTHON) -m pytest -q tests/architecture/test_imports.py tests/architecture/test_budgets.py
+
+format: setup-dev ## format the code and mend what can be mended by machine
+	@$(VENV_PYTHON) -m ruff check --fix .
+	@$(VENV_PYTHON) -m ruff format .
+
+types: setup-dev ## check the types
+	@$(VENV_PYTHON) -m mypy
+
+docs: setup-dev ## check that the documentation names all that there is
+	@$(VENV_PYTHON) -m pytest -q tests/architecture/test_docs.py
+
+bench: setup-dev ## run the benchmarks and print their ratios
+	@$(VENV_PYTHON) -m benchmarks
+
+lock: setup-dev ## resolve requirements/*.in and package.json anew into their hashed locks
+	@$(VENV_PYTHON) -m tools.lock
+
+clean: ## remove the environment, fetched browser packages and caches (never the data in var/)
+	@rm -rf .venv node_modules portal/static/vendor .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+setup:
+	@$(PY) -m tools.bootstrap run
+
+setup-dev:
+	@$(PY) -m tools.bootstrap test

@@ -1,0 +1,68 @@
+"""Copies the browser files that the portal serves out of `node_modules` into `portal/static/vendor`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent
+NODE_MODULES = PROJECT_DIR / "node_modules"
+VENDOR_DIR = PROJECT_DIR / "portal" / "static" / "vendor"
+# Package → the few files that pages name; each lands in vendor/<last part of the name>-<version>/.
+PICKED: Mapping[str, Sequence[str]] = {
+    "@xterm/xterm": ("lib/xterm.mjs", "css/xterm.css", "LICENSE"),
+}
+SOURCE_MAP = re.compile(rb"\s*(?://[#@] sourceMappingURL=\S+|/\*[#@] sourceMappingURL=[^*]*\*/)\s*")
+
+
+def collect(node_modules: Path, vendor_dir: Path, picked: Mapping[str, Sequence[str]] = PICKED) -> list[Path]:
+    """Replace `vendor_dir` by the picked files and return their paths in it.
+
+    Raises FileNotFoundError, and leaves `vendor_dir` as it was, when a picked file is not there.
+    """
+    vendor_dir.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".vendor-", dir=vendor_dir.parent))
+    try:
+        copied = [
+            _copy(node_modules / package, name, draft / _folder(node_modules, package))
+            for package, names in picked.items()
+            for name in names
+        ]
+        draft.chmod(0o755)
+        shutil.rmtree(vendor_dir, ignore_errors=True)
+        draft.rename(vendor_dir)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return [vendor_dir / path.relative_to(draft) for path in copied]
+
+
+def _folder(node_modules: Path, package: str) -> str:
+    version = json.loads((node_modules / package / "package.json").read_text())["version"]
+    return f"{package.rsplit('/', 1)[-1]}-{version}"
+
+
+def _copy(package_dir: Path, name: str, folder: Path) -> Path:
+    """Copy without the pointer to a source map: none is served, and a manifest storage insists on what is named."""
+    folder.mkdir(exist_ok=True)
+    target = folder / Path(name).name
+    target.write_bytes(SOURCE_MAP.sub(b"\n", (package_dir / name).read_bytes()))
+    return target
+
+
+def main() -> int:
+    try:
+        copied = collect(NODE_MODULES, VENDOR_DIR)
+    except FileNotFoundError as error:
+        print(f"front end: {error.filename} is missing; `npm ci` brings it", file=sys.stderr)
+        return 1
+    print(f"front end: {len(copied)} files in {VENDOR_DIR.relative_to(PROJECT_DIR)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Asks Debian's package tools what is installed and installs what is not, where this user may."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+PACKAGE_LISTS = Path("/var/lib/apt/lists")
+
+
+class CannotInstall(Exception):
+    """One line: why the packages could not be installed and what the operator can do."""
+
+
+def missing(packages: Sequence[str]) -> list[str]:
+    """Those of `packages` that are not installed, in the order given; all of them where there is no dpkg."""
+    if not shutil.which("dpkg-query"):
+        return list(packages)
+    asked = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages],
+        capture_output=True,
+        text=True,
+        check=False,  # exits 1 when one package is unknown, and still names the others
+    )
+    installed = {line.split()[0] for line in asked.stdout.splitlines() if line.endswith(" installed")}
+    return [package for package in packages if package not in installed]
+
+
+def install(packages: Sequence[str]) -> None:
+    """Install `packages` without asking anything; refreshes the package lists only when they do not suffice."""
+    command = _apt_get(packages)
+    # A list that was never fetched or grew old names files that the mirror no longer has: refresh, once.
+    if not any(PACKAGE_LISTS.glob("*_Packages*")) or _failure([*command, "install", *packages]):
+        refresh_failure = _failure([*command, "update"])
+        failure = _failure([*command, "install", *packages])
+        if failure:
+            raise CannotInstall(f"apt-get could not install {' '.join(packages)}: {refresh_failure or failure}")
+
+
+def _apt_get(packages: Sequence[str]) -> list[str]:
+    by_hand = f"install by hand: sudo apt-get install {' '.join(packages)}"
+    if not shutil.which("apt-get"):
+        raise CannotInstall(f"no apt-get here; this needs what Debian calls {' '.join(packages)}")
+    if os.geteuid() == 0:
+        become_root: list[str] = []
+    elif shutil.which("sudo") and not _failure(["sudo", "-n", "true"]):
+        become_root = ["sudo", "-n"]
+    else:
+        raise CannotInstall(f"neither root nor sudo without a password; {by_hand}")
+    quietly = ["-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600", "-o", "Dpkg::Use-Pty=0"]
+    return [*become_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *quietly]
+
+
+def _failure(command: Sequence[str]) -> str:
+    """Run `command`; its last line of complaint when it failed, else nothing."""
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode == 0:
+        return ""
+    complaints = (ended.stderr.strip() or ended.stdout.strip()).splitlines()
+    return complaints[-1] if complaints else f"exit code {ended.returncode}"

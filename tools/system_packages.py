@@ -1,0 +1,89 @@
+"""Installs the Debian packages that real guests and the test suite need, and links libvirt's bindings into `.venv`.
+
+`run` goes on without them, then there is no real host; `test` fails, as a suite that skips proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from portal.environment import InvalidEnvironment, current
+from tools import debian
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent
+DEBIAN_MODULES = Path("/usr/lib/python3/dist-packages")
+REAL_HOST = (
+    "qemu-system-x86",  # runs the guests
+    "qemu-utils",  # qemu-img makes their disks
+    "libvirt-daemon-driver-qemu",  # the driver that this process opens; no daemon
+    "python3-libvirt",
+)
+PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, "chromium", "fonts-dejavu-core")}
+BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
+
+
+class CannotLink(Exception):
+    """One line: why libvirt's bindings cannot be used from `.venv`."""
+
+
+def provide(packages: Sequence[str]) -> str:
+    """Install what is missing of `packages`; one line that says what was done. Raises debian.CannotInstall."""
+    wanted = debian.missing(packages)
+    if not wanted:
+        return "system packages: all there"
+    print(f"system packages: installing {' '.join(wanted)}", flush=True)
+    debian.install(wanted)
+    return f"system packages: installed {' '.join(wanted)}"
+
+
+def link_bindings(modules_dir: Path, site_packages: Path) -> list[Path]:
+    """Make Debian's libvirt modules importable from the environment of `site_packages`; the links that are there.
+
+    The bindings are compiled for one Python: raises CannotLink when that is not the environment's.
+    """
+    found = {path: match for path in sorted(modules_dir.glob("libvirt*")) if (match := BINDING.fullmatch(path.name))}
+    tag = site_packages.parent.name.removeprefix("python").replace(".", "")
+    tags = {match["tag"] for match in found.values()} - {None}
+    if tag not in tags:
+        theirs = ", ".join(sorted(tags)) or "no Python"
+        raise CannotLink(f"libvirt's bindings here are for {theirs}, this environment is for {tag}")
+    links = []
+    for path in found:
+        link = site_packages / path.name
+        if link.resolve() != path.resolve():
+            link.unlink(missing_ok=True)
+            link.symlink_to(path)
+        links.append(link)
+    return links
+
+
+def _site_packages() -> Path:
+    return next((PROJECT_DIR / ".venv" / "lib").glob("python3*")) / "site-packages"
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) != 1 or arguments[0] not in PROFILES:
+        print("usage: python3 -m tools.system_packages run|test", file=sys.stderr)
+        return 2
+    profile = arguments[0]
+    try:
+        if profile == "run" and current().real_host == "off":
+            return 0
+        line = provide(PROFILES[profile])
+        link_bindings(DEBIAN_MODULES, _site_packages())
+    except InvalidEnvironment as error:
+        print(error, file=sys.stderr)
+        return 2
+    except (debian.CannotInstall, CannotLink) as error:
+        consequence = "there will be no real host" if profile == "run" else "the test suite cannot run"
+        print(f"system packages: {consequence}: {error}", file=sys.stderr)
+        return 0 if profile == "run" else 1
+    print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
