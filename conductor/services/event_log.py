@@ -55,12 +55,12 @@ def read_cursor(text: str) -> Cursor:
     return cursor
 
 
-def news(context: RequestContext, after: Cursor, *, topic: str = "") -> News:
-    """How much happened after `after`: to one topic, or to anything that the asker may see.
+def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = ()) -> News:
+    """How much happened after `after`: to some topics, or without any to all that the asker may see.
 
     A database that the cursor does not name is read from its start.
     """
-    wanted = Q(topic=topic) if topic else Q()
+    wanted = Q(topic__in=topics) if topics else Q()
     if not context.is_admin:
         wanted &= Q(project_id=context.project_id)
 

@@ -1,0 +1,20 @@
+"""The ASGI application: Django as WSGI on a bounded pool of threads, sockets beside it."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+
+from a2wsgi import WSGIMiddleware
+from channels.routing import ProtocolTypeRouter
+from django.core.wsgi import get_wsgi_application
+
+# A thread keeps its database connections, and no more requests than these run at once.
+HTTP_THREADS = 16
+
+_http = get_wsgi_application()
+
+from portal.live.routing import application as _websocket  # noqa: E402 - needs the apps that the line above loads
+
+application = ProtocolTypeRouter({"http": WSGIMiddleware(_http, workers=HTTP_THREADS), "websocket": _websocket})

@@ -1,0 +1,44 @@
+/* Copy buttons: a text, or the text of the element that "#id" names. */
+export function startCopying() {
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const wanted = button.dataset.copy;
+    const text = wanted.startsWith("#") ? document.querySelector(wanted)?.textContent ?? "" : wanted;
+    if (!(await put(text))) return;
+    button.setAttribute("data-copied", "");
+    announce("Copied");
+    setTimeout(() => button.removeAttribute("data-copied"), 1500);
+  });
+}
+
+async function put(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return putTheOldWay(text);
+  }
+}
+
+/** Without TLS there is no clipboard interface. */
+function putTheOldWay(text) {
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "said";
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
+let lastSaidAt = 0;
+
+/** Tell screen readers, at most once in five seconds unless it is an answer to the person. */
+export function announce(text, { isAnswer = true } = {}) {
+  const region = document.querySelector("[data-announce]");
+  if (!region || (!isAnswer && performance.now() - lastSaidAt < 5000)) return;
+  lastSaidAt = performance.now();
+  region.textContent = text;
+}

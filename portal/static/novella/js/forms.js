@@ -1,0 +1,68 @@
+/* Forms: sent once, drafts kept, problems shown first. */
+const DRAFT = "novella:draft:";
+
+export function startForms() {
+  for (const form of document.querySelectorAll("form[data-once]")) sendOnce(form);
+  for (const form of document.querySelectorAll("form[data-draft]")) keepDraft(form);
+  document.querySelector("[data-focus-me]")?.focus();
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+  });
+}
+
+/** A second click does nothing until the page is shown again. */
+function sendOnce(form) {
+  form.addEventListener("submit", (event) => {
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+  });
+  window.addEventListener("pageshow", () => delete form.dataset.sent);
+}
+
+/** What was typed outlives a closed tab or an ended session; what was launched does not come back. */
+function keepDraft(form) {
+  const key = DRAFT + form.dataset.draft;
+  const skip = new Set(["csrfmiddlewaretoken", "once"]);
+  const isFresh = !document.getElementById("problems") && !location.search;
+  if (isFresh) restore(form, read(key));
+  form.addEventListener("input", () => write(key, [...new FormData(form)].filter(([name]) => !skip.has(name))));
+  form.addEventListener("submit", () => remove(key));
+  if (document.getElementById("problems")) form.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+function restore(form, pairs) {
+  let changed = false;
+  for (const [name, value] of pairs) {
+    const field = form.elements[name];
+    if (!field || (field instanceof RadioNodeList && ![...field].some((radio) => radio.value === value && !radio.disabled))) continue;
+    if (field.value !== value) {
+      field.value = value;
+      changed = true;
+    }
+  }
+  if (changed) setTimeout(() => form.dispatchEvent(new Event("change", { bubbles: true })), 0);
+}
+
+function read(key) {
+  try {
+    return JSON.parse(localStorage.getItem(key) ?? "[]");
+  } catch {
+    return [];
+  }
+}
+
+function write(key, pairs) {
+  try {
+    localStorage.setItem(key, JSON.stringify(pairs));
+  } catch {
+    /* No room or not allowed: then there is no draft. */
+  }
+}
+
+function remove(key) {
+  try {
+    localStorage.removeItem(key);
+  } catch {
+    /* As above. */
+  }
+}

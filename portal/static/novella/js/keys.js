@@ -1,0 +1,90 @@
+/* The keyboard: listed by ?, silent inside fields. */
+const LONGEST_PAUSE = 1200;
+let before = "";
+let beforeAt = 0;
+
+export function startKeys() {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isTyping(event.target)) return;
+    if (document.querySelector("dialog[open]")) return;
+    const pair = performance.now() - beforeAt < LONGEST_PAUSE ? `${before} ${event.key}` : event.key;
+    const place = document.querySelector(`[data-keys="${CSS.escape(pair).replace("\\ ", " ")}"]`);
+    before = event.key;
+    beforeAt = performance.now();
+    if (place) {
+      event.preventDefault();
+      location.assign(place.href);
+      return;
+    }
+    const act = ACTIONS[event.key];
+    if (act && act(event) !== false) event.preventDefault();
+  });
+}
+
+const ACTIONS = {
+  "/": () => focus("[data-key-search]"),
+  "?": () => document.getElementById("keys-dialog")?.showModal(),
+  j: () => move(1),
+  k: () => move(-1),
+  x: () => pick(),
+  c: () => follow("[data-key-create]"),
+  "[": () => turn(-1),
+  "]": () => turn(1),
+  Enter: (event) => (event.target.closest("a, button, summary, [data-row]") === picked() && picked() ? open() : false),
+};
+
+function isTyping(element) {
+  if (element.isContentEditable || element.matches("textarea, select")) return true;
+  return element.matches("input") && !["checkbox", "radio", "button", "submit"].includes(element.type);
+}
+
+function focus(selector) {
+  const field = document.querySelector(selector);
+  field?.focus();
+  field?.select();
+}
+
+function rows() {
+  return [...document.querySelectorAll("[data-rows] > [data-row]")];
+}
+
+function picked() {
+  return document.querySelector("[data-row][data-picked]");
+}
+
+/** The row itself takes the focus, so that screen readers speak it and the browser scrolls to it. */
+function move(by) {
+  const all = rows();
+  if (!all.length) return;
+  const now = all.indexOf(picked());
+  const next = now < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(now + by, 0), all.length - 1);
+  picked()?.removeAttribute("data-picked");
+  all[next].setAttribute("data-picked", "");
+  all[next].tabIndex = -1;
+  all[next].focus({ preventScroll: true });
+  all[next].scrollIntoView({ block: "nearest" });
+}
+
+function pick() {
+  const box = picked()?.querySelector("[data-pick]");
+  if (!box) return false;
+  box.click();
+}
+
+function open() {
+  picked()?.querySelector("[data-open]")?.click();
+}
+
+function follow(selector) {
+  const link = document.querySelector(selector);
+  if (!link) return false;
+  location.assign(link.href);
+}
+
+function turn(by) {
+  const tabs = [...document.querySelectorAll(".tab")];
+  const now = tabs.findIndex((tab) => tab.hasAttribute("aria-current"));
+  const next = tabs[now + by];
+  if (now < 0 || !next) return false;
+  location.assign(next.href);
+}

@@ -1,0 +1,175 @@
+/* Keeps the page as the server has it, and says in the chip how true that is. */
+import { announce } from "../copy.js";
+import { holdingConsole } from "../console.js";
+import { Link } from "./link.js";
+import { morph, parse } from "./morph.js";
+
+const STALE_AFTER = 4000;
+const REFETCH_PAUSE = 400;
+let topic;
+let view;
+let since;
+let port;
+let staleTimer;
+let refetchTimer;
+let wasLost = false;
+
+export function startLive() {
+  const body = document.body.dataset;
+  if (!body.live || !body.liveTopic) return;
+  ({ liveTopic: topic, liveView: view, live: since } = body);
+  const chip = document.querySelector("[data-link-chip]");
+  if (chip) chip.hidden = false;
+  open();
+  addEventListener("pagehide", () => port?.send({ bye: true }));
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) location.reload();
+  });
+  addEventListener("online", () => port?.send({ hurry: true }));
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) port?.send({ hurry: true });
+  });
+}
+
+function open() {
+  const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`;
+  const hello = { hello: document.body.dataset.asker, address, topic, view, since };
+  port = viaWorker() ?? viaThisPage(address);
+  port.send(hello);
+}
+
+/** All tabs share one socket where the browser can; each has its own where it cannot. */
+function viaWorker() {
+  if (typeof SharedWorker === "undefined") return undefined;
+  try {
+    const worker = new SharedWorker(document.body.dataset.worker, { type: "module", name: "novella-live" });
+    worker.port.onmessage = ({ data }) => hear(data);
+    worker.port.start();
+    return { send: (message) => worker.port.postMessage(message) };
+  } catch {
+    return undefined;
+  }
+}
+
+function viaThisPage(address) {
+  const link = new Link(address, hear);
+  return {
+    send(message) {
+      if (message.hello) link.follow(message.topic, message.view, message.since);
+      else if (message.hurry) link.hurry();
+      else if (message.bye) link.close();
+    },
+  };
+}
+
+function hear(message) {
+  if (message.link) showLink(message);
+  else if (message.topic === topic) ACTIONS[message.kind]?.(message);
+}
+
+const ACTIONS = {
+  fragments: ({ html }) => patch(html),
+  row: ({ id, html }) => patchRow(id, html),
+  list: () => refetch(),
+  reset: () => refetch(),
+  gone: () => refetch(),
+};
+
+function patch(pieces) {
+  holdingConsole(() => {
+    for (const element of pieces.flatMap(parse)) {
+      const before = element.id && document.getElementById(element.id);
+      if (before) replace(before, element);
+    }
+  });
+  changed();
+}
+
+function replace(before, after) {
+  const word = stateOf(before);
+  morph(before, after);
+  const now = document.getElementById(after.id);
+  const newWord = now && stateOf(now);
+  if (word && newWord && word !== newWord) tellState(now, newWord);
+}
+
+function stateOf(element) {
+  return element.querySelector(".state-word")?.textContent;
+}
+
+function tellState(element, word) {
+  const cell = element.querySelector("[data-live-cell]");
+  if (cell) {
+    cell.classList.remove("changed");
+    void cell.offsetWidth; // begins the fade anew
+    cell.classList.add("changed");
+  }
+  const name = element.querySelector("h1, .name")?.textContent.trim();
+  if (name) announce(`${name}: ${word}`, { isAnswer: false });
+}
+
+function patchRow(id, html) {
+  const before = document.getElementById(id);
+  if (before && html) patch([html]);
+  else if (before || html) refetch();
+}
+
+/** Rows come or go: read the list as this address has it. Nothing moves under the pointer or the focus by itself. */
+function refetch() {
+  clearTimeout(refetchTimer);
+  refetchTimer = setTimeout(async () => {
+    const list = document.querySelector("[data-list], #home-live");
+    if (!list) {
+      location.reload();
+      return;
+    }
+    const response = await fetch(location.href, { headers: { "HX-Request": "true" } }).catch(() => undefined);
+    const away = response?.headers.get("HX-Redirect");
+    if (away) location.assign(away);
+    else if (response?.ok) patch([await response.text()]);
+  }, REFETCH_PAUSE);
+}
+
+function changed() {
+  document.dispatchEvent(new CustomEvent("novella:changed"));
+}
+
+const WORDS = {
+  live: "live",
+  connecting: "connecting",
+  reconnecting: "reconnecting",
+  "signed-out": "signed out",
+};
+
+function showLink({ link, liveUntil }) {
+  clearTimeout(staleTimer);
+  const root = document.documentElement;
+  if (link === "live") {
+    root.removeAttribute("data-stale");
+    show("live", WORDS.live);
+    if (wasLost) announce("The page is live again");
+    wasLost = false;
+  } else if (link === "signed-out") {
+    root.setAttribute("data-stale", "");
+    show("stale", WORDS["signed-out"]);
+  } else {
+    show(link === "stale" ? "reconnecting" : link, WORDS[link] ?? "reconnecting");
+    staleTimer = setTimeout(() => goStale(liveUntil), link === "connecting" ? STALE_AFTER * 2 : STALE_AFTER);
+    if (link === "stale" && root.hasAttribute("data-stale")) goStale(liveUntil);
+  }
+}
+
+function goStale(liveUntil) {
+  wasLost = true;
+  document.documentElement.setAttribute("data-stale", "");
+  const since = new Date(liveUntil ?? Date.now()).toTimeString().slice(0, 5);
+  show("stale", `stale since ${since}`);
+  announce("The page is no longer live");
+}
+
+function show(state, word) {
+  const chip = document.querySelector("[data-link-chip]");
+  if (!chip) return;
+  chip.dataset.link = state;
+  chip.querySelector("[data-link-word]").textContent = word;
+}

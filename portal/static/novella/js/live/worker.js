@@ -1,0 +1,42 @@
+/* Shared by all tabs of a browser: one socket for them all. A tab that closes says so. */
+import { Link } from "./link.js";
+
+const links = new Map();
+
+/** One link per signed-in person and project: another sign-in gets another socket. */
+function linkFor(asker, address) {
+  let found = links.get(asker);
+  if (!found || found.link.isOver) {
+    const ports = new Set();
+    const link = new Link(address, (message) => ports.forEach((port) => port.postMessage(message)));
+    found = { link, ports };
+    links.set(asker, found);
+    for (const [other, { link: old }] of links) {
+      if (other === asker) continue;
+      old.close();
+      links.delete(other);
+    }
+  }
+  return found;
+}
+
+self.onconnect = ({ ports: [port] }) => {
+  let mine;
+  let followed;
+  port.onmessage = ({ data }) => {
+    if (data.hello) {
+      mine = linkFor(data.hello, data.address);
+      mine.ports.add(port);
+      followed = data.topic;
+      mine.link.follow(data.topic, data.view, data.since);
+      port.postMessage({ link: mine.link.state });
+    } else if (data.hurry) {
+      mine?.link.hurry();
+    } else if (data.bye && mine) {
+      mine.ports.delete(port);
+      mine.link.leave(followed);
+      mine = undefined;
+    }
+  };
+  port.start();
+};

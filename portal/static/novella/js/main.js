@@ -1,0 +1,20 @@
+/* Starts what a page needs. Everything here makes pages nicer; none of it is needed to read them. */
+import { startClock } from "./clock.js";
+import { startConsole } from "./console.js";
+import { startCopying } from "./copy.js";
+import { startDialogs } from "./dialogs.js";
+import { startForms } from "./forms.js";
+import { startKeys } from "./keys.js";
+import { startLive } from "./live/page.js";
+import { startTables } from "./tables.js";
+import { startTheme } from "./theme.js";
+
+for (const start of [startTheme, startDialogs, startForms, startTables, startKeys, startCopying, startConsole, startClock, startLive]) start();
+
+/** Show what only works with scripts; again for whatever arrives later. */
+function showScripted(root) {
+  for (const element of root.querySelectorAll("[data-needs-script]")) element.hidden = false;
+}
+showScripted(document);
+document.addEventListener("novella:changed", () => showScripted(document));
+document.addEventListener("htmx:afterSwap", () => document.dispatchEvent(new CustomEvent("novella:changed")));

@@ -1,0 +1,27 @@
+/* Picking rows, and the bar that tells how many are picked. */
+export function startTables() {
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("form[data-bulk]");
+    if (!form) return;
+    if (event.target.matches("[data-pick-all]")) {
+      for (const box of form.querySelectorAll("[data-pick]")) box.checked = event.target.checked;
+    }
+    count(form);
+  });
+  document.addEventListener("novella:changed", () => document.querySelectorAll("form[data-bulk]").forEach(count));
+  document.querySelectorAll("form[data-bulk]").forEach(count);
+}
+
+function count(form) {
+  const boxes = [...form.querySelectorAll("[data-pick]")];
+  const picked = boxes.filter((box) => box.checked).length;
+  const all = form.querySelector("[data-pick-all]");
+  if (all) {
+    all.checked = picked > 0 && picked === boxes.length;
+    all.indeterminate = picked > 0 && picked < boxes.length;
+  }
+  form.querySelector("[data-bulk-bar]").hidden = picked === 0;
+  const words = form.querySelector("[data-bulk-count]");
+  const text = picked === 1 ? "1 server picked" : `${picked} servers picked`;
+  if (words.textContent !== text) words.textContent = text;
+}
