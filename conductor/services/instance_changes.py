@@ -77,7 +77,7 @@ def remove_tag(context: RequestContext, instance_uuid: str, tag: str) -> None:
 def _set_metadata(
     context: RequestContext, instance_uuid: str, make: Callable[[Instance], dict[str, str]]
 ) -> dict[str, str]:
-    limit = quotas.limits(context.project_id)["metadata_items"]
+    limit = quotas.limits(mapping_of(context, instance_uuid).project_id)["metadata_items"]
 
     def change(row: Instance) -> Values:
         _require_labelled_state(row, "update_instance_metadata")

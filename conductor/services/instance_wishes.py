@@ -13,14 +13,13 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import FlavorSpec, GroupSpec, ImageSpec, RequestSpec
 from conductor.image.operations import image_spec
 from conductor.image.queries import get_visible
-from conductor.network.models import SecurityGroup
+from conductor.network import security_groups
 from conductor.services import availability_zones, flavors, instance_queries, keypairs, quotas
 from conductor.services.values import BuildWish
 
 INSTANCE_HINTS = ("same_host", "different_host")
 # Kernels and ramdisks are images too, but nothing boots from one alone.
 PARTS_OF_IMAGES = ("aki", "ari")
-DEFAULT_GROUP = "default"
 GIB = 2**30
 LONGEST_HOSTNAME = 63
 
@@ -33,7 +32,6 @@ class CheckedWish:
     spec: RequestSpec
     group: InstanceGroup | None
     public_key: str
-    security_groups: tuple[str, ...]
 
 
 def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
@@ -62,7 +60,6 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
         spec=spec,
         group=group,
         public_key=_public_key(context, wish.key_name),
-        security_groups=_security_groups(context, wish),
     )
 
 
@@ -72,6 +69,20 @@ def hostname_of(wish: BuildWish, name: str, instance_uuid: str) -> str:
         return wish.hostname
     words = re.sub(r"[^a-z0-9-]+", "", re.sub(r"[ _.]+", "-", name.lower()))
     return words.strip("-")[:LONGEST_HOSTNAME].strip("-") or f"server-{instance_uuid}"
+
+
+def security_group_names(context: RequestContext, wish: BuildWish) -> list[str]:
+    """Names of the groups asked for by name or id; `default` where none was, and none without a network.
+
+    In the write transaction of the launch: a project's default group is made when it is first needed.
+    """
+    if wish.networks == ():
+        return []
+    try:
+        groups = security_groups.resolve(context.project_id, wish.security_groups or (security_groups.DEFAULT_NAME,))
+    except NotFound as error:
+        raise Invalid(error.message, field="server.security_groups") from None
+    return [group.name for group in groups]
 
 
 def _flavor(context: RequestContext, ref: str) -> FlavorSpec:
@@ -177,18 +188,3 @@ def _forced_hosts(context: RequestContext, host: str) -> tuple[str, ...]:
     if not HostMapping.objects.filter(host=host).exists():
         raise Invalid(f"Compute host {host} could not be found.", field="host")
     return (host,)
-
-
-def _security_groups(context: RequestContext, wish: BuildWish) -> tuple[str, ...]:
-    """Names of the groups asked for by name or id; `default` where none was, and none without a network."""
-    if wish.networks == ():
-        return ()
-    asked = dict.fromkeys(wish.security_groups or (DEFAULT_GROUP,))
-    own = SecurityGroup.objects.filter(project_id=context.project_id)
-    names = {str(uuid): name for uuid, name in own.values_list("uuid", "name")}
-    for ref in asked:
-        if ref != DEFAULT_GROUP and ref not in names and ref not in names.values():
-            raise Invalid(
-                f"Security group {ref} not found for project {context.project_id}.", field="server.security_groups"
-            )
-    return tuple(dict.fromkeys(names.get(ref, ref) for ref in asked))

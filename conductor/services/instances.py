@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -107,7 +107,11 @@ def _launch(context: RequestContext, checked: CheckedWish) -> Launched:
     run_uuid = UUID(wish.run_uuid) if wish.run_uuid else uuid4()
     reservation_id = f"r-{secrets.token_hex(4)}"
     created_at = database_time(API)
-    common = _common_values(checked, networks, reservation_id)
+    common = _common_values(checked) | {
+        "networks": networks,
+        "security_groups": instance_wishes.security_group_names(context, wish),
+        "reservation_id": reservation_id,
+    }
     names = [wish.name] if count == 1 else [f"{wish.name}-{number}" for number in range(1, count + 1)]
     BuildRequest.objects.bulk_create(
         BuildRequest(
@@ -176,7 +180,7 @@ def _record(
         )
 
 
-def _common_values(checked: CheckedWish, networks: Sequence[Mapping[str, Any]], reservation_id: str) -> dict[str, Any]:
+def _common_values(checked: CheckedWish) -> dict[str, Any]:
     """Values of cell_db.Instance that all instances of a launch share."""
     wish, spec = checked.wish, checked.spec
     return {
@@ -190,11 +194,9 @@ def _common_values(checked: CheckedWish, networks: Sequence[Mapping[str, Any]], 
         "pinned_availability_zone": wish.availability_zone,
         "flavor": asdict(spec.flavor),
         "image": asdict(spec.image),
-        "networks": [dict(network) for network in networks],
         "metadata": dict(wish.metadata),
         "tags": list(wish.tags),
         "scheduler_hints": dict(spec.scheduler_hints),
-        "security_groups": list(checked.security_groups),
         "key_name": wish.key_name,
         "public_key": checked.public_key,
         "user_data": wish.user_data,
@@ -202,7 +204,6 @@ def _common_values(checked: CheckedWish, networks: Sequence[Mapping[str, Any]], 
         "disk_config": wish.disk_config,
         "access_ip_v4": wish.access_ip_v4,
         "access_ip_v6": wish.access_ip_v6,
-        "reservation_id": reservation_id,
         "is_locked": False,
     }
 

@@ -25,6 +25,7 @@ class PlugNetworks(Step):
                 networks=instance.networks,
                 host=instance.host or "",
                 device_owner=f"compute:{instance.availability_zone}",
+                groups=instance.security_groups,
             )
         return {"ports": plugged}
 
