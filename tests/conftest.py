@@ -1,15 +1,67 @@
-"""What every test shares: each is marked with the kind of proof that its folder stands for."""
+"""What every test shares: kinds of proof by folder, real databases, people, and clients of the APIs.
+
+    def test_names_are_unique(people, api_client):
+        answer = api_client("ana").post("/compute/v2.1/servers", {…})
+        assert answer.status_code == 202
+
+`databases` gives all of them (API and cells), as files, and empties them afterwards; commits are real, so threads see
+each other's rows. `people` and `api_client` bring it along.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 TESTS_DIR = Path(__file__).parent
+ApiClientFactory = Callable[..., Any]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         kind = item.path.relative_to(TESTS_DIR).parts[0]
         item.add_marker(kind)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_test_environment: None, django_db_blocker: Any) -> Iterator[None]:
+    """Every database for whoever asks for one: the default would make only those that a test's mark names."""
+    from django.test.utils import setup_databases, teardown_databases
+
+    with django_db_blocker.unblock():
+        created = setup_databases(verbosity=0, interactive=False)
+    yield
+    with django_db_blocker.unblock():
+        teardown_databases(created, verbosity=0)
+
+
+@pytest.fixture
+def databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Every database, empty; emptied again afterwards."""
+    from tests.databases import empty_all
+
+    with django_db_blocker.unblock():
+        yield
+        empty_all()
+
+
+@pytest.fixture
+def people(databases: None) -> Any:
+    """ana and bo (member in shop), rea (reader in shop), chi (member in lab), admin: see tests/people.py."""
+    from tests.people import create_people
+
+    return create_people()
+
+
+@pytest.fixture
+def api_client(people: Any) -> ApiClientFactory:
+    """`api_client("ana", version="2.90")` has ana's token; `api_client(None)` has none."""
+    from tests.api_client import ApiClient
+
+    def make(name: str | None = None, *, version: str | None = None) -> ApiClient:
+        return ApiClient(people[name].token() if name else None, version=version)
+
+    return make

@@ -1,0 +1,87 @@
+"""Users: create, find, change, delete, and their passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError
+
+from conductor.core.errors import Conflict, NotAuthenticated, NotFound
+from conductor.identity import domains, passwords, tokens
+from conductor.identity.models import User
+from conductor.transactions import write_tx
+
+CHANGEABLE = frozenset({"username", "email", "description", "default_project_id", "is_active", "password"})
+
+
+def get(user_id: str) -> User:
+    """Raises NotFound."""
+    user = User.objects.select_related("domain").filter(id=user_id).first()
+    if user is None:
+        raise NotFound(f"Could not find user: {user_id}.")
+    return user
+
+
+def find(**wanted: Any) -> list[User]:
+    """Users by name, narrowed by `username`, `domain_id`, `is_active`; None means any."""
+    narrowed = {field: value for field, value in wanted.items() if value is not None}
+    return list(User.objects.filter(**narrowed).order_by("username", "id"))
+
+
+def create(username: str, password: str | None, *, domain_id: str = domains.DEFAULT_ID, **fields: Any) -> User:
+    """A user; without a password nobody signs in as them. Raises Conflict for a taken name, NotFound for the domain."""
+    assert fields.keys() <= CHANGEABLE, fields.keys()
+    user = User(domain=domains.get(domain_id), username=username, **fields)
+    _set_password(user, password)  # before the transaction: hashing takes long
+    try:
+        with write_tx():
+            user.save(force_insert=True)
+    except IntegrityError:
+        raise _taken(username) from None
+    return user
+
+
+def change(user_id: str, changes: Mapping[str, Any]) -> User:
+    """Sets the fields in `changes` (of CHANGEABLE). A new password, or disabling, ends every session of the user."""
+    assert changes.keys() <= CHANGEABLE, changes.keys()
+    user = get(user_id)
+    for field, value in changes.items():
+        if field == "password":
+            _set_password(user, value)
+        else:
+            setattr(user, field, value)
+    try:
+        with write_tx():
+            user.save(update_fields=sorted(changes))
+            if "password" in changes or not user.is_active:
+                tokens.revoke_all(user_id=user_id)
+    except IntegrityError:
+        raise _taken(str(changes.get("username"))) from None
+    return user
+
+
+def change_own_password(user_id: str, original: str, password: str) -> None:
+    """Raises NotAuthenticated when the original password is wrong; then nothing changes."""
+    if not passwords.is_right(get(user_id), original):
+        raise NotAuthenticated()
+    change(user_id, {"password": password})
+
+
+def delete(user_id: str) -> None:
+    """Removes the user with their assignments and tokens. Raises NotFound."""
+    with write_tx():
+        removed, _ = User.objects.filter(id=user_id).delete()
+    if not removed:
+        raise NotFound(f"Could not find user: {user_id}.")
+
+
+def _set_password(user: User, password: str | None) -> None:
+    if password is None:
+        user.set_unusable_password()
+    else:
+        user.set_password(password)
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"Conflict occurred attempting to store user - Duplicate entry found with name {name}.")

@@ -1,0 +1,84 @@
+"""Who appears in tests: ana and bo share the project shop, chi has lab, rea only reads in shop, admin runs it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from django.contrib.auth.hashers import make_password
+
+from conductor.core.context import RequestContext
+from conductor.identity import roles, tokens
+from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
+from conductor.identity.seed import ROLES
+from portal.request_ids import new_request_id
+
+PASSWORD = "seven-ducks-swim"
+_WHO = (("admin", "admin", "admin"), ("ana", "shop", "member"), ("bo", "shop", "member"))
+_WHO += (("rea", "shop", "reader"), ("chi", "lab", "member"))
+
+
+@cache
+def _password_hash() -> str:
+    return make_password(PASSWORD)  # once for everybody: hashing is slow on purpose
+
+
+@dataclass(frozen=True)
+class Person:
+    """A user with a role on one project. The password of each is PASSWORD."""
+
+    name: str
+    user: User
+    project: Project
+    role: Role
+
+    def token(self) -> str:
+        """A new token for the person's project."""
+        return tokens.issue(self.user, self.project, ["password"])[0]
+
+    def context(self) -> RequestContext:
+        """The person as services see them, with a new request id."""
+        return RequestContext(
+            user_id=self.user.id,
+            project_id=self.project.id,
+            request_id=new_request_id(),
+            roles=roles.implied_names([self.role.name]),
+            user_name=self.user.username,
+            project_name=self.project.name,
+        )
+
+
+class People(Mapping[str, Person]):
+    """Everybody by name, also as attributes: `people.ana`, `people["ana"]`."""
+
+    def __init__(self, persons: Mapping[str, Person]) -> None:
+        self._persons = persons
+
+    def __getattr__(self, name: str) -> Person:
+        try:
+            return self._persons[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __getitem__(self, name: str) -> Person:
+        return self._persons[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._persons)
+
+    def __len__(self) -> int:
+        return len(self._persons)
+
+
+def create_people() -> People:
+    """Inserts the domain, the roles, the projects and the people."""
+    domain = Domain.objects.create(id="default", name="Default")
+    role_rows = {name: Role.objects.create(name=name) for name in ROLES}
+    projects = {name: Project.objects.create(domain=domain, name=name) for name in ("admin", "shop", "lab")}
+    persons = {}
+    for name, project, role in _WHO:
+        user = User.objects.create(domain=domain, username=name, password=_password_hash())
+        RoleAssignment.objects.create(user=user, project=projects[project], role=role_rows[role])
+        persons[name] = Person(name, user, projects[project], role_rows[role])
+    return People(persons)
