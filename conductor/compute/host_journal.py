@@ -19,8 +19,9 @@ from conductor.rpc.codec import encode
 
 SCHEMA_VERSION = 1
 KEEP_ANSWERS_SECONDS = 86_400.0
-# Reports are numbered from the epoch's first number on; an epoch has room for years of them.
-NUMBERS_PER_EPOCH = 1 << 24
+# Reports are numbered from the epoch's first number on. Epochs are at least milliseconds of the clock, so that no
+# restart comes soon enough to begin with a number that was used.
+NUMBERS_PER_EPOCH = 1 << 16
 
 SCHEMA = """
 CREATE TABLE commands (
@@ -178,7 +179,7 @@ class HostJournal:
         """The clock is a floor only: a host whose file was lost must not count from one again and be ignored."""
         with self._gate, self._transaction() as sql:
             row = sql.execute("SELECT number FROM epochs").fetchone()
-            epoch = max((row[0] if row else 0) + 1, int(time.time()))
+            epoch = max((row[0] if row else 0) + 1, time.time_ns() // 1_000_000)
             sql.execute("INSERT OR REPLACE INTO epochs VALUES (1, ?)", (epoch,))
         return epoch
 
