@@ -10,6 +10,8 @@ from a2wsgi import WSGIMiddleware
 from channels.routing import ProtocolTypeRouter
 from django.core.wsgi import get_wsgi_application
 
+from portal.request_bodies import WatchedBodies
+
 # A thread keeps its database connections, and no more requests than these run at once.
 HTTP_THREADS = 16
 
@@ -17,4 +19,5 @@ _http = get_wsgi_application()
 
 from portal.live.routing import application as _websocket  # noqa: E402 - needs the apps that the line above loads
 
-application = ProtocolTypeRouter({"http": WSGIMiddleware(_http, workers=HTTP_THREADS), "websocket": _websocket})
+_watched = WatchedBodies(WSGIMiddleware(_http, workers=HTTP_THREADS))
+application = ProtocolTypeRouter({"http": _watched, "websocket": _websocket})

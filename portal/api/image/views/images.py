@@ -1,0 +1,88 @@
+"""Images: what describes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from rest_framework.response import Response
+
+from conductor.image import operations
+from portal.api.base import ApiRequest
+from portal.api.image.serializers import images as serializers
+from portal.api.image.view import ImageView
+from portal.api.image.views.queries import parse_query, paths
+from portal.api.links import absolute
+from portal.api.parsing import JsonParser
+
+
+class PatchParser(JsonParser):
+    """JSON patches have a media type of their own."""
+
+    media_type = "application/openstack-images-v2.1-json-patch"
+
+
+class Images(ImageView):
+    """/v2/images."""
+
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("get_images")
+        query = parse_query(request)
+        found = operations.list_visible(request.context, replace(query, limit=query.limit + 1))
+        shown = found[: query.limit]
+        last_id = str(shown[-1].uuid) if shown and len(found) > query.limit else None
+        body = {"images": [serializers.image(row) for row in shown], "schema": "/v2/schemas/images"}
+        return Response(body | paths(request, last_id))
+
+    def post(self, request: ApiRequest) -> Response:
+        self.authorize("add_image")
+        wanted = serializers.wanted_image(request.data)
+        image_id = wanted.pop("id", None)
+        created = operations.create(request.context, wanted, image_uuid=UUID(image_id) if image_id else None)
+        body = serializers.image(created)
+        headers = {"Location": absolute(request, f"/image{body['self']}")}
+        return Response(body, status=201, headers=headers)
+
+
+class Image(ImageView):
+    """/v2/images/{id}."""
+
+    parser_classes = (PatchParser,)
+
+    def get(self, request: ApiRequest, image_id: str) -> Response:
+        self.authorize("get_image")
+        return Response(serializers.image(operations.get_visible(request.context, image_id)))
+
+    def patch(self, request: ApiRequest, image_id: str) -> Response:
+        self.authorize("modify_image")
+        operations.get_visible(request.context, image_id)  # an unknown image is told before a wrong patch
+        changed = operations.update(request.context, image_id, serializers.changes(request.data))
+        return Response(serializers.image(changed))
+
+    def delete(self, request: ApiRequest, image_id: str) -> Response:
+        self.authorize("delete_image")
+        operations.delete(request.context, image_id)
+        return Response(status=204)
+
+
+class Tag(ImageView):
+    """/v2/images/{id}/tags/{tag}."""
+
+    def put(self, request: ApiRequest, image_id: str, tag: str) -> Response:
+        self.authorize("modify_tags")
+        operations.add_tag(request.context, image_id, tag)
+        return Response(status=204)
+
+    def delete(self, request: ApiRequest, image_id: str, tag: str) -> Response:
+        self.authorize("modify_tags")
+        operations.remove_tag(request.context, image_id, tag)
+        return Response(status=204)
+
+
+class Tasks(ImageView):
+    """/v2/images/{id}/tasks: images are made without any."""
+
+    def get(self, request: ApiRequest, image_id: str) -> Response:
+        self.authorize("get_image")
+        operations.get_visible(request.context, image_id)
+        return Response({"tasks": []})
