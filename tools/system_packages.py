@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +17,9 @@ from portal.environment import InvalidEnvironment, current
 from tools import debian
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
+# libvirt, opened by root, looks up this account before it reads any configuration. Debian makes it with the package
+# of the daemon, which we do not need.
+ACCOUNT = "libvirt-qemu"
 DEBIAN_MODULES = Path("/usr/lib/python3/dist-packages")
 REAL_HOST = (
     "qemu-system-x86",  # runs the guests
@@ -60,6 +66,16 @@ def link_bindings(modules_dir: Path, site_packages: Path) -> list[Path]:
     return links
 
 
+def provide_account() -> None:
+    """Make the account that libvirt insists on when root opens it; another user's libvirt does not ask."""
+    if os.geteuid() != 0 or ACCOUNT in {entry.pw_name for entry in pwd.getpwall()}:
+        return
+    home = ["--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
+    made = subprocess.run(["useradd", "--system", "--user-group", *home, ACCOUNT], capture_output=True, check=False)
+    if made.returncode:
+        raise debian.CannotInstall(f"cannot make the account {ACCOUNT}: {made.stderr.decode().strip()}")
+
+
 def _site_packages() -> Path:
     return next((PROJECT_DIR / ".venv" / "lib").glob("python3*")) / "site-packages"
 
@@ -73,6 +89,7 @@ def main(arguments: Sequence[str]) -> int:
         if profile == "run" and current().real_host == "off":
             return 0
         line = provide(PROFILES[profile])
+        provide_account()
         link_bindings(DEBIAN_MODULES, _site_packages())
     except InvalidEnvironment as error:
         print(error, file=sys.stderr)
