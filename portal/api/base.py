@@ -22,15 +22,16 @@ Faults, request ids, version headers and 405 for missing methods come by themsel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conductor.core.context import RequestContext
@@ -58,14 +59,15 @@ class ApiRequest(Request):
 class IgnoreAccept(BaseContentNegotiation):
     """JSON is all that we speak: clients send every kind of Accept and read JSON all the same."""
 
-    def select_parser(self, request: Request, parsers: list[BaseParser]) -> BaseParser | None:
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
         sent = (request.content_type or "").split(";")[0].strip().lower()
         return next((parser for parser in parsers if parser.media_type in (sent, "*/*")), None)
 
     def select_renderer(
-        self, request: Request, renderers: list[BaseRenderer], format_suffix: str | None = None
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        return renderers[0], renderers[0].media_type
+        first = next(iter(renderers))
+        return first, first.media_type
 
 
 class ApiView(APIView):
@@ -119,13 +121,15 @@ class ApiView(APIView):
         return [] if self.is_public else super().get_authenticators()
 
     def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        self.format_kwarg = None
         request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
         if self.versions is not None:
             request.microversion = self.versions.negotiate(request.headers)
         if not self.is_public:
             self._authenticate(request)
-        if self.min_microversion is not None:
-            microversions.require(request.microversion, self.min_microversion, self.max_microversion)
+        if self.versions is not None and (self.min_microversion or self.max_microversion):
+            first = self.min_microversion or str(self.versions.minimum)
+            microversions.require(request.microversion, first, self.max_microversion)
 
     def _authenticate(self, request: ApiRequest) -> None:
         context = request.auth
@@ -133,9 +137,7 @@ class ApiView(APIView):
             raise NotAuthenticated()
         request.context = context
 
-    def finalize_response(
-        self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any
-    ) -> HttpResponseBase:
+    def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
         answered = super().finalize_response(request, response, *args, **kwargs)
         if self.versions is not None:
             used = getattr(request, "microversion", None)
@@ -154,4 +156,5 @@ class UnknownRoute(ApiView):
 def unknown_route(service: str, versions: VersionTable | None = None) -> Any:
     """The view for the last pattern of a service's routes."""
     attributes: Mapping[str, Any] = {"service": service, "versions": versions}
-    return type("UnknownRoute", (UnknownRoute,), dict(attributes)).as_view()
+    view: type[UnknownRoute] = type("UnknownRoute", (UnknownRoute,), dict(attributes))
+    return view.as_view()

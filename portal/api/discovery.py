@@ -25,9 +25,9 @@ def version_entry(request: ApiRequest, version_id: str, *, path: str, status: st
     return {"id": version_id, "status": status, "links": [{"rel": "self", "href": absolute(request, path)}], **fields}
 
 
-def media_type(service: str, version: str) -> dict[str, str]:
-    """The media type of a version, as version documents list it."""
-    return {"base": "application/json", "type": f"application/vnd.openstack.{service}+json{version}"}
+def media_type(vendor: str, parameters: str = "") -> dict[str, str]:
+    """A media type as version documents list it, e.g. of `compute` with `;version=2.1`."""
+    return {"base": "application/json", "type": f"application/vnd.openstack.{vendor}+json{parameters}"}
 
 
 class DiscoveryView(ApiView):

@@ -13,7 +13,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.exceptions import best_match
@@ -126,15 +126,18 @@ def _types(wanted: Any) -> str:
 
 
 def _unexpected(error: ValidationError) -> str:
-    known = error.schema.get("properties", {})
-    patterns = error.schema.get("patternProperties", {})
-    extra = [name for name in error.instance if name not in known and not any(re.search(p, name) for p in patterns)]
+    schema: Any = error.schema
+    sent: Any = error.instance
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    extra = [name for name in sent if name not in known and not any(re.search(p, name) for p in patterns)]
     names = _listed(name[:_LONGEST_ECHO] for name in sorted(extra))
     return f"Additional properties are not allowed ({names} {'was' if len(extra) == 1 else 'were'} unexpected)."
 
 
 def _missing(error: ValidationError) -> str:
-    absent = [name for name in error.validator_value if name not in error.instance]
+    wanted: Any = error.validator_value
+    sent: Any = error.instance
+    absent = [name for name in wanted if name not in sent]
     return f"{_listed(absent[:1])} is a required property."
 
 
@@ -144,7 +147,7 @@ _FIXES: dict[str, Callable[[ValidationError], str]] = {
     "maxLength": lambda e: f"It is too long: at most {e.validator_value} characters are allowed.",
     "minimum": lambda e: f"It must be at least {e.validator_value}.",
     "maximum": lambda e: f"It must be at most {e.validator_value}.",
-    "enum": lambda e: f"It must be one of {_listed(e.validator_value)}.",
+    "enum": lambda e: f"It must be one of {_listed(cast(list[Any], e.validator_value))}.",
     "const": lambda e: f"It must be {_listed([e.validator_value])}.",
     "pattern": lambda e: f"It does not match {e.validator_value}.",
     "format": lambda e: f"It is not a valid {e.validator_value}.",

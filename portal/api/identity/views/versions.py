@@ -20,7 +20,7 @@ def v3(request: ApiRequest) -> dict[str, Any]:
         path=V3_PATH,
         status="stable",
         updated="2020-04-07T00:00:00Z",
-        **{"media-types": [media_type("identity", "-v3")]},
+        **{"media-types": [media_type("identity-v3")]},
     )
 
 
