@@ -17,8 +17,8 @@ from conductor.rpc.codec import encode
 
 COMPUTE_QUEUE = "compute"
 CONDUCTOR_QUEUE = "conductor"
-NO_LIMIT = float("inf")
 
+# No middleware that retries or that interrupts: retries belong to the rows, and time limits to the leases.
 broker = StubBroker(middleware=[CurrentMessage(), ShutdownNotifications()])
 broker.fail_fast_default = False
 dramatiq.set_broker(broker)
@@ -27,8 +27,8 @@ Handler = Callable[[dict[str, Any]], None]
 
 
 def door(name: str, queue: str) -> Callable[[Handler], dramatiq.Actor[[dict[str, Any]], None]]:
-    """An actor that takes one JSON body. Retries belong to the rows, never to the broker."""
-    return dramatiq.actor(actor_name=name, queue_name=queue, broker=broker, max_retries=0, time_limit=NO_LIMIT)
+    """An actor that takes one JSON body."""
+    return dramatiq.actor(actor_name=name, queue_name=queue, broker=broker)
 
 
 def ring(queue: str, body: Mapping[str, Any]) -> None:
