@@ -6,26 +6,37 @@ from typing import Any
 
 Schema = dict[str, Any]
 
+# Patterns end with \Z: a $ would let a newline pass at the end.
 # Text that people see in lists: not empty, not blank at either end, no control characters.
 NAME: Schema = {
     "type": "string",
     "minLength": 1,
     "maxLength": 255,
-    "pattern": r"^(?![\s])[^\u0000-\u001f\u007f]*(?<![\s])$",
+    "pattern": r"^(?![\s])[^\u0000-\u001f\u007f]*(?<![\s])\Z",
     "x-fix": "It must have 1 to 255 characters, without control characters and without spaces at either end.",
 }
 TEXT: Schema = {"type": "string", "maxLength": 65535}
 NULLABLE_TEXT: Schema = {"type": ["string", "null"], "maxLength": 65535}
 UUID: Schema = {"type": "string", "format": "uuid"}
-IDENTIFIER: Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[a-zA-Z0-9-]+$"}
+IDENTIFIER: Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": r"^[a-zA-Z0-9-]+\Z"}
 # Old clients spell booleans as words and numbers; read the value with validation.as_boolean().
 BOOLEAN: Schema = {
     "enum": [True, False, "True", "true", "TRUE", "1", "on", "yes", "False", "false", "FALSE", "0", "off", "no"],
     "x-fix": "It must be true or false.",
 }
 # Numbers may come as text; read the value with int().
-POSITIVE_INTEGER: Schema = {"type": ["integer", "string"], "pattern": "^[1-9][0-9]{0,9}$", "minimum": 1}
-NON_NEGATIVE_INTEGER: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]{1,10}$", "minimum": 0}
+POSITIVE_INTEGER: Schema = {
+    "type": ["integer", "string"],
+    "pattern": r"^[1-9][0-9]{0,9}\Z",
+    "minimum": 1,
+    "maximum": 2**31 - 1,
+}
+NON_NEGATIVE_INTEGER: Schema = {
+    "type": ["integer", "string"],
+    "pattern": r"^[0-9]{1,10}\Z",
+    "minimum": 0,
+    "maximum": 2**31 - 1,
+}
 
 
 def closed(properties: Schema, *, required: tuple[str, ...] = ()) -> Schema:

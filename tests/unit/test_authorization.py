@@ -1,0 +1,54 @@
+"""Rule tables: roles count at home, administrators everywhere, owners for themselves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Forbidden
+from conductor.identity.roles import LADDER, implied_names
+from portal.api.authorization import ADMIN, ANYONE, MANAGER, MEMBER, OWNER, READER, SERVICE, is_allowed, require
+
+LEVELS = {"reader": READER, "member": MEMBER, "manager": MANAGER, "admin": ADMIN}
+
+
+def asker(*roles: str, user: str = "ana", project: str = "shop") -> RequestContext:
+    return RequestContext(user_id=user, project_id=project, request_id="req-1", roles=implied_names(roles))
+
+
+@given(st.sampled_from(LADDER), st.sampled_from(LADDER))
+def test_a_role_passes_its_own_level_and_all_below(held: str, needed: str) -> None:
+    assert is_allowed(LEVELS[needed], asker(held)) == (LADDER.index(held) <= LADDER.index(needed))
+
+
+@pytest.mark.parametrize("rule", [READER, MEMBER, MANAGER])
+def test_roles_end_at_the_project(rule: frozenset[str]) -> None:
+    assert is_allowed(rule, asker("manager"), target_project_id="shop")
+    assert not is_allowed(rule, asker("manager"), target_project_id="lab")
+    assert is_allowed(rule, asker("admin"), target_project_id="lab")
+
+
+def test_owners_are_known_by_user_not_by_role() -> None:
+    assert is_allowed(OWNER, asker(), target_user_id="ana")
+    assert not is_allowed(OWNER, asker("manager"), target_user_id="bo")
+    assert is_allowed(OWNER, asker("admin"), target_user_id="bo")
+
+
+def test_no_ladder_leads_to_service() -> None:
+    assert not is_allowed(SERVICE, asker("manager"))
+    assert is_allowed(SERVICE, asker("service"))
+    assert is_allowed(ANYONE, asker())
+    assert not is_allowed(READER, asker())
+
+
+def test_a_refusal_names_the_rule() -> None:
+    with pytest.raises(Forbidden) as refused:
+        require({"servers:delete": MEMBER}, "servers:delete", asker("reader"))
+    assert refused.value.message == "Policy doesn't allow servers:delete to be performed."
+
+
+def test_a_rule_that_nobody_wrote_is_our_fault() -> None:
+    with pytest.raises(KeyError):
+        require({}, "servers:delete", asker("admin"))
