@@ -73,6 +73,7 @@ class ConsoleLog(models.Model):
     """The tail of what a guest wrote to its serial console; `offset` is the position of `text`'s first byte."""
 
     instance_uuid = models.UUIDField(unique=True)
+    host = models.CharField(max_length=255, default="")  # a guest built elsewhere has another console
     offset = models.BigIntegerField(default=0)
     text = models.TextField(default="")
     updated_at = models.DateTimeField()

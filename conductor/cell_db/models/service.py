@@ -20,6 +20,8 @@ class Service(models.Model):
     is_forced_down = models.BooleanField(default=False)
     is_simulated = models.BooleanField(default=False)
     report_number = models.BigIntegerField(default=0)
+    report_digest = models.CharField(max_length=64, default="")  # of a report after which nothing was left to look at
+    unsettled = models.JSONField(default=dict)  # guests that did not fit, and how often so: {"strangers", "missing"}
     last_seen_at = models.DateTimeField()
     created_at = models.DateTimeField()
 

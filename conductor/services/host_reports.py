@@ -1,0 +1,171 @@
+"""Takes in what compute hosts report: that they live, what they offer and which guests they have."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import asdict
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Max
+
+from conductor import events
+from conductor.api_db.models import Aggregate, AggregateHost, CellMapping, HostMapping
+from conductor.cell_db.models import ComputeNode, Service
+from conductor.cells.lookup import API_ALIAS
+from conductor.cells.targeting import target_cell
+from conductor.core.compute_driver import NodeReport
+from conductor.core.errors import Conflict
+from conductor.core.states import PowerState
+from conductor.placement import inventories
+from conductor.rpc.messages import HostReported
+from conductor.services import reported_guests
+from conductor.transactions import database_now, write_tx
+
+log = logging.getLogger(__name__)
+
+BINARY = "nova-compute"
+DEFAULT_ZONE = "nova"
+# A report that says the same as the last is not compared with the cell's rows, except now and then.
+FULL_LOOK_EVERY = 12
+
+
+def record(cell: str, message: HostReported) -> None:
+    """Take a report into `cell`. Older and repeated ones change nothing; one that says nothing new costs one UPDATE."""
+    digest = _digest(message)
+    with target_cell(cell):
+        if _is_known_to_the_letter(cell, message, digest) or not _belongs(cell, message):
+            return
+        report = NodeReport.from_json(message.report)
+        node_uuid = _take(cell, message, report)
+        if node_uuid is None:
+            return
+        try:
+            inventories.report(node_uuid, report.node, report.inventory, report.traits)
+        except Conflict as error:
+            log.error("nothing can be placed on host %s: %s", message.host, error)
+            return
+        _settle(cell, message, digest)
+
+
+def _is_known_to_the_letter(cell: str, message: HostReported, digest: str) -> bool:
+    """An idle heartbeat: the host was up, said this before, and everything was settled then."""
+    with write_tx(cell):
+        same = Service.objects.using(cell).filter(
+            binary=BINARY,
+            host=message.host,
+            report_digest=digest,
+            report_number__lt=message.report_number,
+            last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS),
+        )
+        return bool(same.update(last_seen_at=database_now(), report_number=message.report_number))
+
+
+def _belongs(cell: str, message: HostReported) -> bool:
+    """Whether the host is this cell's. A host that nobody knew is mapped to the cell, and put into its zone."""
+    mapping = HostMapping.objects.filter(host=message.host).select_related("cell").first()
+    if mapping is None:
+        with write_tx(API_ALIAS):
+            home = CellMapping.objects.get(name=cell)
+            mapping, is_new = HostMapping.objects.get_or_create(host=message.host, defaults={"cell": home})
+            if is_new:
+                _enter_zone(message.host, message.availability_zone)
+    if mapping.cell.name != cell:
+        log.error("report refused: host=%s belongs to %s, not to %s", message.host, mapping.cell.name, cell)
+        return False
+    return True
+
+
+def _enter_zone(host: str, zone: str) -> None:
+    """Zones are aggregates; hosts that name none are in the default zone, which needs none."""
+    if zone in ("", DEFAULT_ZONE):
+        return
+    aggregate, _ = Aggregate.objects.get_or_create(name=zone, defaults={"metadata": {"availability_zone": zone}})
+    AggregateHost.objects.get_or_create(aggregate=aggregate, host=host)
+
+
+def _take(cell: str, message: HostReported, report: NodeReport) -> Any:
+    """Write service and node; the node's uuid, or None when a newer report was here before.
+
+    The digest is left empty until the rest is done too: whoever dies in between has the next report looked at.
+    """
+    with write_tx(cell):
+        service = Service.objects.using(cell).select_for_update().filter(binary=BINARY, host=message.host).first()
+        if service is not None and service.report_number >= message.report_number:
+            return None
+        was_up = service is not None and _was_up(cell, message.host)
+        _write_service(cell, message)
+        return _write_node(cell, message, report, was_up=was_up)
+
+
+def _was_up(cell: str, host: str) -> bool:
+    heard = Service.objects.using(cell).filter(binary=BINARY, host=host)
+    return heard.filter(last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS)).exists()
+
+
+def _write_service(cell: str, message: HostReported) -> None:
+    values = {
+        "availability_zone": message.availability_zone or DEFAULT_ZONE,
+        "version": message.service_version,
+        "is_simulated": message.is_simulated,
+        "report_number": message.report_number,
+        "report_digest": "",
+        "last_seen_at": database_now(),
+    }
+    Service.objects.using(cell).update_or_create(
+        binary=BINARY, host=message.host, defaults=values, create_defaults={**values, "created_at": database_now()}
+    )
+
+
+def _write_node(cell: str, message: HostReported, report: NodeReport, *, was_up: bool) -> Any:
+    """The node's uuid; its change number rises when the scheduler must look at it again."""
+    nodes = ComputeNode.objects.using(cell)
+    node = nodes.filter(host=message.host, node=report.node).first()
+    seen = {
+        "driver": message.driver,
+        "is_simulated": message.is_simulated,
+        "hypervisor_type": report.hypervisor_type,
+        "hypervisor_version": report.hypervisor_version,
+        "host_ip": report.host_ip,
+        "report": message.report,
+    }
+    running = sum(state == PowerState.RUNNING for state in message.guests.values())
+    is_changed = node is None or not was_up or any(getattr(node, name) != value for name, value in seen.items())
+    if not is_changed and node is not None:
+        if node.running_guests != running:
+            nodes.filter(pk=node.pk).update(running_guests=running, updated_at=database_now())
+        return node.uuid
+    values = {
+        **seen,
+        "running_guests": running,
+        "change_number": (nodes.aggregate(last=Max("change_number"))["last"] or 0) + 1,
+        "updated_at": database_now(),
+    }
+    written, is_new = nodes.update_or_create(
+        host=message.host,
+        node=report.node,
+        defaults=values,
+        create_defaults={**values, "created_at": database_now()},
+    )
+    events.append(cell, f"host:{message.host}", "host.joined" if is_new else "host.updated", data={"was_up": was_up})
+    return written.uuid
+
+
+def _settle(cell: str, message: HostReported, digest: str) -> None:
+    """Compare guests with instances, and remember the report as known when nothing is left to look at."""
+    with write_tx(cell):
+        services = Service.objects.using(cell).filter(
+            binary=BINARY, host=message.host, report_number=message.report_number
+        )
+        service = services.select_for_update().first()
+        if service is None:  # a newer report is being taken in
+            return
+        unsettled = reported_guests.settle(cell, message.host, message.guests, service.unsettled)
+        services.update(unsettled=asdict(unsettled), report_digest="" if unsettled.is_any else digest)
+
+
+def _digest(message: HostReported) -> str:
+    said = {**asdict(message), "report_number": message.report_number // FULL_LOOK_EVERY}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
