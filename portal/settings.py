@@ -100,7 +100,6 @@ CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "portal" / "static"]
-STATIC_ROOT = environment.data_dir / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
@@ -128,8 +127,10 @@ NOVELLA_REAL_HOST = environment.real_host
 NOVELLA_SIMULATED_HOSTS = environment.simulated_hosts
 NOVELLA_SIMULATED_LATENCY_SECONDS = environment.simulated_latency_seconds
 NOVELLA_PLUGINS = ("scheduler_plugins.plugin", "compute_drivers.plugin")
-NOVELLA_ENABLED_FILTERS: tuple[str, ...] = ()  # empty: all that ship, in their order
+NOVELLA_ENABLED_FILTERS: tuple[str, ...] = ()  # empty: all that ship, in their order, then those installed
 NOVELLA_ENABLED_WEIGHERS: tuple[str, ...] = ()
+NOVELLA_WEIGHT_MULTIPLIERS: dict[str, float] = {}  # by a weigher's option, e.g. {"ram_weight_multiplier": -1.0}
+NOVELLA_FAIL_OPEN_FILTERS: tuple[str, ...] = ()  # filters that let hosts pass when they fail; all others turn away
 NOVELLA_MAX_BUILD_ATTEMPTS = 3
 NOVELLA_HOST_SUBSET_SIZE = 1
 NOVELLA_HEARTBEAT_SECONDS = 5.0
@@ -141,4 +142,6 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": environment.log_level},
+    # What starts and stops is ours to say.
+    "loggers": {name: {"level": "WARNING"} for name in ("uvicorn", "dramatiq")},
 }

@@ -64,6 +64,10 @@ class Following:
     is_dirty: bool = False
     task: asyncio.Task[None] | None = None
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.topic, self.view
+
     def wants(self, message: dict[str, Any]) -> bool:
         if self.kind.is_wide:
             return bool(message["kind"].startswith(self.kind.kinds))
@@ -78,14 +82,16 @@ class Following:
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """Messages in: {"subscribe": topic, "view", "since"}, {"unsubscribe": topic}. Out: {"topic", "kind", "seq", …}.
+    """Messages in: {"subscribe": topic, "view", "since"}, {"unsubscribe": topic, "view"}.
+
+    Messages out: {"topic", "view", "kind", "seq", …}.
 
     Kinds out: `fragments` (html: each with the id of what it replaces), `row` (id, html), `list` (read the list
     again), `reset` (too much was missed: read the page again), `refused` (there is no such topic for you).
     """
 
     async def connect(self) -> None:
-        self._following: dict[str, Following] = {}
+        self._following: dict[tuple[str, str], Following] = {}
         self._project_id = self._wide_group = ""
         hub.serve_from(asyncio.get_running_loop())
         if not is_from_here(self.scope):
@@ -115,7 +121,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
         elif "subscribe" in message:
             await self._guarded(self._subscribe(message))
         elif "unsubscribe" in message:
-            following = self._following.pop(str(message["unsubscribe"]), None)
+            key = (str(message["unsubscribe"]), str(message.get("view", "")))
+            following = self._following.pop(key, None)
             if following is not None:
                 await self._leave(following)
 
@@ -132,20 +139,20 @@ class LiveConsumer(AsyncWebsocketConsumer):
         topic, view = str(message["subscribe"]), str(message.get("view", ""))
         found = fragments.parse(topic)
         if found is None or view not in found[0].views or len(self._following) >= MOST_TOPICS:
-            await self._say(topic, "refused")
+            await self._say((topic, view), "refused")
             return
         kind, ident = found
         try:
             since = dict(event_log.read_cursor(str(message.get("since", ""))))
             topics = await self._read(lambda asker: kind.topics(asker, ident))
         except (NotFound, Invalid):
-            await self._say(topic, "refused")
+            await self._say((topic, view), "refused")
             return
         following = Following(topic, kind, ident, view, since)
-        before = self._following.pop(topic, None)
+        before = self._following.pop(following.key, None)
         if before is not None:
             await self._leave(before)
-        self._following[topic] = following
+        self._following[following.key] = following
         if kind.is_wide:
             await self.channel_layer.group_add(self._wide_group, self.channel_name)
         await self._feed_from(following, topics)
@@ -157,12 +164,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
         news, here = await self._read(lambda asker: (event_log.news(asker, after, topics=topics), event_log.here()))
         following.cursor = dict(here)
         if news.is_too_much or (news.count and following.kind.is_wide):
-            await self._say(following.topic, "reset", seq=following.cursor)
+            await self._say(following.key, "reset", seq=following.cursor)
         elif news.count:
             following.is_dirty = True
             self._send_soon(following)
         else:
-            await self._say(following.topic, "current", seq=following.cursor)
+            await self._say(following.key, "current", seq=following.cursor)
 
     async def _feed_from(self, following: Following, topics: list[str]) -> bool:
         """Join the groups of topics that are new; whether there were any."""
@@ -201,25 +208,26 @@ class LiveConsumer(AsyncWebsocketConsumer):
         try:
             html, topics = await self._read(lambda asker: _render(asker, following))
         except NotFound:
-            await self._say(following.topic, "gone", seq=seq)
+            await self._say(following.key, "gone", seq=seq)
             return
         # Work may have been handed on to a run that nobody followed yet: look once more, now that we do.
         following.is_dirty |= await self._feed_from(following, topics)
-        await self._say(following.topic, "fragments", seq=seq, html=html, event=following.last_kind)
+        await self._say(following.key, "fragments", seq=seq, html=html, event=following.last_kind)
 
     async def _send_rows(self, following: Following, changed: set[tuple[str, str]], seq: dict[str, int]) -> None:
         position, prefix, render = ROWS[following.topic]
         uuids = sorted({pair[position] for pair in changed if pair[position]})
         if not uuids or len(uuids) > MOST_ROWS:
-            await self._say(following.topic, "list", seq=seq)
+            await self._say(following.key, "list", seq=seq)
             return
         rows = await self._read(lambda asker: render(asker, uuids))
         for uuid in uuids:
-            await self._say(following.topic, "row", seq=seq, id=f"{prefix}-{uuid}", html=rows.get(uuid))
+            await self._say(following.key, "row", seq=seq, id=f"{prefix}-{uuid}", html=rows.get(uuid))
 
-    async def _say(self, topic: str, kind: str, *, seq: dict[str, int] | None = None, **more: Any) -> None:
+    async def _say(self, key: tuple[str, str], kind: str, *, seq: dict[str, int] | None = None, **more: Any) -> None:
+        topic, view = key
         where = {"seq": event_log.write_cursor(seq)} if seq is not None else {}
-        await self.send(text_data=json.dumps({"topic": topic, "kind": kind, **where, **more}))
+        await self.send(text_data=json.dumps({"topic": topic, "view": view, "kind": kind, **where, **more}))
 
     # -- reading with the viewer's rights -----------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.services import flows, instances
 from portal.pages import flows as flow_pages
-from portal.pages import home, hosts, servers
+from portal.pages import home, hosts, servers, stories
 
 Render = Callable[[RequestContext, str, str], list[str]]
 
@@ -78,7 +78,7 @@ def workflow_rows(asker: RequestContext, run_uuids: Sequence[str]) -> dict[str, 
     """Rows of the list of workflows by uuid."""
     found = flows.briefs(asker, run_uuids)
     return {
-        uuid: render_to_string("workflows/_row.html", {"run": flow_pages.stories.of(run), "asker": asker})
+        uuid: render_to_string("workflows/_row.html", {"run": stories.of(run), "asker": asker})
         for uuid, run in found.items()
     }
 
@@ -99,7 +99,7 @@ def _of_server(asker: RequestContext, server_uuid: str) -> list[str]:
 
 
 def _of_run(asker: RequestContext, run_uuid: str) -> list[str]:
-    return [f"wf:{run.uuid}" for run in flow_pages.stories.load(asker, run_uuid).runs]
+    return [f"wf:{run.uuid}" for run in stories.load(asker, run_uuid).runs]
 
 
 def _for_operators(asker: RequestContext, _: str) -> list[str]:

@@ -69,7 +69,7 @@ class Story:
         """What is under way now; else the last that was tried."""
         tried = [step for run in self.runs for step in run.steps if step.started_at is not None]
         under_way = [step for step in tried if step.finished_at is None]
-        return (under_way or tried or [None])[-1]
+        return next(reversed(under_way or tried), None)
 
     @property
     def step_words(self) -> str:

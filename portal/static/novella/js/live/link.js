@@ -4,6 +4,10 @@ const LONGEST_PAUSE = 15000;
 const SIGN_IN_AGAIN = 4401;
 const FINAL = new Set([SIGN_IN_AGAIN, 4403]);
 
+function keyOf(topic, view) {
+  return `${topic} ${view}`;
+}
+
 export class Link {
   /** `tell` gets {link: state, …} when the connection changes, and every message of the server. */
   constructor(address, tell) {
@@ -15,19 +19,21 @@ export class Link {
   }
 
   follow(topic, view, since) {
-    const known = this.topics.get(topic);
-    this.topics.set(topic, { view, since, users: (known?.users ?? 0) + 1 });
-    if (this.socket?.readyState === WebSocket.OPEN) this.subscribe(topic);
+    const key = keyOf(topic, view);
+    const users = (this.topics.get(key)?.users ?? 0) + 1;
+    this.topics.set(key, { topic, view, since, users });
+    if (this.socket?.readyState === WebSocket.OPEN) this.subscribe(key);
     else this.connect();
   }
 
-  leave(topic) {
-    const known = this.topics.get(topic);
+  leave(topic, view) {
+    const key = keyOf(topic, view);
+    const known = this.topics.get(key);
     if (!known) return;
     known.users -= 1;
     if (known.users > 0) return;
-    this.topics.delete(topic);
-    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify({ unsubscribe: topic }));
+    this.topics.delete(key);
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify({ unsubscribe: topic, view }));
     if (!this.topics.size) this.close();
   }
 
@@ -37,7 +43,7 @@ export class Link {
     const socket = new WebSocket(this.address);
     this.socket = socket;
     socket.onopen = () => {
-      for (const topic of this.topics.keys()) this.subscribe(topic);
+      for (const key of this.topics.keys()) this.subscribe(key);
     };
     socket.onmessage = (event) => this.hear(JSON.parse(event.data));
     socket.onclose = (event) => {
@@ -45,14 +51,14 @@ export class Link {
     };
   }
 
-  subscribe(topic) {
-    const { view, since } = this.topics.get(topic);
+  subscribe(key) {
+    const { topic, view, since } = this.topics.get(key);
     this.socket.send(JSON.stringify({ subscribe: topic, view, since }));
   }
 
   hear(message) {
     this.tries = 0;
-    const known = this.topics.get(message.topic);
+    const known = this.topics.get(keyOf(message.topic, message.view));
     if (known && message.seq) known.since = message.seq;
     this.say("live");
     this.tell(message);

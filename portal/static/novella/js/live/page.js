@@ -64,7 +64,7 @@ function viaThisPage(address) {
 
 function hear(message) {
   if (message.link) showLink(message);
-  else if (message.topic === topic) ACTIONS[message.kind]?.(message);
+  else if (message.topic === topic && message.view === view) ACTIONS[message.kind]?.(message);
 }
 
 const ACTIONS = {

@@ -27,14 +27,14 @@ self.onconnect = ({ ports: [port] }) => {
     if (data.hello) {
       mine = linkFor(data.hello, data.address);
       mine.ports.add(port);
-      followed = data.topic;
+      followed = [data.topic, data.view];
       mine.link.follow(data.topic, data.view, data.since);
       port.postMessage({ link: mine.link.state });
     } else if (data.hurry) {
       mine?.link.hurry();
     } else if (data.bye && mine) {
       mine.ports.delete(port);
-      mine.link.leave(followed);
+      mine.link.leave(...followed);
       mine = undefined;
     }
   };

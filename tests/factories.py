@@ -1,0 +1,260 @@
+"""Rows that tests need, as the product itself would have left them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from conductor import events
+from conductor.api_db.models import CellMapping, HostMapping, InstanceMapping, SchedulingDecision
+from conductor.cell_db.models import ComputeNode, ConsoleLog, Instance, InstanceFault, Service
+from conductor.core.context import RequestContext
+from conductor.core.request_spec import FlavorSpec, ImageSpec
+from conductor.core.states import PowerState, RunState, StepState, VmState
+from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
+from conductor.identity.roles import implied_names
+from conductor.journal.models import ResourceLock, StepRecord, WorkflowRun
+from conductor.transactions import write_tx
+from tests.people import PASSWORD
+
+SMALL = FlavorSpec("2", "small", vcpus=1, memory_mb=512, root_gb=5)
+LINUX = ImageSpec("5f1c0a6e-0000-4000-8000-000000000001", "simulated-linux", size=4096)
+
+API_PLAN = [
+    {"name": "SelectDestinations", "title": "Choose hosts", "lane": "Scheduler", "event": "schedule_instances"},
+    {"name": "CreateInCells", "title": "Create in cell", "lane": "Conductor", "event": ""},
+    {"name": "HandOver", "title": "Hand over to cell", "lane": "Conductor", "event": ""},
+]
+CELL_PLAN = [
+    {"name": "ClaimDestination", "title": "Claim host", "lane": "Cell conductor", "event": ""},
+    {"name": "PlugNetworks", "title": "Plug networks", "lane": "Cell conductor", "event": ""},
+    {"name": "SpawnOnHost", "title": "Spawn on host", "lane": "Compute", "event": ""},
+    {"name": "MarkActive", "title": "Activate", "lane": "Cell conductor", "event": ""},
+]
+
+
+def ago(seconds: float) -> datetime:
+    """A moment in the past."""
+    return datetime.now(UTC) - timedelta(seconds=seconds)
+
+
+def project(name: str) -> Project:
+    """A project of the default domain; the same one for the same name."""
+    domain, _ = Domain.objects.get_or_create(id="default", defaults={"name": "Default"})
+    return Project.objects.get_or_create(domain=domain, name=name)[0]
+
+
+def user(name: str, **roles: str) -> User:
+    """A person with a role in each project named: user("ana", shop="member")."""
+    domain, _ = Domain.objects.get_or_create(id="default", defaults={"name": "Default"})
+    found = User.objects.filter(username=name).first()
+    if found is None:
+        found = User(username=name, domain=domain)
+        found.set_password(PASSWORD)
+        found.save()
+    for project_name, role_name in roles.items():
+        role, _ = Role.objects.get_or_create(name=role_name)
+        RoleAssignment.objects.get_or_create(user=found, project=project(project_name), role=role)
+    return found
+
+
+def context(name: str, project_name: str) -> RequestContext:
+    """The asker that a person is in a project."""
+    person, place = User.objects.get(username=name), project(project_name)
+    names = RoleAssignment.objects.filter(user=person, project=place).values_list("role__name", flat=True)
+    return RequestContext(
+        user_id=person.pk,
+        project_id=place.pk,
+        request_id=f"req-{uuid4()}",
+        roles=implied_names(names),
+        user_name=name,
+        project_name=project_name,
+    )
+
+
+def cells() -> list[CellMapping]:
+    """The cells of the test settings, cell0 first."""
+    return [CellMapping.objects.get_or_create(name=name)[0] for name in ("cell0", "cell1", "cell2")]
+
+
+def host(name: str, cell: str = "cell1", *, zone: str = "az-1", seen: float = 0.0, **service: Any) -> Service:
+    """A simulated compute host that was heard of `seen` seconds ago."""
+    HostMapping.objects.get_or_create(host=name, defaults={"cell": CellMapping.objects.get(name=cell)})
+    inventory = {
+        "VCPU": {"total": 16, "reserved": 0, "allocation_ratio": 4.0},
+        "MEMORY_MB": {"total": 32_768, "reserved": 512, "allocation_ratio": 1.0},
+        "DISK_GB": {"total": 400, "reserved": 0, "allocation_ratio": 1.0},
+    }
+    ComputeNode.objects.using(cell).create(
+        host=name,
+        node=name,
+        driver="fake",
+        is_simulated=True,
+        hypervisor_type="fake",
+        report={"node": name, "inventory": inventory},
+        created_at=ago(900),
+        updated_at=ago(seen),
+    )
+    values = {"is_simulated": True, "last_seen_at": ago(seen), "created_at": ago(900), "availability_zone": zone}
+    return Service.objects.using(cell).create(binary="nova-compute", host=name, **{**values, **service})
+
+
+def instance(asker: RequestContext, name: str, *, cell: str = "cell1", age: float = 60, **values: Any) -> Instance:
+    """An instance in a cell, active unless told otherwise; `build_run_uuid` names the run that made it."""
+    uuid = values.pop("uuid", None) or uuid4()
+    build_run_uuid = values.pop("build_run_uuid", None) or uuid4()
+    InstanceMapping.objects.create(
+        instance_uuid=uuid,
+        cell=CellMapping.objects.get(name=cell),
+        project_id=asker.project_id,
+        user_id=asker.user_id,
+        vcpus=SMALL.vcpus,
+        memory_mb=SMALL.memory_mb,
+        build_run_uuid=build_run_uuid,
+        created_at=ago(age),
+    )
+    usual: dict[str, Any] = {
+        "hostname": name,
+        "vm_state": VmState.ACTIVE,
+        "power_state": PowerState.RUNNING,
+        "host": "sim-1",
+        "node": "sim-1",
+        "availability_zone": "az-1",
+        "flavor": asdict(SMALL),
+        "image": asdict(LINUX),
+        "reservation_id": "r-0000",
+        "created_at": ago(age),
+        "updated_at": ago(age / 2),
+        "launched_at": ago(age / 2),
+    }
+    row = {**usual, **values, "uuid": uuid, "name": name}
+    return Instance.objects.using(cell).create(project_id=asker.project_id, user_id=asker.user_id, **row)
+
+
+def address(ip_address: str, network: str = "private") -> dict[str, Any]:
+    """A plugged port, as an instance keeps it."""
+    return {
+        "port_uuid": str(uuid4()),
+        "network_name": network,
+        "mac_address": "fa:16:3e:10:20:30",
+        "ip_address": ip_address,
+        "prefix_length": 20,
+        "cidr": "10.64.0.0/20",
+        "gateway_ip": "10.64.0.1",
+        "dns_nameservers": [],
+    }
+
+
+def fault(of: Instance, message: str, cell: str, **values: Any) -> InstanceFault:
+    """Why an instance is in error."""
+    return InstanceFault.objects.using(cell).create(instance_uuid=of.uuid, message=message, created_at=ago(5), **values)
+
+
+def console(of: Instance, text: str, cell: str = "cell1") -> ConsoleLog:
+    """What an instance wrote to its console."""
+    return ConsoleLog.objects.using(cell).create(instance_uuid=of.uuid, text=text, updated_at=ago(0))
+
+
+def run(asker: RequestContext, alias: str = "default", *, age: float = 10, **values: Any) -> WorkflowRun:
+    """A workflow run; by default a build at the API level that has just begun."""
+    is_api = alias == "default"
+    usual: dict[str, Any] = {
+        "flow": "build_instances" if is_api else "build_in_cell",
+        "flow_version": 1,
+        "action": "create",
+        "state": RunState.RUNNING,
+        "queue": "conductor" if is_api else f"conductor.{alias}",
+        "plan": API_PLAN if is_api else CELL_PLAN,
+        "owner": "worker-1",
+        "fencing_token": 7,
+        "wake_at": ago(0),
+        "created_at": ago(age),
+        "started_at": ago(age - 0.2),
+        "context": asker.to_json(),
+    }
+    return WorkflowRun.objects.using(alias).create(
+        project_id=asker.project_id,
+        user_id=asker.user_id,
+        user_name=asker.user_name,
+        request_id=asker.request_id,
+        **{**usual, **values},
+    )
+
+
+def step(of: WorkflowRun, index: int, begun: float, ended: float | None = None, **values: Any) -> StepRecord:
+    """A try of a step: begun and ended that many seconds ago; done, or running while it has no end."""
+    usual: dict[str, Any] = {
+        "state": StepState.DONE if ended is not None else StepState.RUNNING,
+        "name": of.plan[index]["name"] if index < len(of.plan) else "MarkFailed",
+        "worker": "worker-1",
+        "fencing_token": 7,
+        "step_key": str(uuid4()),
+        "started_at": ago(begun),
+        "finished_at": ago(ended) if ended is not None else None,
+    }
+    return StepRecord.objects.using(of._state.db).create(run=of, index=index, **{**usual, **values})
+
+
+def lock(of: WorkflowRun, resource: str) -> ResourceLock:
+    """A resource that a run holds."""
+    return ResourceLock.objects.using(of._state.db).create(resource=resource, run=of, granted_at=ago(5))
+
+
+def tell(of: WorkflowRun, kind: str, **data: Any) -> None:
+    """Append an event about a run, as the engine does."""
+    alias = str(of._state.db)
+    with write_tx(alias):
+        events.append(
+            alias,
+            f"wf:{of.uuid}",
+            kind,
+            run_uuid=of.uuid,
+            instance_uuid=of.instance_uuid,
+            project_id=of.project_id,
+            data=data,
+        )
+
+
+def tell_of_instance(of: Instance, cell: str, kind: str = "instance.updated") -> None:
+    """Append an event about an instance."""
+    with write_tx(cell):
+        events.append(cell, f"server:{of.uuid}", kind, instance_uuid=of.uuid, project_id=of.project_id)
+
+
+def decision(of: WorkflowRun, *, summary: dict[str, Any], details: dict[str, Any], **values: Any) -> SchedulingDecision:
+    """A stored scheduling decision."""
+    usual: dict[str, Any] = {"is_successful": True, "selections": [], "created_at": ago(5), "step_key": str(uuid4())}
+    return SchedulingDecision.objects.create(
+        run_uuid=of.uuid, project_id=of.project_id, summary=summary, details=details, **{**usual, **values}
+    )
+
+
+def build(asker: RequestContext, name: str, cell: str = "cell1", *, age: float = 12) -> tuple[WorkflowRun, WorkflowRun]:
+    """A build that has been handed to a cell and is at its third step there: the run of each."""
+    uuid: UUID = uuid4()
+    parent = run(
+        asker, age=age, state=RunState.DONE, position=3, finished_at=ago(age - 0.8), owner=None, instance_name=name,
+        instance_uuid=uuid,
+    )  # fmt: skip
+    for index, (begun, ended) in enumerate(((age - 0.2, age - 0.5), (age - 0.5, age - 0.7), (age - 0.7, age - 0.8))):
+        step(parent, index, begun, ended)
+    child = run(
+        asker, cell, age=age - 0.8, parent_uuid=parent.uuid, instance_uuid=uuid, instance_name=name, position=2,
+        state=RunState.WAITING, owner=None, waits_for={"cause": "host", "detail": "sim-1"},
+    )  # fmt: skip
+    step(child, 0, age - 1.0, age - 1.1)
+    step(child, 1, age - 1.1, age - 1.9)
+    step(child, 2, age - 1.9, None, host="sim-1", state=StepState.WAITING, progress={"message": "starting the guest"})
+    lock(child, f"instance:{uuid}")
+    instance(
+        asker, name, cell=cell, age=age, uuid=uuid, build_run_uuid=parent.uuid, vm_state=VmState.BUILDING,
+        task_state="spawning", power_state=PowerState.NOSTATE, launched_at=None, addresses=[address("10.64.0.17")],
+    )  # fmt: skip
+    return parent, child
+
+
+def builds(asker: RequestContext, names: Sequence[str]) -> list[tuple[WorkflowRun, WorkflowRun]]:
+    return [build(asker, name) for name in names]
