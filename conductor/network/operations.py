@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
@@ -16,6 +16,9 @@ from conductor.network.errors import NetworkInUse, NetworkNotFound, SubnetPoolNo
 from conductor.network.filters import ListQuery
 from conductor.network.models import Network, SubnetPool
 from conductor.transactions import write_tx
+
+Wish = TypeVar("Wish")
+Row = TypeVar("Row")
 
 
 def visible_networks(context: RequestContext) -> QuerySet[Network]:
@@ -112,5 +115,17 @@ def _refuse_sharing(context: RequestContext, wanted: Mapping[str, Any]) -> None:
             raise Forbidden(
                 "Only an administrator may share a network or make it external.", type="PolicyNotAuthorized"
             )
-    if wanted.get("project_id", context.project_id) != context.project_id:
+    refuse_other_project(context, wanted)
+
+
+def refuse_other_project(context: RequestContext, wanted: Mapping[str, Any]) -> None:
+    if not context.is_admin and wanted.get("project_id", context.project_id) != context.project_id:
         raise Forbidden("Only an administrator may act for another project.", type="PolicyNotAuthorized")
+
+
+def create_all(
+    context: RequestContext, create: Callable[[RequestContext, Wish], Row], wishes: Iterable[Wish]
+) -> list[Row]:
+    """Make all of them with `create`, or none."""
+    with write_tx():
+        return [create(context, wish) for wish in wishes]

@@ -16,7 +16,7 @@ from conductor.network import filters, port_rows, security_groups
 from conductor.network.errors import MacAddressInUse, PortInUse, PortNotFound
 from conductor.network.filters import ListQuery
 from conductor.network.models import Network, Port
-from conductor.network.operations import get_network, touch
+from conductor.network.operations import get_network, refuse_other_project, touch
 from conductor.network.port_rows import AddressWish
 from conductor.transactions import write_tx
 
@@ -117,8 +117,9 @@ def _refuse_foreign(context: RequestContext, network: Network, values: Mapping[s
     """On a network that is only shared with the caller, MAC addresses are its owner's business."""
     if context.is_admin:
         return
-    if values.get("binding_host") or values.get("project_id", context.project_id) != context.project_id:
-        raise Forbidden("Only an administrator may bind a port or act for another project.", type="PolicyNotAuthorized")
+    refuse_other_project(context, values)
+    if values.get("binding_host"):
+        raise Forbidden("Only an administrator may bind a port to a host.", type="PolicyNotAuthorized")
     is_own = context.may_see_project(network.project_id)
     if not is_own and (network.is_external or "mac_address" in values):
         raise Forbidden(f"Network {network.uuid} belongs to another project.", type="PolicyNotAuthorized")

@@ -24,7 +24,7 @@ from conductor.network.errors import (
 )
 from conductor.network.filters import ListQuery
 from conductor.network.models import Port, SecurityGroup, SecurityGroupRule
-from conductor.network.operations import touch
+from conductor.network.operations import refuse_other_project, touch
 from conductor.transactions import write_tx
 
 DEFAULT_NAME = "default"
@@ -45,6 +45,7 @@ class RuleWish:
     remote_ip_prefix: str | None = None
     remote_group_id: str | None = None
     description: str = ""
+    group_id: str = ""
 
 
 def ensure_default(project_id: str) -> SecurityGroup:
@@ -76,14 +77,17 @@ def get_group(context: RequestContext, group_id: str) -> SecurityGroup:
     return group
 
 
-def create_group(
-    context: RequestContext, *, name: str, description: str = "", is_stateful: bool = True
-) -> SecurityGroup:
-    """A group that lets everything out and nothing in. Raises SecurityGroupInUse for the name `default`."""
-    ensure_default(context.project_id)
-    _refuse_default_name(name)
+def create_group(context: RequestContext, wanted: Mapping[str, Any]) -> SecurityGroup:
+    """A group that lets everything out and nothing in. `wanted` maps field names of SecurityGroup to values.
+
+    Raises SecurityGroupInUse for the name `default`.
+    """
+    values = {"project_id": context.project_id, **wanted}
+    refuse_other_project(context, values)
+    ensure_default(values["project_id"])
+    _refuse_default_name(values["name"])
     with write_tx():
-        group = _new_group(context.project_id, name=name, description=description, is_stateful=is_stateful)
+        group = _new_group(**values)
     return get_group(context, str(group.uuid))
 
 
@@ -123,9 +127,9 @@ def get_rule(context: RequestContext, rule_id: str) -> SecurityGroupRule:
     return rule
 
 
-def create_rule(context: RequestContext, group_id: str, wish: RuleWish) -> SecurityGroupRule:
+def create_rule(context: RequestContext, wish: RuleWish) -> SecurityGroupRule:
     """Raises SecurityGroupRuleExists when the group has an equal rule, InvalidInput when parts do not fit."""
-    group = get_group(context, group_id)
+    group = get_group(context, wish.group_id)
     remote_group = get_group(context, wish.remote_group_id) if wish.remote_group_id else None
     _check_rule(wish)
     try:
@@ -133,7 +137,7 @@ def create_rule(context: RequestContext, group_id: str, wish: RuleWish) -> Secur
             rule = _add_rule(group, wish, remote_group=remote_group)
             touch(SecurityGroup.objects.filter(pk=group.pk))
     except IntegrityError:
-        raise SecurityGroupRuleExists(f"Security group rule already exists in security group {group_id}.") from None
+        raise SecurityGroupRuleExists(f"Security group rule already exists in security group {group.uuid}.") from None
     return get_rule(context, str(rule.uuid))
 
 

@@ -1,0 +1,112 @@
+"""Bodies of the network API: what may be created and changed, field by field."""
+
+from __future__ import annotations
+
+from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed
+
+SHORT_TEXT: Schema = {"type": ["string", "null"], "maxLength": 255}
+PROJECT: Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[a-zA-Z0-9-]+$"}
+OPTIONAL_UUID: Schema = {"type": ["string", "null"], "format": "uuid"}
+IP: Schema = {"type": "string", "format": "ip"}
+NUMBER = r"^[0-9]{1,6}$"
+MAC: Schema = {
+    "type": ["string", "null"],
+    "pattern": r"^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$",
+    "x-fix": "It must be a unicast MAC address such as fa:16:3e:00:00:01.",
+}
+OWNER: Schema = {"project_id": PROJECT, "tenant_id": PROJECT}
+DESCRIBED: Schema = {"name": SHORT_TEXT, "description": SHORT_TEXT}
+
+_NETWORK_CHANGES: Schema = {
+    **DESCRIBED,
+    "admin_state_up": BOOLEAN,
+    "shared": BOOLEAN,
+    "router:external": BOOLEAN,
+    "mtu": {"type": "integer", "minimum": 68, "maximum": 9216},
+}
+CREATE_NETWORK = closed({**_NETWORK_CHANGES, **OWNER})
+UPDATE_NETWORK = closed(_NETWORK_CHANGES)
+
+_POOLS: Schema = {
+    "type": ["array", "null"],
+    "maxItems": 100,
+    "items": closed({"start": IP, "end": IP}, required=("start", "end")),
+}
+_ROUTES: Schema = {
+    "type": ["array", "null"],
+    "maxItems": 20,
+    "items": closed(
+        {"destination": {"type": "string", "format": "cidr"}, "nexthop": IP}, required=("destination", "nexthop")
+    ),
+}
+_SUBNET_CHANGES: Schema = {
+    **DESCRIBED,
+    "enable_dhcp": BOOLEAN,
+    "gateway_ip": {"type": ["string", "null"], "format": "ip"},
+    "allocation_pools": _POOLS,
+    "dns_nameservers": {"type": ["array", "null"], "items": IP, "maxItems": 5},
+    "host_routes": _ROUTES,
+}
+CREATE_SUBNET = closed(
+    {
+        **_SUBNET_CHANGES,
+        **OWNER,
+        "network_id": UUID,
+        "ip_version": {"enum": [4, 6]},
+        "cidr": {"type": ["string", "null"], "format": "cidr", "maxLength": 64},
+        "subnetpool_id": OPTIONAL_UUID,
+        "prefixlen": {"type": ["integer", "string", "null"], "pattern": "^[0-9]{1,3}$", "minimum": 1, "maximum": 128},
+    },
+    required=("network_id",),
+)
+UPDATE_SUBNET = closed(_SUBNET_CHANGES)
+
+_FIXED_IPS: Schema = {
+    "type": ["array", "null"],
+    "maxItems": 5,
+    "items": {**closed({"subnet_id": UUID, "ip_address": IP}), "minProperties": 1},
+    "uniqueItems": True,
+}
+_PORT_CHANGES: Schema = {
+    **DESCRIBED,
+    "admin_state_up": BOOLEAN,
+    "fixed_ips": _FIXED_IPS,
+    "security_groups": {
+        "type": ["array", "null"],
+        "items": {"type": "string", "minLength": 1, "maxLength": 255},
+        "uniqueItems": True,
+        "maxItems": 100,
+    },
+    "mac_address": MAC,
+    "device_id": SHORT_TEXT,
+    "device_owner": SHORT_TEXT,
+    "binding:host_id": SHORT_TEXT,
+    "binding:vnic_type": {"enum": ["normal"]},
+}
+CREATE_PORT = closed({**_PORT_CHANGES, **OWNER, "network_id": UUID}, required=("network_id",))
+UPDATE_PORT = closed(_PORT_CHANGES)
+
+_GROUP_CHANGES: Schema = {
+    "name": {"type": "string", "minLength": 1, "maxLength": 255},
+    "description": SHORT_TEXT,
+    "stateful": BOOLEAN,
+}
+CREATE_GROUP = closed({**_GROUP_CHANGES, **OWNER}, required=("name",))
+UPDATE_GROUP = closed(_GROUP_CHANGES)
+
+_PORT_NUMBER: Schema = {"type": ["integer", "string", "null"], "pattern": NUMBER, "minimum": 0, "maximum": 65535}
+CREATE_RULE = closed(
+    {
+        **OWNER,
+        "security_group_id": UUID,
+        "direction": {"enum": ["ingress", "egress"]},
+        "ethertype": {"enum": ["IPv4", "IPv6", "ipv4", "ipv6", None]},
+        "protocol": {"type": ["string", "integer", "null"], "maxLength": 40, "pattern": "^[A-Za-z0-9-]*$"},
+        "port_range_min": _PORT_NUMBER,
+        "port_range_max": _PORT_NUMBER,
+        "remote_ip_prefix": {"type": ["string", "null"], "format": "cidr", "maxLength": 64},
+        "remote_group_id": OPTIONAL_UUID,
+        "description": SHORT_TEXT,
+    },
+    required=("security_group_id", "direction"),
+)

@@ -1,0 +1,117 @@
+"""Lists and single things of every collection: the same for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.response import Response
+
+from conductor.core.errors import Invalid
+from conductor.network import operations
+from conductor.network.filters import ListQuery
+from portal.api.base import ApiRequest
+from portal.api.network.resources import Resource
+from portal.api.network.view import NetworkView
+from portal.api.pagination import next_links, parse_page
+from portal.api.schema_parts import closed
+from portal.api.validation import validate
+
+PAGING = frozenset({"limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"})
+DIRECTIONS = {"asc": False, "desc": True}
+MAX_AT_ONCE = 100
+
+
+class ResourceView(NetworkView):
+    """Views of one collection; `resource` is given with the route."""
+
+    resource: ClassVar[Resource] = None  # type: ignore[assignment]
+
+    def show(self, request: ApiRequest, row: Any) -> dict[str, Any]:
+        """The row as JSON, trimmed to the `fields` that the query names."""
+        shown = self.resource.show(row, request.context)
+        wanted = request.query_params.getlist("fields")
+        return {name: value for name, value in shown.items() if name in wanted} if wanted else shown
+
+    def one(self, request: ApiRequest, row: Any, *, status: int = 200) -> Response:
+        return Response({self.resource.rule: self.show(request, row)}, status=status)
+
+
+class Collection(ResourceView):
+    """/v2.0/{collection}."""
+
+    def get(self, request: ApiRequest) -> Response:
+        resource = self.resource
+        self.authorize(f"get_{resource.rule}")
+        query = parse_query(request)
+        extra = None if query.limit is None else query.limit + 1  # one more tells whether there is a next page
+        found = resource.list(request.context, replace(query, limit=extra))
+        shown = found[: query.limit]
+        last_id = str(shown[-1].uuid) if shown else None
+        links = next_links(request, resource.plural, last_id=last_id, has_more=len(found) > len(shown))
+        return Response({resource.plural: [self.show(request, row) for row in shown], **links})
+
+    def post(self, request: ApiRequest) -> Response:
+        """One under the singular name, or several, all or none, under the plural name."""
+        resource, creation = self.resource, self.resource.creation
+        if creation is None:
+            raise MethodNotAllowed("POST")
+        self.authorize(f"create_{resource.rule}")
+        body = request.data
+        if not (isinstance(body, dict) and resource.plural in body):
+            given = checked(body, resource.rule, creation.schema)
+            row = creation.create(request.context, creation.parse(given, request.context))
+            return self.one(request, row, status=201)
+        items = checked(body, resource.plural, {"type": "array", "minItems": 1, "maxItems": MAX_AT_ONCE})
+        wishes = [creation.parse(validate(item, creation.schema), request.context) for item in items]
+        rows = operations.create_all(request.context, creation.create, wishes)
+        return Response({resource.plural: [self.show(request, row) for row in rows]}, status=201)
+
+
+class Member(ResourceView):
+    """/v2.0/{collection}/{id}."""
+
+    def get(self, request: ApiRequest, item_id: str) -> Response:
+        self.authorize(f"get_{self.resource.rule}")
+        return self.one(request, self.resource.get(request.context, item_id))
+
+    def put(self, request: ApiRequest, item_id: str) -> Response:
+        resource, updating = self.resource, self.resource.updating
+        if updating is None:
+            raise MethodNotAllowed("PUT")
+        self.authorize(f"update_{resource.rule}")
+        resource.get(request.context, item_id)  # an unknown one is told before a wrong body
+        given = checked(request.data, resource.rule, updating.schema)
+        return self.one(request, updating.update(request.context, item_id, updating.parse(given, request.context)))
+
+    def delete(self, request: ApiRequest, item_id: str) -> Response:
+        if self.resource.delete is None:
+            raise MethodNotAllowed("DELETE")
+        self.authorize(f"delete_{self.resource.rule}")
+        self.resource.delete(request.context, item_id)
+        return Response(status=204)
+
+
+def checked(body: Any, name: str, schema: dict[str, Any]) -> Any:
+    """What stands under `name`, checked against `schema`. Raises Invalid naming the field."""
+    return validate(body, closed({name: schema}, required=(name,)))[name]
+
+
+def parse_query(request: ApiRequest) -> ListQuery:
+    """Raises Invalid naming the parameter that is wrong."""
+    given = request.query_params
+    page = parse_page(request)
+    keys, directions = given.getlist("sort_key"), given.getlist("sort_dir")
+    if len(directions) not in (0, len(keys)):
+        raise Invalid("The number of sort_keys and sort_dirs must be same.")
+    for direction in directions:
+        if direction not in DIRECTIONS:
+            raise Invalid(f"Invalid input for sort_dir. '{direction[:60]}' is not asc or desc.")
+    directions = directions or ["asc"] * len(keys)
+    return ListQuery(
+        filters={name: given.getlist(name) for name in given if name not in PAGING},
+        sort=[(key, DIRECTIONS[direction]) for key, direction in zip(keys, directions, strict=True)],
+        limit=page.limit or None if "limit" in given else None,
+        marker=page.marker,
+    )
