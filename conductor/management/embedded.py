@@ -26,8 +26,7 @@ from conductor.workflows import recovery
 
 log = logging.getLogger(__name__)
 
-CONDUCTOR_THREADS = 6
-COMPUTE_THREADS = 8
+WORKER_THREADS = 8  # the agents only take commands on them, and act on threads of their own
 FIRST_REPORTS_SECONDS = 15.0
 WORKER_STOP_MILLISECONDS = 10_000
 
@@ -38,18 +37,13 @@ class Embedded:
     def __init__(self, hosts: tuple[HostConfig, ...]) -> None:
         self._hosts = hosts
         self._agent = ComputeAgent(hosts, plugins.registry().drivers, open_image, settings.NOVELLA_HEARTBEAT_SECONDS)
-        queues = {queue_of(alias) for alias in journal_aliases()}
-        self._workers = [
-            _worker(queues, CONDUCTOR_THREADS),
-            _worker({COMPUTE_QUEUE}, COMPUTE_THREADS),
-        ]
+        self._worker = _worker({COMPUTE_QUEUE, *(queue_of(alias) for alias in journal_aliases())})
         self._tickers = periodic.tickers()
 
     def start(self) -> None:
         """Start all but the web server; returns when every host that can report has done so."""
         assert conductor_door is not None, "importing the doors registers their actors"
-        for worker in self._workers:
-            worker.start()
+        self._worker.start()
         compute_door.serve(self._agent)
         self._agent.start()
         self._await_first_reports()
@@ -79,8 +73,7 @@ class Embedded:
         """End cleanly: nothing new is begun, what is under way ends or is taken up at the next start."""
         for ticker in self._tickers:
             ticker.stop()
-        for worker in self._workers:
-            worker.stop(timeout=WORKER_STOP_MILLISECONDS)
+        self._worker.stop(timeout=WORKER_STOP_MILLISECONDS)
         self._agent.stop()
 
     def _await_first_reports(self) -> None:
@@ -100,10 +93,10 @@ def _has_reported(cell: str, host: str, since: float) -> bool:
     return any(moment.timestamp() >= since - 1.0 for moment in seen)
 
 
-def _worker(queues: set[str], threads: int) -> Worker:
+def _worker(queues: set[str]) -> Worker:
     for queue in queues:
         broker.declare_queue(queue)
-    return dramatiq.Worker(broker, queues=queues, worker_threads=threads, worker_timeout=100)
+    return dramatiq.Worker(broker, queues=queues, worker_threads=WORKER_THREADS, worker_timeout=100)
 
 
 class _Server(uvicorn.Server):
