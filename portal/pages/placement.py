@@ -24,6 +24,7 @@ class Stage:
     before: int
     after: int
     lost: int
+    milliseconds: float
     kept_share: float
     lost_share: float
 
@@ -48,6 +49,7 @@ def explain(decision: DecisionView) -> dict[str, Any]:
         "weighers": [{"name": _words(name), "number": number % PALETTE} for number, name in enumerate(weighers)],
         "weights": _bars(decision.weights[:MOST_WEIGHED], weighers),
         "hosts": [{"host": host, "face": _face(host)} for host in decision.hosts],
+        "nearest": [{**miss, "asked": _words(str(miss["rejected_by"]))} for miss in decision.nearest],
     }
 
 
@@ -59,6 +61,7 @@ def _stages(funnel: Sequence[Mapping[str, Any]]) -> list[Stage]:
             before=stage["before"],
             after=stage["after"],
             lost=stage["before"] - stage["after"],
+            milliseconds=stage.get("milliseconds", 0.0),
             kept_share=stage["after"] / most,
             lost_share=(stage["before"] - stage["after"]) / most,
         )

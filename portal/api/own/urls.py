@@ -1,7 +1,14 @@
-"""Routes of this API."""
+"""Routes of our own API, below /api."""
 
 from __future__ import annotations
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from portal.api.own import views
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("workflows", views.Workflows.as_view()),
+    path("workflows/<str:run_uuid>", views.Workflow.as_view()),
+    path("workflows/<str:run_uuid>/events", views.WorkflowEvents.as_view()),
+    path("decisions/<str:decision_uuid>", views.Decision.as_view()),
+]

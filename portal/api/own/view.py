@@ -1,0 +1,77 @@
+"""What holds for all views of our own API: a token or a browser's session, and our own words for faults."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from conductor.core.context import RequestContext
+from conductor.services.values import DecisionView, EventView, RunView, StepView
+from portal.api.authentication import TokenAuthentication
+from portal.api.authorization import READER, RuleTable
+from portal.api.base import ApiView
+from portal.api.links import absolute
+from portal.askers import asker_of, user_of
+from portal.request_ids import request_id_of
+
+RULES: RuleTable = {
+    "novella:workflows:list": READER,
+    "novella:workflows:show": READER,
+    "novella:workflows:events": READER,
+    "novella:decisions:show": READER,
+}
+
+
+class SessionReading(BaseAuthentication):
+    """The session of a page, for reading only: what changes something must show a token."""
+
+    def authenticate(self, request: Request | HttpRequest) -> tuple[Any, RequestContext] | None:
+        http_request = request._request if isinstance(request, Request) else request
+        if http_request.method not in ("GET", "HEAD", "OPTIONS"):
+            return None
+        asker = asker_of(http_request.session, request_id_of(http_request))
+        return (user_of(http_request.session), asker) if asker is not None else None
+
+
+class OwnView(ApiView):
+    """Base of the views below /api."""
+
+    service = "own"
+    policies = RULES
+    authentication_classes = (TokenAuthentication, SessionReading)
+
+
+def run_body(request: Request, run: RunView) -> dict[str, Any]:
+    """A workflow as JSON; `links` says where to look next."""
+    body = _plain(asdict(run))
+    body["steps"] = [step_body(step) for step in run.steps]
+    body["children"] = [run_body(request, child) for child in run.children]
+    path = f"/api/workflows/{run.uuid}"
+    body["links"] = [
+        {"rel": "self", "href": absolute(request, path)},
+        {"rel": "events", "href": absolute(request, f"{path}/events")},
+        {"rel": "alternate", "href": absolute(request, f"/workflows/{run.uuid}"), "type": "text/html"},
+    ]
+    return body
+
+
+def step_body(step: StepView) -> dict[str, Any]:
+    return _plain(asdict(step))
+
+
+def event_body(event: EventView) -> dict[str, Any]:
+    """An event; `cursor` is the place after it in its log."""
+    return {**_plain(asdict(event)), "cursor": f"{event.alias}:{event.number}"}
+
+
+def decision_body(decision: DecisionView) -> dict[str, Any]:
+    return _plain(asdict(decision))
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
