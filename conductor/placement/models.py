@@ -20,9 +20,11 @@ class ResourceProvider(models.Model):
 class ChangeCounter(models.Model):
     """One row: the newest change number given out, and the one of the newest removal of a provider.
 
-    Raising it locks it until the commit, so numbers become visible in order and a follower misses none.
+    Raising it locks it until the commit, so numbers become visible in order and a follower misses none. Where the
+    `epoch` is another one than a follower knows, the numbers began anew and all is to be read again.
     """
 
+    epoch = models.UUIDField(default=uuid.uuid4)
     number = models.BigIntegerField(default=0)
     removed_number = models.BigIntegerField(default=0)
 

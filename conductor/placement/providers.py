@@ -52,16 +52,17 @@ class ProviderState:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the changes have come: the newest number, and that of the newest removal of a provider."""
+    """How far the changes have come: the newest number, and that of the newest removal, in an epoch of numbers."""
 
+    epoch: str = ""
     number: int = 0
     removed_number: int = 0
 
 
 def position() -> Position:
     """Where the changes are now: one row read, so that a follower who is up to date stops here."""
-    row = ChangeCounter.objects.filter(pk=COUNTER).values_list("number", "removed_number").first()
-    return Position(*row) if row else Position()
+    row = ChangeCounter.objects.filter(pk=COUNTER).values_list("epoch", "number", "removed_number").first()
+    return Position(str(row[0]), row[1], row[2]) if row else Position()
 
 
 def changed_since(number: int) -> list[ProviderState]:

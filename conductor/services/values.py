@@ -371,7 +371,10 @@ class DecisionView:
     `funnel`: [{"filter", "before", "after", "rejected"}] in order, starting with placement.
     `hosts`: [{"host", "cell", "zone", "is_simulated", "passed", "rejected_by", "reason", "need", "have"}].
     `weights`: [{"host", "total", "parts": [{"weigher", "raw", "normalized", "multiplier", "weight"}]}], best first.
-    `selections`: per instance: {"host", "cell", "alternates": [{"host", "fate"}]}.
+    `selections`: per instance: {"instance_uuid", "host", "cell", "fate", "alternates": [{"host", "fate"}]}.
+    `nearest`: hosts that one filter alone turned away: {"host", "cell", "rejected_by", "reason", "need", "have",
+    "shortfall"}. `faults`: plugins that failed: {"kind", "plugin", "count", "error", "consequence"}.
+    `lost_races`: claims that came too late before this one: {"host", "reason"}. `missing_cells`: cell → reason.
     `advice`: plain sentences for the person who asked, e.g. "12 of 17 hosts: image needs qemu, host runs fake".
     """
 
@@ -387,3 +390,7 @@ class DecisionView:
     hosts: list[dict[str, Any]] = field(default_factory=list)
     weights: list[dict[str, Any]] = field(default_factory=list)
     selections: list[dict[str, Any]] = field(default_factory=list)
+    nearest: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    lost_races: list[dict[str, Any]] = field(default_factory=list)
+    missing_cells: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import numpy as np
 
 from conductor.core.host_state import Column, HostTable
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.group_rules import SOFT_AFFINITY, SOFT_ANTI_AFFINITY, members_by_host
 from conductor.core.weigher import Weigher
 
 
@@ -16,7 +17,7 @@ class ServerGroupSoftAffinityWeigher(Weigher):
     multiplier_option = "soft_affinity_weight_multiplier"
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
-        return _members(hosts, spec, "soft-affinity")
+        return _members(hosts, spec, SOFT_AFFINITY)
 
 
 class ServerGroupSoftAntiAffinityWeigher(Weigher):
@@ -26,14 +27,12 @@ class ServerGroupSoftAntiAffinityWeigher(Weigher):
     multiplier_option = "soft_anti_affinity_weight_multiplier"
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
-        return -_members(hosts, spec, "soft-anti-affinity")
+        return -_members(hosts, spec, SOFT_ANTI_AFFINITY)
 
 
 def _members(hosts: HostTable, spec: RequestSpec, policy: str) -> Column:
     """Members per host; nothing but zeros for groups of another policy."""
     counts = np.zeros(len(hosts), np.float64)
-    if spec.group is not None and spec.group.policy == policy:
-        for host in spec.group.member_hosts.values():
-            if host:
-                counts[hosts.rows_of([host])] += 1
+    for host, count in members_by_host(spec.group, policy).items():
+        counts[hosts.rows_of([host])] = count
     return counts

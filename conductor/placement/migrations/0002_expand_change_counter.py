@@ -1,5 +1,7 @@
 """Number changes from one row, and let no use fall below nothing."""
 
+import uuid
+
 from django.db import migrations, models
 
 
@@ -11,6 +13,7 @@ class Migration(migrations.Migration):
             name="ChangeCounter",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("epoch", models.UUIDField(default=uuid.uuid4)),
                 ("number", models.BigIntegerField(default=0)),
                 ("removed_number", models.BigIntegerField(default=0)),
             ],

@@ -21,7 +21,12 @@ class SelectDestinations(Step):
             return {"selections": {}}
         spec = RequestSpec.from_json({**work.inputs["spec"], "num_instances": len(wanted)})
         chosen = manager.select_destinations(
-            work.context, spec, wanted, step_key=work.step_key, run_uuid=str(work.run.uuid)
+            work.context,
+            spec,
+            wanted,
+            step_key=work.step_key,
+            run_uuid=str(work.run.uuid),
+            transaction=work.fenced,  # a stale owner must not claim what nobody would give back
         )
         return {
             "selections": {

@@ -1,0 +1,35 @@
+"""What server groups demand: how many members a host may hold, and which hosts a member may join."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from conductor.core.request_spec import GroupSpec
+
+AFFINITY = "affinity"
+ANTI_AFFINITY = "anti-affinity"
+SOFT_AFFINITY = "soft-affinity"
+SOFT_ANTI_AFFINITY = "soft-anti-affinity"
+HARD = frozenset({AFFINITY, ANTI_AFFINITY})
+
+
+def members_by_host(group: GroupSpec | None, policy: str) -> Counter[str]:
+    """Members placed on each host, of a group with this policy; empty for any other."""
+    if group is None or group.policy != policy:
+        return Counter()
+    return Counter(host for host in group.member_hosts.values() if host)
+
+
+def most_per_host(group: GroupSpec | None) -> int:
+    """How many members of an anti-affinity group one host may hold."""
+    return int(group.rules.get("max_server_per_host", 1)) if group else 1
+
+
+def may_join(group: GroupSpec, instance_uuid: str, host: str) -> bool:
+    """Whether a hard policy lets this member be on `host`, beside the others as they are."""
+    others = Counter(at for uuid, at in group.member_hosts.items() if at and uuid != instance_uuid)
+    if group.policy == ANTI_AFFINITY:
+        return others[host] < most_per_host(group)
+    if group.policy == AFFINITY:
+        return not others or host in others
+    return True

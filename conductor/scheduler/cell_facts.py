@@ -1,0 +1,143 @@
+"""What one cell knows of its hosts, read in full once and then by what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count, Max, Q
+
+from conductor.cell_db.models import ComputeNode, Instance, Service
+from conductor.core.states import VmState
+from conductor.transactions import database_now
+
+BINARY = "nova-compute"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A compute node as its host last reported it."""
+
+    uuid: str
+    host: str
+    node: str
+    is_simulated: bool
+    hypervisor_type: str
+    hypervisor_version: int
+    supported_instances: tuple[tuple[str, str, str], ...]
+    capabilities: Mapping[str, Any]
+    disk_available_least_gb: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """Whether a host's service is heard, and open."""
+
+    is_up: bool = True
+    is_disabled: bool = False
+    disabled_reason: str = ""
+
+
+WELL = ServiceFacts()
+UNHEARD = ServiceFacts(is_up=False)
+
+
+@dataclass(frozen=True)
+class CellFacts:
+    """Nodes by uuid; `unwell` are the services that are not up and open; `io_ops` counts builds under way by host.
+
+    `newest` and `services` say how far this reading went.
+    """
+
+    nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
+    unwell: Mapping[str, ServiceFacts] = field(default_factory=dict)
+    service_hosts: frozenset[str] = frozenset()
+    io_ops: Mapping[str, int] = field(default_factory=dict)
+    newest: int = -1
+    services: tuple[int, int] = (0, 0)
+
+    def service_of(self, host: str) -> ServiceFacts:
+        if host not in self.service_hosts:
+            return UNHEARD
+        return self.unwell.get(host, WELL)
+
+
+def read(alias: str, known: CellFacts, *, counts_io_ops: bool) -> CellFacts:
+    """The cell's facts now. What `known` has already is not read again."""
+    newest, count = _newest_node(alias)
+    services = _services(alias)
+    return CellFacts(
+        nodes=_nodes(alias, known, newest, count),
+        unwell=_unwell(alias),
+        service_hosts=known.service_hosts if services == known.services else _service_hosts(alias),
+        io_ops=_io_ops(alias) if counts_io_ops else known.io_ops,
+        newest=newest,
+        services=services,
+    )
+
+
+def is_open(alias: str, host: str) -> bool:
+    """Whether one host is heard and takes new instances, right now."""
+    services = Service.objects.using(alias).filter(binary=BINARY, host=host, is_forced_down=False, is_disabled=False)
+    return services.exclude(last_seen_at__lt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS)).exists()
+
+
+def _nodes(alias: str, known: CellFacts, newest: int, count: int) -> Mapping[str, NodeFacts]:
+    """The very mapping that is known where nothing changed."""
+    if newest == known.newest and count == len(known.nodes):
+        return known.nodes
+    rows = ComputeNode.objects.using(alias)
+    if known.nodes and newest > known.newest:
+        changed = rows.filter(change_number__gt=known.newest)
+        nodes = {**known.nodes, **{str(row.uuid): _node(row) for row in changed}}
+        if len(nodes) == count:
+            return nodes
+    return {str(row.uuid): _node(row) for row in rows.all()}
+
+
+def _newest_node(alias: str) -> tuple[int, int]:
+    found = ComputeNode.objects.using(alias).aggregate(newest=Max("change_number"), count=Count("pk"))
+    return (-1 if found["newest"] is None else found["newest"]), found["count"]
+
+
+def _node(row: ComputeNode) -> NodeFacts:
+    report = row.report or {}
+    return NodeFacts(
+        uuid=str(row.uuid),
+        host=row.host,
+        node=row.node,
+        is_simulated=row.is_simulated,
+        hypervisor_type=row.hypervisor_type,
+        hypervisor_version=row.hypervisor_version,
+        supported_instances=tuple((arch, kind, mode) for arch, kind, mode in report.get("supported_instances", ())),
+        capabilities={**report.get("capabilities", {}), "cpu_info": report.get("cpu_info", {})},
+        disk_available_least_gb=report.get("disk_available_least_gb"),
+    )
+
+
+def _services(alias: str) -> tuple[int, int]:
+    found = Service.objects.using(alias).filter(binary=BINARY).aggregate(count=Count("pk"), newest=Max("pk"))
+    return found["count"], found["newest"] or 0
+
+
+def _service_hosts(alias: str) -> frozenset[str]:
+    return frozenset(Service.objects.using(alias).filter(binary=BINARY).values_list("host", flat=True))
+
+
+def _unwell(alias: str) -> dict[str, ServiceFacts]:
+    """Most services are well: only the others are read, by the database's clock."""
+    is_silent = Q(last_seen_at__lt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS))
+    services = Service.objects.using(alias).filter(binary=BINARY)
+    silent = set(services.filter(is_silent | Q(is_forced_down=True)).values_list("host", flat=True))
+    disabled = dict(services.filter(is_disabled=True).values_list("host", "disabled_reason"))
+    return {
+        host: ServiceFacts(host not in silent, host in disabled, disabled.get(host) or "")
+        for host in silent | disabled.keys()
+    }
+
+
+def _io_ops(alias: str) -> dict[str, int]:
+    building = Instance.objects.using(alias).alive().filter(vm_state=VmState.BUILDING, host__isnull=False)
+    return dict(building.values_list("host").annotate(count=Count("pk")))

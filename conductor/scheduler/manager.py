@@ -1,0 +1,175 @@
+"""Answers the scheduler's question: look at all hosts, decide, claim, and keep why."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError
+
+from conductor.api_db.models import InstanceGroup, SchedulingDecision
+from conductor.core.context import RequestContext
+from conductor.core.errors import ConcurrentUpdate, NoValidHost
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.decision import Decision, explain
+from conductor.core.scheduling.filtering import Rules
+from conductor.core.scheduling.group_rules import HARD
+from conductor.core.scheduling.select import Outcome, Pipeline, decide
+from conductor.core.scheduling.weighing import Multipliers
+from conductor.core.selection import Selection
+from conductor.placement.allocations import ProviderFull
+from conductor.plugins import registry
+from conductor.scheduler import allocation_claims, alternates, decision_log, request_completion
+from conductor.scheduler.host_manager import host_manager
+from conductor.transactions import write_tx
+
+log = logging.getLogger(__name__)
+
+ALIAS = "default"
+PASSES = 10
+SLOW_SECONDS = 0.2
+LONGEST_MESSAGE = 250
+TAKEN = "Others took the room while this was decided, again and again."
+Transaction = Callable[[str], AbstractContextManager[None]]
+
+claim_alternate = alternates.claim_alternate
+mark_alternate = alternates.mark_alternate
+release = allocation_claims.release
+
+
+class GroupMoved(ConcurrentUpdate):
+    """A member of the server group was placed elsewhere meanwhile."""
+
+
+@dataclass
+class _Question:
+    """One step's question, and the claims that it has lost so far."""
+
+    spec: RequestSpec
+    instance_uuids: Sequence[str]
+    step_key: str
+    run_uuid: str
+    transaction: Transaction
+    lost_races: list[dict[str, Any]] = field(default_factory=list)
+
+
+def select_destinations(
+    context: RequestContext,
+    spec: RequestSpec,
+    instance_uuids: Sequence[str],
+    *,
+    step_key: str,
+    run_uuid: str,
+    transaction: Transaction = write_tx,
+) -> list[list[Selection]]:
+    """Per instance the host that is claimed for it, and its alternates; for all of them or for none.
+
+    The same `step_key` gets the same answer, whoever asks and however often. `transaction(alias)` is the write
+    transaction in which claims and decision are stored. Raises NoValidHost with `decision_uuid` in its details.
+    """
+    question = _Question(spec, list(instance_uuids), step_key, run_uuid, transaction)
+    for is_last in [False] * (PASSES - 1) + [True]:
+        row = decision_log.find(step_key) or _one_pass(question, is_last=is_last)
+        if row is not None:
+            return _answer(row)
+    raise ConcurrentUpdate("The step's decision appears and vanishes.")
+
+
+def pipeline() -> Pipeline:
+    """The plugins in force, with the operator's options."""
+    plugins = registry()
+    return Pipeline(
+        filters=plugins.filters,
+        weighers=plugins.weighers,
+        multipliers=Multipliers(settings.NOVELLA_WEIGHT_MULTIPLIERS),
+        rules=Rules(frozenset(settings.NOVELLA_FAIL_OPEN_FILTERS), time.perf_counter),
+        host_subset_size=settings.NOVELLA_HOST_SUBSET_SIZE,
+        max_attempts=settings.NOVELLA_MAX_BUILD_ATTEMPTS,
+    )
+
+
+def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | None:
+    """Decide on a fresh snapshot and store the decision with its claims; None when another was faster."""
+    spec = request_completion.complete(question.spec)
+    snapshot = host_manager.snapshot()
+    outcome = decide(snapshot.table, spec, question.instance_uuids, pipeline=pipeline(), seed=secrets.randbits(32))
+    _report(outcome)
+    decision = explain(outcome, snapshot.missing_cells)
+    try:
+        return _settle(question, spec, decision)
+    except (ProviderFull, GroupMoved) as error:
+        log.info("claim lost: run=%s reason=%s", question.run_uuid, error.message)
+        question.lost_races.append(_race(decision, error))
+    except IntegrityError:
+        if decision_log.find(question.step_key) is None:
+            raise  # not the step's other owner, who would have stored an answer
+        return None
+    return _settle(question, spec, _without_room(decision)) if is_last else None
+
+
+def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> SchedulingDecision:
+    with question.transaction(ALIAS):
+        if decision.is_successful:
+            _refuse_moved_group(spec)
+            chosen = {
+                uuid: picked[0] for uuid, picked in zip(question.instance_uuids, decision.selections, strict=True)
+            }
+            allocation_claims.claim(chosen, project_id=spec.project_id, user_id=spec.user_id)
+        return decision_log.keep(
+            decision,
+            step_key=question.step_key,
+            run_uuid=question.run_uuid,
+            project_id=spec.project_id,
+            instance_uuids=question.instance_uuids,
+            context={"plugins": registry().digest(), "lost_races": question.lost_races},
+        )
+
+
+def _refuse_moved_group(spec: RequestSpec) -> None:
+    """A hard policy holds against what is claimed by now, not against what was when the hosts were looked at."""
+    if spec.group is None or spec.group.policy not in HARD:
+        return
+    group = InstanceGroup.objects.select_for_update().filter(uuid=spec.group.group_uuid).first()
+    if group is not None and request_completion.group_spec(group).member_hosts != spec.group.member_hosts:
+        raise GroupMoved()
+
+
+def _answer(row: SchedulingDecision) -> list[list[Selection]]:
+    if row.is_successful:
+        return decision_log.selections_of(row)
+    advice = row.summary["advice"][0] if row.summary["advice"] else ""
+    raise NoValidHost(f"No valid host was found. {advice}"[:LONGEST_MESSAGE].strip(), decision_uuid=str(row.uuid))
+
+
+def _without_room(decision: Decision) -> Decision:
+    return replace(decision, selections=(), advice=(TAKEN, *decision.advice))
+
+
+def _race(decision: Decision, error: ConcurrentUpdate) -> dict[str, Any]:
+    """Who was too fast: the host that was full by then, for operators."""
+    provider = error.details.get("provider_uuid", "")
+    chosen = {picked[0].provider_uuid: picked[0].host for picked in decision.selections}
+    return {"host": chosen.get(provider, ""), "reason": error.message}
+
+
+def _report(outcome: Outcome) -> None:
+    """Tell the log which plugins failed or were slow; the decision itself went on."""
+    for fault in outcome.faults:
+        log.error(
+            "plugin failed: kind=%s name=%s hosts=%d error=%s consequence=%s",
+            fault.kind,
+            fault.plugin,
+            fault.count,
+            fault.error,
+            fault.consequence,
+            exc_info=fault.exception,
+        )
+    for stage in outcome.shown.filtering.stages:
+        if stage.seconds > SLOW_SECONDS:
+            log.warning("plugin slow: kind=filter name=%s seconds=%.3f", stage.filter.name, stage.seconds)

@@ -1,0 +1,55 @@
+"""Adds to a request what only the databases know: where the members of its group and the hinted instances are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from conductor.api_db.models import InstanceGroup, InstanceGroupMember, InstanceMapping
+from conductor.cell_db.models import Instance
+from conductor.cells.scatter_gather import scatter_gather
+from conductor.core.identifiers import uuid_or_none
+from conductor.core.request_spec import GroupSpec, RequestSpec
+
+GROUP_HINT = "group"
+HOST_HINTS = ("same_host", "different_host")
+
+
+def complete(spec: RequestSpec) -> RequestSpec:
+    """The same request with its group's members and their hosts, and the hosts of hinted instances."""
+    hinted = [uuid for hint in HOST_HINTS for uuid in spec.scheduler_hints.get(hint, ())]
+    hosts = hosts_of(hinted) if hinted else {}
+    return replace(spec, group=group_now(spec), instance_hosts={**spec.instance_hosts, **hosts})
+
+
+def group_now(spec: RequestSpec) -> GroupSpec | None:
+    """The group that the request names, as it stands; None where it names none that exists."""
+    named = spec.group.group_uuid if spec.group else next(iter(spec.scheduler_hints.get(GROUP_HINT, ())), "")
+    uuid = uuid_or_none(named)
+    group = InstanceGroup.objects.filter(uuid=uuid).first() if uuid else None
+    return group_spec(group) if group else spec.group
+
+
+def group_spec(group: InstanceGroup) -> GroupSpec:
+    """A group with the hosts that are claimed for its members."""
+    members = InstanceGroupMember.objects.filter(group=group).values_list("instance_uuid", "host")
+    return GroupSpec(str(group.uuid), group.policy, group.rules, {str(uuid): host for uuid, host in members})
+
+
+def hosts_of(instance_uuids: Iterable[str]) -> dict[str, str]:
+    """Instance uuid → host, for those that live on one. A cell that does not answer has none for us."""
+    uuids = [uuid for uuid in map(uuid_or_none, instance_uuids) if uuid]
+    by_cell: defaultdict[str, list[str]] = defaultdict(list)
+    mappings = InstanceMapping.objects.filter(instance_uuid__in=uuids, cell__isnull=False, is_deleted=False)
+    for uuid, cell in mappings.values_list("instance_uuid", "cell__name"):
+        by_cell[cell].append(str(uuid))
+
+    def ask(alias: str) -> dict[str, str]:
+        rows = Instance.objects.using(alias).alive().filter(uuid__in=by_cell[alias], host__isnull=False)
+        return {str(uuid): host for uuid, host in rows.values_list("uuid", "host") if host}
+
+    found: dict[str, str] = {}
+    for answer in scatter_gather(ask, by_cell).answers.values():
+        found |= answer
+    return found

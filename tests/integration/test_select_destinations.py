@@ -1,0 +1,300 @@
+"""The scheduler against real databases: claims, answers that stay the same, races, zones, groups, cells that are down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+
+from conductor.api_db.models import CellMapping, InstanceGroup, InstanceGroupMember, SchedulingDecision
+from conductor.core.context import system_context
+from conductor.core.errors import NoValidHost
+from conductor.core.request_spec import RequestSpec
+from conductor.core.selection import Selection
+from conductor.placement.allocations import held_by
+from conductor.placement.models import Allocation, Consumer, Inventory
+from conductor.scheduler import manager
+from tests.fleet import (
+    ANA,
+    REAL,
+    SHOP,
+    add_host,
+    add_instance,
+    inventory_of,
+    provider_of,
+    put_into_zone,
+    silence,
+    wish,
+)
+
+pytestmark = pytest.mark.usefixtures("databases")
+
+
+def select(spec: RequestSpec, count: int = 1, *, step_key: str = "", uuids: list[str] | None = None) -> Any:
+    uuids = uuids or [str(uuid4()) for _ in range(count)]
+    return manager.select_destinations(
+        system_context(), spec, uuids, step_key=step_key or str(uuid4()), run_uuid=str(uuid4())
+    )
+
+
+def refused(spec: RequestSpec, count: int = 1) -> SchedulingDecision:
+    before = list(Inventory.objects.order_by("pk").values_list("pk", "used"))
+    with pytest.raises(NoValidHost) as caught:
+        select(spec, count)
+    assert list(Inventory.objects.order_by("pk").values_list("pk", "used")) == before
+    return SchedulingDecision.objects.get(uuid=caught.value.details["decision_uuid"])
+
+
+def used(host: str) -> dict[str, int]:
+    rows = Inventory.objects.filter(provider__uuid=provider_of(host))
+    return dict(rows.values_list("resource_class", "used"))
+
+
+def test_one_host_is_claimed_and_the_next_best_of_its_cell_are_alternates() -> None:
+    add_host("big", size=(8, 32768, 100))
+    add_host("middle", size=(8, 16384, 100))
+    add_host("little", size=(8, 8192, 100))
+    add_host("tiny", size=(8, 4096, 100))
+    add_host("elsewhere", "cell2", size=(8, 30000, 100))
+    uuid = str(uuid4())
+    [[chosen, *alternates]] = select(wish(vcpus=2, memory_mb=1024, disk_gb=5), uuids=[uuid])
+    assert chosen == Selection(
+        host="big",
+        node="big",
+        cell="cell1",
+        provider_uuid=provider_of("big"),
+        resources={"VCPU": 2, "MEMORY_MB": 1024, "DISK_GB": 5},
+        availability_zone="nova",
+    )
+    assert [alternate.host for alternate in alternates] == ["middle", "little"]
+    assert held_by(uuid) == {provider_of("big"): {"VCPU": 2, "MEMORY_MB": 1024, "DISK_GB": 5}}
+    assert used("big") == {"VCPU": 2, "MEMORY_MB": 1024, "DISK_GB": 5}
+    assert used("middle") == {"VCPU": 0, "MEMORY_MB": 0, "DISK_GB": 0}
+
+
+def test_the_same_step_gets_the_same_answer_and_claims_once() -> None:
+    add_host("one")
+    add_host("two")
+    uuids = [str(uuid4()), str(uuid4())]
+    first = select(wish(), step_key="step", uuids=uuids)
+    again = select(wish(), step_key="step", uuids=uuids)
+    assert again == first
+    assert Consumer.objects.count() == 2
+    assert SchedulingDecision.objects.count() == 1
+
+
+def test_the_same_step_gets_the_same_refusal() -> None:
+    add_host("one", size=(1, 256, 1))
+    for _ in range(2):
+        with pytest.raises(NoValidHost, match="not enough memory"):
+            select(wish(), step_key="step", uuids=[str(uuid4())])
+        add_host("late" + str(uuid4()))
+    assert SchedulingDecision.objects.count() == 1
+    assert not Allocation.objects.exists()
+
+
+def test_a_batch_spreads_and_is_all_or_nothing() -> None:
+    for index in range(4):
+        add_host(f"host-{index}", size=(2, 4096, 100))
+    chosen = select(wish(), 4)
+    assert sorted(picked[0].host for picked in chosen) == ["host-0", "host-1", "host-2", "host-3"]
+    decision = refused(wish(), 5)  # four places are left
+    assert decision.is_successful is False
+    assert decision.selections == []
+    assert "Only 4 of 5 instances found room: none was placed." in decision.summary["advice"]
+    assert len(select(wish(), 4)) == 4
+
+
+def test_a_refusal_says_what_is_missing() -> None:
+    for index in range(16):
+        add_host(f"sim-{index}", "cell1" if index % 2 else "cell2")
+    add_host("real", offers=REAL, size=(1, 256, 10))
+    decision = refused(wish(image={"img_hv_type": "qemu"}))
+    assert decision.summary["num_hosts"] == 17
+    assert decision.summary["advice"][:2] == [
+        "16 of 17 hosts: image needs hypervisor qemu, host runs fake.",
+        "1 of 17 hosts: not enough memory (512 MB needed).",
+    ]
+    funnel = {stage["filter"]: (stage["before"], stage["after"]) for stage in decision.summary["funnel"]}
+    assert funnel["placement"] == (17, 16)
+    assert funnel["ImagePropertiesFilter"] == (16, 0)
+    assert [host["host"] for host in decision.details["hosts"] if host["rejected_by"] == "placement"] == ["real"]
+    assert decision.details["nearest"][0] == {
+        "host": "real",
+        "cell": "cell1",
+        "rejected_by": "placement",
+        "reason": "not enough memory",
+        "need": "512 MB",
+        "have": "256 MB free",
+        "shortfall": 0.5,
+    }
+
+
+def test_zones_follow_aggregates() -> None:
+    add_host("left", zone="az-1")
+    add_host("right", "cell2")
+    assert select(wish(availability_zone="az-1"))[0][0].host == "left"
+    assert select(wish(availability_zone="nova"))[0][0].host == "right"
+    assert select(wish(availability_zone="az-1"))[0][0].availability_zone == "az-1"
+    refused(wish(availability_zone="az-2"))
+    put_into_zone("az-2", ["right"])
+    assert select(wish(availability_zone="az-2"))[0][0].host == "right"
+
+
+def test_hosts_that_fall_silent_close_or_return_are_seen_at_once() -> None:
+    from conductor.cell_db.models import Service
+
+    add_host("one")
+    add_host("two")
+    assert len(select(wish(), 2)) == 2
+    silence("one")
+    Service.objects.using("cell1").filter(host="two").update(is_disabled=True, disabled_reason="new disks")
+    decision = refused(wish())
+    reasons = {host["host"]: (host["reason"], host["have"]) for host in decision.details["hosts"]}
+    assert reasons == {"one": ("the host is down", "down"), "two": ("the host is closed to new instances", "new disks")}
+    Service.objects.using("cell1").filter(host="two").update(is_disabled=False)
+    assert select(wish())[0][0].host == "two"
+
+
+def test_hosts_grow_shrink_and_come_and_go() -> None:
+    from conductor.placement import inventories
+
+    add_host("one", size=(1, 1024, 10))
+    refused(wish(memory_mb=2048))
+    inventories.report(provider_of("one"), "one", inventory_of((1, 4096, 10)))
+    assert select(wish(memory_mb=2048))[0][0].host == "one"
+    refused(wish())
+    add_host("two")
+    assert select(wish())[0][0].host == "two"
+
+
+def test_hints_find_the_hosts_of_other_instances() -> None:
+    for host, cell in (("one", "cell1"), ("two", "cell1"), ("three", "cell2")):
+        add_host(host, cell)
+    near, far = str(uuid4()), str(uuid4())
+    add_instance(near, "two")
+    add_instance(far, "three", "cell2")
+    assert select(wish(scheduler_hints={"same_host": [near]}))[0][0].host == "two"
+    assert select(wish(scheduler_hints={"different_host": [near, far]}))[0][0].host == "one"
+    refused(wish(scheduler_hints={"same_host": [near], "different_host": [near]}))
+
+
+def group_of(policy: str, members: list[str], **rules: int) -> str:
+    group = InstanceGroup.objects.create(project_id=SHOP, user_id=ANA, name="web", policy=policy, rules=rules)
+    for uuid in members:
+        InstanceGroupMember.objects.create(group=group, instance_uuid=uuid)
+    return str(group.uuid)
+
+
+def test_an_anti_affinity_group_keeps_its_members_apart_within_and_across_requests() -> None:
+    for index in range(3):
+        add_host(f"host-{index}")
+    members = [str(uuid4()) for _ in range(4)]
+    spec = wish(scheduler_hints={"group": [group_of("anti-affinity", members)]})
+    first = select(spec, uuids=members[:2])
+    second = select(spec, uuids=members[2:3])
+    assert len({picked[0].host for picked in first + second}) == 3
+    with pytest.raises(NoValidHost, match="keeps its members apart"):
+        select(spec, uuids=members[3:])
+    manager.release(members[0])
+    assert select(spec, uuids=members[3:])[0][0].host == first[0][0].host
+
+
+def test_an_affinity_group_stays_together() -> None:
+    for index in range(5):
+        add_host(f"host-{index}")
+    members = [str(uuid4()) for _ in range(6)]
+    spec = wish(scheduler_hints={"group": [group_of("affinity", members)]})
+    hosts = {picked[0].host for picked in select(spec, uuids=members[:3])}
+    hosts |= {picked[0].host for uuid in members[3:] for picked in select(spec, uuids=[uuid])}
+    assert len(hosts) == 1
+
+
+def test_racing_members_of_an_anti_affinity_group_never_meet() -> None:
+    for index in range(6):
+        add_host(f"host-{index}")
+    members = [str(uuid4()) for _ in range(6)]
+    spec = wish(scheduler_hints={"group": [group_of("anti-affinity", members)]})
+    hosts = in_threads(lambda uuid: select(spec, uuids=[uuid])[0][0].host, members)
+    assert sorted(hosts) == [f"host-{index}" for index in range(6)]
+
+
+def test_racing_requests_never_overfill_and_fill_to_the_last_place() -> None:
+    for index in range(3):
+        add_host(f"host-{index}", size=(5, 65536, 1000))
+
+    def one(_: str) -> str:
+        try:
+            return str(select(wish())[0][0].host)
+        except NoValidHost:
+            return ""
+
+    hosts = Counter(in_threads(one, [str(index) for index in range(20)]))
+    assert hosts == {"host-0": 5, "host-1": 5, "host-2": 5, "": 5}
+    assert [used(f"host-{index}")["VCPU"] for index in range(3)] == [5, 5, 5]
+
+
+def in_threads(work: Any, items: list[str]) -> list[Any]:
+    def run(item: str) -> Any:
+        try:
+            return work(item)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(run, items))
+
+
+def test_a_closed_cell_takes_its_hosts_with_it() -> None:
+    add_host("one", "cell1", size=(8, 32768, 100))
+    add_host("two", "cell2")
+    assert select(wish())[0][0].host == "one"
+    CellMapping.objects.filter(name="cell1").update(is_disabled=True)
+    assert select(wish())[0][0].host == "two"
+    CellMapping.objects.filter(name="cell1").update(is_disabled=False)
+    assert select(wish())[0][0].host == "one"
+
+
+def test_a_cell_that_does_not_answer_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from conductor.scheduler import cell_facts
+
+    add_host("one", "cell1", size=(8, 32768, 100))
+    add_host("two", "cell2")
+    ask = cell_facts.read
+
+    def read(alias: str, known: Any, **options: Any) -> Any:
+        if alias == "cell1":
+            raise ConnectionError("no route")
+        return ask(alias, known, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cell_facts, "read", read)
+        assert select(wish(), step_key="step")[0][0].host == "two"
+    summary = SchedulingDecision.objects.get(step_key="step").summary
+    assert summary["missing_cells"] == {"cell1": "ConnectionError: no route"}
+    assert summary["advice"][-1] == "Cell cell1 did not answer: its hosts were not considered."
+    assert select(wish())[0][0].host == "one"
+
+
+def test_a_transaction_that_is_refused_claims_nothing() -> None:
+    from contextlib import contextmanager
+
+    from conductor.core.errors import StaleToken
+
+    add_host("one")
+
+    @contextmanager
+    def stale(alias: str) -> Any:
+        raise StaleToken()
+        yield
+
+    with pytest.raises(StaleToken):
+        manager.select_destinations(
+            system_context(), wish(), [str(uuid4())], step_key="step", run_uuid=str(uuid4()), transaction=stale
+        )
+    assert not SchedulingDecision.objects.exists()
+    assert not Allocation.objects.exists()
