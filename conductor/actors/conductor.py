@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
-from conductor.rpc.broker import CONDUCTOR_QUEUE, door
-from conductor.rpc.codec import decode
+from conductor.rpc.broker import CONDUCTOR_QUEUE, door, put_back
+from conductor.rpc.codec import UnknownMessage, decode
 from conductor.rpc.messages import ConsoleWritten, HostReported, StepAnswered, StepProgressed
 from conductor.services import console_logs, host_reports
 from conductor.workflows import engine
-
-log = logging.getLogger(__name__)
 
 RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
     StepAnswered: engine.answer,
@@ -31,5 +28,9 @@ def conductor_ring(body: dict[str, Any]) -> None:
 @door("conductor_message", CONDUCTOR_QUEUE)
 def conductor_message(body: dict[str, Any]) -> None:
     """A message from a compute host of the cell that it names."""
-    message = decode(body)
+    try:
+        message = decode(body)
+    except UnknownMessage:
+        put_back()  # newer than this process: not ours to drop
+        return
     RECEIVERS[type(message)](body["cell"], message)

@@ -6,6 +6,7 @@ for is the work.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ from conductor.rpc.codec import encode
 
 COMPUTE_QUEUE = "compute"
 CONDUCTOR_QUEUE = "conductor"
+PUT_BACK_MILLISECONDS = 5_000
+
+log = logging.getLogger(__name__)
 
 # No middleware that retries or that interrupts: retries belong to the rows, and time limits to the leases.
 broker = StubBroker(middleware=[CurrentMessage(), ShutdownNotifications()])
@@ -44,6 +48,14 @@ def tell_conductor(cell: str, body: Any) -> None:
 def tell_compute(queue: str, body: Mapping[str, Any]) -> None:
     """Send an encoded command to the queue of a compute agent."""
     _send("compute_message", queue, dict(body))
+
+
+def put_back() -> None:
+    """Queue the message that this thread works on once more, for a process that understands it."""
+    message = CurrentMessage.get_current_message()
+    if message is not None:
+        log.warning("message put back: %s", message.actor_name)
+        broker.enqueue(message, delay=PUT_BACK_MILLISECONDS)
 
 
 def _send(actor_name: str, queue: str, body: dict[str, Any]) -> None:

@@ -1,0 +1,49 @@
+"""The conductor's doors, through the broker and a worker."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import dramatiq
+import pytest
+
+from conductor.actors import conductor as doors
+from conductor.rpc import broker, codec
+from conductor.rpc.codec import encode
+from conductor.rpc.messages import StepProgressed
+
+QUEUE = "conductor.cell1"
+NEWER = {"cell": "cell1", "message": "told_by_the_future", "version": "1.0", "body": {"word": "hello"}}
+
+
+def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, understood = threading.Event(), threading.Event()
+    heard: list[Any] = []
+    put_back = broker.put_back
+    monkeypatch.setattr(broker, "PUT_BACK_MILLISECONDS", 50)
+    monkeypatch.setattr(doors, "put_back", lambda: (put_back(), refused.set()))
+    monkeypatch.setattr(codec, "_types", dict(codec._types))
+    monkeypatch.setattr(doors, "RECEIVERS", dict(doors.RECEIVERS))
+    broker._send("conductor_message", QUEUE, NEWER)
+    worker = dramatiq.Worker(broker.broker, queues={QUEUE}, worker_timeout=10)
+    worker.start()
+    try:
+        assert refused.wait(10)
+
+        @codec.message("told_by_the_future", version="1.0")
+        class ToldByTheFuture:
+            word: str
+
+        doors.RECEIVERS[ToldByTheFuture] = lambda cell, message: (heard.append((cell, message.word)), understood.set())
+        assert understood.wait(10)
+    finally:
+        worker.stop()
+        broker.broker.flush_all()
+    assert heard == [("cell1", "hello")]
+
+
+@pytest.mark.django_db(databases=["cell1"])
+def test_a_progress_of_a_step_that_nobody_waits_for_changes_nothing() -> None:
+    late = StepProgressed(step_key="gone", run_uuid="gone", fencing_token=1, host="host-1", message="half", share=0.5)
+    doors.conductor_message({"cell": "cell1", **encode(late)})
