@@ -21,4 +21,3 @@ from portal.settings import *  # noqa: E402, F403
 for _database in DATABASES.values():  # noqa: F405
     _options = _database["OPTIONS"]
     _options["init_command"] = _options["init_command"].replace("synchronous=FULL", "synchronous=OFF")
-STATIC_ROOT.mkdir(exist_ok=True)  # noqa: F405

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shlex
+import string
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,9 +59,14 @@ def load_or_generate_passwords(data_dir: Path) -> dict[str, str]:
     known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     missing = [name for name in PEOPLE if name not in known]
     if missing:
-        known |= {name: secrets.token_urlsafe(15) for name in missing}
+        known |= {name: _new_password() for name in missing}
         _write_private(path, json.dumps(known, indent=2) + "\n")
     return known
+
+
+def _new_password() -> str:
+    # Letters and digits alone: nothing to quote, and a double click selects all of it.
+    return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(20))
 
 
 def write(data_dir: Path, base_url: str, passwords: Mapping[str, str]) -> None:

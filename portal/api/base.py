@@ -22,7 +22,7 @@ Faults, request ids, version headers and 405 for missing methods come by themsel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.http import HttpRequest
@@ -80,11 +80,11 @@ class ApiView(APIView):
     min_microversion: ClassVar[str | None] = None
     max_microversion: ClassVar[str | None] = None
 
-    authentication_classes = (TokenAuthentication,)
+    authentication_classes: Sequence[type[BaseAuthentication]] = (TokenAuthentication,)
     permission_classes = ()
     throttle_classes = ()
-    parser_classes = (JsonParser,)
-    renderer_classes = (JSONRenderer,)
+    parser_classes: Sequence[type[BaseParser]] = (JsonParser,)
+    renderer_classes: Sequence[type[BaseRenderer]] = (JSONRenderer,)
     content_negotiation_class = IgnoreAccept
     metadata_class = None
     request: ApiRequest
