@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
@@ -15,9 +16,10 @@ from portal.request_bodies import WatchedBodies
 # A thread keeps its database connections, and no more requests than these run at once.
 HTTP_THREADS = 16
 
-_http = get_wsgi_application()
+_http: Any = get_wsgi_application()
 
 from portal.live.routing import application as _websocket  # noqa: E402 - needs the apps that the line above loads
 
-_watched = WatchedBodies(WSGIMiddleware(_http, workers=HTTP_THREADS))
+_pool: Any = WSGIMiddleware(_http, workers=HTTP_THREADS)
+_watched = WatchedBodies(_pool)
 application = ProtocolTypeRouter({"http": _watched, "websocket": _websocket})

@@ -81,7 +81,7 @@ class Following:
             self.changed.add((message["run_uuid"], message["instance_uuid"]))
 
 
-class LiveConsumer(AsyncWebsocketConsumer):
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """Messages in: {"subscribe": topic, "view", "since"}, {"unsubscribe": topic, "view"}.
 
     Messages out: {"topic", "view", "kind", "seq", …}.
