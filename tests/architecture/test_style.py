@@ -1,0 +1,24 @@
+"""The gates that tools know how to check: lint, formatting, types."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.tree import PROJECT_DIR
+
+GATES = {
+    "lint": ("ruff", "check", "--output-format=concise", "."),
+    "formatting": ("ruff", "format", "--check", "."),
+    "types": ("mypy",),
+}
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_gate(gate: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", *GATES[gate]], cwd=PROJECT_DIR, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr

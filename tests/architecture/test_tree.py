@@ -1,0 +1,90 @@
+"""What must not be in the tree: hosts to download from, unpinned packages, traces of one machine, unfinished marks."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import own_files, read
+
+LOCKS = ("requirements/bootstrap.lock", "requirements/base.lock", "requirements/dev.lock")
+CONFIGURATION = (
+    *LOCKS,
+    *(lock.replace(".lock", ".in") for lock in LOCKS),
+    ".npmrc",
+    "package.json",
+    "package-lock.json",
+    "pyproject.toml",
+    "Makefile",
+    ".ci/run",
+)
+PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
+TEXTS = (".py", ".md", ".html", ".css", ".js", ".toml", ".json", ".in", ".lock", ".yaml", "Makefile", "run")
+# Built from parts, so that this file is no finding of its own.
+MACHINE_PATH = re.compile(r"(?<![\w.~:-])/(?:home|root|Users|work|mnt)/\w")
+UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
+SKIPPED = re.compile(r"pytest\.(?:mark\.)?(?:sk" + r"ip|xf" + r"ail)|importor" + "skip")
+SWALLOWED = re.compile(r"except(?: Exception| BaseException)?:\s*pass")
+
+
+def pins(lock: str) -> list[tuple[str, str]]:
+    """Name and version; a package may be there once per platform."""
+    return PIN.findall(read(lock))
+
+
+def findings(pattern: re.Pattern[str], *suffixes: str) -> list[str]:
+    return [
+        f"{path}: {found.group()}" for path in own_files(*suffixes) for found in [pattern.search(read(path))] if found
+    ]
+
+
+@pytest.mark.parametrize("path", CONFIGURATION)
+def test_no_file_names_a_host_to_download_from(path: str) -> None:
+    assert re.findall(r"\w+://[^\s\"']+|index-url|find-links|registry\s*=", read(path)) == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_package_is_hashed(lock: str) -> None:
+    entries = [entry for entry in re.split(r"\n(?=[a-z0-9])", read(lock)) if PIN.match(entry)]
+    assert len(entries) == len(pins(lock)) > 0
+    assert [PIN.match(entry)[0] for entry in entries if "--hash=sha256:" not in entry] == []  # type: ignore[index]
+
+
+def test_the_test_environment_runs_the_product_as_locked() -> None:
+    assert set(pins("requirements/base.lock")) - set(pins("requirements/dev.lock")) == set()
+
+
+def test_browser_packages_are_exact_and_whole() -> None:
+    wanted = json.loads(read("package.json"))["dependencies"]
+    locked = json.loads(read("package-lock.json"))["packages"]
+    assert [name for name, version in wanted.items() if not re.fullmatch(r"\d+\.\d+\.\d+", version)] == []
+    assert locked.pop("")["dependencies"] == wanted
+    assert {name: package.keys() & {"resolved", "integrity"} for name, package in locked.items()} == {
+        name: {"integrity"} for name in locked
+    }
+
+
+def test_no_path_of_one_machine() -> None:
+    assert findings(MACHINE_PATH, *TEXTS) == []
+
+
+def test_nothing_is_marked_unfinished() -> None:
+    assert findings(UNFINISHED, ".py", ".html", ".css", ".js", ".md") == []
+
+
+def test_no_test_is_passed_over() -> None:
+    assert findings(SKIPPED, ".py") == []
+
+
+def test_no_error_is_swallowed() -> None:
+    assert findings(SWALLOWED, ".py") == []
+
+
+def test_only_one_module_of_the_product_reads_the_environment() -> None:
+    reading = re.compile(r"os\.(?:environ(?!\.setdefault)|getenv)|from os import.*\b(?:environ|getenv)")
+    product = {"portal", "conductor", "scheduler_plugins", "compute_drivers"}
+    readers = {path for path in own_files(".py") if path.parts[0] in product and reading.search(read(path))}
+    assert readers == {Path("portal/environment.py")}

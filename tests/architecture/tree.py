@@ -1,0 +1,40 @@
+"""The project's own files, for the tests that read them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
+PACKAGES = ("portal", "conductor", "scheduler_plugins", "compute_drivers")
+FOREIGN = frozenset({"node_modules", "var", "vendor", "build", "__pycache__"})
+
+
+def own_files(*suffixes: str) -> Iterator[Path]:
+    """Every file of the project, relative to its directory, in order; of any suffix when none is given.
+
+    Environments, caches and what others wrote are left out.
+    """
+    for folder, folders, names in os.walk(PROJECT_DIR):
+        folders[:] = sorted(
+            name for name in folders if name not in FOREIGN and (not name.startswith(".") or name == ".ci")
+        )
+        for name in sorted(names):
+            if not suffixes or name.endswith(suffixes):
+                yield (Path(folder) / name).relative_to(PROJECT_DIR)
+
+
+def read(path: Path | str) -> str:
+    """The text of a file of the project."""
+    return (PROJECT_DIR / path).read_text(encoding="utf-8")
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(read(path), filename=str(path))
+
+
+def documentation() -> str:
+    """All of `docs/`, in one text."""
+    return "\n".join(read(path) for path in own_files(".md") if path.parts[0] == "docs")
