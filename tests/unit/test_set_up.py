@@ -1,0 +1,175 @@
+"""The set-up: only what changed is made, Debian's packages are asked for once, and refusals are one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tools import bootstrap, debian, system_packages
+from tools.collect_frontend import collect
+
+APT_GET = """#!/bin/sh
+echo "$DEBIAN_FRONTEND $@" >> {log}
+case "$*" in *update*) touch {lists}/debian_Packages; exit 0;; esac
+[ -e {lists}/debian_Packages ] || {{ echo 'E: Unable to locate package' >&2; exit 100; }}
+{outcome}
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with our own apt-get, which notes what it is told; its folder."""
+    (tmp_path / "lists").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.setattr(debian, "PACKAGE_LISTS", tmp_path / "lists")
+    put(tmp_path, "sudo", '#!/bin/sh\nshift\nexec "$@"\n')
+    put_apt_get(tmp_path, outcome="exit 0")
+    return tmp_path
+
+
+def put(machine: Path, name: str, text: str) -> None:
+    path = machine / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def put_apt_get(machine: Path, *, outcome: str) -> None:
+    put(machine, "apt-get", APT_GET.format(log=machine / "log", lists=machine / "lists", outcome=outcome))
+
+
+def told(machine: Path) -> list[str]:
+    """What apt-get was told: the words after its options."""
+    lines = (machine / "log").read_text().splitlines()
+    assert all(line.startswith("noninteractive -y -qq --no-install-recommends ") for line in lines)
+    assert all(" -o DPkg::Lock::Timeout=600 " in line for line in lines)
+    return [line.split("Dpkg::Use-Pty=0 ")[1] for line in lines]
+
+
+def test_what_dpkg_knows_is_not_missing() -> None:
+    assert debian.missing(["dpkg", "novella-no-such-package", "base-files"]) == ["novella-no-such-package"]
+
+
+def test_packages_are_installed_without_a_refresh_when_the_lists_suffice(machine: Path) -> None:
+    (machine / "lists" / "debian_Packages").touch()
+    debian.install(["one", "two"])
+    assert told(machine) == ["install one two"]
+
+
+def test_lists_that_were_never_fetched_are_fetched_first(machine: Path) -> None:
+    debian.install(["one"])
+    assert told(machine) == ["update", "install one"]
+
+
+def test_a_failure_is_told_in_its_last_line_after_one_refresh(machine: Path) -> None:
+    (machine / "lists" / "debian_Packages").touch()
+    put_apt_get(machine, outcome="echo first >&2; echo 'E: held packages' >&2; exit 100")
+    with pytest.raises(debian.CannotInstall) as refused:
+        debian.install(["one"])
+    assert str(refused.value) == "apt-get could not install one: E: held packages"
+    assert told(machine) == ["install one", "update", "install one"]
+
+
+def test_who_may_not_install_is_told_what_to_do(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(machine, "sudo", "#!/bin/sh\nexit 1\n")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(debian.CannotInstall) as refused:
+        debian.install(["one", "two"])
+    expected = "neither root nor sudo without a password; install by hand: sudo apt-get install one two"
+    assert str(refused.value) == expected
+    assert not (machine / "log").exists()
+
+
+def bindings(folder: Path, tag: str) -> Path:
+    folder.mkdir()
+    for name in ("libvirt.py", "libvirtaio.py", f"libvirtmod.cpython-{tag}-x86_64-linux-gnu.so", "libvirt_lxc.py"):
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_bindings_are_linked_and_linked_again_when_they_moved(tmp_path: Path) -> None:
+    site_packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    site_packages.mkdir(parents=True)
+    expected = ["libvirt.py", "libvirtaio.py", "libvirtmod.cpython-311-x86_64-linux-gnu.so"]
+    for modules in (bindings(tmp_path / "old", "311"), bindings(tmp_path / "new", "311")):
+        links = system_packages.link_bindings(modules, site_packages)
+        assert [link.name for link in links] == expected
+        assert [link.resolve() for link in links] == [modules / name for name in expected]
+        assert system_packages.link_bindings(modules, site_packages) == links
+    assert sorted(path.name for path in site_packages.iterdir()) == expected
+
+
+def test_bindings_of_another_python_are_not_linked(tmp_path: Path) -> None:
+    site_packages = tmp_path / "lib" / "python3.12" / "site-packages"
+    site_packages.mkdir(parents=True)
+    with pytest.raises(system_packages.CannotLink) as refused:
+        system_packages.link_bindings(bindings(tmp_path / "modules", "311"), site_packages)
+    assert str(refused.value) == "libvirt's bindings here are for 311, this environment is for 312"
+    assert list(site_packages.iterdir()) == []
+
+
+def test_a_part_is_current_until_its_source_changes(tmp_path: Path) -> None:
+    layout = bootstrap.Layout(tmp_path)
+    layout.venv_dir.mkdir()
+    source = tmp_path / "base.lock"
+    source.write_text("django==5.2")
+    assert not layout.is_current("base", source)
+    layout.mark_current("base", source)
+    assert layout.is_current("base", source)
+    source.write_text("django==5.3")
+    assert not layout.is_current("base", source)
+
+
+def test_an_old_python_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bootstrap, "OLDEST_PYTHON", (4, 0))
+    assert bootstrap.main(["run"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("Novella needs Python 4.0 or newer; this is 3.")
+    assert said.err.count("\n") == 1
+
+
+def test_without_ensurepip_and_without_rights_the_one_command_is_told(
+    machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_apt_get(machine, outcome="exit 100")
+    monkeypatch.setattr(bootstrap, "find_spec", lambda name: None)
+    with pytest.raises(bootstrap.CannotSetUp) as refused:
+        bootstrap.set_up(bootstrap.Layout(tmp_path), "run")
+    assert str(refused.value).startswith("apt-get install -y python3.")
+    assert str(refused.value).endswith("-venv")
+    assert not (tmp_path / ".venv").exists()
+
+
+def package(node_modules: Path, *, version: str) -> Path:
+    folder = node_modules / "@xterm" / "xterm"
+    (folder / "lib").mkdir(parents=True, exist_ok=True)
+    (folder / "package.json").write_text(json.dumps({"version": version}))
+    (folder / "lib" / "xterm.mjs").write_bytes(b"export {};\n//# sourceMappingURL=xterm.mjs.map\n")
+    return folder
+
+
+def test_browser_files_land_in_a_folder_of_their_version_without_source_maps(tmp_path: Path) -> None:
+    picked = {"@xterm/xterm": ("lib/xterm.mjs",)}
+    vendor_dir = tmp_path / "static" / "vendor"
+    for version in ("1.0.0", "1.1.0"):
+        package(tmp_path / "node_modules", version=version)
+        copied = collect(tmp_path / "node_modules", vendor_dir, picked)
+        assert copied == [vendor_dir / f"xterm-{version}" / "xterm.mjs"]
+        assert copied[0].read_bytes() == b"export {};\n"
+    assert [path.name for path in vendor_dir.iterdir()] == ["xterm-1.1.0"]
+    assert [path.name for path in vendor_dir.parent.iterdir()] == ["vendor"]
+
+
+def test_a_missing_browser_file_leaves_what_was_there(tmp_path: Path) -> None:
+    vendor_dir = tmp_path / "static" / "vendor"
+    (vendor_dir / "xterm-0.9.0").mkdir(parents=True)
+    package(tmp_path / "node_modules", version="1.0.0")
+    with pytest.raises(FileNotFoundError):
+        collect(tmp_path / "node_modules", vendor_dir, {"@xterm/xterm": ("lib/xterm.mjs", "css/xterm.css")})
+    assert [path.name for path in vendor_dir.parent.iterdir()] == ["vendor"]
+    assert [path.name for path in vendor_dir.iterdir()] == ["xterm-0.9.0"]
