@@ -95,7 +95,13 @@ def _run_flows(count: int) -> int:
         for number in range(count):
             with write_tx("cell1"):
                 run = outbox.open_run(
-                    alias="cell1", flow="bench", action="bench", context=system_context(), resources=[f"bench:{number}"]
+                    "cell1",
+                    outbox.NewRun(
+                        flow="bench",
+                        action="bench",
+                        context=system_context(),
+                        resources=[f"bench:{number}"],
+                    ),
                 )
             engine.run("cell1", run.uuid)
     return begun

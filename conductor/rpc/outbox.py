@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,39 +28,45 @@ LONGEST_RESEND_SECONDS = 60.0
 NEVER_SECONDS = 10 * 365 * 86_400.0
 
 
-def open_run(
-    *,
-    alias: str,
-    flow: str,
-    action: str,
-    context: RequestContext,
-    resources: Iterable[str],
-    instance_uuid: UUID | str | None = None,
-    instance_name: str = "",
-    inputs: Mapping[str, Any] | None = None,
-    parent_uuid: UUID | str | None = None,
-    run_uuid: UUID | str | None = None,
-    may_wait: bool = False,
-) -> WorkflowRun:
+@dataclass(frozen=True, kw_only=True)
+class NewRun:
+    """A run to be: what it does, for whom, and every resource that it touches.
+
+    `run_uuid` may be given where asking twice must open one run only; `parent_uuid` names the run that hands over.
+    """
+
+    flow: str
+    action: str
+    context: RequestContext
+    resources: Iterable[str]
+    instance_uuid: UUID | str | None = None
+    instance_name: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    parent_uuid: UUID | str | None = None
+    run_uuid: UUID | str | None = None
+
+
+def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowRun:
     """Create a run, lock all that it touches, and ring its conductor once the transaction commits.
 
     Call it inside `write_tx(alias)`. Raises ResourceLocked, naming the holder, when a resource is under work and
     the run may not wait for it.
     """
+    context, resources = wanted.context, sorted(set(wanted.resources))
     run = WorkflowRun.objects.using(alias).create(
-        uuid=run_uuid or uuid4(),
-        flow=flow,
-        action=action,
+        uuid=wanted.run_uuid or uuid4(),
+        flow=wanted.flow,
+        action=wanted.action,
         queue=queue_of(alias),
-        instance_uuid=instance_uuid,
-        instance_name=instance_name,
-        parent_uuid=parent_uuid,
+        instance_uuid=wanted.instance_uuid,
+        instance_name=wanted.instance_name,
+        parent_uuid=wanted.parent_uuid,
         project_id=context.project_id,
         user_id=context.user_id,
         user_name=context.user_name,
         request_id=context.request_id,
         context=context.to_json(),
-        inputs=dict(inputs or {}),
+        inputs=dict(wanted.inputs),
         wake_at=database_now(),
         created_at=database_now(),
     )
@@ -67,7 +74,7 @@ def open_run(
         _tell(alias, run, "run.queued")
         ring_after_commit(alias, run.uuid)
     else:
-        waits_for = {"cause": WaitCause.LOCK, "detail": ", ".join(sorted(resources))}
+        waits_for = {"cause": WaitCause.LOCK, "detail": ", ".join(resources)}
         _update(alias, run, waits_for=waits_for, wake_at=database_now(NEVER_SECONDS))
         _tell(alias, run, "run.queued", {"waits_for": waits_for})
     return run

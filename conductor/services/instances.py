@@ -127,19 +127,22 @@ def _launch(context: RequestContext, checked: CheckedWish) -> Launched:
     _record(context, checked, instance_uuids, run_uuid, created_at)
     uuids = [str(uuid) for uuid in instance_uuids]
     outbox.open_run(
-        alias=API,
-        flow=BUILD_FLOW,
-        action="create",
-        context=context,
-        resources=[f"instance:{uuid}" for uuid in uuids] + [f"port:{n['port_id']}" for n in networks if n["port_id"]],
-        instance_uuid=uuids[0] if count == 1 else None,
-        instance_name=wish.name,
-        inputs={
-            "instance_uuids": uuids,
-            "reservation_id": reservation_id,
-            "spec": replace(checked.spec, num_instances=count).to_json(),
-        },
-        run_uuid=run_uuid,
+        API,
+        outbox.NewRun(
+            flow=BUILD_FLOW,
+            action="create",
+            context=context,
+            resources=[f"instance:{uuid}" for uuid in uuids]
+            + [f"port:{n['port_id']}" for n in networks if n["port_id"]],
+            instance_uuid=uuids[0] if count == 1 else None,
+            instance_name=wish.name,
+            inputs={
+                "instance_uuids": uuids,
+                "reservation_id": reservation_id,
+                "spec": replace(checked.spec, num_instances=count).to_json(),
+            },
+            run_uuid=run_uuid,
+        ),
     )
     for uuid in uuids:
         _tell(API, uuid, "instance.created", context.project_id, run_uuid)
@@ -241,13 +244,15 @@ def _delete_in_cell(context: RequestContext, cell: str, instance_uuid: UUID) -> 
                 outbox.request_cancel(cell, run, "the server is being deleted")
         Instance.objects.using(cell).filter(pk=row.pk).update(task_state=TaskState.DELETING, updated_at=database_now())
         run = outbox.open_run(
-            alias=cell,
-            flow=DELETE_FLOW,
-            action="delete",
-            context=context,
-            resources=[f"instance:{instance_uuid}"],
-            instance_uuid=instance_uuid,
-            instance_name=row.name,
+            cell,
+            outbox.NewRun(
+                flow=DELETE_FLOW,
+                action="delete",
+                context=context,
+                resources=[f"instance:{instance_uuid}"],
+                instance_uuid=instance_uuid,
+                instance_name=row.name,
+            ),
             may_wait=True,
         )
         _tell(cell, str(instance_uuid), "instance.updated", row.project_id, run.uuid)

@@ -121,7 +121,14 @@ def _host_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
 def start(*resources: str, may_wait: bool = False) -> WorkflowRun:
     with write_tx(ALIAS):
         return outbox.open_run(
-            alias=ALIAS, flow="made", action="make", context=ANA, resources=resources or ("thing:1",), may_wait=may_wait
+            ALIAS,
+            outbox.NewRun(
+                flow="made",
+                action="make",
+                context=ANA,
+                resources=resources or ("thing:1",),
+            ),
+            may_wait=may_wait,
         )
 
 

@@ -76,12 +76,14 @@ def test_a_build_under_way_is_cancelled_and_the_delete_waits_for_it(cloud: Cloud
     row = make_instance(ana, "cell1", "web", vm_state="building", task_state="spawning", host="sim-1-01")
     with write_tx("cell1"):
         build = outbox.open_run(
-            alias="cell1",
-            flow="build_in_cell",
-            action="create",
-            context=ana,
-            resources=[f"instance:{row.uuid}"],
-            instance_uuid=row.uuid,
+            "cell1",
+            outbox.NewRun(
+                flow="build_in_cell",
+                action="create",
+                context=ana,
+                resources=[f"instance:{row.uuid}"],
+                instance_uuid=row.uuid,
+            ),
         )
     instances.delete(ana, str(row.uuid))
     instances.delete(ana, str(row.uuid))

@@ -42,14 +42,16 @@ def _open_children(work: Work, cell: str, instance_uuids: list[str]) -> None:
         if child_uuid(work, uuid) in there:
             continue
         outbox.open_run(
-            alias=cell,
-            flow="build_in_cell",
-            action="create",
-            context=work.context,
-            instance_uuid=uuid,
-            instance_name=instance.name,
-            inputs={"selections": selections[uuid]},
-            resources=[f"instance:{uuid}"],
-            parent_uuid=work.run.uuid,
-            run_uuid=child_uuid(work, uuid),
+            cell,
+            outbox.NewRun(
+                flow="build_in_cell",
+                action="create",
+                context=work.context,
+                instance_uuid=uuid,
+                instance_name=instance.name,
+                inputs={"selections": selections[uuid]},
+                resources=[f"instance:{uuid}"],
+                parent_uuid=work.run.uuid,
+                run_uuid=child_uuid(work, uuid),
+            ),
         )
