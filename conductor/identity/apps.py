@@ -1,3 +1,5 @@
+"""The app of users, projects, roles and tokens."""
+
 from django.apps import AppConfig
 
 

@@ -43,7 +43,7 @@ class OwnView(ApiView):
 
     service = "own"
     policies = RULES
-    authentication_classes = (TokenAuthentication, SessionReading)  # type: ignore[assignment]
+    authentication_classes = (TokenAuthentication, SessionReading)
 
 
 def run_body(request: Request, run: RunView) -> dict[str, Any]:
