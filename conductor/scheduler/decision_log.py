@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from conductor.api_db.models import InstanceMapping, SchedulingDecision
@@ -60,26 +60,22 @@ def keep(
     )
 
 
-def mark(run_uuid: str, instance_uuid: str, fates: Mapping[str, str]) -> None:
-    """Note fates by host for one instance of the newest successful decision of a run; unknown ones are passed over."""
+def mark(run_uuid: str, instance_uuid: str, fates: Mapping[str, str], *, left: Collection[str] | None = None) -> None:
+    """Note fates by host for one instance of the newest successful decision of a run; unknown ones are passed over.
+
+    Where `left` is given, named hosts outside of it were used, and failed.
+    """
     with write_tx(ALIAS):
         rows = SchedulingDecision.objects.select_for_update().filter(run_uuid=run_uuid, is_successful=True)
         row = rows.order_by("-pk").defer("details").first()
         if row is None or instance_uuid not in row.summary["instance_uuids"]:
             return
-        known = row.summary.setdefault("fates", {})
-        known[instance_uuid] = {**known.get(instance_uuid, {}), **fates}
+        known = row.summary["fates"].get(instance_uuid, {})
+        index = row.summary["instance_uuids"].index(instance_uuid)
+        used = [item["host"] for item in row.selections[index] if left is not None and item["host"] not in left]
+        failed = {host: FAILED for host in used if known.get(host, USED) == USED}
+        row.summary["fates"][instance_uuid] = {**known, **failed, **fates}
         SchedulingDecision.objects.filter(pk=row.pk).update(summary=row.summary)
-
-
-def hosts_named(run_uuid: str, instance_uuid: str) -> list[str]:
-    """The hosts that the newest successful decision of a run named for one instance, chosen one first."""
-    rows = SchedulingDecision.objects.filter(run_uuid=run_uuid, is_successful=True).order_by("-pk")
-    row = rows.only("selections", "summary").first()
-    if row is None or instance_uuid not in row.summary["instance_uuids"]:
-        return []
-    index = row.summary["instance_uuids"].index(instance_uuid)
-    return [selection["host"] for selection in row.selections[index]]
 
 
 def build_run_of(instance_uuid: str) -> str | None:
@@ -92,8 +88,5 @@ def build_run_of(instance_uuid: str) -> str | None:
 def note_alternates(instance_uuid: str, left: Iterable[str], fates: Mapping[str, str]) -> None:
     """An attempt on an alternate: hosts that are not `left` were tried before and failed; `fates` are of now."""
     run_uuid = build_run_of(instance_uuid)
-    if run_uuid is None:
-        return
-    still = set(left)
-    tried = {host: FAILED for host in hosts_named(run_uuid, instance_uuid) if host not in still}
-    mark(run_uuid, instance_uuid, {**tried, **fates})
+    if run_uuid is not None:
+        mark(run_uuid, instance_uuid, fates, left=frozenset(left))

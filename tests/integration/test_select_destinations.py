@@ -1,4 +1,4 @@
-"""The scheduler against real databases: claims, answers that stay the same, races, zones, groups, cells that are down."""
+"""The scheduler on real databases: claims, answers that stay the same, races, zones, groups, cells that are down."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from conductor.core.scheduling.nearest import NearMiss, nearest_misses
 from conductor.core.scheduling.select import Outcome, Round
 from conductor.core.scheduling.weighing import Weighing
 from conductor.core.selection import Selection
-from conductor.core.verdict import Verdict, reject
+from conductor.core.verdict import PASS, Verdict, reject
 
 WEIGHTS_KEPT = 20
 # Hosts whose reasons are kept: all of a small fleet, a fair part of a large one.
@@ -155,6 +155,7 @@ def _rejected(
 
 def _outcome(hosts: HostTable, row: int, rejected_by: str = "", verdict: Verdict | None = None) -> HostOutcome:
     state = hosts.states[row]
+    said = PASS if verdict is None else verdict
     return HostOutcome(
         host=state.host,
         cell=state.cell,
@@ -162,9 +163,9 @@ def _outcome(hosts: HostTable, row: int, rejected_by: str = "", verdict: Verdict
         is_simulated=state.is_simulated,
         passed=verdict is None,
         rejected_by=rejected_by,
-        reason=verdict.reason if verdict else "",
-        need=verdict.need if verdict else "",
-        have=verdict.have if verdict else "",
+        reason=said.reason,
+        need=said.need,
+        have=said.have,
     )
 
 
