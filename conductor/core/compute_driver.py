@@ -10,6 +10,11 @@ from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 
 
+def _known(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(cls)}
+    return {name: value for name, value in data.items() if name in names}
+
+
 @dataclass(frozen=True, slots=True)
 class NetworkPort:
     """One plugged port: addresses are texts, `prefix_length` belongs to the first subnet."""
@@ -46,14 +51,15 @@ class GuestSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> GuestSpec:
-        values = dict(data)
-        values["flavor"] = FlavorSpec(**values["flavor"])
+        """The inverse of `to_json`; fields that a newer sender added are dropped."""
+        values = _known(cls, data)
+        values["flavor"] = FlavorSpec(**_known(FlavorSpec, values["flavor"]))
         for name in ("image", "kernel", "ramdisk"):
-            values[name] = ImageSpec(**values[name]) if values.get(name) else None
+            values[name] = ImageSpec(**_known(ImageSpec, values[name])) if values.get(name) else None
         values["image"] = values["image"] or ImageSpec()
         values["ports"] = tuple(
-            NetworkPort(**{**port, "dns_nameservers": tuple(port.get("dns_nameservers", ()))})
-            for port in values["ports"]
+            NetworkPort(**{**_known(NetworkPort, port), "dns_nameservers": tuple(port.get("dns_nameservers", ()))})
+            for port in values.get("ports", ())
         )
         return cls(**values)
 
@@ -98,9 +104,11 @@ class NodeReport:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> NodeReport:
-        known = {item.name for item in fields(cls)}
-        values = {name: value for name, value in data.items() if name in known}
-        values["inventory"] = {name: Inventory(**amount) for name, amount in values["inventory"].items()}
+        """The inverse of `to_json`; fields that a newer sender added are dropped."""
+        values = _known(cls, data)
+        values["inventory"] = {
+            name: Inventory(**_known(Inventory, amount)) for name, amount in values["inventory"].items()
+        }
         values["traits"] = frozenset(values.get("traits", ()))
         values["supported_instances"] = tuple(
             (arch, hypervisor, mode) for arch, hypervisor, mode in values.get("supported_instances", ())

@@ -262,7 +262,7 @@ def say(error: Exception) -> Callable[[GuestSpec, Progress], None]:
         (BuildAborted("the image is broken"), ("BuildAborted", "the image is broken", False)),
         (NotFound("no such image"), ("NotFound", "no such image", False)),
         (
-            RuntimeError("/root/password is hunter22"),
+            RuntimeError("the password is hunter22"),
             ("RuntimeError", "The driver failed unexpectedly (RuntimeError).", True),
         ),
         (DriverError("x" * 5000), ("DriverError", "x" * 1000, True)),

@@ -1,0 +1,184 @@
+"""A real agent process, ended with SIGKILL in the middle of its work."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conductor.rpc.codec import decode, encode
+from conductor.rpc.messages import DestroyInstance, HostReported, SpawnInstance, StepAnswered
+from tests.tiny_driver import guest_json
+
+PROJECT = Path(__file__).resolve().parents[2]
+WAIT_SECONDS = 60.0
+ANA = "00000000-0000-4000-8000-00000000000a"
+
+
+class Agent:
+    """The process, and what it said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.agent_process", str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=PROJECT,
+            text=True,
+        )
+        self._said: queue.Queue[Any] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.first_report: HostReported = self.hear(HostReported)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._said.put(decode(json.loads(line)))
+
+    def tell(self, body: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(body) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self, kind: type[Any]) -> Any:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            message = self._said.get(timeout=max(deadline - time.monotonic(), 0.01))
+            if isinstance(message, kind):
+                return message
+
+    def kill_9(self) -> None:
+        self.process.kill()
+        self.end()
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.close()
+        finally:
+            self.process.wait(timeout=WAIT_SECONDS)
+            self._reader.join(timeout=WAIT_SECONDS)
+            self.process.stdout.close()
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Any]:
+    agents: list[Agent] = []
+
+    def start() -> Agent:
+        agents.append(Agent(tmp_path))
+        return agents[-1]
+
+    yield start
+    (tmp_path / "hold").unlink(missing_ok=True)
+    for agent in agents:
+        if agent.process.poll() is None:
+            agent.end()
+
+
+def address(key: str, token: int) -> dict[str, Any]:
+    return {
+        "step_key": key,
+        "fencing_token": token,
+        "run_uuid": "r",
+        "cell": "cell1",
+        "host": "host-1",
+        "instance_uuid": ANA,
+    }
+
+
+def calls(folder: Path) -> list[str]:
+    path = folder / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def until_spawning(folder: Path) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (folder / f"{ANA}.guest").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+SPAWN = encode(SpawnInstance(**address("k1", 5), guest=guest_json(ANA)))
+DESTROY = encode(DestroyInstance(**address("k2", 6)))
+
+
+def test_a_spawn_that_was_cut_off_runs_again_when_it_is_repeated_and_then_never_more(
+    started: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "hold").touch()
+    agent = started()
+    before = agent.first_report
+    agent.tell(SPAWN)
+    until_spawning(tmp_path)
+    agent.kill_9()
+    (tmp_path / "hold").unlink()
+
+    agent = started()
+    assert agent.first_report.report_number > before.report_number
+    assert agent.first_report.guests == {ANA: 1}  # half-built, and found again
+    assert calls(tmp_path) == [f"spawn {ANA}"]  # by itself it does nothing: who knows what was decided meanwhile
+    agent.tell(SPAWN)
+    answer = agent.hear(StepAnswered)
+    assert (answer.step_key, answer.fencing_token, answer.ok, answer.error) == ("k1", 5, True, None)
+    agent.kill_9()
+
+    agent = started()
+    for _ in range(3):
+        agent.tell(SPAWN)
+        assert agent.hear(StepAnswered) == answer
+    assert calls(tmp_path) == [f"spawn {ANA}"] * 2
+
+
+def test_a_spawn_that_was_cut_off_and_overtaken_is_refused_and_its_guest_goes(started: Any, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    agent = started()
+    agent.tell(SPAWN)
+    until_spawning(tmp_path)
+    agent.tell(DESTROY)  # waits for the spawn, but is remembered
+    agent.tell(DESTROY)
+    time.sleep(0.3)
+    agent.kill_9()
+    (tmp_path / "hold").unlink()
+
+    agent = started()
+    agent.tell(SPAWN)
+    refused = agent.hear(StepAnswered)
+    assert (refused.step_key, refused.ok, refused.error["class"]) == ("k1", False, "StaleToken")
+    assert calls(tmp_path) == [f"spawn {ANA}"]
+    agent.tell(DESTROY)
+    assert agent.hear(StepAnswered).ok
+    assert calls(tmp_path) == [f"spawn {ANA}", f"destroy {ANA}"]
+    assert not (tmp_path / f"{ANA}.guest").exists()
+
+
+def test_a_second_agent_on_the_same_host_does_nothing(started: Any, tmp_path: Path) -> None:
+    agent = started()
+    second = subprocess.run(
+        [sys.executable, "-c", _SECOND, str(tmp_path / "host-1.sqlite3")],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+    assert "another agent that is alive holds it" in second.stderr
+    agent.tell(SPAWN)
+    assert agent.hear(StepAnswered).ok
+
+
+_SECOND = """
+import sys, pathlib
+from conductor.compute.host_journal import HostJournal
+HostJournal(pathlib.Path(sys.argv[1]))
+"""
