@@ -9,7 +9,7 @@ from operator import and_
 from typing import Any
 
 from django.db.models import F, Q, QuerySet, Value
-from django.db.models.fields.json import KeyTextTransform
+from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Coalesce
 
 from conductor.core.context import RequestContext
@@ -93,7 +93,7 @@ def list_visible(context: RequestContext, query: ImageQuery) -> list[Image]:
     rows = anchors.filter(_listed(context, query), _narrowed(query))
     for number, (name, value) in enumerate(query.properties.items()):
         alias = f"property_{number}"
-        rows = rows.annotate(**{alias: KeyTextTransform(name, "properties")}).filter(**{alias: value})
+        rows = rows.annotate(**{alias: KeyTransform(name, "properties")}).filter(**{alias: value})
     found = page(rows, order, anchors=anchors, marker=query.marker, limit=None if query.tags else query.limit)
     # Tags are JSON text: the databases that we support do not all search in it.
     return [image for image in found if set(query.tags) <= set(image.tags)][: query.limit]

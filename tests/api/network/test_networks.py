@@ -1,0 +1,544 @@
+"""The Network API, as clients use it: exact codes, bodies and what is left after a refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from conductor.network import ports, seed
+from conductor.network.models import AddressAllocation, Network, Port, SecurityGroup, SecurityGroupRule, Subnet
+from conductor.transactions import write_tx
+
+V2 = "/network/v2.0"
+
+
+def make(client: Any, collection: str, **values: Any) -> dict[str, Any]:
+    singular = collection.removesuffix("s").replace("-", "_")
+    answer = client.post(f"{V2}/{collection}", {singular: values})
+    assert answer.status_code == 201, answer.content
+    body: dict[str, Any] = answer.json()[singular]
+    return body
+
+
+def make_network(client: Any, cidr: str = "10.0.0.0/24", **values: Any) -> tuple[str, str]:
+    """Ids of a network and its subnet."""
+    network_id = make(client, "networks", name="inner", **values)["id"]
+    return network_id, make(client, "subnets", network_id=network_id, cidr=cidr)["id"]
+
+
+def ids(answer: Any, collection: str) -> set[str]:
+    assert answer.status_code == 200, answer.content
+    return {item["id"] for item in answer.json()[collection]}
+
+
+def fault(answer: Any) -> tuple[int, str]:
+    body = answer.json()["NeutronError"]
+    assert set(body) == {"type", "message", "detail"}
+    return answer.status_code, body["type"]
+
+
+def plug(person: Any, network_id: str, instance_uuid: str, port_id: str = "") -> list[dict[str, Any]]:
+    with write_tx():
+        return ports.plug(
+            instance_uuid=instance_uuid,
+            project_id=person.project.id,
+            networks=[{"network_id": network_id, "port_id": port_id, "fixed_ip": ""}],
+            host="host-1",
+            device_owner="compute:az-1",
+        )
+
+
+def test_discovery_needs_no_token(api_client: Any) -> None:
+    for path in ("/network", "/network/"):
+        answer = api_client(None).get(path)
+        assert answer.status_code == 200
+        assert answer.json() == {
+            "versions": [
+                {
+                    "id": "v2.0",
+                    "status": "CURRENT",
+                    "links": [{"rel": "self", "href": "http://testserver/network/v2.0/"}],
+                }
+            ]
+        }
+    assert api_client(None).get(f"{V2}/").status_code == 200
+    assert fault(api_client(None).get(f"{V2}/networks")) == (401, "NotAuthenticated")
+
+
+def test_network_life(api_client: Any, people: Any) -> None:
+    ana = api_client("ana")
+    body = make(ana, "networks", name="inner", admin_state_up=True)
+    created = body.pop("created_at")
+    assert body.pop("updated_at") == created
+    project = people.ana.project.id
+    assert body == {
+        "id": body["id"],
+        "name": "inner",
+        "description": "",
+        "project_id": project,
+        "tenant_id": project,
+        "admin_state_up": True,
+        "status": "ACTIVE",
+        "subnets": [],
+        "shared": False,
+        "router:external": False,
+        "mtu": 1450,
+        "availability_zones": [],
+        "availability_zone_hints": [],
+        "ipv4_address_scope": None,
+        "ipv6_address_scope": None,
+        "tags": [],
+        "revision_number": 0,
+    }
+    path = f"{V2}/networks/{body['id']}"
+    subnet_id = make(ana, "subnets", network_id=body["id"], cidr="10.0.0.0/24")["id"]
+    changed = ana.put(path, {"network": {"name": "outer", "mtu": 1400}})
+    assert changed.status_code == 200
+    shown = ana.get(path).json()["network"]
+    assert changed.json()["network"] == shown
+    assert (shown["name"], shown["mtu"], shown["subnets"], shown["revision_number"]) == ("outer", 1400, [subnet_id], 1)
+    answer = ana.delete(path)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert fault(ana.get(path)) == (404, "NetworkNotFound")
+    assert Subnet.objects.count() == 0
+
+
+def test_lookup_by_name_as_the_sdk_does(api_client: Any, people: Any) -> None:
+    seed.seed(people.admin.project.id)
+    ana = api_client("ana")
+    assert fault(ana.get(f"{V2}/networks/private")) == (404, "NetworkNotFound")
+    found = ana.get(f"{V2}/networks?name=private").json()["networks"]
+    assert [network["name"] for network in found] == ["private"]
+    assert found[0]["shared"] is True
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        ({}, 400, "network"),
+        ([], 400, "object"),
+        ({"network": {"name": 5}}, 400, "network.name"),
+        ({"network": {"name": "x" * 256}}, 400, "network.name"),
+        ({"network": {"mtu": 5}}, 400, "network.mtu"),
+        ({"network": {"color": "red"}}, 400, "color"),
+        ({"network": {"admin_state_up": "perhaps"}}, 400, "admin_state_up"),
+        ({"network": {"port_security_enabled": True}}, 400, "port_security_enabled"),
+        ({"network": {"shared": True}}, 403, "share"),
+        ({"network": {"router:external": "true"}}, 403, "external"),
+        ({"network": {"project_id": "f" * 32}}, 403, "another project"),
+        ({"networks": []}, 400, "networks"),
+        ({"networks": [{"name": "a"}, {"name": 5}]}, 400, "name"),
+        ({"networks": [{"name": "a"}, {"shared": True}]}, 403, "share"),
+    ],
+)
+def test_wrong_networks_make_nothing(api_client: Any, body: Any, status: int, word: str) -> None:
+    answer = api_client("ana").post(f"{V2}/networks", body)
+    assert answer.status_code == status
+    assert word in answer.json()["NeutronError"]["message"]
+    assert Network.objects.count() == 0
+
+
+def test_several_at_once(api_client: Any) -> None:
+    answer = api_client("ana").post(f"{V2}/networks", {"networks": [{"name": "a"}, {"name": "b"}]})
+    assert answer.status_code == 201
+    assert [network["name"] for network in answer.json()["networks"]] == ["a", "b"]
+
+
+def test_subnet_defaults(api_client: Any) -> None:
+    ana = api_client("ana")
+    network_id = make(ana, "networks", name="inner")["id"]
+    body = make(ana, "subnets", network_id=network_id, cidr="10.0.0.9/29", ip_version=4, name=None)
+    assert body["cidr"] == "10.0.0.8/29"
+    assert body["gateway_ip"] == "10.0.0.9"
+    assert body["allocation_pools"] == [{"start": "10.0.0.10", "end": "10.0.0.14"}]
+    assert (body["enable_dhcp"], body["dns_nameservers"], body["host_routes"]) == (True, [], [])
+    six = make(ana, "subnets", network_id=network_id, cidr="fd00::/64", ip_version=6, gateway_ip=None)
+    assert (six["gateway_ip"], six["allocation_pools"]) == (
+        None,
+        [{"start": "fd00::1", "end": "fd00::ffff:ffff:ffff:ffff"}],
+    )
+    middle = make(ana, "subnets", network_id=network_id, cidr="10.1.0.0/29", gateway_ip="10.1.0.4")
+    assert middle["allocation_pools"] == [
+        {"start": "10.1.0.1", "end": "10.1.0.3"},
+        {"start": "10.1.0.5", "end": "10.1.0.6"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "word"),
+    [
+        ({}, 400, "subnetpool"),
+        ({"cidr": "10.0.0.128/25"}, 400, "overlaps with another subnet"),
+        ({"cidr": "10.0.0.0/16"}, 400, "overlaps with another subnet"),
+        ({"cidr": "nonsense"}, 400, "cidr"),
+        ({"cidr": "10.9.0.0/24", "ip_version": 6}, 400, "IPv6"),
+        ({"cidr": "10.9.0.0/32"}, 400, "no room"),
+        ({"cidr": "10.9.0.0/24", "ip_version": 5}, 400, "ip_version"),
+        ({"cidr": "10.9.0.0/24", "gateway_ip": "10.8.0.1"}, 400, "Gateway"),
+        ({"cidr": "10.9.0.0/24", "gateway_ip": "10.9.0.255"}, 400, "Gateway"),
+        ({"cidr": "10.9.0.0/24", "allocation_pools": [{"start": "10.9.0.9", "end": "10.9.0.2"}]}, 400, "pool"),
+        ({"cidr": "10.9.0.0/24", "allocation_pools": [{"start": "10.9.0.9", "end": "10.9.1.2"}]}, 400, "pool"),
+        ({"cidr": "10.9.0.0/24", "allocation_pools": [{"start": "10.9.0.1", "end": "10.9.0.2"}]}, 409, "Gateway"),
+        (
+            {
+                "cidr": "10.9.0.0/24",
+                "allocation_pools": [
+                    {"start": "10.9.0.5", "end": "10.9.0.9"},
+                    {"start": "10.9.0.7", "end": "10.9.0.8"},
+                ],
+            },
+            400,
+            "overlapping",
+        ),
+        ({"cidr": "10.9.0.0/24", "dns_nameservers": ["nine"]}, 400, "dns_nameservers"),
+        ({"cidr": "10.9.0.0/24", "dns_nameservers": ["9.9.9.9", "9.9.9.9"]}, 400, "Duplicate"),
+        ({"cidr": "10.9.0.0/24", "color": "red"}, 400, "color"),
+        ({"cidr": "10.9.0.0/24", "subnetpool_id": str(uuid4())}, 404, "pool"),
+        ({"cidr": "10.9.0.0/24", "network_id": str(uuid4())}, 404, "Network"),
+    ],
+)
+def test_wrong_subnets_make_nothing(api_client: Any, values: Any, status: int, word: str) -> None:
+    ana = api_client("ana")
+    network_id, _ = make_network(ana)
+    answer = ana.post(f"{V2}/subnets", {"subnet": {"network_id": network_id, **values}})
+    assert answer.status_code == status, answer.content
+    assert word in answer.json()["NeutronError"]["message"]
+    assert Subnet.objects.count() == 1
+
+
+def test_subnet_changes(api_client: Any) -> None:
+    ana = api_client("ana")
+    _, subnet_id = make_network(ana)
+    path = f"{V2}/subnets/{subnet_id}"
+    body = {"subnet": {"name": "x", "gateway_ip": None, "dns_nameservers": ["9.9.9.9"], "enable_dhcp": False}}
+    changed = ana.put(path, body)
+    assert changed.status_code == 200
+    shown = ana.get(path).json()["subnet"]
+    assert {name: shown[name] for name in body["subnet"]} == body["subnet"]
+    assert fault(ana.put(path, {"subnet": {"gateway_ip": "10.0.0.5"}})) == (409, "GatewayConflictWithAllocationPools")
+    assert ana.put(path, {"subnet": {"cidr": "10.1.0.0/24"}}).status_code == 400
+    assert ana.get(path).json()["subnet"] == shown
+
+
+def test_subnets_are_cut_from_the_pool(api_client: Any, people: Any) -> None:
+    seed.seed(people.admin.project.id)
+    ana = api_client("ana")
+    pools = ana.get(f"{V2}/subnetpools").json()["subnetpools"]
+    assert [(pool["name"], pool["prefixes"], pool["shared"]) for pool in pools] == [
+        ("default-pool", ["10.64.0.0/16"], True)
+    ]
+    pool_id = pools[0]["id"]
+    assert ana.get(f"{V2}/subnetpools/{pool_id}").status_code == 200
+    network_id = make(ana, "networks", name="inner")["id"]
+    cidrs = [
+        make(ana, "subnets", network_id=network_id, subnetpool_id=pool_id, **values)["cidr"]
+        for values in ({}, {"prefixlen": 28}, {"prefixlen": "25"}, {})
+    ]
+    assert cidrs == ["10.64.16.0/24", "10.64.17.0/28", "10.64.17.128/25", "10.64.18.0/24"]
+    wanted = {"subnet": {"network_id": network_id, "subnetpool_id": pool_id, "prefixlen": 16}}
+    answer = ana.post(f"{V2}/subnets", wanted)
+    assert answer.status_code == 400
+    assert "Insufficient prefix space" in answer.json()["NeutronError"]["message"]
+    assert ana.post(f"{V2}/subnetpools", {"subnetpool": {"name": "x"}}).status_code == 405
+
+
+def test_port_life(api_client: Any, people: Any) -> None:
+    ana = api_client("ana")
+    network_id, subnet_id = make_network(ana)
+    body = make(ana, "ports", network_id=network_id, name="plug", admin_state_up=True)
+    assert body["fixed_ips"] == [{"subnet_id": subnet_id, "ip_address": "10.0.0.2"}]
+    assert body["mac_address"].startswith("fa:16:3e:")
+    assert (body["status"], body["device_id"], body["device_owner"]) == ("DOWN", "", "")
+    default = SecurityGroup.objects.get(project_id=people.ana.project.id, name="default")
+    assert body["security_groups"] == [str(default.uuid)]
+    assert "binding:host_id" not in body
+    path = f"{V2}/ports/{body['id']}"
+    assert api_client("admin").get(path).json()["port"]["binding:host_id"] == ""
+    changed = ana.put(path, {"port": {"name": "socket", "fixed_ips": [{"ip_address": "10.0.0.77"}], "device_id": "x"}})
+    assert changed.status_code == 200
+    shown = ana.get(path).json()["port"]
+    assert changed.json()["port"] == shown
+    assert shown["fixed_ips"] == [{"subnet_id": subnet_id, "ip_address": "10.0.0.77"}]
+    assert (shown["name"], shown["device_id"], shown["mac_address"]) == ("socket", "x", body["mac_address"])
+    assert fault(ana.delete(f"{V2}/networks/{network_id}")) == (409, "NetworkInUse")
+    assert fault(ana.delete(f"{V2}/subnets/{subnet_id}")) == (409, "SubnetInUse")
+    assert ana.delete(path).status_code == 204
+    assert fault(ana.delete(path)) == (404, "PortNotFound")
+    assert AddressAllocation.objects.count() == 0
+    assert ana.delete(f"{V2}/networks/{network_id}").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "kind"),
+    [
+        ({"fixed_ips": [{"ip_address": "10.0.0.2"}]}, 409, "IpAddressAlreadyAllocated"),
+        ({"fixed_ips": [{"ip_address": "10.9.0.2"}]}, 400, "InvalidIpForSubnet"),
+        ({"fixed_ips": [{"ip_address": "10.0.0.1"}]}, 400, "InvalidIpForSubnet"),
+        ({"fixed_ips": [{"ip_address": "10.0.0.255"}]}, 400, "InvalidIpForSubnet"),
+        ({"fixed_ips": [{"ip_address": "nine"}]}, 400, "Invalid"),
+        ({"fixed_ips": [{}]}, 400, "Invalid"),
+        ({"fixed_ips": [{"subnet_id": str(uuid4())}]}, 404, "SubnetNotFound"),
+        ({"mac_address": "nonsense"}, 400, "Invalid"),
+        ({"mac_address": "fa:16:3e:00:00:01"}, 409, "MacAddressInUse"),
+        ({"security_groups": [str(uuid4())]}, 404, "SecurityGroupNotFound"),
+        ({"security_groups": ["x", "x"]}, 400, "Invalid"),
+        ({"binding:host_id": "host-1"}, 403, "PolicyNotAuthorized"),
+        ({"binding:vnic_type": "direct"}, 400, "Invalid"),
+        ({"color": "red"}, 400, "Invalid"),
+        ({"network_id": str(uuid4())}, 404, "NetworkNotFound"),
+        ({"network_id": "no-uuid"}, 400, "Invalid"),
+    ],
+)
+def test_wrong_ports_make_nothing(api_client: Any, values: Any, status: int, kind: str) -> None:
+    ana = api_client("ana")
+    network_id, _ = make_network(ana)
+    make(ana, "ports", network_id=network_id, mac_address="FA:16:3E:00:00:01")
+    answer = ana.post(f"{V2}/ports", {"port": {"network_id": network_id, **values}})
+    assert fault(answer) == (status, kind)
+    assert (Port.objects.count(), AddressAllocation.objects.count()) == (1, 1)
+    assert Port.objects.get().mac_address == "fa:16:3e:00:00:01"
+
+
+def test_an_exhausted_subnet_is_409(api_client: Any) -> None:
+    ana = api_client("ana")
+    network_id, _ = make_network(ana, "10.0.0.0/30")
+    make(ana, "ports", network_id=network_id)
+    answer = ana.post(f"{V2}/ports", {"port": {"network_id": network_id}})
+    assert fault(answer) == (409, "IpAddressGenerationFailure")
+    assert Port.objects.count() == 1
+
+
+def test_plugged_ports_stay(api_client: Any, people: Any) -> None:
+    ana = api_client("ana")
+    network_id, _ = make_network(ana)
+    instance = str(uuid4())
+    made = plug(people.ana, network_id, instance)[0]["port_uuid"]
+    path = f"{V2}/ports/{made}"
+    shown = ana.get(path).json()["port"]
+    assert (shown["device_id"], shown["device_owner"], shown["status"]) == (instance, "compute:az-1", "ACTIVE")
+    assert fault(ana.delete(path)) == (409, "PortInUse")
+    for change in ({"device_id": ""}, {"fixed_ips": []}, {"mac_address": "fa:16:3e:00:00:02"}):
+        assert fault(ana.put(path, {"port": change})) == (409, "PortInUse")
+    assert ana.get(path).json()["port"] == shown
+    assert ana.put(path, {"port": {"name": "renamed"}}).status_code == 200
+
+
+def test_port_filters(api_client: Any) -> None:
+    ana = api_client("ana")
+    network_id, subnet_id = make_network(ana)
+    one = make(ana, "ports", network_id=network_id, name="one", device_id="d1")["id"]
+    two = make(ana, "ports", network_id=network_id, name="two")["id"]
+    cases: dict[str, set[str]] = {
+        "": {one, two},
+        "name=one": {one},
+        "name=one&name=two": {one, two},
+        "device_id=d1": {one},
+        "device_id=": {two},
+        f"id={one}": {one},
+        "id=no-uuid": set(),
+        f"network_id={network_id}": {one, two},
+        f"network_id={uuid4()}": set(),
+        "fixed_ips=ip_address=10.0.0.3": {two},
+        f"fixed_ips=subnet_id={subnet_id}&fixed_ips=ip_address=10.0.0.2": {one},
+        "fixed_ips=ip_address_substr=10.0": {one, two},
+        "fixed_ips=ip_address=nine": set(),
+        "status=DOWN": {one, two},
+        "status=ACTIVE": set(),
+        "admin_state_up=True": {one, two},
+        "color=red&tenant_idx=5": {one, two},
+        "binding:host_id=host-9": {one, two},
+    }
+    for query, expected in cases.items():
+        assert ids(ana.get(f"{V2}/ports?{query}"), "ports") == expected, query
+    trimmed = ana.get(f"{V2}/ports?fields=id&fields=name&name=one").json()["ports"]
+    assert trimmed == [{"id": one, "name": "one"}]
+    assert ana.get(f"{V2}/ports/{one}?fields=name").json() == {"port": {"name": "one"}}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=-1",
+        "limit=x",
+        f"marker={uuid4()}",
+        "marker=x",
+        "sort_key=secret",
+        "sort_key=name&sort_dir=up",
+        "sort_dir=asc",
+        "admin_state_up=perhaps",
+        "fixed_ips=color=red",
+    ],
+)
+def test_wrong_queries_are_400(api_client: Any, query: str) -> None:
+    assert api_client("ana").get(f"{V2}/ports?{query}").status_code == 400
+
+
+@pytest.mark.parametrize("sort", ["", "&sort_key=name&sort_dir=desc"])
+def test_a_walk_meets_every_network_once(api_client: Any, sort: str) -> None:
+    ana = api_client("ana")
+    for number in range(5):
+        make(ana, "networks", name=f"n{number % 2}")
+    whole = [network["id"] for network in ana.get(f"{V2}/networks?admin_state_up=true{sort}").json()["networks"]]
+    seen, url = [], f"{V2}/networks?admin_state_up=true&limit=1{sort}"
+    while url:
+        body = ana.get(url.removeprefix("http://testserver")).json()
+        seen += [network["id"] for network in body["networks"]]
+        links = body.get("networks_links")
+        url = links[0]["href"] if links else ""
+        assert not url or "admin_state_up=true" in url
+    assert seen == whole
+    assert len(set(seen)) == 5
+
+
+@pytest.mark.parametrize("collection", ["networks", "subnets", "ports", "security-groups"])
+def test_lists_cost_the_same_for_many(api_client: Any, django_assert_max_num_queries: Any, collection: str) -> None:
+    ana = api_client("ana")
+    network_id, _ = make_network(ana)
+    for number in range(8):
+        make_network(ana, f"10.{number}.0.0/24")
+        make(ana, "ports", network_id=network_id)
+        make(ana, "security-groups", name=f"g{number}")
+    with django_assert_max_num_queries(8):
+        answer = ana.get(f"{V2}/{collection}")
+    assert len(answer.json()[collection.replace("-", "_")]) >= 8
+
+
+def test_projects_are_walls(api_client: Any) -> None:
+    ana, bo, chi = api_client("ana"), api_client("bo"), api_client("chi")
+    network_id, subnet_id = make_network(ana)
+    port_id = make(ana, "ports", network_id=network_id)["id"]
+    group_id = make(ana, "security-groups", name="web")["id"]
+    paths = [f"networks/{network_id}", f"subnets/{subnet_id}", f"ports/{port_id}", f"security-groups/{group_id}"]
+    for path in paths:
+        assert bo.get(f"{V2}/{path}").status_code == 200
+        assert chi.get(f"{V2}/{path}").status_code == 404
+        assert chi.put(f"{V2}/{path}", {}).status_code == 404
+        assert chi.delete(f"{V2}/{path}").status_code == 404
+    for collection in ("networks", "subnets", "ports"):
+        assert ids(chi.get(f"{V2}/{collection}"), collection) == set()
+    assert group_id not in ids(chi.get(f"{V2}/security-groups"), "security_groups")
+    assert fault(chi.post(f"{V2}/ports", {"port": {"network_id": network_id}})) == (404, "NetworkNotFound")
+    assert Port.objects.count() == 1
+
+
+def test_a_shared_network_is_used_but_not_changed(api_client: Any, people: Any) -> None:
+    seed.seed(people.admin.project.id)
+    network_id, subnet_id = str(Network.objects.get().uuid), str(Subnet.objects.get().uuid)
+    ana = api_client("ana")
+    for path, name in ((f"networks/{network_id}", "network"), (f"subnets/{subnet_id}", "subnet")):
+        assert fault(ana.put(f"{V2}/{path}", {name: {"name": "mine"}})) == (403, "PolicyNotAuthorized")
+        assert fault(ana.delete(f"{V2}/{path}")) == (403, "PolicyNotAuthorized")
+    subnet = {"subnet": {"network_id": network_id, "cidr": "10.0.0.0/24"}}
+    assert fault(ana.post(f"{V2}/subnets", subnet)) == (403, "PolicyNotAuthorized")
+    own_mac = {"port": {"network_id": network_id, "mac_address": "fa:16:3e:00:00:03"}}
+    assert fault(ana.post(f"{V2}/ports", own_mac)) == (403, "PolicyNotAuthorized")
+    assert make(ana, "ports", network_id=network_id)["fixed_ips"][0]["ip_address"] == "10.64.0.2"
+    assert ids(api_client("bo").get(f"{V2}/ports"), "ports") == ids(ana.get(f"{V2}/ports"), "ports")
+    assert ids(api_client("chi").get(f"{V2}/ports"), "ports") == set()
+
+
+def test_readers_only_read(api_client: Any) -> None:
+    reader = api_client("rea")
+    assert reader.get(f"{V2}/networks").status_code == 200
+    assert reader.post(f"{V2}/networks", {"network": {"name": "x"}}).status_code == 403
+    assert Network.objects.count() == 0
+
+
+def test_every_project_has_a_default_group(api_client: Any, people: Any) -> None:
+    ana = api_client("ana")
+    groups = ana.get(f"{V2}/security-groups").json()["security_groups"]
+    assert [group["name"] for group in groups] == ["default"]
+    rules = [
+        (rule["direction"], rule["ethertype"], rule["remote_group_id"]) for rule in groups[0]["security_group_rules"]
+    ]
+    own = groups[0]["id"]
+    assert sorted(rules, key=str) == sorted(
+        [
+            ("egress", "IPv4", None),
+            ("egress", "IPv6", None),
+            ("ingress", "IPv4", own),
+            ("ingress", "IPv6", own),
+        ],
+        key=str,
+    )
+    assert fault(ana.delete(f"{V2}/security-groups/{own}")) == (409, "SecurityGroupCannotRemoveDefault")
+    again = ana.post(f"{V2}/security-groups", {"security_group": {"name": "default"}})
+    assert again.status_code == 409
+    assert SecurityGroup.objects.count() == 1
+
+
+def test_security_groups_and_rules(api_client: Any) -> None:
+    ana = api_client("ana")
+    group = make(ana, "security-groups", name="web", description="front")
+    assert [rule["direction"] for rule in group["security_group_rules"]] == ["egress", "egress"]
+    wanted = {
+        "security_group_id": group["id"],
+        "direction": "ingress",
+        "ethertype": "IPv4",
+        "protocol": "TCP",
+        "port_range_min": "22",
+        "port_range_max": 22,
+        "remote_ip_prefix": "0.0.0.0/0",
+    }
+    rule = make(ana, "security-group-rules", **wanted)
+    assert (rule["protocol"], rule["port_range_min"], rule["remote_ip_prefix"]) == ("tcp", 22, "0.0.0.0/0")
+    again = ana.post(f"{V2}/security-group-rules", {"security_group_rule": wanted})
+    assert fault(again) == (409, "SecurityGroupRuleExists")
+    assert SecurityGroupRule.objects.filter(group__name="web").count() == 3
+    assert ids(ana.get(f"{V2}/security-group-rules?direction=ingress&protocol=tcp"), "security_group_rules") == {
+        rule["id"]
+    }
+    assert ana.delete(f"{V2}/security-group-rules/{rule['id']}").status_code == 204
+    assert fault(ana.get(f"{V2}/security-group-rules/{rule['id']}")) == (404, "SecurityGroupRuleNotFound")
+    path = f"{V2}/security-groups/{group['id']}"
+    assert ana.put(path, {"security_group": {"name": "front"}}).json()["security_group"]["name"] == "front"
+    network_id, _ = make_network(ana)
+    port_id = make(ana, "ports", network_id=network_id, security_groups=[group["id"]])["id"]
+    assert fault(ana.delete(path)) == (409, "SecurityGroupInUse")
+    ana.delete(f"{V2}/ports/{port_id}")
+    assert ana.delete(path).status_code == 204
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"direction": "sideways"},
+        {"ethertype": "IPv5"},
+        {"port_range_min": 5},
+        {"protocol": "tcp", "port_range_min": 9, "port_range_max": 5},
+        {"protocol": "tcp", "port_range_min": 0, "port_range_max": 5},
+        {"protocol": "tcp", "port_range_min": 1, "port_range_max": 65536},
+        {"protocol": "icmp", "port_range_max": 5},
+        {"protocol": "icmp", "port_range_min": 256},
+        {"remote_ip_prefix": "nonsense"},
+        {"remote_ip_prefix": "fd00::/64"},
+        {"remote_ip_prefix": "10.0.0.0/8", "remote_group_id": "own"},
+    ],
+)
+def test_wrong_rules_make_nothing(api_client: Any, values: dict[str, Any]) -> None:
+    ana = api_client("ana")
+    group_id = make(ana, "security-groups", name="web")["id"]
+    values = {name: group_id if value == "own" else value for name, value in values.items()}
+    body = {"security_group_id": group_id, "direction": "ingress", **values}
+    assert ana.post(f"{V2}/security-group-rules", {"security_group_rule": body}).status_code == 400
+    assert SecurityGroupRule.objects.filter(group__name="web").count() == 2
+
+
+def test_what_clients_ask_beside(api_client: Any, people: Any) -> None:
+    ana, admin = api_client("ana"), api_client("admin")
+    extensions = {extension["alias"] for extension in ana.get(f"{V2}/extensions").json()["extensions"]}
+    assert {"security-group", "external-net", "binding", "quotas", "project-id"} <= extensions
+    assert not {"router", "port-security", "standard-attr-tag"} & extensions
+    assert ana.get(f"{V2}/extensions/binding").json()["extension"]["alias"] == "binding"
+    assert fault(ana.get(f"{V2}/extensions/router")) == (404, "ExtensionNotFound")
+    quota = ana.get(f"{V2}/quotas/{people.ana.project.id}").json()["quota"]
+    assert set(quota.values()) == {-1}
+    assert ana.get(f"{V2}/quotas/{people.chi.project.id}").status_code == 403
+    assert ana.get(f"{V2}/availability_zones").json() == {"availability_zones": []}
+    assert admin.get(f"{V2}/agents").json() == {"agents": []}
+    assert ana.get(f"{V2}/floatingips?port_id=x").json() == {"floatingips": []}
+    assert ana.get(f"{V2}/routers").json() == {"routers": []}
+    assert ana.post(f"{V2}/routers", {"router": {}}).status_code == 405
+    assert ana.get(f"{V2}/nothing").status_code == 404
