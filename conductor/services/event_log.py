@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.db.models import Max, Q
 
-from conductor.cells.lookup import journal_aliases
+from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
@@ -81,7 +81,8 @@ def of_runs(runs: Mapping[str, Sequence[str]], after: Cursor, limit: int) -> lis
 
     gathered = scatter_gather(ask, list(runs))
     found = [event for events in gathered.answers.values() for event in events]
-    return sorted(found, key=lambda event: (event.created_at, event.alias, event.number))[:limit]
+    # Of two logs that tell of the same moment, the API's comes first: cells act on what it decided.
+    return sorted(found, key=lambda e: (e.created_at, e.alias != API_ALIAS, e.alias, e.number))[:limit]
 
 
 def _view(alias: str, row: Event) -> EventView:
