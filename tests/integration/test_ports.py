@@ -1,0 +1,242 @@
+"""Ports of guests: what a launch may wish for, plugging twice, and leaving nothing behind."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from conductor.core.compute_driver import NetworkPort
+from conductor.core.errors import BuildAborted, Conflict, Invalid
+from conductor.network import operations, port_operations, ports, security_groups, seed, subnets
+from conductor.network.models import AddressAllocation, Network, Port, Subnet, SubnetPool
+from conductor.network.port_operations import PortWish
+from conductor.network.subnets import SubnetWish
+from conductor.services.values import NetworkWish
+from conductor.transactions import write_tx
+
+
+def make_network(person: Any, cidr: str = "10.0.0.0/24", **values: Any) -> str:
+    network_id = str(operations.create_network(person.context(), {"name": "inner", **values}).uuid)
+    subnets.create_subnet(person.context(), SubnetWish(network_id=network_id, cidr=cidr, dns_nameservers=["9.9.9.9"]))
+    return network_id
+
+
+def make_port(person: Any, network_id: str) -> str:
+    return str(port_operations.create_port(person.context(), PortWish(network_id=network_id)).uuid)
+
+
+def plug(person: Any, networks: list[dict[str, str]], instance: str, host: str = "host-1") -> list[dict[str, Any]]:
+    with write_tx():
+        return ports.plug(
+            instance_uuid=instance,
+            project_id=person.project.id,
+            networks=networks,
+            host=host,
+            device_owner="compute:az-1",
+        )
+
+
+def unplug(instance: str) -> None:
+    with write_tx():
+        ports.unplug(instance)
+
+
+def resolve(person: Any, *wishes: NetworkWish) -> list[dict[str, str]]:
+    return ports.resolve_wishes(person.context(), wishes)
+
+
+def everything() -> list[Any]:
+    return [list(model.objects.order_by("pk").values()) for model in (Port, AddressAllocation)]
+
+
+def test_seed_makes_one_shared_network_once(people: Any) -> None:
+    for _ in range(2):
+        seed.seed(people.admin.project.id)
+    network, subnet, pool = Network.objects.get(), Subnet.objects.get(), SubnetPool.objects.get()
+    assert (network.name, network.is_shared, network.is_external) == ("private", True, False)
+    assert (subnet.name, subnet.cidr, subnet.gateway_ip, subnet.is_dhcp_enabled) == (
+        "private-subnet",
+        "10.64.0.0/20",
+        "10.64.0.1",
+        True,
+    )
+    assert (subnet.pool, pool.name, pool.prefixes) == (pool, "default-pool", ["10.64.0.0/16"])
+
+
+def test_auto_takes_the_only_network(people: Any) -> None:
+    ana, chi = people.ana, people.chi
+    assert ports.resolve_wishes(ana.context(), None) == []
+    seed.seed(people.admin.project.id)
+    shared = str(Network.objects.get().uuid)
+    assert ports.resolve_wishes(ana.context(), None) == [{"network_id": shared, "port_id": "", "fixed_ip": ""}]
+    operations.create_network(ana.context(), {"name": "without a subnet"})
+    make_network(people.admin, "10.7.0.0/24", is_shared=True, is_external=True)
+    assert len(ports.resolve_wishes(ana.context(), None)) == 1
+    make_network(ana)
+    with pytest.raises(Conflict, match=r"^Multiple possible networks found, use a Network ID to be more specific\.$"):
+        ports.resolve_wishes(ana.context(), None)
+    assert len(ports.resolve_wishes(chi.context(), None)) == 1
+    assert ports.resolve_wishes(ana.context(), []) == []
+
+
+def test_wishes_are_refused_by_name(people: Any) -> None:
+    ana, chi = people.ana, people.chi
+    network_id, foreign = make_network(ana), make_network(chi, "10.2.0.0/24")
+    port_id, foreign_port = make_port(ana, network_id), make_port(chi, foreign)
+    bare = str(operations.create_network(ana.context(), {"name": "bare"}).uuid)
+    unknown = str(uuid4())
+    before = everything()
+    cases = [
+        (NetworkWish(network_id=unknown), unknown),
+        (NetworkWish(network_id="no-uuid"), "no-uuid"),
+        (NetworkWish(network_id=foreign), foreign),
+        (NetworkWish(network_id=bare), bare),
+        (NetworkWish(port_id=unknown), unknown),
+        (NetworkWish(port_id=foreign_port), foreign_port),
+        (NetworkWish(network_id=network_id, fixed_ip="10.9.0.5"), "10.9.0.5"),
+        (NetworkWish(network_id=network_id, fixed_ip="10.0.0.1"), "10.0.0.1"),
+        (NetworkWish(network_id=network_id, fixed_ip="10.0.0.2"), "10.0.0.2"),
+        (NetworkWish(network_id=network_id, fixed_ip="nine"), "nine"),
+    ]
+    for wish, named in cases:
+        with pytest.raises(Invalid, match=named):
+            resolve(ana, wish)
+    with pytest.raises(Invalid, match="only once"):
+        resolve(ana, NetworkWish(port_id=port_id), NetworkWish(port_id=port_id))
+    assert everything() == before
+    assert resolve(ana, NetworkWish(port_id=port_id), NetworkWish(network_id=network_id, fixed_ip="10.0.0.9")) == [
+        {"network_id": network_id, "port_id": port_id, "fixed_ip": "10.0.0.2"},
+        {"network_id": network_id, "port_id": "", "fixed_ip": "10.0.0.9"},
+    ]
+
+
+def test_a_port_in_use_is_a_conflict(people: Any) -> None:
+    network_id = make_network(people.ana)
+    port_id = make_port(people.ana, network_id)
+    plug(people.ana, resolve(people.ana, NetworkWish(port_id=port_id)), str(uuid4()))
+    with pytest.raises(Conflict, match=port_id):
+        resolve(people.ana, NetworkWish(port_id=port_id))
+
+
+def test_plug_tells_all_that_a_guest_needs(people: Any) -> None:
+    network_id = make_network(people.ana)
+    instance = str(uuid4())
+    (plugged,) = plug(people.ana, resolve(people.ana, NetworkWish(network_id=network_id)), instance)
+    row = Port.objects.get()
+    assert plugged == {
+        "port_uuid": str(row.uuid),
+        "network_name": "inner",
+        "mac_address": row.mac_address,
+        "ip_address": "10.0.0.2",
+        "prefix_length": 24,
+        "cidr": "10.0.0.0/24",
+        "gateway_ip": "10.0.0.1",
+        "dns_nameservers": ["9.9.9.9"],
+    }
+    assert NetworkPort(**plugged).ip_address == "10.0.0.2"
+    assert row.mac_address.startswith("fa:16:3e:")
+    assert (row.device_id, row.binding_host, row.status) == (instance, "host-1", "ACTIVE")
+    assert [group.name for group in row.security_groups.all()] == ["default"]
+
+
+def test_plugging_twice_plugs_once(people: Any) -> None:
+    ana = people.ana
+    first, second = make_network(ana), make_network(ana, "10.1.0.0/24")
+    port_id = make_port(ana, second)
+    wishes = resolve(ana, NetworkWish(network_id=second), NetworkWish(port_id=port_id), NetworkWish(network_id=first))
+    instance = str(uuid4())
+    plugged = plug(ana, wishes, instance)
+    assert [port["ip_address"] for port in plugged] == ["10.1.0.3", "10.1.0.2", "10.0.0.2"]
+    before = everything()
+    assert plug(ana, wishes, instance) == plugged
+    assert everything() == before
+    assert plug(ana, wishes, instance, host="host-2") == plugged
+    assert set(Port.objects.values_list("binding_host", flat=True)) == {"host-2"}
+
+
+def test_unplugging_leaves_what_was_there_before(people: Any) -> None:
+    ana = people.ana
+    network_id = make_network(ana)
+    port_id = make_port(ana, network_id)
+    instance, other = str(uuid4()), str(uuid4())
+    plug(ana, resolve(ana, NetworkWish(network_id=network_id), NetworkWish(port_id=port_id)), instance)
+    plug(ana, resolve(ana, NetworkWish(network_id=network_id)), other)
+    for _ in range(2):
+        unplug(instance)
+        remaining = {str(port.uuid): port for port in Port.objects.all()}
+        assert len(remaining) == 2
+        given_back = remaining[port_id]
+        assert (given_back.device_id, given_back.device_owner, given_back.binding_host) == ("", "", "")
+        assert (given_back.status, given_back.addresses.get().ip_address) == ("DOWN", "10.0.0.2")
+    unplug(other)
+    assert [str(port.uuid) for port in Port.objects.all()] == [port_id]
+    assert AddressAllocation.objects.count() == 1
+
+
+def test_plugging_is_all_or_nothing(people: Any) -> None:
+    ana = people.ana
+    roomy, narrow = make_network(ana), make_network(ana, "10.1.0.0/30")
+    make_port(ana, narrow)
+    before = everything()
+    with pytest.raises(BuildAborted, match="No more IP addresses"):
+        plug(ana, resolve(ana, NetworkWish(network_id=roomy), NetworkWish(network_id=narrow)), str(uuid4()))
+    assert everything() == before
+
+
+def test_what_went_away_since_aborts_the_build(people: Any) -> None:
+    ana = people.ana
+    network_id = make_network(ana)
+    port_id = make_port(ana, network_id)
+    by_port, by_network = resolve(ana, NetworkWish(port_id=port_id), NetworkWish(network_id=network_id))
+    fixed = resolve(ana, NetworkWish(network_id=network_id, fixed_ip="10.0.0.3"))
+    make_port(ana, network_id)  # takes 10.0.0.3
+    with pytest.raises(BuildAborted, match="already allocated"):
+        plug(ana, fixed, str(uuid4()))
+    port_operations.delete_port(ana.context(), port_id)
+    with pytest.raises(BuildAborted, match=port_id):
+        plug(ana, [by_port], str(uuid4()))
+    Port.objects.all().delete()
+    operations.delete_network(ana.context(), network_id)
+    with pytest.raises(BuildAborted, match=network_id):
+        plug(ana, [by_network], str(uuid4()))
+    assert everything() == [[], []]
+
+
+def test_a_port_goes_to_one_of_two_builds(people: Any) -> None:
+    ana = people.ana
+    wishes = resolve(ana, NetworkWish(port_id=make_port(ana, make_network(ana))))
+    winner = str(uuid4())
+    plug(ana, wishes, winner)
+    with pytest.raises(BuildAborted, match="in use"):
+        plug(ana, wishes, str(uuid4()))
+    assert Port.objects.get().device_id == winner
+
+
+def test_a_label_on_somebodys_port_is_no_plug(people: Any) -> None:
+    """chi names ana's instance on a port of her own: it must neither be shown to ana's guest nor be lost."""
+    ana, chi = people.ana, people.chi
+    instance = str(uuid4())
+    bait = PortWish(network_id=make_network(chi, "10.2.0.0/24"), values={"device_id": instance})
+    port_operations.create_port(chi.context(), bait)
+    (plugged,) = plug(ana, resolve(ana, NetworkWish(network_id=make_network(ana))), instance)
+    assert plugged["ip_address"] == "10.0.0.2"
+    unplug(instance)
+    left = Port.objects.get()
+    assert (left.project_id, left.device_id) == (chi.project.id, instance)
+
+
+def test_groups_by_id_or_name(people: Any) -> None:
+    ana = people.ana
+    web = security_groups.create_group(ana.context(), {"name": "web"})
+    with write_tx():
+        ports.plug(
+            instance_uuid=str(uuid4()),
+            project_id=ana.project.id,
+            networks=resolve(ana, NetworkWish(network_id=make_network(ana))),
+            host="host-1",
+            device_owner="compute:az-1",
+            groups=[str(web.uuid), "default", "web"],
+        )
+    assert sorted(group.name for group in Port.objects.get().security_groups.all()) == ["default", "web"]
