@@ -16,7 +16,9 @@ from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState, RunState, StepState, VmState
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
 from conductor.identity.roles import implied_names
+from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, StepRecord, WorkflowRun
+from conductor.network.models import Network, Subnet
 from conductor.transactions import write_tx
 from tests.people import PASSWORD
 
@@ -34,6 +36,33 @@ CELL_PLAN = [
     {"name": "SpawnOnHost", "title": "Spawn on host", "lane": "Compute", "event": ""},
     {"name": "MarkActive", "title": "Activate", "lane": "Cell conductor", "event": ""},
 ]
+
+
+def image(name: str, asker: RequestContext, **values: Any) -> Image:
+    """A public image, ready to boot from."""
+    usual: dict[str, Any] = {
+        "status": "active",
+        "visibility": "public",
+        "disk_format": "raw",
+        "container_format": "bare",
+        "size": 4096,
+        "checksum": "d41d8cd98f00b204e9800998ecf8427e",
+        "created_at": ago(900),
+        "updated_at": ago(900),
+    }
+    return Image.objects.create(name=name, project_id=asker.project_id, **{**usual, **values})
+
+
+def network(name: str, asker: RequestContext, cidr: str = "10.64.0.0/20", **values: Any) -> Network:
+    """A shared network with one subnet."""
+    times = {"created_at": ago(900), "updated_at": ago(900)}
+    usual: dict[str, Any] = {"is_shared": True, "project_id": asker.project_id}
+    made = Network.objects.create(name=name, **{**usual, **values}, **times)
+    Subnet.objects.create(
+        network=made, name=f"{name}-subnet", project_id=asker.project_id, cidr=cidr, gateway_ip="10.64.0.1",
+        allocation_pools=[{"start": "10.64.0.10", "end": "10.64.15.254"}], **times,
+    )  # fmt: skip
+    return made
 
 
 def ago(seconds: float) -> datetime:

@@ -60,8 +60,13 @@ def list_context(asker: RequestContext) -> dict[str, Any]:
     cells = [_cell(name, list(found)) for name, found in groupby(ordered, key=lambda found: found.service.cell)]
     down = sum(not found.service.is_up for found in ordered)
     simulated = sum(found.is_simulated for found in ordered)
-    sentence = f"{len(ordered)} hosts in {len(cells)} cells; {down or 'none'} down; {simulated or 'none'} simulated."
+    size = f"{_count(len(ordered), 'host')} in {_count(len(cells), 'cell')}"
+    sentence = f"{size}; {down or 'none'} down; {simulated or 'none'} simulated."
     return {"asker": asker, "cells": cells, "sentence": sentence, "missing_cells": page.missing_cells}
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _cell(name: str, found: list[HypervisorView]) -> dict[str, Any]:
