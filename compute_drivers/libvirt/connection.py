@@ -1,0 +1,190 @@
+"""The only module that speaks with libvirt. Import it when a connection is wanted, not before."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import libvirt
+
+from compute_drivers.libvirt.domain_xml import NAMESPACE
+from conductor.core.compute_driver import GuestInfo
+from conductor.core.errors import DriverError
+from conductor.core.states import PowerState
+
+log = logging.getLogger(__name__)
+
+POWER_STATES = {
+    libvirt.VIR_DOMAIN_RUNNING: PowerState.RUNNING,
+    libvirt.VIR_DOMAIN_BLOCKED: PowerState.RUNNING,
+    libvirt.VIR_DOMAIN_PAUSED: PowerState.PAUSED,
+    libvirt.VIR_DOMAIN_SHUTDOWN: PowerState.RUNNING,  # it is being shut down, and still runs
+    libvirt.VIR_DOMAIN_SHUTOFF: PowerState.SHUTDOWN,
+    libvirt.VIR_DOMAIN_CRASHED: PowerState.CRASHED,
+    libvirt.VIR_DOMAIN_PMSUSPENDED: PowerState.SUSPENDED,
+}
+UNEXPECTED_ENDS = {libvirt.VIR_DOMAIN_SHUTOFF_CRASHED, libvirt.VIR_DOMAIN_SHUTOFF_FAILED}
+EVERYTHING = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+)
+GONE = {libvirt.VIR_ERR_NO_DOMAIN}
+ALREADY_OFF = GONE | {libvirt.VIR_ERR_OPERATION_INVALID}
+LONGEST_CAUSE = 300
+# Where things lie on a host is the operator's to know; the name of the file is enough for others.
+FOLDERS = re.compile(r"(?:/[^\s/'\":,]+)+/(?=[^\s/])")
+
+_event_loop_gate = threading.Lock()
+_has_event_loop = False
+
+
+class Connection:
+    """An open hypervisor, which any thread may use."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._gate = threading.Lock()
+        self._handle: Any = None
+
+    def open(self) -> None:
+        """Connect, or connect again after the hypervisor went away. Raises DriverError."""
+        _run_event_loop()
+        self._open()
+
+    def close(self) -> None:
+        """Let go; guests run on."""
+        with self._gate:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            with translated("close the hypervisor"):
+                handle.close()
+
+    def version(self) -> int:
+        """QEMU's: major * 1,000,000 + minor * 1,000 + release."""
+        with translated("ask the hypervisor for its version"):
+            return int(self._open().getVersion())
+
+    def guests(self) -> list[GuestInfo]:
+        """Our guests, running or not."""
+        with translated("list the guests"):
+            domains = self._open().listAllDomains(0)
+            return [GuestInfo(domain.UUIDString(), _power_state(domain)) for domain in domains if _is_ours(domain)]
+
+    def is_running(self, instance_uuid: str) -> bool:
+        """Whether it is there and runs. Raises DriverError when the uuid is a domain of somebody else's."""
+        with translated("look for the guest"):
+            domain = self._find(instance_uuid)
+            return domain is not None and _power_state(domain) is PowerState.RUNNING
+
+    def start(self, domain_xml: str) -> None:
+        """Define a domain and start it; one that does not start is forgotten again."""
+        with translated("start the guest"):
+            domain = self._open().defineXML(domain_xml)
+            try:
+                domain.create()
+            except BaseException:
+                _forget(domain)
+                raise
+
+    def remove(self, instance_uuid: str) -> None:
+        """End and forget a guest; one that is gone is as good."""
+        with translated("end the guest"):
+            domain = self._find(instance_uuid)
+            if domain is None:
+                return
+            with _passing_over(ALREADY_OFF):
+                domain.destroy()
+            _forget(domain)
+
+    def _open(self) -> Any:
+        with self._gate:
+            if self._handle is None or not self._handle.isAlive():
+                with translated("open the hypervisor"):
+                    self._handle = libvirt.open(self._uri)
+            return self._handle
+
+    def _find(self, instance_uuid: str) -> Any:
+        """The domain, None when there is none."""
+        domain = None
+        with _passing_over(GONE):
+            domain = self._open().lookupByUUIDString(instance_uuid)
+        if domain is not None and not _is_ours(domain):
+            raise DriverError("A guest of somebody else has this instance's uuid.")
+        return domain
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """libvirt's errors as DriverError: the cause in one line for the user, all of it in the log."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        text = str(error).strip()
+        log.warning("libvirt failed: doing=%s code=%s: %s", doing, error.get_error_code(), text)
+        cause = FOLDERS.sub("", (text.splitlines() or ["no reason given"])[0])
+        raise DriverError(f"The hypervisor could not {doing}: {cause[:LONGEST_CAUSE]}") from error
+
+
+@contextmanager
+def _passing_over(codes: set[int]) -> Iterator[None]:
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in codes:
+            raise
+
+
+def _forget(domain: Any) -> None:
+    with _passing_over(GONE):
+        domain.undefineFlags(EVERYTHING)
+
+
+def _is_ours(domain: Any) -> bool:
+    mark = ""
+    with _passing_over(GONE | {libvirt.VIR_ERR_NO_DOMAIN_METADATA}):
+        mark = domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, NAMESPACE)
+    return bool(mark)
+
+
+def _power_state(domain: Any) -> PowerState:
+    state = reason = libvirt.VIR_DOMAIN_NOSTATE
+    with _passing_over(GONE):  # it went between listing and looking
+        state, reason = domain.state()
+    if state == libvirt.VIR_DOMAIN_SHUTOFF and reason in UNEXPECTED_ENDS:
+        return PowerState.CRASHED
+    return POWER_STATES.get(state, PowerState.NOSTATE)
+
+
+def log_to(file: Path) -> None:
+    """Send what libvirt itself writes to `file` instead of our standard error; heeded until the first connection."""
+    os.environ.setdefault("LIBVIRT_LOG_OUTPUTS", f"3:file:{file}")
+
+
+def _run_event_loop() -> None:
+    """One loop serves every connection of the process; libvirt wants it before the first is opened."""
+    global _has_event_loop
+    with _event_loop_gate:
+        if _has_event_loop:
+            return
+        libvirt.registerErrorHandler(lambda *_: None, None)  # it would print what we raise
+        libvirt.virEventRegisterDefaultImpl()
+        threading.Thread(target=_turn_forever, name="libvirt-events", daemon=True).start()
+        _has_event_loop = True
+
+
+def _turn_forever() -> None:
+    while True:
+        try:
+            libvirt.virEventRunDefaultImpl()
+        except libvirt.libvirtError as error:
+            log.error("libvirt event loop: %s", error)
+            time.sleep(1.0)

@@ -1,0 +1,91 @@
+"""Disks of guests, by qemu-img: looks at what was uploaded with suspicion, and lays overlays on it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conductor.core.errors import BuildAborted, DriverError
+from conductor.core.request_spec import FlavorSpec, ImageSpec
+
+FORMATS = ("raw", "qcow2")
+MB = 1 << 20
+GB = 1 << 30
+# An image is a stranger's: looking at it must take neither all memory nor for ever.
+LIMITS = ("prlimit", f"--as={GB}", "--cpu=30", "--")
+LONGEST_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """An image file that a disk may lie on."""
+
+    path: Path
+    disk_format: str
+    virtual_bytes: int
+
+
+def inspect(path: Path, image: ImageSpec) -> Backing:
+    """What is in an image file. Raises BuildAborted for what no host should start a guest from."""
+    if image.disk_format not in FORMATS:
+        raise BuildAborted(
+            f"Image {image.image_id} has the disk format {image.disk_format or 'none'}; "
+            f"this host takes {' and '.join(FORMATS)}."
+        )
+    # The format is what the image says: a guess could be steered by whoever wrote the first bytes.
+    done = _run(*LIMITS, "qemu-img", "info", "--output=json", "-f", image.disk_format, str(path))
+    if done.returncode:
+        raise BuildAborted(f"The data of image {image.image_id} are not {image.disk_format}.")
+    found: dict[str, Any] = json.loads(done.stdout)
+    details = found.get("format-specific", {}).get("data", {})
+    if "backing-filename" in found or "data-file" in details:
+        raise BuildAborted(f"Image {image.image_id} refers to another file.")
+    if details.get("encrypt") or found.get("encrypted"):
+        raise BuildAborted(f"Image {image.image_id} is encrypted.")
+    return Backing(path, image.disk_format, int(found["virtual-size"]))
+
+
+def create_disks(directory: Path, flavor: FlavorSpec, backing: Backing | None) -> tuple[Path, ...]:
+    """The guest's disks in the order in which it sees them: root (where there is an image), ephemeral, swap.
+
+    Raises BuildAborted when the image does not fit into the flavor.
+    """
+    disks: list[Path] = []
+    if backing is not None:
+        size = flavor.root_gb * GB or backing.virtual_bytes
+        if backing.virtual_bytes > size:
+            needed = -(-backing.virtual_bytes // GB)
+            raise BuildAborted(f"The image needs a disk of {needed} GB; the flavor has {flavor.root_gb} GB.")
+        disks.append(directory / "root.qcow2")
+        _create(disks[-1], size, "-F", backing.disk_format, "-b", str(backing.path))
+    for name, size in (("ephemeral", flavor.ephemeral_gb * GB), ("swap", flavor.swap_mb * MB)):
+        if size:
+            disks.append(directory / f"{name}.qcow2")
+            _create(disks[-1], size)
+    return tuple(disks)
+
+
+def _create(path: Path, size: int, *words: str) -> None:
+    done = _run("qemu-img", "create", "-q", "-f", "qcow2", *words, str(path), str(size))
+    if done.returncode:
+        cause = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise DriverError(f"The guest's disk could not be made: {cause}")
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=LONGEST_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise DriverError(f"The program {error.filename} is not installed.") from None
+    except subprocess.TimeoutExpired:
+        raise DriverError("qemu-img did not answer in time.") from None

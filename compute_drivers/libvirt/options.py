@@ -1,0 +1,30 @@
+"""What a host may tell the libvirt driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from compute_drivers.options import option
+
+VIRT_TYPES = ("auto", "kvm", "qemu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibvirtOptions:
+    """`state_dir` holds images, disks and consoles. Amounts that are None are the machine's.
+
+    `uri` "" is the hypervisor inside this process; `ram_allocation_ratio` None is what suits the virt type.
+    """
+
+    state_dir: Path = option()
+    uri: str = option("")
+    virt_type: str = option("auto", choices=VIRT_TYPES)
+    vcpus: int | None = option(None, least=1)
+    memory_mb: int | None = option(None, least=1)
+    disk_gb: int | None = option(None, least=1)
+    reserved_memory_mb: int = option(512, least=0)
+    reserved_disk_gb: int = option(0, least=0)
+    cpu_allocation_ratio: float = option(4.0, least=0.01)
+    ram_allocation_ratio: float | None = option(None, least=0.01)
+    disk_allocation_ratio: float = option(1.0, least=0.01)

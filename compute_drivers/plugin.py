@@ -1,0 +1,15 @@
+"""The compute drivers that ship, by the names that hosts call them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compute_drivers.fake.driver import FakeDriver
+from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.core.compute_driver import ComputeDriver
+from conductor.hookspecs import hookimpl
+
+
+@hookimpl
+def register_compute_drivers() -> Mapping[str, type[ComputeDriver]]:
+    return {FakeDriver.name: FakeDriver, LibvirtDriver.name: LibvirtDriver}
