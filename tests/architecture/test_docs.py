@@ -1,0 +1,140 @@
+"""Documentation that can fail: what exists is named in it, and what it names exists."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable
+
+import pytest
+
+from compute_drivers.plugin import register_compute_drivers
+from conductor import hookspecs
+from conductor.workflows.catalog import FLOWS
+from portal.environment import variable_names
+from scheduler_plugins.plugin import register_filters, register_weighers
+from tests.architecture.tree import PROJECT_DIR, documentation, own_files, read
+
+TARGET = re.compile(r"^([a-z][a-z-]*):[^=\n]*?(?:## (.+))?$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+LONGEST_DECISION_LINES = 60
+
+
+def targets() -> dict[str, str]:
+    """Makefile target → its one line of help; empty for the inner ones."""
+    return dict(TARGET.findall(read("Makefile")))
+
+
+def unnamed(names: Iterable[str], text: str) -> list[str]:
+    """Those of `names` that `text` has nowhere in code style or as a heading."""
+    return [
+        name
+        for name in names
+        if not re.search(rf"`[^`\n]*\b{re.escape(name)}\b[^`\n]*`|^#+ .*\b{re.escape(name)}\b", text, re.MULTILINE)
+    ]
+
+
+def modules_in(folder: str) -> list[str]:
+    return [
+        path.stem
+        for path in own_files(".py")
+        if path.parent == PROJECT_DIR.joinpath(folder).relative_to(PROJECT_DIR) and path.stem != "__init__"
+    ]
+
+
+def test_every_hook_is_documented() -> None:
+    hooks = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{hookspecs.PROJECT}_spec")]
+    assert len(hooks) >= 3
+    assert unnamed(hooks, read("docs/plugin-hooks.md")) == []
+
+
+def test_every_filter_and_weigher_is_documented() -> None:
+    shipped = [plugin.name for plugin in (*register_filters(), *register_weighers())]
+    assert len(shipped) == len(set(shipped)) > 0
+    assert unnamed(shipped, read("docs/plugin-hooks.md")) == []
+
+
+def test_every_filter_and_weigher_that_is_there_ships() -> None:
+    shipped = {plugin.__module__ for plugin in (*register_filters(), *register_weighers())}
+    there = {
+        f"scheduler_plugins.{kind}.{name}"
+        for kind in ("filters", "weighers")
+        for name in modules_in(f"scheduler_plugins/{kind}")
+    }
+    assert there - shipped == set()
+
+
+def test_every_driver_is_documented() -> None:
+    assert unnamed(register_compute_drivers(), read("docs/compute-drivers.md")) == []
+
+
+def test_every_variable_is_documented_and_no_other() -> None:
+    rows = re.findall(r"^\| `(NOVELLA_[A-Z_]+)` \|", read("docs/configuration.md"), re.MULTILINE)
+    assert sorted(rows) == sorted(variable_names())
+
+
+def test_no_text_names_a_setting_that_does_not_exist() -> None:
+    known = set(variable_names()) | set(re.findall(r"^(NOVELLA_[A-Z_]+)", read("portal/settings.py"), re.MULTILINE))
+    texts = {str(path): set(re.findall(r"\bNOVELLA_[A-Z_]*[A-Z]\b", read(path))) for path in own_files(".md")}
+    # The page on configuration shows what a mistyped name is answered with.
+    assert {path: names - known for path, names in texts.items() if names - known} == {
+        "docs/configuration.md": {"NOVELLA_PROT"}
+    }
+
+
+def test_every_flow_and_step_is_documented() -> None:
+    page = read("docs/workflows.md")
+    assert [flow.name for flow in FLOWS if not re.search(rf"^## {flow.name}$", page, re.MULTILINE)] == []
+    assert [step.name for flow in FLOWS for step in flow.steps if f"| {step.name} |" not in page] == []
+
+
+def test_every_command_is_documented() -> None:
+    commands = modules_in("conductor/management/commands")
+    assert commands != []
+    assert unnamed(commands, documentation()) == []
+
+
+def test_every_target_has_help_and_is_documented() -> None:
+    inner = {"setup", "setup-dev"}
+    assert {name for name, line in targets().items() if not line} == inner
+    documented = re.findall(r"^\| `make ([a-z-]+)` \|", read("CONTRIBUTING.md"), re.MULTILINE)
+    assert sorted(documented) == sorted(targets().keys() - inner)
+
+
+def test_the_readme_names_targets_that_exist() -> None:
+    named = set(re.findall(r"^    make ([a-z-]+)|`make ([a-z-]+)`", read("README.md"), re.MULTILINE))
+    assert {first or second for first, second in named} <= targets().keys()
+    assert {"run", "test"} <= {first for first, _ in named}
+
+
+@pytest.mark.parametrize("page", [str(path) for path in own_files(".md")])
+def test_every_link_leads_somewhere(page: str) -> None:
+    folder = (PROJECT_DIR / page).parent
+    inner = [
+        link.partition("#")[0] for link in LINK.findall(read(page)) if "://" not in link and not link.startswith("#")
+    ]
+    assert [link for link in inner if not (folder / link).exists()] == []
+
+
+def test_decisions_are_numbered_short_and_listed() -> None:
+    pages = sorted(
+        path.name for path in own_files(".md") if path.parts[:2] == ("docs", "adr") and path.name != "README.md"
+    )
+    assert [page[:4] for page in pages] == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    assert re.findall(r"\]\((\d{4}-[a-z0-9-]+\.md)\)", read("docs/adr/README.md")) == pages
+    for page in pages:
+        lines = read(f"docs/adr/{page}").splitlines()
+        assert lines[0].startswith(f"# {page[:4]}: ")
+        assert [line for line in lines if line.startswith("## ")] == ["## Question", "## Decision", "## Why", "## Cost"]
+        assert len(lines) <= LONGEST_DECISION_LINES
+
+
+def test_notes_for_the_next_release_have_a_kind() -> None:
+    kind = re.compile(r"[a-z0-9-]+\.(added|changed|fixed|removed|security)\.md")
+    notes = [path.name for path in own_files(".md") if path.parts[0] == "changelog.d" and path.name != "README.md"]
+    assert [note for note in notes if not kind.fullmatch(note)] == []
+
+
+def test_the_numbers_of_the_release_agree() -> None:
+    assert tomllib.loads(read("pyproject.toml"))["project"]["version"] == json.loads(read("package.json"))["version"]
