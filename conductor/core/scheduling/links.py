@@ -54,7 +54,7 @@ class Placement(Filter):
         if wrong:
             name, least, most, step = wrong
             return reject(
-                f"cannot give that much {CLASSES[name][1]} at once",
+                f"cannot give that amount of {CLASSES[name][1]} at once",
                 need=_amount(name, needs.resources[name]),
                 have=f"{least} to {most} in steps of {step}",
             )
