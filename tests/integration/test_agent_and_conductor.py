@@ -1,0 +1,136 @@
+"""An agent with the simulated hypervisor and the conductor's receivers, joined by nothing but encoded messages."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conductor import plugins
+from conductor.api_db.models import CellMapping
+from conductor.cell_db.models import ComputeNode, ConsoleLog, Instance, Service
+from conductor.compute.agent import ComputeAgent
+from conductor.compute.hosts import HostConfig
+from conductor.core.states import PowerState, TaskState
+from conductor.journal.models import OutboxMessage
+from conductor.rpc.codec import decode, encode
+from conductor.rpc.messages import ConsoleWritten, HostReported, SpawnInstance, StepAnswered
+from conductor.services import console_logs, host_reports
+from conductor.transactions import database_now
+from tests.tiny_driver import guest_json
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+CELL = "cell1"
+WAIT_SECONDS = 30.0
+
+
+class Wire:
+    """What the agent sent, taken in by this thread when the test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.answers: list[StepAnswered] = []
+
+    def send(self, cell: str, message: Any) -> None:
+        self.sent.append(json.dumps({"cell": cell, **encode(message)}))
+
+    def deliver(self) -> None:
+        while self.sent:
+            body = json.loads(self.sent.pop(0))
+            message = decode(body)
+            if isinstance(message, HostReported):
+                host_reports.record(body["cell"], message)
+            elif isinstance(message, ConsoleWritten):
+                console_logs.store(body["cell"], message)
+            elif isinstance(message, StepAnswered):
+                self.answers.append(message)
+
+    def until(self, what: str, ask: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            self.deliver()
+            found = ask()
+            if found:
+                return found
+            assert time.monotonic() < deadline, what
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def wire() -> Wire:
+    CellMapping.objects.get_or_create(name=CELL)
+    return Wire()
+
+
+@pytest.fixture
+def agent(wire: Wire, tmp_path: Path) -> Iterator[ComputeAgent]:
+    config = HostConfig(
+        host="sim-1",
+        cell=CELL,
+        driver="fake",
+        options={"latency_seconds": 0.0, "state_file": str(tmp_path / "guests.json")},
+        journal_path=tmp_path / "sim-1.sqlite3",
+    )
+    made = ComputeAgent([config], plugins.registry().drivers, lambda _: None, 0.2, send=wire.send)  # type: ignore[arg-type, return-value]
+    made.start()
+    yield made
+    made.stop()
+
+
+def make_instance() -> Instance:
+    return Instance.objects.using(CELL).create(
+        uuid=uuid.uuid4(),
+        project_id="b" * 32,
+        user_id="a" * 32,
+        name="web-1",
+        hostname="web-1",
+        task_state=TaskState.SPAWNING,
+        host="sim-1",
+        flavor={},
+        image={},
+        reservation_id="r-1",
+        created_at=database_now(),
+        updated_at=database_now(),
+    )
+
+
+def spawn(instance: Instance) -> dict[str, Any]:
+    return encode(
+        SpawnInstance(
+            step_key="k1",
+            fencing_token=1,
+            run_uuid=str(uuid.uuid4()),
+            cell=CELL,
+            host="sim-1",
+            instance_uuid=str(instance.uuid),
+            guest=guest_json(str(instance.uuid)),
+        )
+    )
+
+
+def test_a_guest_is_built_shown_and_turned_out_when_its_instance_is_gone(agent: ComputeAgent, wire: Wire) -> None:
+    wire.until("the first report", lambda: ComputeNode.objects.using(CELL).filter(host="sim-1").exists())
+    instance = make_instance()
+    agent.receive(spawn(instance))
+    wire.until("the answer", lambda: wire.answers)
+    assert wire.answers[0].ok
+    Instance.objects.using(CELL).update(task_state=None)
+    wire.until("its power state", lambda: Instance.objects.using(CELL).get().power_state == PowerState.RUNNING)
+    log = wire.until("its console", lambda: ConsoleLog.objects.using(CELL).first())
+    assert "simulated guest" in log.text
+
+    Instance.objects.using(CELL).update(deleted_at=database_now())
+    owed = wire.until("the owed destroy", lambda: OutboxMessage.objects.using(CELL).first())
+    OutboxMessage.objects.using(CELL).all().delete()
+    # Tokens are numbered by the cell's lease grants; this spawn's was taken out of the air, lower than any later one.
+    agent.receive({**owed.body, "body": {**owed.body["body"], "fencing_token": 2}})
+    wire.until("the answer", lambda: len(wire.answers) == 2)
+    assert wire.answers[1].ok
+    wire.until("the host without guests", lambda: ComputeNode.objects.using(CELL).get().running_guests == 0)
+    wire.until("a settled host", lambda: Service.objects.using(CELL).get().unsettled["strangers"] == {})
