@@ -13,6 +13,7 @@ from conductor.api_db.models import Flavor, FlavorAccess
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.request_spec import FlavorSpec
+from conductor.identity.models import Project
 from conductor.services.values import FlavorView, Page
 from conductor.transactions import database_now, write_tx
 
@@ -148,6 +149,14 @@ def set_extra_specs(context: RequestContext, flavor_id: str, specs: Mapping[str,
     return view(row)
 
 
+def extra_spec(context: RequestContext, flavor_id: str, key: str) -> str:
+    """One extra spec. Raises NotFound when the flavor has no such key."""
+    specs = _get(context, flavor_id).extra_specs
+    if key not in specs:
+        raise NotFound(f"Flavor {flavor_id} has no extra specs with key {key}.")
+    return str(specs[key])
+
+
 def remove_extra_spec(context: RequestContext, flavor_id: str, key: str) -> None:
     """Raises NotFound when the flavor has no such key."""
     with write_tx():
@@ -167,7 +176,12 @@ def access(context: RequestContext, flavor_id: str) -> list[str]:
 
 
 def grant(context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
-    """Give a project access to a private flavor. Raises Conflict for a public one, or a second time."""
+    """Give a project access to a private flavor.
+
+    Raises Conflict for a public one, or a second time, and Invalid for a project that does not exist.
+    """
+    if not Project.objects.filter(pk=project_id).exists():
+        raise Invalid(f"Project ID {project_id} is not a valid project.", field="addTenantAccess.tenant")
     with write_tx():
         row = _get(context, flavor_id)
         if row.is_public:

@@ -9,8 +9,9 @@ from typing import Any
 from django.conf import settings
 from django.db.models import BooleanField, ExpressionWrapper, Q
 
+from conductor import events
 from conductor.api_db.models import CellMapping, HostMapping
-from conductor.cell_db.models import ComputeNode, Service
+from conductor.cell_db.models import ComputeNode, Instance, Service
 from conductor.cells.lookup import cell_aliases
 from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
@@ -18,7 +19,7 @@ from conductor.core.errors import CellUnavailable, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.placement.models import Inventory
 from conductor.services.values import HypervisorView, Page, ServiceView
-from conductor.transactions import database_now
+from conductor.transactions import database_now, write_tx
 
 COMPUTE = "nova-compute"
 CELL_STRIDE = 1000  # a service's number is unique over all cells: row number × stride + the cell's number
@@ -96,6 +97,29 @@ def get_hypervisor(context: RequestContext, ref: str) -> HypervisorView:
     if found.missing_cells:
         raise CellUnavailable(f"The node may be in a cell that does not answer: {', '.join(found.missing_cells)}.")
     raise NotFound(f"Compute host {ref} could not be found.")
+
+
+def update_service(context: RequestContext, service: ServiceView, **values: Any) -> ServiceView:
+    """Set `is_disabled`, `disabled_reason` or `is_forced_down` of a service; returns it as it is then."""
+    with write_tx(service.cell):
+        services_in(service.cell).filter(uuid=service.uuid).update(**values)
+        for node in ComputeNode.objects.using(service.cell).filter(host=service.host):
+            events.append(service.cell, f"host:{service.host}", "host.updated", data={"node": node.node, **values})
+    return get_service(context, service.uuid)
+
+
+def instances_on(context: RequestContext, names: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """(uuid, name) of the instances on each of these hosts."""
+
+    def ask(alias: str, number: int) -> list[tuple[str, str, str]]:
+        rows = Instance.objects.using(alias).alive().filter(host__in=names).order_by("created_at", "uuid")
+        return [(row.host or "", str(row.uuid), row.name) for row in rows]
+
+    found: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
+    for rows in _ask(ask).answers.values():
+        for host, uuid, name in rows:
+            found[host].append((uuid, name))
+    return found
 
 
 def totals(context: RequestContext) -> Totals:

@@ -25,6 +25,14 @@ DEFAULTS: Mapping[str, int] = {
     "metadata_items": 128,
     "server_groups": 100,
     "server_group_members": 100,
+    # Nothing counts against these here; old clients set them and read them back.
+    "fixed_ips": UNLIMITED,
+    "floating_ips": UNLIMITED,
+    "security_groups": UNLIMITED,
+    "security_group_rules": UNLIMITED,
+    "injected_files": 0,
+    "injected_file_content_bytes": 0,
+    "injected_file_path_bytes": 0,
 }
 
 

@@ -1,0 +1,62 @@
+"""Which extra specs of known kinds exist, and what values they may have. Kinds that nobody knows are free."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from conductor.core.errors import Invalid
+
+NUMBER = r"\d{1,10}"
+BOOLEAN = r"(?i:true|false|yes|no|1|0|on|off)"
+ANYTHING = r".*"
+# Key pattern → value pattern, by the part of the key before the first colon (or dot, for hw_video and the like).
+RULES: Mapping[str, Mapping[str, str]] = {
+    "hw": {
+        "hw:cpu_policy": "dedicated|shared|mixed",
+        "hw:cpu_thread_policy": "prefer|isolate|require",
+        "hw:emulator_threads_policy": "isolate|share",
+        "hw:cpu_(sockets|cores|threads|max_sockets|max_cores|max_threads)": NUMBER,
+        "hw:cpu_realtime": BOOLEAN,
+        "hw:cpu_realtime_mask": r"[\^]?\d+([-,^\d]*)",
+        "hw:cpu_dedicated_mask": r"[\^]?\d+([-,^\d]*)",
+        "hw:numa_nodes": r"[1-9]\d*",
+        r"hw:numa_cpus\.\d+": r"\d+([-,^\d]*)",
+        r"hw:numa_mem\.\d+": NUMBER,
+        "hw:pci_numa_affinity_policy": "required|preferred|legacy|socket",
+        "hw:mem_page_size": r"large|small|any|\d+([kKMGT]i?[bB]?)?",
+        "hw:mem_encryption": BOOLEAN,
+        "hw:boot_menu": BOOLEAN,
+        "hw:serial_port_count": NUMBER,
+        "hw:tpm_(model|version)": "tpm-tis|tpm-crb|1.2|2.0",
+        "hw:watchdog_action": "none|pause|poweroff|reset|disabled",
+        "hw:(pmem|vif_multiqueue_enabled|maxphysaddr_mode|maxphysaddr_bits|locked_memory|hide_hypervisor_id)": ANYTHING,
+        "hw:(viommu_model|virtio_packed_ring|input_bus|cpu_mode|video_model)": ANYTHING,
+    },
+    "quota": {
+        "quota:cpu_(shares|period|quota)": r"-?\d{1,10}",
+        "quota:disk_(read|write|total)_(bytes|iops)_sec(_max(_length)?)?": NUMBER,
+        "quota:vif_(inbound|outbound)_(average|burst|peak)": NUMBER,
+        "quota:(cpu|memory|disk_io|vif)_(limit|reservation|shares_level|shares_share)": ANYTHING,
+    },
+    "trait": {r"trait\d*:[A-Z0-9_]{1,249}": "required|forbidden"},
+    "resources": {r"resources\d*:[A-Z0-9_]{1,249}": NUMBER},
+    "os": {"os:(secure_boot)": "required|disabled|optional", "os:(monitors|vif_multiqueue_enabled)": ANYTHING},
+    "accel": {"accel:device_profile": r"\S+"},
+    "pci_passthrough": {"pci_passthrough:alias": r"[^:]+:\d+(,[^:]+:\d+)*"},
+}
+NAMESPACE = re.compile(r"\A([a-z_]+?)\d*(?=:)")
+
+
+def check(specs: Mapping[str, str]) -> None:
+    """Raises Invalid naming the key."""
+    for key, value in specs.items():
+        match = NAMESPACE.match(key)
+        rules = RULES.get(match[1]) if match else None
+        if rules is None:
+            continue
+        allowed = next((pattern for name, pattern in rules.items() if re.fullmatch(name, key)), None)
+        if allowed is None:
+            raise Invalid(f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec.", field=key)
+        if not re.fullmatch(allowed, value):
+            raise Invalid(f"Validation failed; '{value[:60]}' is not a valid value for extra spec '{key}'.", field=key)

@@ -1,0 +1,138 @@
+"""POST /servers: from a valid body to the wish that the service checks."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from conductor.core.errors import Invalid
+from conductor.services.values import BuildWish, NetworkWish
+from portal.api.validation import as_boolean
+
+HINTS = ("os:scheduler_hints", "OS-SCH-HNT:scheduler_hints")
+NO_VOLUMES = "volumes are not offered: a server boots from a local copy of its image."
+
+
+def without_nulls(body: Any) -> Any:
+    """The body as if members of the server that are null had been left out, as some clients send them."""
+    if not isinstance(body, dict) or not isinstance(body.get("server"), dict):
+        return body
+    return {**body, "server": {name: value for name, value in body["server"].items() if value is not None}}
+
+
+def build_wish(body: Mapping[str, Any]) -> BuildWish:
+    """Raises Invalid for what the schema cannot say: counts, devices, user data, zones with hosts."""
+    server = body["server"]
+    image_ref = _last_part(server.get("imageRef", ""))
+    _refuse_what_is_not_offered(server)
+    image_ref = _checked_devices(server, image_ref)
+    min_count = int(server.get("min_count", 1))
+    max_count = int(server.get("max_count", min_count))
+    if min_count > max_count:
+        raise Invalid("min_count must be <= max_count", field="server.min_count")
+    zone, _, rest = server.get("availability_zone", "").partition(":")
+    forced_host, _, node = rest.partition(":")
+    if node:
+        raise Invalid("Name a host, not a node of it.", field="server.availability_zone")
+    if forced_host and (server.get("host") or server.get("hypervisor_hostname")):
+        raise Invalid("A host is named in availability_zone and once more: name it once.", field="server.host")
+    return BuildWish(
+        name=server["name"],
+        flavor_ref=_last_part(str(server["flavorRef"])),
+        image_ref=image_ref,
+        min_count=min_count,
+        max_count=max_count,
+        networks=_networks(server.get("networks", "auto")),
+        key_name=server.get("key_name"),
+        availability_zone=zone,
+        scheduler_hints=_hints(body),
+        metadata=server.get("metadata", {}),
+        tags=tuple(dict.fromkeys(server.get("tags", ()))),
+        description=server.get("description"),
+        hostname=server.get("hostname", ""),
+        user_data=_user_data(server.get("user_data")),
+        config_drive=as_boolean(server.get("config_drive", False), "server.config_drive"),
+        disk_config=server.get("OS-DCF:diskConfig", "MANUAL"),
+        access_ip_v4=server.get("accessIPv4", ""),
+        access_ip_v6=server.get("accessIPv6", ""),
+        security_groups=tuple(group["name"] for group in server.get("security_groups", ()) if "name" in group),
+        requested_host=server.get("host", "") or forced_host,
+    )
+
+
+def _last_part(ref: str) -> str:
+    """Old clients name images and flavors by their address."""
+    return ref.rstrip("/").rpartition("/")[2]
+
+
+def _refuse_what_is_not_offered(server: Mapping[str, Any]) -> None:
+    if server.get("personality"):
+        raise Invalid("Injected files are not offered: use user_data.", field="server.personality")
+    if server.get("trusted_image_certificates"):
+        raise Invalid("Signed images are not offered.", field="server.trusted_image_certificates")
+    networks = server.get("networks", [])
+    devices = [*(networks if isinstance(networks, list) else []), *server.get("block_device_mapping_v2", [])]
+    if any("tag" in device for device in devices):
+        raise Invalid("Tagged devices are not offered.", field="server.networks")
+
+
+def _checked_devices(server: Mapping[str, Any], image_ref: str) -> str:
+    """The image to boot from. The only device that may be named is the local disk made of that image."""
+    if server.get("block_device_mapping"):
+        raise Invalid(f"Field block_device_mapping: {NO_VOLUMES}", field="server.block_device_mapping")
+    devices = server.get("block_device_mapping_v2", [])
+    for number, device in enumerate(devices):
+        is_root = str(device.get("boot_index", "")) == "0"
+        is_local = device.get("source_type") == "image" and device.get("destination_type", "local") == "local"
+        named = device.get("uuid") or device.get("image_id") or ""
+        if not (is_root and is_local) or len(devices) > 1 or image_ref not in ("", named):
+            raise Invalid(
+                f"Field block_device_mapping_v2[{number}]: {NO_VOLUMES}",
+                field=f"server.block_device_mapping_v2[{number}]",
+            )
+        image_ref = named
+    return image_ref
+
+
+def _networks(wanted: Any) -> tuple[NetworkWish, ...] | None:
+    if wanted == "auto" or wanted == []:
+        return None
+    if wanted == "none":
+        return ()
+    return tuple(_network(number, network) for number, network in enumerate(wanted))
+
+
+def _network(number: int, network: Mapping[str, Any]) -> NetworkWish:
+    field = f"server.networks[{number}]"
+    port, uuid, fixed_ip = (network.get(name) or "" for name in ("port", "uuid", "fixed_ip"))
+    if not port and not uuid:
+        raise Invalid(f"Field {field}: name a network by uuid or a port.", field=field)
+    if port and fixed_ip:
+        raise Invalid(f"Specified Fixed IP '{fixed_ip}' cannot be used with port '{port}'.", field=field)
+    return NetworkWish(network_id="" if port else uuid, port_id=port, fixed_ip=fixed_ip)
+
+
+def _hints(body: Mapping[str, Any]) -> dict[str, list[str]]:
+    hints: dict[str, Any] = {}
+    for name in HINTS:
+        hints |= body.get(name, {})
+    return {name: _words(value) for name, value in hints.items()}
+
+
+def _words(value: Any) -> list[str]:
+    return [str(word) for word in value] if isinstance(value, list) else [str(value)]
+
+
+def _user_data(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise Invalid(
+            "Invalid input for field/attribute server.user_data. It must be encoded in base64.",
+            field="server.user_data",
+        ) from None
+    return text

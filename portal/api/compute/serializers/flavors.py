@@ -1,0 +1,60 @@
+"""Flavors in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conductor.core.request_spec import FlavorSpec
+from conductor.services.flavors import NewFlavor
+from conductor.services.values import FlavorView
+from portal.api.base import ApiRequest
+from portal.api.compute.serializers import parts
+from portal.api.validation import as_boolean
+
+
+def summary(flavor: FlavorView, request: ApiRequest) -> dict[str, Any]:
+    """A flavor in a list without details."""
+    spec = flavor.spec
+    shown = {"id": spec.flavor_id, "name": spec.name, "links": parts.links(request, "flavors", spec.flavor_id)}
+    return shown | {"description": flavor.description} if request.microversion.covers("2.55") else shown
+
+
+def show(flavor: FlavorView, request: ApiRequest) -> dict[str, Any]:
+    """A flavor with everything."""
+    spec = flavor.spec
+    shown = summary(flavor, request) | {
+        "ram": spec.memory_mb,
+        "disk": spec.root_gb,
+        "swap": spec.swap_mb if spec.swap_mb or request.microversion.covers("2.75") else "",
+        "OS-FLV-EXT-DATA:ephemeral": spec.ephemeral_gb,
+        "OS-FLV-DISABLED:disabled": flavor.is_disabled,
+        "vcpus": spec.vcpus,
+        "os-flavor-access:is_public": flavor.is_public,
+        "rxtx_factor": flavor.rxtx_factor,
+    }
+    return shown | {"extra_specs": dict(spec.extra_specs)} if request.microversion.covers("2.61") else shown
+
+
+def new_flavor(wanted: Mapping[str, Any]) -> NewFlavor:
+    """A valid body as what the service takes."""
+    flavor_id = wanted.get("id")
+    return NewFlavor(
+        spec=FlavorSpec(
+            flavor_id="" if flavor_id is None else str(flavor_id),
+            name=wanted["name"],
+            vcpus=int(wanted["vcpus"]),
+            memory_mb=int(wanted["ram"]),
+            root_gb=int(wanted["disk"]),
+            ephemeral_gb=int(wanted.get("OS-FLV-EXT-DATA:ephemeral", 0)),
+            swap_mb=int(wanted.get("swap", 0)),
+        ),
+        is_public=as_boolean(wanted.get("os-flavor-access:is_public", True), "flavor.os-flavor-access:is_public"),
+        rxtx_factor=float(wanted.get("rxtx_factor", 1.0)),
+        description=wanted.get("description"),
+    )
+
+
+def texts(specs: Mapping[str, Any]) -> dict[str, str]:
+    """Extra specs are texts, however they were sent."""
+    return {key: str(value) for key, value in specs.items()}

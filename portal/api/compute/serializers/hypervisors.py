@@ -1,0 +1,85 @@
+"""Hypervisors out, per version."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from conductor.services.hosts import Totals
+from conductor.services.values import HypervisorView
+from portal.api.microversions import Microversion
+
+UUIDS_SINCE = "2.53"
+SLIM_SINCE = "2.88"
+Servers = list[tuple[str, str]]  # (uuid, name)
+
+
+def ref(node: HypervisorView, version: Microversion) -> str | int:
+    """What the version names a hypervisor by."""
+    return node.uuid if version.covers(UUIDS_SINCE) else node.number
+
+
+def summary(node: HypervisorView, version: Microversion, servers: Servers | None = None) -> dict[str, Any]:
+    """A hypervisor in a list without details; `servers` None leaves them out."""
+    shown: dict[str, Any] = {
+        "id": ref(node, version),
+        "hypervisor_hostname": node.node,
+        "state": "up" if node.service.is_up else "down",
+        "status": "disabled" if node.service.is_disabled else "enabled",
+    }
+    if servers or (servers is not None and version.covers("2.75")):
+        shown["servers"] = [{"uuid": uuid, "name": name} for uuid, name in servers]
+    return shown
+
+
+def show(node: HypervisorView, version: Microversion, servers: Servers | None = None) -> dict[str, Any]:
+    """A hypervisor with everything. From 2.88 on amounts are placement's to tell."""
+    shown = summary(node, version, servers) | {
+        "hypervisor_type": node.hypervisor_type,
+        "hypervisor_version": node.hypervisor_version,
+        "host_ip": node.host_ip,
+        "service": _service(node, version),
+    }
+    return shown | ({"uptime": None} if version.covers(SLIM_SINCE) else _amounts(node, version))
+
+
+def statistics(totals: Totals) -> dict[str, Any]:
+    """Sums over all hypervisors."""
+    return {
+        "count": totals.count,
+        "current_workload": 0,
+        "disk_available_least": totals.disk_available_least_gb,
+        "free_disk_gb": totals.disk_gb - totals.disk_gb_used,
+        "free_ram_mb": totals.memory_mb - totals.memory_mb_used,
+        "local_gb": totals.disk_gb,
+        "local_gb_used": totals.disk_gb_used,
+        "memory_mb": totals.memory_mb,
+        "memory_mb_used": totals.memory_mb_used,
+        "running_vms": totals.running_guests,
+        "vcpus": totals.vcpus,
+        "vcpus_used": totals.vcpus_used,
+    }
+
+
+def _service(node: HypervisorView, version: Microversion) -> dict[str, Any]:
+    service = node.service
+    service_id: str | int = service.uuid if version.covers(UUIDS_SINCE) else service.number
+    return {"id": service_id, "host": service.host, "disabled_reason": service.disabled_reason}
+
+
+def _amounts(node: HypervisorView, version: Microversion) -> dict[str, Any]:
+    cpu_info = dict(node.cpu_info)
+    return {
+        "cpu_info": cpu_info if version.covers("2.28") else json.dumps(cpu_info),
+        "current_workload": 0,
+        "disk_available_least": node.disk_available_least_gb,
+        "free_disk_gb": node.disk_gb - node.disk_gb_used,
+        "free_ram_mb": node.memory_mb - node.memory_mb_used,
+        "local_gb": node.disk_gb,
+        "local_gb_used": node.disk_gb_used,
+        "memory_mb": node.memory_mb,
+        "memory_mb_used": node.memory_mb_used,
+        "running_vms": node.running_guests,
+        "vcpus": node.vcpus,
+        "vcpus_used": node.vcpus_used,
+    }

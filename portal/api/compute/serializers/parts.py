@@ -1,0 +1,49 @@
+"""Parts that many answers share: links, times, hashed hosts."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+from rest_framework.request import Request
+
+from portal.api.links import absolute
+
+ROOT = "/compute"
+VERSION_ROOT = "/compute/v2.1"
+
+
+def self_link(request: Request, *path: str) -> dict[str, str]:
+    """`…/v2.1/servers/<id>`"""
+    return {"rel": "self", "href": absolute(request, "/".join((VERSION_ROOT, *path)))}
+
+
+def bookmark(request: Request, *path: str) -> dict[str, str]:
+    """A link that outlives versions: `…/servers/<id>`"""
+    return {"rel": "bookmark", "href": absolute(request, "/".join((ROOT, *path)))}
+
+
+def links(request: Request, *path: str) -> list[dict[str, str]]:
+    """Both links of a resource."""
+    return [self_link(request, *path), bookmark(request, *path)]
+
+
+def to_the_second(time: datetime) -> str:
+    """`2026-01-31T12:00:00Z`"""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def to_the_digit(time: datetime | None) -> str | None:
+    """`2026-01-31T12:00:00.000000`, without a zone."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") if time else None
+
+
+def host_id(project_id: str, host: str) -> str:
+    """Tells servers of one project apart by host without telling the host."""
+    return hashlib.sha224((project_id + host).encode()).hexdigest() if host else ""
+
+
+def renamed(values: Any, names: dict[str, str]) -> dict[str, Any]:
+    """`{answer's name: value of the attribute}` for a table of names."""
+    return {shown: getattr(values, attribute) for shown, attribute in names.items()}

@@ -1,0 +1,240 @@
+"""Servers as the Compute API shows them: one table of fields, each with the versions and askers that see it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conductor.services.values import InstanceView, Launched
+from portal.api.base import ApiRequest
+from portal.api.compute.serializers import parts
+from portal.api.microversions import Microversion
+
+PROGRESS_STATUSES = frozenset({"ACTIVE", "BUILD", "REBUILD", "RESIZE", "VERIFY_RESIZE", "MIGRATING"})
+FAULT_STATUSES = frozenset({"ERROR", "DELETED"})
+DOWN_CELLS_SINCE = "2.69"
+WHOLE_UPDATE_SINCE = "2.75"
+
+
+@dataclass(frozen=True)
+class Server:
+    """An instance, and for whom it is shown."""
+
+    view: InstanceView
+    request: ApiRequest
+    is_operator: bool  # sees hosts and what is behind them
+
+    @property
+    def version(self) -> Microversion:
+        return self.request.microversion
+
+
+def _always(server: Server) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Field:
+    """One member of a server. `is_basic` ones are in the answer to an update of every version."""
+
+    name: str
+    value: Callable[[Server], Any]
+    since: str = "2.1"
+    operators_until: str | None = None  # before this version only operators see it; "" means never anybody else
+    is_basic: bool = False
+    in_lists: bool = True
+    when: Callable[[Server], bool] = _always
+
+    def is_for(self, server: Server) -> bool:
+        if not server.version.covers(self.since) or not self.when(server):
+            return False
+        if self.operators_until is None or server.is_operator:
+            return True
+        return bool(self.operators_until) and server.version.covers(self.operators_until)
+
+
+def _image(server: Server) -> Any:
+    image_id = server.view.image.image_id
+    return {"id": image_id, "links": [parts.bookmark(server.request, "images", image_id)]} if image_id else ""
+
+
+def _flavor(server: Server) -> dict[str, Any]:
+    flavor = server.view.flavor
+    if not server.version.covers("2.47"):
+        return {"id": flavor.flavor_id, "links": [parts.bookmark(server.request, "flavors", flavor.flavor_id)]}
+    return {
+        "original_name": flavor.name,
+        "vcpus": flavor.vcpus,
+        "ram": flavor.memory_mb,
+        "disk": flavor.root_gb,
+        "ephemeral": flavor.ephemeral_gb,
+        "swap": flavor.swap_mb,
+        "extra_specs": dict(flavor.extra_specs),
+    }
+
+
+def _fault(server: Server) -> dict[str, Any]:
+    fault = server.view.fault
+    assert fault is not None
+    shown = {"code": fault.code, "message": fault.message, "created": parts.to_the_second(fault.created_at)}
+    return {**shown, "details": fault.details} if server.is_operator and fault.details else shown
+
+
+def addresses(view: InstanceView, *, is_extended: bool) -> dict[str, list[dict[str, Any]]]:
+    """Addresses by the name of their network, in the order of the ports."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for port in view.addresses:
+        if not port["ip_address"]:
+            continue
+        entry: dict[str, Any] = {
+            "version": ipaddress.ip_address(port["ip_address"]).version,
+            "addr": port["ip_address"],
+        }
+        if is_extended:
+            entry |= {"OS-EXT-IPS:type": "fixed", "OS-EXT-IPS-MAC:mac_addr": port["mac_address"]}
+        found.setdefault(port["network_name"], []).append(entry)
+    return found
+
+
+def _links(server: Server) -> list[dict[str, str]]:
+    return parts.links(server.request, "servers", server.view.uuid)
+
+
+FIELDS: Sequence[Field] = (
+    Field("id", lambda s: s.view.uuid, is_basic=True),
+    Field("name", lambda s: s.view.name, is_basic=True),
+    Field("status", lambda s: s.view.status, is_basic=True),
+    Field("tenant_id", lambda s: s.view.project_id, is_basic=True),
+    Field("user_id", lambda s: s.view.user_id, is_basic=True),
+    Field("metadata", lambda s: dict(s.view.metadata), is_basic=True),
+    Field("hostId", lambda s: parts.host_id(s.view.project_id, s.view.host), is_basic=True),
+    Field("image", _image, is_basic=True),
+    Field("flavor", _flavor, is_basic=True),
+    Field("created", lambda s: parts.to_the_second(s.view.created_at), is_basic=True),
+    Field("updated", lambda s: parts.to_the_second(s.view.updated_at), is_basic=True),
+    Field("addresses", lambda s: addresses(s.view, is_extended=True), is_basic=True),
+    Field("accessIPv4", lambda s: s.view.access_ip_v4, is_basic=True),
+    Field("accessIPv6", lambda s: s.view.access_ip_v6, is_basic=True),
+    Field("links", _links, is_basic=True),
+    Field("OS-DCF:diskConfig", lambda s: s.view.disk_config, is_basic=True),
+    Field("progress", lambda s: 0, is_basic=True, when=lambda s: s.view.status in PROGRESS_STATUSES),
+    Field("fault", _fault, is_basic=True, when=lambda s: s.view.status in FAULT_STATUSES and s.view.fault is not None),
+    Field("key_name", lambda s: s.view.key_name),
+    Field("config_drive", lambda s: s.view.config_drive),
+    Field(
+        "security_groups",
+        lambda s: [{"name": name} for name in s.view.security_groups],
+        when=lambda s: bool(s.view.security_groups),
+    ),
+    Field("OS-EXT-AZ:availability_zone", lambda s: s.view.availability_zone),
+    Field("OS-EXT-STS:task_state", lambda s: s.view.task_state),
+    Field("OS-EXT-STS:vm_state", lambda s: s.view.vm_state),
+    Field("OS-EXT-STS:power_state", lambda s: s.view.power_state),
+    Field("OS-SRV-USG:launched_at", lambda s: parts.to_the_digit(s.view.launched_at)),
+    Field("OS-SRV-USG:terminated_at", lambda s: parts.to_the_digit(s.view.terminated_at)),
+    Field("os-extended-volumes:volumes_attached", lambda s: []),
+    Field("OS-EXT-SRV-ATTR:host", lambda s: s.view.host or None, operators_until=""),
+    Field("OS-EXT-SRV-ATTR:instance_name", lambda s: f"instance-{s.view.uuid[:8]}", operators_until=""),
+    Field("OS-EXT-SRV-ATTR:hypervisor_hostname", lambda s: s.view.node or None, operators_until=""),
+    Field("OS-EXT-SRV-ATTR:hostname", lambda s: s.view.hostname, since="2.3", operators_until="2.90"),
+    Field(
+        "OS-EXT-SRV-ATTR:kernel_id",
+        lambda s: s.view.image.properties.get("kernel_id", ""),
+        since="2.3",
+        operators_until="",
+    ),
+    Field(
+        "OS-EXT-SRV-ATTR:ramdisk_id",
+        lambda s: s.view.image.properties.get("ramdisk_id", ""),
+        since="2.3",
+        operators_until="",
+    ),
+    Field("OS-EXT-SRV-ATTR:launch_index", lambda s: s.view.launch_index, since="2.3", operators_until=""),
+    Field("OS-EXT-SRV-ATTR:reservation_id", lambda s: s.view.reservation_id, since="2.3", operators_until=""),
+    Field(
+        "OS-EXT-SRV-ATTR:root_device_name",
+        lambda s: "/dev/vda" if s.view.host else None,
+        since="2.3",
+        operators_until="",
+    ),
+    Field("OS-EXT-SRV-ATTR:user_data", lambda s: s.view.user_data, since="2.3", operators_until=""),
+    Field("locked", lambda s: s.view.is_locked, since="2.9", is_basic=True),
+    Field("host_status", lambda s: s.view.host_status, since="2.16", operators_until=""),
+    Field("description", lambda s: s.view.description, since="2.19", is_basic=True),
+    Field("tags", lambda s: list(s.view.tags), since="2.26", is_basic=True),
+    Field("trusted_image_certificates", lambda s: None, since="2.63", is_basic=True),
+    Field(
+        "server_groups",
+        lambda s: [s.view.group_uuid] if s.view.group_uuid else [],
+        since="2.71",
+        is_basic=True,
+        in_lists=False,
+    ),
+    Field("locked_reason", lambda s: None, since="2.73", is_basic=True),
+    Field("pinned_availability_zone", lambda s: s.view.pinned_availability_zone or None, since="2.96"),
+)
+
+
+def detail(server: Server) -> dict[str, Any]:
+    """A server in a list with details."""
+    if server.view.is_partial:
+        return _partial(server)
+    return {field.name: field.value(server) for field in FIELDS if field.in_lists and field.is_for(server)}
+
+
+def show(server: Server) -> dict[str, Any]:
+    """A server by itself."""
+    if server.view.is_partial:
+        return _partial_with_request(server)
+    return {field.name: field.value(server) for field in FIELDS if field.is_for(server)}
+
+
+def updated(server: Server) -> dict[str, Any]:
+    """A server as the answer to its change: whole from 2.75 on."""
+    if server.version.covers(WHOLE_UPDATE_SINCE):
+        return show(server)
+    return {field.name: field.value(server) for field in FIELDS if field.is_basic and field.is_for(server)}
+
+
+def summary(server: Server) -> dict[str, Any]:
+    """A server in a list without details."""
+    view = server.view
+    if view.is_partial:
+        return {"id": view.uuid, "status": view.status, "links": _links(server)}
+    return {"id": view.uuid, "name": view.name, "links": _links(server)}
+
+
+def created(request: ApiRequest, launched: Launched, body: Mapping[str, Any], admin_pass: str) -> dict[str, Any]:
+    """The answer to a launch: one server stands for all of them."""
+    groups = [group for group in body.get("security_groups", []) if "name" in group] or [{"name": "default"}]
+    shown = {
+        "id": launched.instance_uuids[0],
+        "links": parts.links(request, "servers", launched.instance_uuids[0]),
+        "OS-DCF:diskConfig": body.get("OS-DCF:diskConfig") or "MANUAL",
+        "adminPass": admin_pass,
+    }
+    return shown if body.get("networks") == "none" else {**shown, "security_groups": groups}
+
+
+def _partial(server: Server) -> dict[str, Any]:
+    view = server.view
+    return {
+        "id": view.uuid,
+        "status": view.status,
+        "tenant_id": view.project_id,
+        "created": parts.to_the_second(view.created_at),
+        "links": _links(server),
+    }
+
+
+def _partial_with_request(server: Server) -> dict[str, Any]:
+    return {
+        **_partial(server),
+        "user_id": server.view.user_id,
+        "image": _image(server),
+        "flavor": _flavor(server),
+        "OS-EXT-AZ:availability_zone": server.view.availability_zone,
+        "OS-EXT-STS:power_state": server.view.power_state,
+    }

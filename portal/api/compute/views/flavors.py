@@ -1,0 +1,151 @@
+"""Flavors: what sizes servers come in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from rest_framework.response import Response
+
+from conductor.core.errors import Invalid
+from conductor.services import extra_spec_rules, flavors
+from conductor.services.flavors import FlavorQuery
+from conductor.services.values import FlavorView, Page
+from portal.api.base import ApiRequest
+from portal.api.compute.schemas import flavors as schemas
+from portal.api.compute.serializers import flavors as serializers
+from portal.api.compute.view import ComputeView
+from portal.api.microversions import since
+from portal.api.pagination import next_links, parse_page
+from portal.api.validation import as_boolean, validate
+
+
+class FlavorsView(ComputeView):
+    def page(self) -> Page[FlavorView]:
+        """The page of flavors that the query asks for."""
+        given = self.request.query_params
+        page = parse_page(self.request)
+        direction = given.get("sort_dir", "asc")
+        if direction not in ("asc", "desc"):
+            raise Invalid("Invalid input for query parameter sort_dir. It must be asc or desc.", field="sort_dir")
+        query = FlavorQuery(
+            is_public=self._is_public(given.get("is_public", "true")),
+            min_ram_mb=self._amount("minRam"),
+            min_disk_gb=self._amount("minDisk"),
+            sort_key=given.get("sort_key", "flavorid"),
+            is_descending=direction == "desc",
+            limit=page.limit,
+            marker=page.marker,
+        )
+        return flavors.list_page(self.request.context, query)
+
+    def answer(self, serialize: Callable[[FlavorView, ApiRequest], dict[str, object]]) -> Response:
+        found = self.page()
+        last_id = found.items[-1].spec.flavor_id if found.items else None
+        body = {"flavors": [serialize(flavor, self.request) for flavor in found.items]}
+        return Response(body | next_links(self.request, "flavors", last_id=last_id, has_more=found.has_more))
+
+    def _is_public(self, text: str) -> bool | None:
+        return None if text.lower() == "none" else as_boolean(text, "is_public")
+
+    def _amount(self, name: str) -> int:
+        text = self.request.query_params.get(name, "0")
+        if not re.fullmatch(r"[0-9]{1,10}", text):
+            raise Invalid(f"Invalid {name} filter [{text[:60]}]", field=name)
+        return int(text)
+
+
+class Flavors(FlavorsView):
+    def get(self, request: ApiRequest) -> Response:
+        self.allow("flavors:index")
+        return self.answer(serializers.summary)
+
+    def post(self, request: ApiRequest) -> Response:
+        self.allow("os-flavor-manage:create")
+        body = validate(request.data, schemas.create(request.microversion))
+        made = flavors.create(request.context, serializers.new_flavor(body["flavor"]))
+        return Response({"flavor": serializers.show(made, request)})
+
+
+class FlavorsDetail(FlavorsView):
+    def get(self, request: ApiRequest) -> Response:
+        self.allow("flavors:index")
+        return self.answer(serializers.show)
+
+
+class FlavorById(ComputeView):
+    def get(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.allow("flavors:index")
+        return Response({"flavor": serializers.show(flavors.get(request.context, flavor_id), request)})
+
+    @since("2.55")
+    def put(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.allow("os-flavor-manage:update")
+        body = validate(request.data, schemas.UPDATE)
+        changed = flavors.describe(request.context, flavor_id, body["flavor"]["description"])
+        return Response({"flavor": serializers.show(changed, request)})
+
+    def delete(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.allow("os-flavor-manage:delete")
+        flavors.delete(request.context, flavor_id)
+        return Response(status=202)
+
+
+class FlavorAction(ComputeView):
+    def post(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.allow("os-flavor-access")
+        if isinstance(request.data, dict) and "removeTenantAccess" in request.data:
+            tenant = validate(request.data, schemas.REMOVE_ACCESS)["removeTenantAccess"]["tenant"]
+            return _access(flavor_id, flavors.revoke(request.context, flavor_id, tenant))
+        tenant = validate(request.data, schemas.ADD_ACCESS)["addTenantAccess"]["tenant"]
+        return _access(flavor_id, flavors.grant(request.context, flavor_id, tenant))
+
+
+class FlavorAccess(ComputeView):
+    def get(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.allow("os-flavor-access")
+        return _access(flavor_id, flavors.access(request.context, flavor_id))
+
+
+class ExtraSpecsView(ComputeView):
+    def check(self, specs: dict[str, str]) -> None:
+        """Raises Invalid for a key of a known kind that does not exist or cannot have this value."""
+        if self.request.microversion.covers("2.86"):
+            extra_spec_rules.check(specs)
+
+
+class FlavorExtraSpecs(ExtraSpecsView):
+    def get(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.allow("os-flavor-extra-specs:index")
+        return Response({"extra_specs": dict(flavors.get(request.context, flavor_id).spec.extra_specs)})
+
+    def post(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.allow("os-flavor-extra-specs:create")
+        specs = serializers.texts(validate(request.data, schemas.EXTRA_SPECS)["extra_specs"])
+        self.check(specs)
+        flavors.set_extra_specs(request.context, flavor_id, specs)
+        return Response({"extra_specs": specs})
+
+
+class FlavorExtraSpec(ExtraSpecsView):
+    def get(self, request: ApiRequest, flavor_id: str, key: str) -> Response:
+        self.allow("os-flavor-extra-specs:show")
+        return Response({key: flavors.extra_spec(request.context, flavor_id, key)})
+
+    def put(self, request: ApiRequest, flavor_id: str, key: str) -> Response:
+        self.allow("os-flavor-extra-specs:update")
+        spec = serializers.texts(validate(request.data, schemas.EXTRA_SPEC))
+        if key not in spec:
+            raise Invalid("Request body and URI mismatch", field=key)
+        self.check(spec)
+        flavors.set_extra_specs(request.context, flavor_id, spec)
+        return Response(spec)
+
+    def delete(self, request: ApiRequest, flavor_id: str, key: str) -> Response:
+        self.allow("os-flavor-extra-specs:delete")
+        flavors.remove_extra_spec(request.context, flavor_id, key)
+        return Response(status=200)
+
+
+def _access(flavor_id: str, project_ids: list[str]) -> Response:
+    return Response({"flavor_access": [{"flavor_id": flavor_id, "tenant_id": one} for one in project_ids]})

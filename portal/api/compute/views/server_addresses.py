@@ -1,0 +1,25 @@
+"""Addresses of a server by network."""
+
+from __future__ import annotations
+
+from rest_framework.response import Response
+
+from conductor.core.errors import NotFound
+from portal.api.base import ApiRequest
+from portal.api.compute.serializers.servers import addresses
+from portal.api.compute.views.servers import ServerView
+
+
+class ServerAddresses(ServerView):
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("ips:index")
+        return Response({"addresses": addresses(self.find(server_id), is_extended=False)})
+
+
+class ServerAddressesByNetwork(ServerView):
+    def get(self, request: ApiRequest, server_id: str, network: str) -> Response:
+        self.allow("ips:show")
+        found = addresses(self.find(server_id), is_extended=False)
+        if network not in found:
+            raise NotFound("Network not found")
+        return Response({network: found[network]})

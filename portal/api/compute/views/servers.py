@@ -1,0 +1,126 @@
+"""Servers: list, launch, show, change, delete."""
+
+from __future__ import annotations
+
+import secrets
+
+from rest_framework.response import Response
+
+from conductor.core.errors import CellUnavailable, Invalid
+from conductor.services import hosts, instance_changes, instances
+from conductor.services.hosts import HypervisorQuery
+from conductor.services.values import BuildWish, InstanceView, Page
+from portal.api.base import ApiRequest
+from portal.api.compute.schemas import servers as schemas
+from portal.api.compute.serializers import parts, server_queries, servers
+from portal.api.compute.serializers.build_wishes import build_wish, without_nulls
+from portal.api.compute.serializers.servers import DOWN_CELLS_SINCE, Server
+from portal.api.compute.view import ComputeView
+from portal.api.links import absolute
+from portal.api.pagination import next_links
+from portal.api.validation import as_boolean, validate
+
+CHANGES = {
+    "name": "name",
+    "description": "description",
+    "hostname": "hostname",
+    "accessIPv4": "access_ip_v4",
+    "accessIPv6": "access_ip_v6",
+    "OS-DCF:diskConfig": "disk_config",
+}
+
+
+class ServerView(ComputeView):
+    """What views of servers share."""
+
+    def shown(self, view: InstanceView) -> Server:
+        return Server(
+            view, self.request, self.allows("os-extended-server-attributes", target_project_id=view.project_id)
+        )
+
+    def find(self, server_id: str) -> InstanceView:
+        """The server. Raises NotFound; CellUnavailable when too little of it is known for this version."""
+        found = instances.get(self.request.context, server_id)
+        if found.is_partial and not self.request.microversion.covers(DOWN_CELLS_SINCE):
+            raise CellUnavailable(f"The cell of server {server_id} does not answer.")
+        return found
+
+    def page(self) -> Page[InstanceView]:
+        """The page of servers that the query asks for, without those that this version cannot show."""
+        if server_queries.is_all_projects(self.request):
+            self.allow("servers:index:get_all_tenants")
+        query = server_queries.instance_query(self.request, is_operator=self.allows("servers:allow_all_filters"))
+        if query is None:
+            return Page([])
+        found = instances.list_page(self.request.context, query)
+        if self.request.microversion.covers(DOWN_CELLS_SINCE):
+            return found
+        return Page([view for view in found.items if not view.is_partial], found.has_more)
+
+
+class Servers(ServerView):
+    def get(self, request: ApiRequest) -> Response:
+        self.allow("servers:index")
+        found = self.page()
+        last_id = found.items[-1].uuid if found.items else None
+        body = {"servers": [servers.summary(self.shown(view)) for view in found.items]}
+        return Response(body | next_links(request, "servers", last_id=last_id, has_more=found.has_more))
+
+    def post(self, request: ApiRequest) -> Response:
+        self.allow("servers:create")
+        body = validate(without_nulls(request.data), schemas.create(request.microversion))
+        launched = instances.create(request.context, self._wish(build_wish(body), body["server"]))
+        server = body["server"]
+        if as_boolean(server.get("return_reservation_id", False), "server.return_reservation_id"):
+            response = Response({"reservation_id": launched.reservation_id}, status=202)
+        else:
+            admin_pass = server.get("adminPass") or secrets.token_urlsafe(9)
+            response = Response({"server": servers.created(request, launched, server, admin_pass)}, status=202)
+            response["Location"] = parts.self_link(request, "servers", launched.instance_uuids[0])["href"]
+        response["Link"] = f'<{absolute(request, f"/api/workflows/{launched.run_uuid}")}>; rel="monitor"'
+        return response
+
+    def _wish(self, wish: BuildWish, server: dict[str, str]) -> BuildWish:
+        """The wish with the host that a node is on, where the asker may name either."""
+        if not wish.requested_host and not server.get("hypervisor_hostname"):
+            return wish
+        named = server.get("host") or server.get("hypervisor_hostname")
+        self.allow("servers:create:requested_destination" if named else "servers:create:forced_host")
+        host = wish.requested_host or self._host_of(server["hypervisor_hostname"])
+        return BuildWish(**{**vars(wish), "requested_host": host})
+
+    def _host_of(self, node: str) -> str:
+        for hypervisor in hosts.list_hypervisors(self.request.context, HypervisorQuery(name_part=node)).items:
+            if hypervisor.node == node:
+                return hypervisor.service.host
+        raise Invalid(f"Compute host {node} could not be found.", field="server.hypervisor_hostname")
+
+
+class ServersDetail(ServerView):
+    def get(self, request: ApiRequest) -> Response:
+        self.allow("servers:detail")
+        found = self.page()
+        last_id = found.items[-1].uuid if found.items else None
+        body = {"servers": [servers.detail(self.shown(view)) for view in found.items]}
+        return Response(body | next_links(request, "servers", last_id=last_id, has_more=found.has_more))
+
+
+class ServerById(ServerView):
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("servers:show")
+        return Response({"server": servers.show(self.shown(self.find(server_id)))})
+
+    def put(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("servers:update")
+        body = validate(request.data, schemas.update(request.microversion))
+        values = {CHANGES[name]: value for name, value in body["server"].items()}
+        for name in ("access_ip_v4", "access_ip_v6"):
+            if name in values:
+                values[name] = values[name] or ""
+        changed = instance_changes.update(request.context, server_id, values)
+        return Response({"server": servers.updated(self.shown(changed))})
+
+    def delete(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("servers:delete")
+        instances.delete(request.context, server_id)
+        return Response(status=204)
