@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import close_old_connections
 
 from conductor.cells.lookup import journal_aliases
+from conductor.image import operations as images
 from conductor.workflows import leases, recovery
 
 log = logging.getLogger(__name__)
@@ -50,9 +51,17 @@ def sweep_all() -> None:
             log.exception("sweep failed: alias=%s", alias)
 
 
+def settle_uploads() -> None:
+    """Images whose uploader died go back to waiting for their data."""
+    settled = images.settle_broken_uploads()
+    if settled:
+        log.warning("broken uploads settled: images=%s", settled)
+
+
 def tickers() -> list[Ticker]:
     """The periodic work of a process that runs a conductor."""
     return [
         Ticker("lease-heartbeat", settings.NOVELLA_LEASE_SECONDS / 3, leases.renew_all),
         Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, sweep_all),
+        Ticker("broken-uploads", settings.NOVELLA_SWEEP_SECONDS, settle_uploads),
     ]
