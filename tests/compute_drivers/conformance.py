@@ -1,0 +1,211 @@
+"""The law for compute drivers as tests: subclass DriverConformance, give it a driver and guests, run pytest.
+
+    class TestMine(DriverConformance):
+        @pytest.fixture
+        def driver(self) -> Iterator[ComputeDriver]: ...      # started, and stopped afterwards
+
+        @pytest.fixture
+        def make_guest(self) -> MakeGuest: ...                # a small guest that this driver can run, for a uuid
+
+Guests are the suite's to make and to remove: a driver may be shared by all tests of a session.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+
+from conductor.core.compute_driver import ComputeDriver, GuestSpec, NodeReport
+from conductor.core.errors import StaleToken
+from conductor.core.states import PowerState
+
+MakeGuest = Callable[[str], GuestSpec]
+NewGuest = Callable[[], GuestSpec]
+
+
+class Told:
+    """A `progress` that remembers; `stop_at` is the call at which it says that nobody wants the guest any more."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.calls: list[tuple[str, float | None]] = []
+        self.stop_at = stop_at
+
+    def __call__(self, message: str, share: float | None) -> None:
+        self.calls.append((message, share))
+        if self.stop_at is not None and len(self.calls) >= self.stop_at:
+            raise StaleToken()
+
+
+class DriverConformance:
+    """What every driver does. `console_seconds` is how long a guest may take to its first line."""
+
+    console_seconds = 120.0
+
+    @pytest.fixture
+    def driver(self) -> Iterator[ComputeDriver]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def make_guest(self) -> MakeGuest:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def new_guest(self, driver: ComputeDriver, make_guest: MakeGuest) -> Iterator[NewGuest]:
+        """Makes specs of new guests, and destroys whatever became of them."""
+        made: list[str] = []
+
+        def make() -> GuestSpec:
+            made.append(str(uuid4()))
+            return make_guest(made[-1])
+
+        yield make
+        for uuid in made:
+            driver.destroy(uuid)
+
+    # -- what it offers ---------------------------------------------------------------------------------------
+
+    def test_the_report_can_be_used_and_travels(self, driver: ComputeDriver) -> None:
+        report = driver.report()
+        assert report.node
+        assert report.hypervisor_type
+        assert {"VCPU", "MEMORY_MB", "DISK_GB"} <= set(report.inventory)
+        for name, amount in report.inventory.items():
+            assert amount.total > amount.reserved >= 0, name
+            assert amount.allocation_ratio > 0, name
+            assert 1 <= amount.min_unit <= amount.max_unit, name
+            assert amount.step_size >= 1, name
+        assert report.supported_instances
+        assert all(len(offer) == 3 and all(offer) for offer in report.supported_instances)
+        assert NodeReport.from_json(json.loads(json.dumps(report.to_json()))) == report
+
+    def test_guests_do_not_change_what_the_host_has(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        before = driver.report()
+        driver.spawn(new_guest(), Told())
+        after = driver.report()
+        assert (after.inventory, after.traits, after.supported_instances) == (
+            before.inventory,
+            before.traits,
+            before.supported_instances,
+        )
+
+    # -- a guest's life ---------------------------------------------------------------------------------------
+
+    def test_a_spawned_guest_runs(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        guest = new_guest()
+        others = _uuids(driver)
+        driver.spawn(guest, Told())
+        assert _power_state(driver, guest) is PowerState.RUNNING
+        assert _uuids(driver) == others | {guest.instance_uuid}
+
+    def test_spawning_again_changes_nothing(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        guest = new_guest()
+        driver.spawn(guest, Told())
+        before = sorted(found.instance_uuid for found in driver.guests())
+        driver.spawn(guest, Told())
+        assert sorted(found.instance_uuid for found in driver.guests()) == before
+        assert _power_state(driver, guest) is PowerState.RUNNING
+
+    def test_a_destroyed_guest_is_gone(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        guest, other = new_guest(), new_guest()
+        driver.spawn(guest, Told())
+        driver.spawn(other, Told())
+        driver.destroy(guest.instance_uuid)
+        assert guest.instance_uuid not in _uuids(driver)
+        assert driver.console_log(guest.instance_uuid, 0) == b""
+        assert _power_state(driver, other) is PowerState.RUNNING
+
+    def test_destroying_again_and_destroying_nothing_succeed(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        guest = new_guest()
+        driver.destroy(guest.instance_uuid)
+        driver.spawn(guest, Told())
+        driver.destroy(guest.instance_uuid)
+        driver.destroy(guest.instance_uuid)
+        assert guest.instance_uuid not in _uuids(driver)
+
+    def test_a_guest_can_be_built_again_under_its_uuid(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        guest = new_guest()
+        driver.spawn(guest, Told())
+        driver.destroy(guest.instance_uuid)
+        driver.spawn(guest, Told())
+        assert _power_state(driver, guest) is PowerState.RUNNING
+
+    def test_guests_of_several_threads(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        guests = [new_guest() for _ in range(4)]
+        with ThreadPoolExecutor(len(guests)) as threads:
+            list(threads.map(lambda guest: driver.spawn(guest, Told()), guests))
+            assert {guest.instance_uuid for guest in guests} <= _uuids(driver)
+            list(threads.map(lambda guest: driver.destroy(guest.instance_uuid), guests))
+        assert not {guest.instance_uuid for guest in guests} & _uuids(driver)
+
+    def test_guests_run_on_when_the_driver_stops(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        guest = new_guest()
+        driver.spawn(guest, Told())
+        driver.stop()
+        try:
+            again = type(driver)(driver.host, driver.options, driver.open_image)
+            again.start()
+            assert _power_state(again, guest) is PowerState.RUNNING
+            again.spawn(guest, Told())
+            again.destroy(guest.instance_uuid)
+            assert guest.instance_uuid not in _uuids(again)
+            again.stop()
+        finally:
+            driver.start()
+        assert guest.instance_uuid not in _uuids(driver)
+
+    # -- progress ---------------------------------------------------------------------------------------------
+
+    def test_progress_is_a_sentence_and_a_share(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        told = Told()
+        driver.spawn(new_guest(), told)
+        assert told.calls
+        for message, share in told.calls:
+            assert message.strip()
+            assert share is None or 0.0 <= share <= 1.0
+
+    def test_what_nobody_wants_any_more_leaves_nothing(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        counting = Told()
+        driver.spawn(new_guest(), counting)
+        for stop_at in sorted({1, len(counting.calls)}):
+            guest, before = new_guest(), _uuids(driver)
+            with pytest.raises(StaleToken):
+                driver.spawn(guest, Told(stop_at))
+            assert _uuids(driver) == before
+            assert driver.console_log(guest.instance_uuid, 0) == b""
+
+    # -- the console ------------------------------------------------------------------------------------------
+
+    def test_the_console_only_grows(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
+        guest = new_guest()
+        driver.spawn(guest, Told())
+        assert driver.console_log(str(uuid4()), 0) == b""
+        if not driver.supports_console_log:
+            assert driver.console_log(guest.instance_uuid, 0) == b""
+            return
+        first = self._first_words(driver, guest)
+        assert driver.console_log(guest.instance_uuid, 0).startswith(first)
+        assert driver.console_log(guest.instance_uuid, 3).startswith(first[3:])
+        assert driver.console_log(guest.instance_uuid, 1 << 40) == b""
+
+    def _first_words(self, driver: ComputeDriver, guest: GuestSpec) -> bytes:
+        deadline = time.monotonic() + self.console_seconds
+        while time.monotonic() < deadline:
+            text = driver.console_log(guest.instance_uuid, 0)
+            if len(text) > 8:
+                return text
+            time.sleep(0.05)
+        raise AssertionError(f"no word on the console within {self.console_seconds} seconds")
+
+
+def _uuids(driver: ComputeDriver) -> set[str]:
+    return {guest.instance_uuid for guest in driver.guests()}
+
+
+def _power_state(driver: ComputeDriver, guest: GuestSpec) -> PowerState | None:
+    states = {found.instance_uuid: found.power_state for found in driver.guests()}
+    return states.get(guest.instance_uuid)

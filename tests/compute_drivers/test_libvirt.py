@@ -1,0 +1,313 @@
+"""The libvirt driver on real QEMU processes, mostly with a guest that is only a boot sector."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from compute_drivers.libvirt.capability import missing_packages, probe
+from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort
+from conductor.core.errors import BuildAborted, DriverError, StaleToken
+from conductor.core.request_spec import FlavorSpec, ImageSpec
+from conductor.core.states import PowerState
+from tests.compute_drivers.conformance import DriverConformance, MakeGuest, Told
+from tests.guests import BANNER, TICK, ImageShelf, boot_disk, guest_of, image_of
+
+PROJECT = Path(__file__).resolve().parents[2]
+SECONDS = 120.0
+DISK = boot_disk()
+IMAGE = image_of("boot-sector", DISK)
+PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
+SHELF = ImageShelf({IMAGE.image_id: DISK})
+
+
+@pytest.fixture(scope="session")
+def real_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibvirtDriver]:
+    """One for the session: libvirt opens one folder per process."""
+    missing = missing_packages()
+    assert not missing, f"the tests of real guests need: apt-get install {' '.join(missing)}"
+    driver = LibvirtDriver("real-1", {"state_dir": str(tmp_path_factory.mktemp("libvirt"))}, SHELF.open)
+    driver.start()
+    yield driver
+    driver.stop()
+
+
+@pytest.fixture
+def driver(real_driver: LibvirtDriver) -> Iterator[LibvirtDriver]:
+    """Whatever a test leaves is destroyed."""
+    yield real_driver
+    for guest in real_driver.guests():
+        real_driver.destroy(guest.instance_uuid)
+
+
+def state_dir(driver: ComputeDriver) -> Path:
+    return Path(driver.options["state_dir"])
+
+
+def files_of(driver: ComputeDriver, uuid: str) -> list[Path]:
+    return [path for path in state_dir(driver).rglob("*") if uuid in path.name]
+
+
+def qemu_of(uuid: str) -> list[int]:
+    """Pids of the QEMU processes of an instance."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"qemu-system" in words[0] and uuid.encode() in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def wait_for(driver: ComputeDriver, uuid: str, words: bytes) -> bytes:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        text = driver.console_log(uuid, 0)
+        if words in text:
+            return text
+        time.sleep(0.05)
+    raise AssertionError(f"{words!r} not on the console within {SECONDS} seconds: {text[-2000:]!r}")
+
+
+class TestConformance(DriverConformance):
+    @pytest.fixture
+    def driver(self, real_driver: LibvirtDriver) -> ComputeDriver:
+        return real_driver
+
+    @pytest.fixture
+    def make_guest(self) -> MakeGuest:
+        return lambda uuid: guest_of(uuid, IMAGE, ports=(PORT,))
+
+
+def test_a_guest_is_a_process_with_a_disk_and_a_console_and_destroy_removes_all(driver: LibvirtDriver) -> None:
+    guest = guest_of(str(uuid4()), IMAGE, ports=(PORT,))
+    driver.spawn(guest, Told())
+    assert len(qemu_of(guest.instance_uuid)) == 1
+    text = wait_for(driver, guest.instance_uuid, TICK)
+    assert text.startswith(BANNER)
+    assert driver.console_log(guest.instance_uuid, len(BANNER)).startswith(TICK)
+    assert {path.name for path in files_of(driver, guest.instance_uuid)} >= {
+        guest.instance_uuid,
+        f"{guest.instance_uuid}.log",
+    }
+    driver.destroy(guest.instance_uuid)
+    assert qemu_of(guest.instance_uuid) == []
+    assert files_of(driver, guest.instance_uuid) == []
+    assert driver.guests() == []
+
+
+def test_it_reports_this_machine(driver: LibvirtDriver) -> None:
+    report, found = driver.report(), probe()
+    assert found.is_usable, found.reason
+    assert report.node == "real-1"
+    assert report.hypervisor_type == "QEMU"
+    assert report.hypervisor_version > 5_000_000
+    assert report.capabilities == {"virt_type": found.virt_type}
+    assert ("x86_64", "qemu", "hvm") in report.supported_instances
+    assert (("x86_64", "kvm", "hvm") in report.supported_instances) == (found.virt_type == "kvm")
+    assert report.inventory["VCPU"].total == len(os.sched_getaffinity(0))
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    assert report.inventory["MEMORY_MB"].total == pages
+    assert report.cpu_info["arch"] == "x86_64"
+    assert "COMPUTE_NODE" in report.traits
+    assert not LibvirtDriver.is_simulated
+
+
+def test_an_image_is_fetched_once(driver: LibvirtDriver) -> None:
+    data = boot_disk() + b"\1" * 512
+    image = image_of(str(uuid4()), data)
+    SHELF.images[image.image_id] = data
+    for _ in range(2):
+        driver.spawn(guest_of(str(uuid4()), image), Told())
+    assert SHELF.opened[image.image_id] == 1
+    assert (state_dir(driver) / "images" / image.image_id).read_bytes() == data
+
+
+def test_the_disk_is_as_large_as_the_flavor_says_and_lies_on_the_image(driver: LibvirtDriver) -> None:
+    flavor = FlavorSpec("9", "wide", vcpus=1, memory_mb=64, root_gb=3, ephemeral_gb=1, swap_mb=64)
+    guest = guest_of(str(uuid4()), IMAGE, flavor=flavor)
+    driver.spawn(guest, Told())
+    directory = state_dir(driver) / "instances" / guest.instance_uuid
+    sizes = {path.name: _virtual_size(path) for path in directory.iterdir()}
+    assert sizes == {"root.qcow2": 3 << 30, "ephemeral.qcow2": 1 << 30, "swap.qcow2": 64 << 20}
+    assert (directory / "root.qcow2").stat().st_size < 1 << 20
+    wait_for(driver, guest.instance_uuid, TICK)
+
+
+def _virtual_size(path: Path) -> int:
+    shown = subprocess.run(["qemu-img", "info", "-U", str(path)], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"virtual size: .* \((\d+) bytes\)", shown)
+    assert found
+    return int(found[1])
+
+
+def _qcow2(tmp_path: Path, *words: str) -> bytes:
+    path = tmp_path / "image.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *words, str(path), "1M"], check=True)
+    return path.read_bytes()
+
+
+def test_images_that_no_host_can_start_abort_the_build_and_leave_nothing(driver: LibvirtDriver, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.raw"
+    secret.write_bytes(b"not yours" * 1000)
+    cases: list[tuple[bytes | None, ImageSpec, str]] = [
+        (None, image_of(str(uuid4()), b"x"), "has no data"),
+        (DISK, image_of(str(uuid4()), DISK, checksum="0" * 32), "do not have the image's checksum"),
+        (DISK, image_of(str(uuid4()), DISK, size=5), "has 1048576 bytes of data instead of 5"),
+        (DISK, image_of(str(uuid4()), DISK, disk_format="vmdk"), "has the disk format vmdk; this host takes raw"),
+        (DISK, image_of(str(uuid4()), DISK, disk_format="qcow2"), "are not qcow2"),
+        (data := _qcow2(tmp_path, "-F", "raw", "-b", str(secret)), image_of(str(uuid4()), data), ""),
+        (data, image_of(str(uuid4()), data, disk_format="qcow2"), "refers to another file"),
+        (DISK, ImageSpec(image_id="../../etc/passwd", disk_format="raw"), "has no usable id"),
+        (DISK, ImageSpec(), "neither an image nor a kernel"),
+    ]
+    for data_of_image, image, complaint in cases:
+        if data_of_image is not None:
+            SHELF.images[image.image_id] = data_of_image
+        guest = guest_of(str(uuid4()), image)
+        if not complaint:  # taken as raw bytes, a reference means nothing: the guest sees it, QEMU does not follow it
+            driver.spawn(guest, Told())
+            driver.destroy(guest.instance_uuid)
+            continue
+        with pytest.raises(BuildAborted, match=re.escape(complaint)):
+            driver.spawn(guest, Told())
+        assert driver.guests() == []
+        assert files_of(driver, guest.instance_uuid) == []
+    assert list((state_dir(driver) / "images").glob("*.part")) == []
+
+
+def test_a_data_file_outside_of_the_image_is_refused(driver: LibvirtDriver, tmp_path: Path) -> None:
+    data = _qcow2(tmp_path, "-o", f"data_file={tmp_path / 'elsewhere.raw'},data_file_raw=on")
+    image = image_of(str(uuid4()), data, disk_format="qcow2")
+    SHELF.images[image.image_id] = data
+    with pytest.raises(BuildAborted, match=r"refers to another file|are not qcow2"):
+        driver.spawn(guest_of(str(uuid4()), image), Told())
+    assert driver.guests() == []
+
+
+def test_an_image_larger_than_the_flavor_is_refused(driver: LibvirtDriver, tmp_path: Path) -> None:
+    path = tmp_path / "large.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(path), "2500M"], check=True)
+    image = image_of(str(uuid4()), path.read_bytes(), disk_format="qcow2")
+    SHELF.images[image.image_id] = path.read_bytes()
+    with pytest.raises(BuildAborted, match=re.escape("needs a disk of 3 GB; the flavor has 1 GB.")):
+        driver.spawn(guest_of(str(uuid4()), image), Told())
+    assert driver.guests() == []
+
+
+def test_what_the_hypervisor_refuses_is_a_driver_error_without_paths_and_leaves_nothing(driver: LibvirtDriver) -> None:
+    guest = guest_of(str(uuid4()), IMAGE, flavor=FlavorSpec("9", "odd", vcpus=9999, memory_mb=64, root_gb=1))
+    with pytest.raises(DriverError) as refused:
+        driver.spawn(guest, Told())
+    assert not isinstance(refused.value, BuildAborted)
+    assert refused.value.message.startswith("The hypervisor could not start the guest: ")
+    assert str(state_dir(driver)) not in refused.value.message
+    assert driver.guests() == []
+    assert files_of(driver, guest.instance_uuid) == []
+
+
+def test_a_build_that_is_stopped_anywhere_leaves_nothing(driver: LibvirtDriver) -> None:
+    counting = Told()
+    driver.spawn(guest_of(str(uuid4()), IMAGE), counting)
+    (first,) = driver.guests()
+    for stop_at in range(1, len(counting.calls) + 1):
+        guest = guest_of(str(uuid4()), IMAGE)
+        with pytest.raises(StaleToken):
+            driver.spawn(guest, Told(stop_at))
+        assert driver.guests() == [first]
+        assert files_of(driver, guest.instance_uuid) == []
+
+
+def test_what_a_killed_build_left_is_listed_built_over_and_destroyed(driver: LibvirtDriver) -> None:
+    begun, dropped = guest_of(str(uuid4()), IMAGE), str(uuid4())
+    for uuid in (begun.instance_uuid, dropped):
+        directory = state_dir(driver) / "instances" / uuid
+        directory.mkdir()
+        (directory / "root.qcow2").write_bytes(b"half")
+    assert {found.power_state for found in driver.guests()} == {PowerState.NOSTATE}
+    driver.spawn(begun, Told())
+    wait_for(driver, begun.instance_uuid, TICK)
+    driver.destroy(dropped)
+    assert driver.guests() == [GuestInfo(begun.instance_uuid, PowerState.RUNNING)]
+    assert files_of(driver, dropped) == []
+
+
+def test_a_guest_whose_process_is_killed_has_crashed_and_can_be_built_again(driver: LibvirtDriver) -> None:
+    guest = guest_of(str(uuid4()), IMAGE)
+    driver.spawn(guest, Told())
+    (process,) = qemu_of(guest.instance_uuid)
+    os.kill(process, signal.SIGKILL)
+    deadline = time.monotonic() + SECONDS
+    while driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.CRASHED)]
+    driver.spawn(guest, Told())
+    assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
+    assert qemu_of(guest.instance_uuid) != [process]
+
+
+def test_guests_survive_kill_9_of_the_process_and_long_paths_are_no_hindrance(tmp_path: Path) -> None:
+    """Another process, as this one has its folder open already; its folder's path is longer than any socket's."""
+    state, uuid = tmp_path / ("long-" * 20) / "state", str(uuid4())
+    program = (
+        "import os, signal, sys\n"
+        "from tests.compute_drivers.test_libvirt import IMAGE, SHELF, LibvirtDriver, guest_of\n"
+        "driver = LibvirtDriver('real-2', {'state_dir': sys.argv[1]}, SHELF.open)\n"
+        "driver.start()\n"
+        "if sys.argv[3] == 'spawn':\n"
+        "    driver.spawn(guest_of(sys.argv[2], IMAGE), lambda message, share: None)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "print(driver.guests())\n"
+        "driver.destroy(sys.argv[2])\n"
+        "print(driver.guests())\n"
+        "driver.stop()\n"
+    )
+
+    def run(action: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program, str(state), uuid, action],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+            cwd=PROJECT,
+        )
+
+    assert run("spawn").returncode == -signal.SIGKILL
+    (process,) = qemu_of(uuid)
+    found = run("destroy")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines() == [str([GuestInfo(uuid, PowerState.RUNNING)]), "[]"]
+    assert found.stderr == ""
+    assert process not in qemu_of(uuid)
+
+
+def test_names_with_any_characters_start(driver: LibvirtDriver) -> None:
+    guest = guest_of(str(uuid4()), IMAGE, name="<&\"'\x00\x1f\ud800 ,id=evil ü", hostname="web,1;<b>")
+    driver.spawn(guest, Told())
+    wait_for(driver, guest.instance_uuid, TICK)
+
+
+def test_a_console_that_is_large_is_trimmed_and_its_offsets_stay(driver: LibvirtDriver) -> None:
+    guest = guest_of(str(uuid4()), IMAGE)
+    driver.spawn(guest, Told())
+    path = state_dir(driver) / "consoles" / f"{guest.instance_uuid}.log"
+    with path.open("ab") as log:
+        log.write(b"x" * (20 << 20))
+    end = path.stat().st_size
+    assert driver.console_log(guest.instance_uuid, end - 100).startswith(b"x" * 50)
+    assert path.stat().st_size >= end
+    assert path.stat().st_blocks * 512 < 8 << 20
+    assert len(driver.console_log(guest.instance_uuid, 0)) == 1 << 20
