@@ -33,7 +33,7 @@ function putTheOldWay(text) {
   return done;
 }
 
-let lastSaidAt = 0;
+let lastSaidAt = -Infinity;
 
 /** Tell screen readers, at most once in five seconds unless it is an answer to the person. */
 export function announce(text, { isAnswer = true } = {}) {

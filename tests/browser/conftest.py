@@ -1,0 +1,111 @@
+"""A real browser on a real server: uvicorn with the portal's ASGI application, in a thread, behind a wire to cut."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.wire import Wire
+from tests.people import PASSWORD
+
+# The browser's driver runs a loop in this thread, beside which Django would refuse plain queries.
+os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+DESKTOP = {"width": 1440, "height": 900}
+PHONE = {"width": 390, "height": 844}
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="session")
+def server_port(django_db_setup: None, django_db_blocker: Any) -> Iterator[int]:
+    """The portal as `manage.py up` serves it, on a free port."""
+    import uvicorn
+
+    from portal.asgi import application
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(application, log_config=None, access_log=False, lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True, name="portal")
+    with django_db_blocker.unblock():
+        thread.start()
+        deadline = time.monotonic() + 20
+        while not server.started and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert server.started
+        yield listener.getsockname()[1]
+        server.should_exit = True
+        server.force_exit = True
+        thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def wire(server_port: int) -> Iterator[Wire]:
+    with Wire(server_port) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, wire: Wire, people: Any) -> Iterator[OpenPage]:
+    """open_page("ana", viewport=PHONE, color_scheme="dark"): a page of a fresh browser profile, signed in.
+
+    Without a name nobody has signed in. Whatever a page's script reports as an error fails the test.
+    """
+    from tests import factories
+
+    factories.cells()
+    wire.mend()
+    contexts = []
+    troubles: list[str] = []
+
+    def opened(name: str = "", **options: Any) -> Page:
+        context = browser.new_context(base_url=f"http://127.0.0.1:{wire.port}", **{"viewport": DESKTOP, **options})
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        if name:
+            sign_in(page, name)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def sign_in(page: Page, name: str, path: str = "/") -> None:
+    """Through the form, as people do."""
+    page.goto(f"/sign-in?next={path}")
+    page.get_by_label("User name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(lambda url: "/sign-in" not in url)
+
+
+def wait_until_live(page: Page) -> None:
+    page.locator("[data-link-chip][data-link=live]").wait_for()

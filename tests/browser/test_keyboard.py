@@ -1,0 +1,119 @@
+"""The portal by keyboard alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests import factories
+from tests.browser.conftest import OpenPage
+
+
+def test_every_place_has_its_keys(open_page: OpenPage) -> None:
+    page = open_page("admin")
+    for keys, path in (("gs", "/servers"), ("gw", "/workflows"), ("go", "/hosts"), ("gh", "/")):
+        for key in keys:
+            page.keyboard.press(key)
+        expect(page).to_have_url(re.compile(rf":\d+{path}$"))
+    page.keyboard.press("c")
+    expect(page).to_have_url(re.compile("/servers/launch$"))
+
+
+def test_slash_searches_and_letters_in_a_field_are_letters(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    page.keyboard.press("/")
+    expect(page.get_by_label("Search servers by name")).to_be_focused()
+    page.keyboard.type("gs/?c")
+    expect(page.get_by_label("Search servers by name")).to_have_value("gs/?c")
+    expect(page).to_have_url(re.compile(r":\d+/$"))
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/servers\?name=gs"))
+
+
+def test_question_mark_lists_the_keys_and_gives_the_focus_back(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    page.get_by_role("link", name="Servers", exact=True).focus()
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keyboard")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("w")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("link", name="Servers", exact=True)).to_be_focused()
+
+
+def test_rows_are_walked_picked_and_opened(open_page: OpenPage, people: Any) -> None:
+    for number in (3, 2, 1):
+        factories.instance(people.ana.context(), f"web-{number}", age=number)
+    page = open_page("ana")
+    page.goto("/servers")
+    for key in "jjkj":
+        page.keyboard.press(key)
+    page.keyboard.press("x")
+    expect(page.get_by_label("Pick web-2")).to_be_checked()
+    expect(page.get_by_text("1 server picked")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="web-2")).to_be_visible()
+
+
+def test_brackets_turn_tabs(open_page: OpenPage, people: Any) -> None:
+    parent, _ = factories.build(people.ana.context(), "web-1")
+    page = open_page("ana")
+    page.goto(f"/workflows/{parent.uuid}")
+    page.keyboard.press("]")
+    expect(page).to_have_url(re.compile("/steps$"))
+    page.keyboard.press("[")
+    expect(page).to_have_url(re.compile(f"/{parent.uuid}$"))
+
+
+def test_the_first_tab_stop_skips_the_navigation(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    page.goto("/servers")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+
+
+def test_deleting_by_keyboard_asks_and_can_be_left(open_page: OpenPage, people: Any) -> None:
+    made = factories.instance(people.ana.context(), "web-1")
+    page = open_page("ana")
+    page.goto(f"/servers/{made.uuid}")
+    page.get_by_role("link", name="Delete").focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Delete web-1?")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("link", name="Delete")).to_be_focused()
+    page.keyboard.press("Enter")
+    dialog.get_by_role("button", name="Delete server").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".head .state-word")).to_have_text("deleting")
+
+
+@pytest.mark.parametrize("path", ["/", "/servers", "/servers/launch", "/workflows"])
+def test_every_stop_shows_that_it_has_the_focus(open_page: OpenPage, people: Any, path: str) -> None:
+    factories.build(people.ana.context(), "web-1")
+    page = open_page("ana")
+    page.goto(path)
+    bare = set()
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        bare |= set(
+            page.evaluate(
+                """() => {
+                    const e = document.activeElement;
+                    if (!e || e === document.body) return [];
+                    const shown = [e, e.closest("label")].filter(Boolean).map((x) => getComputedStyle(x));
+                    const has = shown.some((s) => s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 2);
+                    return has ? [] : [e.outerHTML.slice(0, 120)];
+                }"""
+            )
+        )
+    assert bare == set()

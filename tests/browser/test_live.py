@@ -1,0 +1,251 @@
+"""Pages that keep themselves current, over a real socket that is cut and mended."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from conductor.cell_db.models import ConsoleLog, Instance
+from conductor.core.states import RunState, StepState
+from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.services import event_log
+from tests import factories
+from tests.browser.conftest import OpenPage, wait_until_live
+from tests.browser.wire import Wire
+
+
+def finish(child: WorkflowRun) -> None:
+    """What the engine leaves when a guest has started: rows first, then the events that tell of them."""
+    StepRecord.objects.using("cell1").filter(run=child, index=2).update(
+        state=StepState.DONE, finished_at=factories.ago(0)
+    )
+    factories.step(child, 3, 0.05, 0)
+    WorkflowRun.objects.using("cell1").filter(pk=child.pk).update(
+        state=RunState.DONE, position=4, finished_at=factories.ago(0)
+    )
+    Instance.objects.using("cell1").filter(uuid=child.instance_uuid).update(vm_state="active", task_state=None)
+    factories.tell(child, "step.done", step="SpawnOnHost")
+    factories.tell(child, "run.ended")
+
+
+def test_a_row_changes_by_itself(open_page: OpenPage, people: Any) -> None:
+    _, child = factories.build(people.ana.context(), "web-1")
+    page = open_page("ana")
+    page.goto("/servers")
+    wait_until_live(page)
+    row = page.locator(f"#server-{child.instance_uuid}")
+    expect(row.locator(".state-word")).to_have_text("building")
+    row.locator("input").check()
+    page.evaluate("window.isTheSamePage = true")
+    finish(child)
+    expect(row.locator(".state-word")).to_have_text("active")
+    expect(row.locator("input")).to_be_checked()
+    expect(page.locator("[data-announce]")).to_have_text("web-1: active")
+    assert page.evaluate("window.isTheSamePage")
+
+
+def test_a_new_server_appears_and_a_deleted_one_goes(open_page: OpenPage, people: Any) -> None:
+    page = open_page("ana")
+    page.goto("/servers")
+    expect(page.get_by_role("heading", name="No servers yet")).to_be_visible()
+    wait_until_live(page)
+    made = factories.instance(people.ana.context(), "web-9")
+    factories.tell_of_instance(made, "cell1", "instance.created")
+    expect(page.get_by_role("row", name="web-9")).to_be_visible()
+    Instance.objects.using("cell1").filter(pk=made.pk).update(vm_state="deleted", deleted_at=factories.ago(0))
+    factories.tell_of_instance(made, "cell1", "instance.deleted")
+    expect(page.get_by_role("heading", name="No servers yet")).to_be_visible()
+
+
+def test_a_workflow_page_follows_each_step(open_page: OpenPage, people: Any) -> None:
+    parent, child = factories.build(people.ana.context(), "web-1")
+    page = open_page("ana")
+    page.goto(f"/workflows/{parent.uuid}")
+    wait_until_live(page)
+    expect(page.locator(".head .state-word")).to_have_text("running")
+    assert page.locator("rect.bar.open").count() == 1
+    assert page.locator(".timeline rect.bar.planned").count() == 1
+    finish(child)
+    expect(page.locator(".head .state-word")).to_have_text("done")
+    expect(page.locator("rect.bar.open")).to_have_count(0)
+    expect(page.locator(".timeline rect.bar.planned")).to_have_count(0)
+
+
+def test_a_run_that_is_handed_on_is_followed_into_its_cell(open_page: OpenPage, people: Any) -> None:
+    asker = people.ana.context()
+    parent = factories.run(asker, position=2, instance_name="web-1")
+    page = open_page("ana")
+    page.goto(f"/workflows/{parent.uuid}/steps")
+    wait_until_live(page)
+    child = factories.run(asker, "cell1", parent_uuid=parent.uuid, instance_name="web-1", age=1)
+    WorkflowRun.objects.filter(pk=parent.pk).update(state=RunState.DONE, position=3, finished_at=factories.ago(0))
+    factories.tell(parent, "run.ended")
+    expect(page.get_by_text("web-1 in cell1")).to_be_visible()
+    factories.step(child, 0, 0.5, 0.2)
+    factories.tell(child, "step.done", step="ClaimDestination")
+    expect(page.get_by_role("row", name="Claim host")).to_contain_text("done")
+
+
+def test_the_console_follows_its_end(open_page: OpenPage, people: Any) -> None:
+    made = factories.instance(people.ana.context(), "web-1")
+    factories.console(made, "".join(f"line {number}\n" for number in range(200)))
+    page = open_page("ana")
+    page.goto(f"/servers/{made.uuid}/console")
+    wait_until_live(page)
+    write = ConsoleLog.objects.using("cell1").filter(instance_uuid=made.uuid)
+    write.update(text=write.get().text + "\x1b[1mweb login:\x1b[0m ")
+    factories.tell_of_instance(made, "cell1", "console.written")
+    console = page.get_by_label("Serial console")
+    expect(console).to_contain_text("web login:")
+    assert console.evaluate("e => e.scrollHeight - e.scrollTop - e.clientHeight") < 2
+    console.evaluate("e => { e.scrollTop = 0; }")
+    expect(page.get_by_role("button", name="Latest")).to_be_visible()
+    write.update(text=write.get().text + "\nmore")
+    factories.tell_of_instance(made, "cell1", "console.written")
+    expect(console).to_contain_text("more")
+    assert console.evaluate("e => e.scrollTop") == 0
+
+
+def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire: Wire) -> None:
+    _, child = factories.build(people.ana.context(), "web-1")
+    page = open_page("ana")
+    page.goto("/servers")
+    wait_until_live(page)
+    chip = page.locator("[data-link-chip]")
+    wire.cut()
+    expect(chip).to_have_attribute("data-link", "stale", timeout=15_000)
+    expect(chip).to_contain_text(re.compile(r"stale since \d\d:\d\d"))
+    assert page.evaluate("document.documentElement.hasAttribute('data-stale')")
+    for _ in range(50):
+        factories.tell(child, "step.progress")
+    finish(child)
+    page.evaluate("window.isTheSamePage = true")
+    wire.mend()
+    expect(chip).to_have_attribute("data-link", "live", timeout=30_000)
+    expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active")
+    assert page.evaluate("window.isTheSamePage")
+    assert not page.evaluate("document.documentElement.hasAttribute('data-stale')")
+
+
+def test_two_tabs_share_one_socket(open_page: OpenPage, people: Any) -> None:
+    _, child = factories.build(people.ana.context(), "web-1")
+    page = open_page("ana")
+    page.goto("/servers")
+    wait_until_live(page)
+    other = page.context.new_page()
+    other.goto(f"/servers/{child.instance_uuid}")
+    wait_until_live(other)
+    finish(child)
+    expect(page.locator(".table .state-word")).to_have_text("active")
+    expect(other.locator(".head .state-word")).to_have_text("active")
+    other.close()
+    factories.instance(people.ana.context(), "web-2")
+    factories.tell(child, "run.ended")
+    wait_until_live(page)
+
+
+def test_the_page_of_a_session_that_ended_says_so(open_page: OpenPage, people: Any) -> None:
+    _, child = factories.build(people.ana.context(), "web-1")
+    page = open_page("ana")
+    page.goto("/servers")
+    wait_until_live(page)
+    people.ana.user.role_assignments.all().delete()
+    finish(child)
+    expect(page.locator("[data-link-word]")).to_have_text("signed out")
+    expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("building")
+
+
+def cookie_of(page: Page) -> str:
+    return "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in page.context.cookies())
+
+
+def socket(page: Page, wire: Wire, **headers: str) -> ClientConnection:
+    """A socket with the page's session, as somebody who writes a script would open it."""
+    origin = headers.pop("origin", f"http://127.0.0.1:{wire.port}")
+    more = {"Cookie": cookie_of(page), **headers}
+    return connect(f"ws://127.0.0.1:{wire.port}/live", origin=origin, additional_headers=more)  # type: ignore[arg-type]
+
+
+def ask(link: ClientConnection, topic: str, view: str, since: str = "") -> dict[str, Any]:
+    link.send(json.dumps({"subscribe": topic, "view": view, "since": since}))
+    return json.loads(link.recv(timeout=5))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("origin", ["http://evil.test", "null", ""])
+def test_pages_of_other_sites_get_no_socket(open_page: OpenPage, wire: Wire, origin: str) -> None:
+    page = open_page("ana")
+    with pytest.raises(InvalidStatus) as refused:
+        socket(page, wire, origin=origin)
+    assert refused.value.response.status_code == 403
+
+
+def test_strangers_get_no_socket(open_page: OpenPage, wire: Wire) -> None:
+    page = open_page()
+    with socket(page, wire) as link, pytest.raises(ConnectionClosed) as closed:
+        link.recv(timeout=5)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4401
+
+
+def test_nobody_follows_what_is_not_theirs(open_page: OpenPage, people: Any, wire: Wire) -> None:
+    parent, child = factories.build(people.ana.context(), "web-1")
+    with socket(open_page("chi"), wire) as link:
+        for topic, view in (
+            (f"wf:{parent.uuid}", "timeline"),
+            (f"wf:{child.uuid}", "events"),
+            (f"server:{child.instance_uuid}", "overview"),
+            ("hosts", "list"),
+            ("servers", "odd"),
+            ("odd", "list"),
+            ("wf:", "timeline"),
+        ):
+            assert ask(link, topic, view) == {"topic": topic, "view": view, "kind": "refused"}
+        here = event_log.write_cursor(event_log.here())
+        assert ask(link, "servers", "list", here)["kind"] == "current"
+        assert ask(link, "workflows", "list", here)["kind"] == "current"
+        finish(child)
+        with pytest.raises(TimeoutError):
+            link.recv(timeout=1)
+
+
+def test_a_burst_melts_into_few_updates(open_page: OpenPage, people: Any, wire: Wire) -> None:
+    _, child = factories.build(people.ana.context(), "web-1")
+    with socket(open_page("ana"), wire) as link:
+        here = event_log.write_cursor(event_log.here())
+        assert ask(link, f"wf:{child.uuid}", "timeline", here)["kind"] == "current"
+        for _ in range(200):
+            factories.tell(child, "step.progress")
+        updates = []
+        try:
+            while True:
+                updates.append(json.loads(link.recv(timeout=1)))
+        except TimeoutError:
+            pass
+    numbers = [event_log.read_cursor(update["seq"])["cell1"] for update in updates]
+    assert numbers == sorted(numbers)
+    assert numbers[-1] == event_log.here()["cell1"]
+    assert len(updates) <= 30
+
+
+def test_a_reader_that_is_far_behind_reads_the_page_again(open_page: OpenPage, people: Any, wire: Wire) -> None:
+    run = factories.run(people.ana.context())
+    for _ in range(event_log.LONGEST_REPLAY + 1):
+        factories.tell(run, "step.progress")
+    with socket(open_page("ana"), wire) as link:
+        assert ask(link, f"wf:{run.uuid}", "timeline", "default:0")["kind"] == "reset"
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "{" * 5000])
+def test_what_is_not_understood_ends_the_socket(open_page: OpenPage, wire: Wire, text: str) -> None:
+    with socket(open_page("ana"), wire) as link:
+        link.send(text)
+        with pytest.raises(ConnectionClosed) as closed:
+            link.recv(timeout=5)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4400
