@@ -175,6 +175,12 @@ def resend_due(alias: str, limit: int = 200) -> int:
     return len(messages)
 
 
+def send_all_again(alias: str) -> None:
+    """Have every unanswered command be due: a queue in memory died with its process."""
+    with write_tx(alias):
+        OutboxMessage.objects.using(alias).update(send_again_at=database_now(), times_sent=1)
+
+
 def _update(alias: str, run: WorkflowRun, **values: Any) -> None:
     WorkflowRun.objects.using(alias).filter(pk=run.pk).update(**values)
 

@@ -31,5 +31,6 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
 
 
 def take_over_everything(alias: str) -> int:
-    """At the start of a process that knows it is alone: what a dead predecessor held is due now."""
+    """At the start of a process that knows it is alone: what a dead predecessor held or sent is due now."""
+    outbox.send_all_again(alias)
     return leases.expire_all(alias)

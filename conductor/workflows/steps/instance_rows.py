@@ -6,7 +6,7 @@ from typing import Any
 
 from conductor import events
 from conductor.cell_db.models import Instance
-from conductor.core.states import TaskState
+from conductor.core.states import TaskState, VmState
 from conductor.transactions import database_now
 from conductor.workflows.flow import Work
 
@@ -27,6 +27,15 @@ def update(work: Work, **values: Any) -> None:
         rows.exclude(task_state=TaskState.DELETING).update(task_state=task_state)
     rows.update(updated_at=database_now(), **values)
     tell(work, "instance.updated")
+
+
+def bury(work: Work) -> None:
+    """The instance is no more: the row stays for those who list what was deleted; inside a fenced transaction."""
+    now = database_now()
+    Instance.objects.using(work.alias).filter(uuid=work.instance_uuid).update(
+        vm_state=VmState.DELETED, task_state=None, terminated_at=now, deleted_at=now, updated_at=now
+    )
+    tell(work, "instance.deleted")
 
 
 def tell(work: Work, kind: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from conductor.cell_db.models import ConsoleLog
-from conductor.core.states import VmState
-from conductor.transactions import database_now
 from conductor.workflows.flow import Result, Step, Work
 from conductor.workflows.steps import instance_rows
 
@@ -15,7 +13,4 @@ class MarkDeleted(Step):
 
     def apply(self, work: Work, result: Result) -> None:
         ConsoleLog.objects.using(work.alias).filter(instance_uuid=work.instance_uuid).delete()
-        now = database_now()
-        rows = {"vm_state": VmState.DELETED, "terminated_at": now, "deleted_at": now}
-        instance_rows.update(work, **rows)
-        instance_rows.tell(work, "instance.deleted")
+        instance_rows.bury(work)
