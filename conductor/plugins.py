@@ -208,7 +208,7 @@ def _sequence(answer: Any) -> Sequence[Any]:
 
 def _made(item: Any, base: type[P]) -> P:
     if not (inspect.isclass(item) and issubclass(item, base)):
-        raise Nonsense(f"a subclass of {base.__name__} expected, not {item!r}")
+        raise Nonsense(f"a subclass of {base.__name__} expected, not {_name_of(item)}")
     if not item.name or not isinstance(item.name, str):
         raise Nonsense(f"{item.__name__} has no name")
     needed = "host_passes" if issubclass(item, Filter) else "weigh"
@@ -217,12 +217,16 @@ def _made(item: Any, base: type[P]) -> P:
     return item()
 
 
+def _name_of(item: Any) -> str:
+    return item.__name__ if inspect.isclass(item) else type(item).__name__
+
+
 def _checked_drivers(answer: Any) -> dict[str, type[ComputeDriver]]:
     if not isinstance(answer, Mapping):
         raise Nonsense(f"a mapping of names to driver classes expected, not {type(answer).__name__}")
     for name, driver in answer.items():
         if not (isinstance(name, str) and name and inspect.isclass(driver) and issubclass(driver, ComputeDriver)):
-            raise Nonsense(f"a subclass of ComputeDriver expected as driver {name!r}, not {driver!r}")
+            raise Nonsense(f"a subclass of ComputeDriver expected as driver {name}, not {_name_of(driver)}")
     return dict(answer)
 
 

@@ -1,0 +1,112 @@
+"""A package by somebody else, built and unpacked as an installer does it, is found by its entry points alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "tests" / "third_party_plugin"
+BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
+
+LOOK = """
+import json
+from conductor.plugins import registry
+found = registry()
+info = [one for one in found.plugins if not one.is_shipped]
+print(json.dumps({
+    "plugins": [[one.name, one.distribution, one.version, one.filters, one.drivers] for one in info],
+    "filters": [one.name for one in found.filters],
+    "drivers": sorted(found.drivers),
+    "quarantined": [one.distribution for one in found.quarantined if one.distribution != "novella"],
+}))
+"""
+
+USE = """
+import json
+from conductor.core.compute_driver import GuestSpec
+from conductor.core.host_state import HostState, HostTable
+from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
+from conductor.core.scheduling.decision import explain
+from conductor.core.scheduling.select import Pipeline, decide
+from conductor.plugins import registry
+
+found = registry()
+room = {"vcpus": 4, "vcpus_used": 0, "memory_mb": 4096, "memory_mb_used": 0, "disk_gb": 50, "disk_gb_used": 0}
+hosts = [
+    HostState(f"host-{i}", f"host-{i}", "cell1", f"provider-{i}", "nova", capabilities={"rack": f"r{i}"}, **room)
+    for i in range(3)
+]
+flavor = FlavorSpec("1", "small", 1, 512)
+spec = RequestSpec("shop", "ana", flavor, scheduler_hints={"rack": ["r1"]})
+pipeline = Pipeline(found.filters, found.weighers)
+decision = explain(decide(HostTable.from_states(hosts), spec, ["new"], pipeline=pipeline, seed=1))
+
+driver = found.drivers["memory"]("host-1", {"rack": "r1"}, open)
+driver.start()
+said = []
+guest = GuestSpec("new", "web", "web", "shop", flavor, ImageSpec())
+driver.spawn(guest, lambda text, share: said.append(text))
+print(json.dumps({
+    "host": decision.selections[0][0].host,
+    "advice": decision.advice,
+    "rack": driver.report().capabilities["rack"],
+    "guests": [one.instance_uuid for one in driver.guests()],
+    "console": driver.console_log("new", 4).decode(),
+    "said": said,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the package's modules and metadata, apart from the project's own environment."""
+    work = tmp_path_factory.mktemp("third-party")
+    shutil.copytree(SOURCE, work / "source")
+    built = subprocess.run(
+        [sys.executable, "-c", BUILD, str(work)], cwd=work / "source", check=True, capture_output=True, text=True
+    )
+    wheel = work / built.stdout.splitlines()[-1]
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(work / "site")
+    return work / "site"
+
+
+def run(code: str, *paths: Path, settings: str = "") -> Any:
+    """What a fresh interpreter prints; without `settings` there is no Django in it."""
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, *paths)))
+    if settings:
+        environment["DJANGO_SETTINGS_MODULE"] = settings
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("settings", ["", "tests.settings"], ids=["plain", "with Django"])
+def test_it_is_found_once_it_is_installed(site: Path, settings: str) -> None:
+    before = run(LOOK, settings=settings)
+    after = run(LOOK, site, settings=settings)
+    assert before["plugins"] == []
+    assert after["plugins"] == [["racks", "rack-plugins", "1.4.2", ["RackFilter"], ["memory"]]]
+    assert after["filters"] == [*before["filters"], "RackFilter"]
+    assert after["drivers"] == sorted([*before["drivers"], "memory"])
+    assert after["quarantined"] == []
+
+
+def test_its_filter_decides_and_its_driver_builds(site: Path) -> None:
+    assert run(USE, site) == {
+        "host": "host-1",
+        "advice": ["1 of 3 hosts fits.", "2 of 3 hosts: host is in another rack."],
+        "rack": "r1",
+        "guests": ["new"],
+        "console": "login:\n",
+        "said": ["remembering the guest"],
+    }

@@ -1,0 +1,1 @@
+"""Plugins of a data centre that numbers its racks."""
