@@ -1,3 +1,5 @@
+"""The app of images."""
+
 from django.apps import AppConfig
 
 

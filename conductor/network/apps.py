@@ -1,3 +1,5 @@
+"""The app of networks."""
+
 from django.apps import AppConfig
 
 
