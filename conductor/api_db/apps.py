@@ -1,3 +1,5 @@
+"""The app of the API database: what is global."""
+
 from django.apps import AppConfig
 
 

@@ -1,3 +1,5 @@
+"""The app of cells' databases: instances, services and nodes."""
+
 from django.apps import AppConfig
 
 

@@ -1,3 +1,5 @@
+"""The app of the journal, which every database has."""
+
 from django.apps import AppConfig
 
 

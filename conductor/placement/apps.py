@@ -1,3 +1,5 @@
+"""The app of placement: what hosts have and who holds it."""
+
 from django.apps import AppConfig
 
 
