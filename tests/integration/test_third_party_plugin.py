@@ -110,3 +110,17 @@ def test_its_filter_decides_and_its_driver_builds(site: Path) -> None:
         "console": "login:\n",
         "said": ["remembering the guest"],
     }
+
+
+def test_its_driver_passes_the_conformance_suite(site: Path, tmp_path: Path) -> None:
+    suite = shutil.copy(SOURCE / "conformance" / "check_memory_driver.py", tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:django", "-c", os.devnull]
+    paths = os.pathsep.join(map(str, (ROOT, site)))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("DJANGO_SETTINGS_MODULE", None)
+    done = subprocess.run(
+        [*command, "--rootdir", str(tmp_path), suite], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert not {"skipped", "failed", "error"} & set(done.stdout.split())

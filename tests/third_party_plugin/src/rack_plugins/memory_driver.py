@@ -6,15 +6,19 @@ from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, I
 from conductor.core.states import PowerState
 
 
+# The hypervisor, as it were: it goes on when a driver stops. Host → instance uuid → guest.
+_MACHINES: dict[str, dict[str, GuestSpec]] = {}
+
+
 class MemoryDriver(ComputeDriver):
-    """Guests live in memory and end with the process. Option `rack`: the rack's name."""
+    """Guests live in memory, outlive the driver and end with the process. Option `rack`: the rack's name."""
 
     name = "memory"
     is_simulated = True
     supports_console_log = True
 
     def start(self) -> None:
-        self._guests: dict[str, GuestSpec] = {}
+        self._guests = _MACHINES.setdefault(self.host, {})
 
     def report(self) -> NodeReport:
         return NodeReport(
