@@ -290,43 +290,44 @@ def builds(asker: RequestContext, names: Sequence[str]) -> list[tuple[WorkflowRu
 
 
 def some_decision() -> dict[str, Any]:
-    """Summary and details of a decision about three hosts, one of which was left out."""
-    parts = [
-        {"weigher": "ram", "raw": 20.0, "normalized": 1.0, "multiplier": 1.0, "weight": 1.0},
-        {"weigher": "build_failure", "raw": 1.0, "normalized": 0.5, "multiplier": -1.0, "weight": -0.5},
-    ]
-    outcome = {"cell": "cell1", "zone": "az-1", "is_simulated": True, "passed": True, "rejected_by": ""}
-    reasons = {"reason": "", "need": "", "have": ""}
-    no_room = {"passed": False, "rejected_by": "compute_status", "reason": "host is down", "need": "up", "have": "down"}
+    """Summary, details and selections of a decision about three hosts, one of which was left out."""
     uuid = str(uuid4())
+    summary = {**DECISION, "instance_uuids": [uuid], "fates": {uuid: {"sim-1": "used"}}}
+    alternate = {"host": "sim-2", "cell": "cell1"}
+    return {"summary": summary, "details": _details(), "selections": [[{"host": "sim-1", "cell": "cell1"}, alternate]]}
+
+
+DECISION: dict[str, Any] = {
+    "seed": 7741,
+    "snapshot_age_seconds": 0.412,
+    "num_instances": 1,
+    "num_hosts": 3,
+    "funnel": [
+        {"filter": "placement", "before": 3, "after": 3, "rejected": 0, "milliseconds": 0.1},
+        {"filter": "compute_status", "before": 3, "after": 2, "rejected": 1, "milliseconds": 0.02},
+    ],
+    "advice": ["1 of 3 hosts: host is down"],
+    "faults": [],
+    "missing_cells": {},
+}
+
+
+def _details() -> dict[str, Any]:
+    ram = {"weigher": "ram", "raw": 20.0, "normalized": 1.0, "multiplier": 1.0, "weight": 1.0}
+    failures = {"weigher": "build_failure", "raw": 1.0, "normalized": 0.5, "multiplier": -1.0, "weight": -0.5}
+    fits = {"cell": "cell1", "zone": "az-1", "is_simulated": True, "passed": True, "rejected_by": ""}
+    silent = {"reason": "", "need": "", "have": ""}
+    down = {"passed": False, "rejected_by": "compute_status", "reason": "host is down", "need": "up", "have": "down"}
     return {
-        "summary": {
-            "seed": 7741,
-            "snapshot_age_seconds": 0.412,
-            "num_instances": 1,
-            "num_hosts": 3,
-            "instance_uuids": [uuid],
-            "fates": {uuid: {"sim-1": "used"}},
-            "funnel": [
-                {"filter": "placement", "before": 3, "after": 3, "rejected": 0, "milliseconds": 0.1},
-                {"filter": "compute_status", "before": 3, "after": 2, "rejected": 1, "milliseconds": 0.02},
-            ],
-            "advice": ["1 of 3 hosts: host is down"],
-            "faults": [],
-            "missing_cells": {},
-        },
-        "details": {
-            "hosts": [
-                {"host": "sim-1", **outcome, **reasons},
-                {"host": "sim-2", **outcome, **reasons},
-                {"host": "sim-3", **outcome, **no_room},
-            ],
-            "weights": [
-                {"host": "sim-1", "total": 1.0, "parts": parts[:1]},
-                {"host": "sim-2", "total": 0.5, "parts": parts},
-            ],
-            "nearest": [],
-            "lost_races": [],
-        },
-        "selections": [[{"host": "sim-1", "cell": "cell1"}, {"host": "sim-2", "cell": "cell1"}]],
+        "hosts": [
+            {"host": "sim-1", **fits, **silent},
+            {"host": "sim-2", **fits, **silent},
+            {"host": "sim-3", **fits, **down},
+        ],
+        "weights": [
+            {"host": "sim-1", "total": 1.0, "parts": [ram]},
+            {"host": "sim-2", "total": 0.5, "parts": [ram, failures]},
+        ],
+        "nearest": [],
+        "lost_races": [],
     }

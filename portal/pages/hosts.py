@@ -16,9 +16,9 @@ from conductor.services import hosts
 from conductor.services.hosts import HypervisorQuery
 from conductor.services.values import HypervisorView, ServiceView
 from portal.pages.access import PageRequest, operators_only
+from portal.pages.amounts import megabytes
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
-from portal.templatetags.novella import megabytes
 
 MOST_HOSTS = 1000
 

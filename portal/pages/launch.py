@@ -20,7 +20,7 @@ from conductor.services.launch_choices import LaunchChoices
 from conductor.services.values import BuildWish, NetworkWish
 from portal.pages import quota_bars
 from portal.pages.access import PageRequest, signed_in
-from portal.templatetags.novella import megabytes
+from portal.pages.amounts import megabytes
 
 MOST_AT_ONCE = 100
 LONGEST_NAME = 255

@@ -12,9 +12,11 @@ from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from portal.pages.amounts import megabytes
 from portal.pages.faces import Face
 
 register = template.Library()
+register.filter("megabytes", megabytes)
 
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -79,12 +81,6 @@ def clock(moment: datetime | None) -> str:
 @register.filter
 def iso(moment: datetime | None) -> str:
     return moment.astimezone(UTC).isoformat() if moment else ""
-
-
-@register.filter
-def megabytes(amount: float) -> str:
-    """512 MB, 2 GB, 1.5 GB."""
-    return f"{amount / 1024:g} GB" if amount >= 1024 and (amount * 2) % 1024 == 0 else f"{amount:g} MB"
 
 
 @register.filter

@@ -1,0 +1,8 @@
+"""Amounts as people read them."""
+
+from __future__ import annotations
+
+
+def megabytes(amount: float) -> str:
+    """512 MB, 2 GB, 1.5 GB."""
+    return f"{amount / 1024:g} GB" if amount >= 1024 and (amount * 2) % 1024 == 0 else f"{amount:g} MB"
