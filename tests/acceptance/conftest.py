@@ -26,7 +26,7 @@ def new_cloud(seeded_data: Path, tmp_path: Path) -> Iterator[Callable[..., Cloud
 
     def make(**variables: str) -> Cloud:
         data_dir = tmp_path / f"var{len(made)}"
-        shutil.copytree(seeded_data, data_dir)
+        shutil.copytree(seeded_data, data_dir, ignore=shutil.ignore_patterns("process.log"))
         cloud = Cloud(data_dir, **variables)
         made.append(cloud)
         return cloud
