@@ -1,4 +1,4 @@
-"""A guest of a hundred bytes: a boot sector that says it runs and ticks on the serial port, for tests of real machines."""
+"""Guests for tests: above all a boot sector of a hundred bytes that says it runs and ticks on the serial port."""
 
 from __future__ import annotations
 

@@ -65,12 +65,12 @@ class Connection:
         with self._gate:
             handle, self._handle = self._handle, None
         if handle is not None:
-            with translated("close the hypervisor"):
+            with translated("be closed"):
                 handle.close()
 
     def version(self) -> int:
         """QEMU's: major * 1,000,000 + minor * 1,000 + release."""
-        with translated("ask the hypervisor for its version"):
+        with translated("say its version"):
             return int(self._open().getVersion())
 
     def guests(self) -> list[GuestInfo]:
@@ -108,7 +108,7 @@ class Connection:
     def _open(self) -> Any:
         with self._gate:
             if self._handle is None or not self._handle.isAlive():
-                with translated("open the hypervisor"):
+                with translated("be opened"):
                     self._handle = libvirt.open(self._uri)
             return self._handle
 

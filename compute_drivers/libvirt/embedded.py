@@ -49,6 +49,7 @@ def short_path(directory: Path) -> Path:
         link = place / f"novella-{os.geteuid()}" / name
         if len(os.fsencode(link)) > LONGEST_ROOT or not _is_ours(link.parent):
             continue
+        _drop_dead_links(link.parent)
         if not link.is_symlink() or Path(os.readlink(link)) != directory:
             link.unlink(missing_ok=True)
             link.symlink_to(directory)
@@ -63,3 +64,9 @@ def _is_ours(directory: Path) -> bool:
         found = directory.lstat()
         return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
     return False
+
+
+def _drop_dead_links(directory: Path) -> None:
+    for link in directory.iterdir():
+        if link.is_symlink() and not link.exists():
+            link.unlink(missing_ok=True)

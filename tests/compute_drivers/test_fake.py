@@ -157,7 +157,7 @@ class TestFaults:
         driver = started(faults={"spawn": {"fail_times": 2, "message": "the disk is on fire"}})
         guest = guest_of(str(uuid4()), IMAGE)
         for _ in range(2):
-            with pytest.raises(DriverError, match="^the disk is on fire$"):
+            with pytest.raises(DriverError, match=r"^the disk is on fire$"):
                 driver.spawn(guest, Told())
             assert driver.guests() == []
         driver.spawn(guest, Told())

@@ -1,0 +1,30 @@
+"""The libvirt driver on this machine, for every test that runs real guests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from compute_drivers.libvirt.capability import missing_packages
+from compute_drivers.libvirt.driver import LibvirtDriver
+from tests.compute_drivers.real_guests import SHELF
+
+
+@pytest.fixture(scope="session")
+def real_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibvirtDriver]:
+    """One for the session: libvirt opens one folder per process."""
+    missing = missing_packages()
+    assert not missing, f"the tests of real guests need: apt-get install {' '.join(missing)}"
+    driver = LibvirtDriver("real-1", {"state_dir": str(tmp_path_factory.mktemp("libvirt"))}, SHELF.open)
+    driver.start()
+    yield driver
+    driver.stop()
+
+
+@pytest.fixture
+def driver(real_driver: LibvirtDriver) -> Iterator[LibvirtDriver]:
+    """Whatever a test leaves is destroyed."""
+    yield real_driver
+    for guest in real_driver.guests():
+        real_driver.destroy(guest.instance_uuid)

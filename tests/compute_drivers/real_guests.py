@@ -1,0 +1,46 @@
+"""What tests of real guests share: the boot sector as an image, and looks at processes, files and consoles."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from conductor.core.compute_driver import ComputeDriver
+from tests.guests import ImageShelf, boot_disk, image_of
+
+PROJECT = Path(__file__).resolve().parents[2]
+SECONDS = 120.0
+DISK = boot_disk()
+IMAGE = image_of("boot-sector", DISK)
+SHELF = ImageShelf({IMAGE.image_id: DISK})
+
+
+def state_dir(driver: ComputeDriver) -> Path:
+    return Path(driver.options["state_dir"])
+
+
+def files_of(driver: ComputeDriver, uuid: str) -> list[Path]:
+    return [path for path in state_dir(driver).rglob("*") if uuid in path.name]
+
+
+def qemu_of(uuid: str) -> list[int]:
+    """Pids of the QEMU processes of an instance."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"qemu-system" in words[0] and uuid.encode() in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def wait_for(driver: ComputeDriver, uuid: str, words: bytes) -> bytes:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        text = driver.console_log(uuid, 0)
+        if words in text:
+            return text
+        time.sleep(0.05)
+    raise AssertionError(f"{words!r} not on the console within {SECONDS} seconds: {text[-2000:]!r}")

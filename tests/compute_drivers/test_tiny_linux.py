@@ -1,0 +1,64 @@
+"""A real Linux guest: it takes its host name and address by DHCP, and says so on its console."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.core.compute_driver import NetworkPort
+from conductor.core.request_spec import FlavorSpec
+from tests.compute_drivers.conformance import Told
+from tests.compute_drivers.real_guests import PROJECT, SHELF, wait_for
+from tests.guests import guest_of, image_of
+
+FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
+SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
+UNADDRESSED = NetworkPort("p3", "bare", "fa:16:3e:00:00:03", "", 0, "")
+
+
+@pytest.fixture(scope="session")
+def tiny_linux(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("tiny-linux")
+    build = [sys.executable, str(PROJECT / "tools" / "build_tiny_linux.py"), "--output", str(output)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def test_the_guest_has_the_name_and_the_addresses_of_its_ports(
+    driver: LibvirtDriver,
+    tiny_linux: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    images = {}
+    for name in ("vmlinuz", "ramdisk.cpio.gz", "disk.raw"):
+        data = (tiny_linux / name).read_bytes()
+        images[name] = image_of(str(uuid4()), data)
+        SHELF.images[images[name].image_id] = data
+    guest = guest_of(
+        str(uuid4()),
+        images["disk.raw"],
+        hostname="web-42",
+        flavor=FlavorSpec("1", "tiny", vcpus=1, memory_mb=128, root_gb=1),
+        kernel=images["vmlinuz"],
+        ramdisk=images["ramdisk.cpio.gz"],
+        ports=(FIRST, SECOND, UNADDRESSED),
+    )
+    began = time.monotonic()
+    driver.spawn(guest, Told())
+    record_property("spawn_seconds", round(time.monotonic() - began, 2))
+    text = wait_for(driver, guest.instance_uuid, b"novella: up after").decode()
+    record_property("spawn_to_hostname_on_console_seconds", round(time.monotonic() - began, 2))
+    assert re.search(r"Linux version \d+\.\d+", text)
+    assert "novella: hostname web-42 address 10.64.0.3 192.168.7.20\r\n" in text
+    assert "novella: eth2 got no address\r\n" in text
+    assert "[vda] 2097152 512-byte logical blocks" in text  # the flavor's one GB, not the image's one MiB
+    assert "does not load" not in text

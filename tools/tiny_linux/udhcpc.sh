@@ -1,0 +1,19 @@
+#!/bin/sh
+# Called by udhcpc with what was leased: takes the address, the routes and, from the first card, the host name.
+case $1 in
+deconfig)
+    ip link set "$interface" up
+    ;;
+bound | renew)
+    ip addr replace "$ip/$mask" dev "$interface"
+    [ -n "$router" ] && ip route replace default via "${router%% *}"
+    set -- $staticroutes
+    while [ $# -ge 2 ]; do
+        ip route replace "$1" via "$2"
+        shift 2
+    done
+    [ -n "$hostname" ] && [ "$(hostname)" = tiny-linux ] && hostname "$hostname"
+    grep -qsx "$ip" /run/addresses || echo "$ip" >> /run/addresses
+    ;;
+esac
+exit 0
