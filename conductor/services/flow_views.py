@@ -84,8 +84,8 @@ def detailed(context: RequestContext, placed: Sequence[Placed]) -> list[RunView]
             locks=has["locks"],
             last_event=has["last_event"],
         )
-        views.append(view if context.is_admin else _steps_for_tenant(view))
-    return views
+        views.append(view)
+    return views if context.is_admin else _steps_for_tenant(views)
 
 
 def redacted(context: RequestContext, event: EventView) -> EventView:
@@ -182,20 +182,20 @@ def _waits_for_tenant(waits_for: Mapping[str, Any] | None) -> Mapping[str, Any] 
     return {"cause": WaitCause.HOST, "detail": ""}
 
 
-def _steps_for_tenant(view: RunView) -> RunView:
+def _steps_for_tenant(views: Sequence[RunView]) -> list[RunView]:
     """Hosts become "host 1", "host 2" in the order of their turn: a tenant sees that it was another one, not which."""
-    hosts = list(dict.fromkeys(step.host for step in view.steps if step.host))
-    alias_of = {host: f"host {number}" for number, host in enumerate(hosts, start=1)}
-    steps = [
+    hosts = dict.fromkeys(step.host for view in views for step in view.steps if step.host)
+    names = {host: f"host {number}" for number, host in enumerate(hosts, start=1)}
+    return [
         replace(
-            step,
-            host=alias_of.get(step.host, ""),
-            lane=_lane(COMPUTE_LANE, alias_of[step.host]) if step.lane == f"{COMPUTE_LANE}/{step.host}" else step.lane,
-            worker="",
-            fencing_token=0,
-            step_key="",
-            result=None,
+            view,
+            steps=[_step_for_tenant(step, names.get(step.host, "")) for step in view.steps],
+            locks=[name for name in view.locks if not name.startswith("host:")],
         )
-        for step in view.steps
+        for view in views
     ]
-    return replace(view, steps=steps, locks=[name for name in view.locks if not name.startswith("host:")])
+
+
+def _step_for_tenant(step: StepView, host: str) -> StepView:
+    lane = _lane(COMPUTE_LANE, host) if step.lane == f"{COMPUTE_LANE}/{step.host}" else step.lane
+    return replace(step, host=host, lane=lane, worker="", fencing_token=0, step_key="", result=None)

@@ -15,7 +15,8 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import OperationalError
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseServerError, JsonResponse
+from django.template.loader import render_to_string
 from django.views import defaults
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
@@ -186,5 +187,6 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's 500, as JSON under the APIs."""
-    return _outside_of_views(request, 500) or defaults.server_error(request)
+    """500 as JSON under the APIs, as a page elsewhere: with the request id, and without anything that could fail."""
+    page = {"request_id": request_id_of(request)}
+    return _outside_of_views(request, 500) or HttpResponseServerError(render_to_string("500.html", page))

@@ -90,4 +90,5 @@ def _to_sign_in(request: HttpRequest) -> HttpResponse:
 
 
 def _return_path(request: HttpRequest) -> str:
-    return request.get_full_path() if request.method in ("GET", "HEAD") else reverse("home")
+    """A form is not sent again by signing in: its page comes back, with the draft that the browser kept."""
+    return request.get_full_path() if request.method in ("GET", "HEAD") else request.path

@@ -4,5 +4,7 @@ from __future__ import annotations
 
 
 def megabytes(amount: float) -> str:
-    """512 MB, 2 GB, 1.5 GB."""
+    """512 MB, 1100 MB, 1.5 GB, 23.54 GB."""
+    if amount >= 10_240:
+        return f"{amount / 1024:.4g} GB"
     return f"{amount / 1024:g} GB" if amount >= 1024 and (amount * 2) % 1024 == 0 else f"{amount:g} MB"

@@ -46,7 +46,9 @@ STEP_TONES: Mapping[str, str] = {
     StepState.UNDO_FAILED: "bad",
     StepState.CANCELLED: "none",
 }
-LOUD = (RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR)
+LOUD = frozenset({RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR})
+LIVE = LIVE_RUN_STATES
+BROKEN = FINAL_RUN_STATES - {RunState.DONE}
 
 STATUS_FACES: Mapping[str, Face] = {
     "ACTIVE": Face("good", "active"),
@@ -97,11 +99,11 @@ def of_story(run: RunView) -> Face:
     everything = [run, *run.children]
     if run.state != RunState.DONE or not run.children:
         return of_run(run)
-    for wanted in (LOUD, tuple(LIVE_RUN_STATES), tuple(FINAL_RUN_STATES - {RunState.DONE})):
+    for wanted in (LOUD, LIVE, BROKEN):
         found = [one for one in everything if one.state in wanted]
         if found:
             face = of_run(found[0])
-            among = f"{len(found)} of {len(run.children)}" if len(run.children) > 1 else ""
+            among = f"{len(found)} of {len(run.children)}" if wanted != LIVE and len(run.children) > 1 else ""
             return Face(face.tone, face.word, among or face.detail, face.is_loud)
     return of_run(run)
 

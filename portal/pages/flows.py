@@ -174,10 +174,13 @@ def _events(asker: RequestContext, story: Story) -> dict[str, Any]:
     titles = {step.name: step.title for run in story.runs for step in run.steps}
     shown = {run.uuid for run in story.runs}
     found = [event for event in flows.events_since(asker, story.view.uuid, {}) if event.run_uuid in shown]
+    of = {run.uuid: run.instance_name for run in story.view.children} if len(story.view.children) > 1 else {}
     rows = []
     for event in found:
         name = event.data.get("step", "")
-        rows.append({"view": event, "step": titles.get(name, name), "words": _words(event)})
+        rows.append(
+            {"view": event, "step": titles.get(name, name), "words": _words(event), "of": of.get(event.run_uuid)}
+        )
     return {"events": rows}
 
 

@@ -174,7 +174,8 @@ def _network_words(choices: LaunchChoices) -> list[dict[str, str]]:
         }
         for network in choices.networks
     ]
-    auto = [{"network_id": AUTO_NETWORK, "name": "Automatic", "words": "the one that is there"}]
+    words = f"{named[0]['name']}, the only network" if named else "there is none yet"
+    auto = [{"network_id": AUTO_NETWORK, "name": "Automatic", "words": words}]
     none = [{"network_id": NO_NETWORK, "name": "None", "words": "console only"}]
     return [*(auto if len(named) <= 1 else []), *named, *none]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +87,8 @@ def _facts(decision: DecisionView) -> str:
 
 
 def _weighers(weights: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(part["weigher"] for host in weights for part in host["parts"]))
+    """Those that made a difference to any host: a weigher that says nothing of anybody is not drawn."""
+    return list(dict.fromkeys(part["weigher"] for host in weights for part in host["parts"] if part["weight"]))
 
 
 def _bars(weights: Sequence[Mapping[str, Any]], weighers: Sequence[str]) -> list[dict[str, Any]]:
@@ -114,6 +116,8 @@ def _segments(
     segments = []
     for part in parts:
         weight = part["weight"]
+        if not weight:
+            continue
         sign = 1 if weight >= 0 else -1
         begin = ends[sign]
         ends[sign] = begin + weight
@@ -139,4 +143,6 @@ def _face(host: Mapping[str, Any]) -> Face:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ").capitalize()
+    """ServerGroupAffinityFilter, ram_weigher → Server group affinity, Ram."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).replace("_", " ")
+    return re.sub(r"(?<=.) (filter|weigher)$", "", parted, flags=re.IGNORECASE).capitalize()

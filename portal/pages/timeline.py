@@ -57,6 +57,7 @@ class Section:
 
     heading: str
     rows: tuple[Row, ...]
+    server_uuid: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class _Axis:
 
 def draw(run: RunView, now: datetime) -> Timeline:
     """Lay out a run and its children."""
-    children = sorted(run.children, key=lambda child: faces.of_run(child).tone != "bad")
+    children = sorted(run.children, key=_place_among_children)
     runs = [run, *children[:MOST_CHILDREN]]
     is_live = faces.is_live(run)
     has_planned = is_live and any(_is_ahead(step) for one in runs for step in one.steps)
@@ -113,6 +114,11 @@ def draw(run: RunView, now: datetime) -> Timeline:
         folded=max(0, len(children) - MOST_CHILDREN),
         rows=rows,
     )
+
+
+def _place_among_children(child: RunView) -> tuple[bool, int, str]:
+    """What failed first; then by name, web-2 before web-10."""
+    return faces.of_run(child).tone != "bad", len(child.instance_name), child.instance_name
 
 
 def _end(run: RunView, now: datetime) -> datetime:
@@ -135,7 +141,7 @@ def _sections(run: RunView, story: RunView, axis: _Axis, now: datetime) -> Itera
         rows = [_accepted(run, axis, now)] if attempt == attempts[0] and not is_child else []
         rows += [_row(step, run, place, now, is_over=is_over) for step in steps]
         heading = " · ".join(filter(None, (prefix, f"attempt {attempt}" if len(attempts) > 1 else "")))
-        yield Section(heading, tuple(_with_lanes(rows)))
+        yield Section(heading, tuple(_with_lanes(rows)), run.instance_uuid if is_child else "")
 
 
 def _accepted(run: RunView, axis: _Axis, now: datetime) -> Row:

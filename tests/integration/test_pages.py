@@ -156,6 +156,20 @@ def test_what_is_not_there_gets_our_own_page(ana: Client, path: str) -> None:
     assert answer["x-openstack-request-id"] in answer.content.decode()
 
 
+def test_a_fault_of_ours_says_what_to_quote_and_nothing_else(ana: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("secret inner words")
+
+    monkeypatch.setattr("conductor.services.flows.list_runs", fail)
+    ana.raise_request_exception = False
+    answer = ana.get("/workflows")
+    html = answer.content.decode()
+    assert answer.status_code == 500
+    assert "Something went wrong on our side" in html
+    assert answer["x-openstack-request-id"] in html
+    assert "secret" not in html
+
+
 def test_a_marker_that_is_none_is_an_error_in_words(ana: Client) -> None:
     answer = ana.get("/workflows?marker=x")
     assert answer.status_code == 400

@@ -1,7 +1,9 @@
 /* Forms: sent once, drafts kept, problems shown first. */
 const DRAFT = "novella:draft:";
+const SENT = "novella:sent";
 
 export function startForms() {
+  forgetWhatArrived();
   for (const form of document.querySelectorAll("form[data-once]")) sendOnce(form);
   for (const form of document.querySelectorAll("form[data-draft]")) keepDraft(form);
   document.querySelector("[data-focus-me]")?.focus();
@@ -19,6 +21,12 @@ function sendOnce(form) {
   window.addEventListener("pageshow", () => delete form.dataset.sent);
 }
 
+/** A draft goes when its form led on to another page of ours, not when it was only sent: the session may have ended. */
+function forgetWhatArrived() {
+  const key = take(SENT);
+  if (key && location.pathname.startsWith("/workflows/")) remove(key);
+}
+
 /** What was typed outlives a closed tab or an ended session; what was launched does not come back. */
 function keepDraft(form) {
   const key = DRAFT + form.dataset.draft;
@@ -26,7 +34,7 @@ function keepDraft(form) {
   const isFresh = !document.getElementById("problems") && !location.search;
   if (isFresh) restore(form, read(key));
   form.addEventListener("input", () => write(key, [...new FormData(form)].filter(([name]) => !skip.has(name))));
-  form.addEventListener("submit", () => remove(key));
+  form.addEventListener("submit", () => write(SENT, key));
   if (document.getElementById("problems")) form.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
@@ -57,6 +65,12 @@ function write(key, pairs) {
   } catch {
     /* No room or not allowed: then there is no draft. */
   }
+}
+
+function take(key) {
+  const found = read(key);
+  remove(key);
+  return typeof found === "string" ? found : "";
 }
 
 function remove(key) {

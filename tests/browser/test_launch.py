@@ -1,0 +1,94 @@
+"""The launch form in a browser: nothing typed is lost, nothing is launched twice."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from conductor.api_db.models import BuildRequest, InstanceMapping
+from conductor.services import flavors
+from tests import factories
+from tests.browser.conftest import OpenPage
+from tests.people import PASSWORD
+
+
+@pytest.fixture(autouse=True)
+def _wares(people: Any) -> None:
+    admin = people.admin.context()
+    flavors.seed()
+    factories.image("simulated-linux", admin, is_simulated=True)
+    factories.image("other-linux", admin)
+    factories.network("private", admin)
+
+
+def fill(page: Page) -> None:
+    page.goto("/servers/launch")
+    page.get_by_label("Name", exact=True).fill("web")
+    page.get_by_label("How many").fill("2")
+    page.get_by_text("other-linux", exact=True).click()
+    page.get_by_text("medium", exact=True).click()
+
+
+def test_the_summary_follows_the_form(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    fill(page)
+    summary = page.get_by_label("Summary")
+    expect(summary.get_by_role("status")).to_have_text("2 servers each with 2 vCPU and 2 GB memory, from other-linux.")
+    expect(summary.get_by_role("button", name="Launch 2 servers")).to_be_visible()
+    summary.get_by_text("As CLI and API").click()
+    expect(summary.get_by_text("openstack server create")).to_contain_text("--flavor medium")
+
+
+def test_a_double_click_launches_once(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    fill(page)
+    page.get_by_role("button", name="Launch 2 servers").dblclick()
+    expect(page.get_by_role("heading", name="Create web")).to_be_visible()
+    assert sorted(row.instance["name"] for row in BuildRequest.objects.all()) == ["web-1", "web-2"]
+
+
+def test_a_draft_outlives_the_page_and_goes_with_its_launch(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    fill(page)
+    page.goto("/servers")
+    page.goto("/servers/launch")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("web")
+    expect(page.get_by_label("medium")).to_be_checked()
+    page.get_by_role("button", name="Launch 2 servers").click()
+    expect(page.get_by_role("heading", name="Create web")).to_be_visible()
+    page.goto("/servers/launch")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("")
+
+
+def test_a_session_that_ends_in_the_form_costs_nothing(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    fill(page)
+    page.context.clear_cookies(name="novella_session")
+    page.locator("#launch-summary .button.primary").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert InstanceMapping.objects.count() == 0
+    page.get_by_label("User name").fill("ana")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("web")
+    expect(page.get_by_label("other-linux")).to_be_checked()
+
+
+def test_problems_are_listed_first_and_said_at_their_fields(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    fill(page)
+    page.evaluate("document.querySelector('form.launch').noValidate = true")
+    page.get_by_label("Name", exact=True).fill(" ")
+    page.get_by_label("How many").fill("0")
+    page.locator("#launch-summary .button.primary").click()
+    problems = page.get_by_role("alert")
+    expect(problems).to_be_focused()
+    expect(problems).to_contain_text("Nothing was launched: 2 things to mend")
+    problems.get_by_role("link", name="Launch 1 to 100 servers at once.").click()
+    expect(page).to_have_url(re.compile("#field-count$"))
+    expect(page.get_by_label("How many")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("medium")).to_be_checked()
+    assert InstanceMapping.objects.count() == 0
