@@ -143,5 +143,9 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": environment.log_level},
     # What starts and stops is ours to say.
-    "loggers": {name: {"level": "WARNING"} for name in ("uvicorn", "dramatiq")},
+    # A 404 is an answer, not an event.
+    "loggers": {
+        **{name: {"level": "WARNING"} for name in ("uvicorn", "dramatiq")},
+        "django.request": {"level": "ERROR"},
+    },
 }

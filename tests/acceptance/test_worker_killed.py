@@ -19,7 +19,7 @@ SIGKILLED = -9
 DIED_BEFORE_IT_ANSWERED = (urllib.error.URLError, http.client.HTTPException, ConnectionError)
 BUILD_PLACES = failpoints(BUILD_INSTANCES) + failpoints(BUILD_IN_CELL)
 DELETE_PLACES = failpoints(DELETE_INSTANCE)
-QUICK = {"NOVELLA_SIMULATED_LATENCY_SECONDS": "0.05", "NOVELLA_SIMULATED_HOSTS": "1"}
+QUICK = {"NOVELLA_SIMULATED_LATENCY_SECONDS": "0.05"}
 
 
 @pytest.mark.parametrize("place", BUILD_PLACES)
