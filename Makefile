@@ -4,7 +4,7 @@ VENV_PYTHON := .venv/bin/python
 T ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format types docs bench lock clean setup setup-dev
+.PHONY: help run test lint format types docs bench pictures lock clean setup setup-dev
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -34,6 +34,9 @@ docs: setup-dev ## check that the documentation names all that there is
 
 bench: setup-dev ## run the benchmarks and print their ratios
 	@$(VENV_PYTHON) -m benchmarks
+
+pictures: setup-dev ## draw the pictures of the README anew
+	@$(VENV_PYTHON) -m pytest -q tests/browser/pictures.py
 
 lock: setup-dev ## resolve requirements/*.in and package.json anew into their hashed locks
 	@$(VENV_PYTHON) -m tools.lock
