@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import libvirt
@@ -162,11 +160,6 @@ def _power_state(domain: Any) -> PowerState:
     if state == libvirt.VIR_DOMAIN_SHUTOFF and reason in UNEXPECTED_ENDS:
         return PowerState.CRASHED
     return POWER_STATES.get(state, PowerState.NOSTATE)
-
-
-def log_to(file: Path) -> None:
-    """Send what libvirt itself writes to `file` instead of our standard error; heeded until the first connection."""
-    os.environ.setdefault("LIBVIRT_LOG_OUTPUTS", f"3:file:{file}")
 
 
 def _run_event_loop() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -57,22 +58,14 @@ class LibvirtDriver(ComputeDriver):
     def start(self) -> None:
         """Make the folders and open the hypervisor; guests of earlier processes are found."""
         try:
-            # Loaded here: a machine without libvirt can still run the other drivers.
-            from compute_drivers.libvirt.connection import Connection, log_to
-        except ImportError as error:
-            raise DriverError(f"The Python bindings of libvirt cannot be loaded: {error}") from error
-        try:
             self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             for directory in (self._instances_dir, self._consoles_dir):
                 directory.mkdir(exist_ok=True)
             self._images.prepare()
         except OSError as error:
             raise DriverError(f"The folder of this host cannot be used: {error}") from error
-        uri = self._options.uri
-        if not uri:
-            uri = embedded.prepare(self._root_dir)
-            log_to(self._root_dir / "log" / "libvirt.log")
-        connection = Connection(uri)
+        uri = self._options.uri or embedded.prepare(self._root_dir)
+        connection = self._connect(uri)
         connection.open()
         self._opened = connection
 
@@ -139,6 +132,15 @@ class LibvirtDriver(ComputeDriver):
         path = self._console_of(instance_uuid)
         console.trim(path)
         return console.read(path, offset)
+
+    def _connect(self, uri: str) -> Connection:
+        try:
+            with embedded.own_log(self._root_dir) if not self._options.uri else nullcontext():
+                # Loaded here: a machine without libvirt can still run the other drivers.
+                from compute_drivers.libvirt.connection import Connection
+        except ImportError as error:
+            raise DriverError(f"The Python bindings of libvirt cannot be loaded: {error}") from error
+        return Connection(uri)
 
     def _build(self, guest: GuestSpec, progress: Progress) -> None:
         """Files first, the domain last: what is defined can start."""

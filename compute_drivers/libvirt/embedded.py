@@ -6,7 +6,8 @@ import hashlib
 import os
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from conductor.core.errors import DriverError
@@ -14,6 +15,7 @@ from conductor.core.errors import DriverError
 # libvirt's longest socket below its root is
 # /lib/qemu/domain-99999-novella-01234567-890/monitor.sock, and the kernel takes 107 bytes.
 LONGEST_ROOT = 48
+LOG_VARIABLE = "LIBVIRT_LOG_OUTPUTS"
 QEMU_SETTINGS = {
     "user": '"root"',  # a second user could not open /dev/kvm, and libvirt would look at QEMU anew at each start
     "group": '"root"',
@@ -37,6 +39,17 @@ def prepare(root_dir: Path) -> str:
         return f"qemu:///embed?root={short_path(root_dir)}"
     except OSError as error:
         raise DriverError(f"The folder of the hypervisor cannot be made: {error}") from error
+
+
+@contextmanager
+def own_log(root_dir: Path) -> Iterator[None]:
+    """What libvirt says of itself goes to a file instead of our standard error, if it is loaded in this block."""
+    # It reads this while it is loaded, and offers no other way. Processes that we start must not inherit it.
+    os.putenv(LOG_VARIABLE, f"3:file:{root_dir / 'log' / 'libvirt.log'}")
+    try:
+        yield
+    finally:
+        os.unsetenv(LOG_VARIABLE)
 
 
 def short_path(directory: Path) -> Path:

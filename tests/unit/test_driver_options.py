@@ -1,0 +1,59 @@
+"""Options of drivers: typed, with defaults, and refused by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_drivers.fake.options import FakeOptions
+from compute_drivers.libvirt.options import LibvirtOptions
+from compute_drivers.options import parse
+from conductor.core.errors import Invalid
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "compute-drivers.md"
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    options = parse(LibvirtOptions, {"state_dir": "var/x"}, "libvirt")
+    assert options == LibvirtOptions(state_dir=Path("var/x"))
+    assert (options.virt_type, options.uri, options.vcpus, options.cpu_allocation_ratio) == ("auto", "", None, 4.0)
+
+
+def test_what_is_given_is_converted() -> None:
+    given = {"state_dir": Path("/x"), "vcpus": 3, "memory_mb": None, "cpu_allocation_ratio": 2, "virt_type": "qemu"}
+    options = parse(LibvirtOptions, given, "libvirt")
+    assert options == LibvirtOptions(state_dir=Path("/x"), vcpus=3, cpu_allocation_ratio=2.0, virt_type="qemu")
+    assert isinstance(options.cpu_allocation_ratio, float)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({}, "Driver libvirt needs the option 'state_dir'."),
+        ({"state_dir": ""}, "Option libvirt.state_dir: '' is not a path."),
+        (
+            {"state_dir": "/x", "statedir": "/y"},
+            "Driver libvirt has no option 'statedir'. It has: cpu_",
+        ),
+        ({"state_dir": "/x", "virt_type": "xen"}, "Option libvirt.virt_type: 'xen' is not one of auto, kvm, qemu."),
+        ({"state_dir": "/x", "vcpus": True}, "Option libvirt.vcpus: True is not a whole number."),
+        ({"state_dir": "/x", "vcpus": 0}, "Option libvirt.vcpus: 0 is less than 1."),
+        ({"state_dir": "/x", "ram_allocation_ratio": "1"}, "Option libvirt.ram_allocation_ratio: '1' is not a number."),
+        ({"state_dir": "/x", "cpu_allocation_ratio": float("nan")}, "nan is not a number."),
+        ({"state_dir": "/x", "uri": None}, "Option libvirt.uri: None is not a text."),
+    ],
+)
+def test_what_is_wrong_is_named(given: Mapping[str, Any], complaint: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(complaint)):
+        parse(LibvirtOptions, given, "libvirt")
+
+
+@pytest.mark.parametrize("options", [FakeOptions, LibvirtOptions])
+def test_every_option_is_described(options: type[Any]) -> None:
+    text = DOCS.read_text()
+    assert [item.name for item in fields(options) if f"| `{item.name}` |" not in text] == []
