@@ -23,6 +23,8 @@ Narrowing = Callable[[Runs], Iterable[WorkflowRun]]
 Placed = tuple[str, WorkflowRun]  # with the alias of its database
 
 COMPUTE_LANE = "Compute"
+# Steps that run only at a bad end are in no plan.
+LAST_STEPS = {"BuryInCell0": "Keep as failed", "MarkFailed": "Mark as failed"}
 UNOWNED = {"owner": "", "fencing_token": 0, "lease_expires_at": None}
 
 
@@ -160,10 +162,10 @@ def _planned(run: WorkflowRun, index: int) -> StepView:
 
 
 def _plan_entry(alias: str, run: WorkflowRun, record: StepRecord) -> Mapping[str, str]:
-    """The plan's words for a record; a step that runs only at a bad end is in no plan."""
+    """The plan's words for a record, or the best that there are."""
     if record.index < len(run.plan):
         return run.plan[record.index]  # type: ignore[no-any-return]
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", record.name).capitalize()
+    words = LAST_STEPS.get(record.name) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", record.name).capitalize()
     lane = "Conductor" if alias == API_ALIAS else "Cell conductor"
     return {"title": words, "lane": lane, "event": ""}
 

@@ -54,13 +54,15 @@ def list_runs(
     since: datetime | None = None,
     limit: int = 50,
     marker: str = "",
+    only_own_project: bool = False,
 ) -> Page[RunView]:
-    """Runs of the asker's project (of all projects for an administrator), newest first, without steps.
+    """Runs of the asker's project, newest first, without steps; an administrator gets those of all projects,
+    unless `only_own_project`.
 
     A run that has handed all its work on is left out: its children stand for it. Raises Invalid for a marker
     that is not a run's.
     """
-    wanted = _scope(context)
+    wanted = _scope(context, only_own_project=only_own_project)
     if states is not None:
         wanted &= Q(state__in=tuple(states))
     if since is not None:
@@ -74,8 +76,8 @@ def list_runs(
 
 
 def count(context: RequestContext, *, states: Iterable[str], since: datetime | None = None) -> int:
-    """How many runs `list_runs` would list."""
-    wanted = _scope(context) & Q(state__in=tuple(states))
+    """How many runs of the asker's project `list_runs` would list."""
+    wanted = _scope(context, only_own_project=True) & Q(state__in=tuple(states))
     if since is not None:
         wanted &= Q(created_at__gte=since)
 
@@ -135,8 +137,8 @@ def _standing(runs: flow_views.Runs) -> flow_views.Runs:
     return runs.exclude(flow="build_instances", state=RunState.DONE).order_by("-created_at", "uuid")
 
 
-def _scope(context: RequestContext) -> Q:
-    return Q() if context.is_admin else Q(project_id=context.project_id)
+def _scope(context: RequestContext, *, only_own_project: bool = False) -> Q:
+    return Q() if context.is_admin and not only_own_project else Q(project_id=context.project_id)
 
 
 def _after(context: RequestContext, marker: str) -> Q:

@@ -48,19 +48,24 @@ def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, A
     _, states, within = VIEWS[wanted]
     since = datetime.now(UTC) - within if within else None
     marker = query.get("marker", "")
-    page = flows.list_runs(asker, states=states, since=since, limit=PAGE_SIZE, marker=marker)
+    everybody = "1" if query.get("all") and asker.is_admin else ""
+    page = flows.list_runs(
+        asker, states=states, since=since, limit=PAGE_SIZE, marker=marker, only_own_project=not everybody
+    )
     base = reverse("workflows")
     return {
         "asker": asker,
         "runs": [stories.of(run) for run in page.items],
         "views": [
-            {"name": name, "url": _url(base, view=view), "is_here": view == wanted}
+            {"name": name, "url": _url(base, view=view, all=everybody), "is_here": view == wanted}
             for view, (name, *_) in VIEWS.items()
         ],
         "is_filtered": bool(wanted),
+        "view": wanted,
+        "everybody": everybody,
         "is_first_page": not marker,
-        "first_url": _url(base, view=wanted),
-        "next_url": _url(base, view=wanted, marker=page.items[-1].uuid) if page.has_more else "",
+        "first_url": _url(base, view=wanted, all=everybody),
+        "next_url": _url(base, view=wanted, all=everybody, marker=page.items[-1].uuid) if page.has_more else "",
         "missing_cells": page.missing_cells,
     }
 

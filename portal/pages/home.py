@@ -31,7 +31,7 @@ def home(request: PageRequest) -> HttpResponse:
 def home_context(asker: RequestContext) -> dict[str, Any]:
     """Context of the start page."""
     limits = quotas.show(asker, asker.project_id)
-    page = flows.list_runs(asker, limit=MOST_RUNS)
+    page = flows.list_runs(asker, limit=MOST_RUNS, only_own_project=True)
     yesterday = datetime.now(UTC) - timedelta(hours=24)
     return {
         "asker": asker,

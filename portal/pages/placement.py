@@ -39,7 +39,7 @@ def context_of(asker: RequestContext, story: Story) -> dict[str, Any]:
 
 def explain(decision: DecisionView) -> dict[str, Any]:
     """A decision as its template draws it."""
-    stages = list(_stages(decision.funnel))
+    stages = _stages([stage for stage in decision.funnel if stage["before"]])
     weighers = _weighers(decision.weights)
     return {
         "view": decision,
@@ -47,6 +47,7 @@ def explain(decision: DecisionView) -> dict[str, Any]:
         "headline": _headline(decision),
         "facts": _facts(decision),
         "stages": stages,
+        "unasked": [_words(stage["filter"]) for stage in decision.funnel if not stage["before"]],
         "weighers": [{"name": _words(name), "number": number % PALETTE} for number, name in enumerate(weighers)],
         "weights": _bars(decision.weights[:MOST_WEIGHED], weighers),
         "hosts": [{"host": host, "face": _face(host)} for host in decision.hosts],

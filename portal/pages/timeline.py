@@ -14,10 +14,11 @@ from portal.pages.faces import Face
 # Room on the right for what is planned, and for the labels of the last bars.
 PLANNED_SHARE = 0.22
 END_SHARE = 0.04
-SHORTEST_SPAN_SECONDS = 0.5
+SHORTEST_SPAN_SECONDS = 0.1
 TICKS = 5
+LAST_TEXT = 0.9  # a tick further right has no room for its words
 NICE_SECONDS = (
-    0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400
+    0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400
 )  # fmt: skip
 COMPUTE_PREFIX = "Compute/"
 MOST_CHILDREN = 20
@@ -203,7 +204,8 @@ def _ticks(axis: _Axis) -> Iterable[Tick]:
     count = int(axis.seconds / step)
     for number in range(count + 1):
         moment = axis.begin + timedelta(seconds=number * step)
-        yield Tick(axis.at(moment), _tick_text(number * step, step))
+        share = axis.at(moment)
+        yield Tick(share, _tick_text(number * step, step) if share < LAST_TEXT else "")
 
 
 def _tick_text(seconds: float, step: float) -> str:

@@ -129,6 +129,14 @@ def test_a_list_shows_children_instead_of_the_run_that_handed_over(askers: Asker
     assert flows.count(askers.ana, states=[RunState.WAITING, RunState.QUEUED]) == 2
 
 
+def test_an_administrator_may_look_at_one_project_only(askers: Askers) -> None:
+    own = factories.run(askers.admin)
+    factories.run(askers.ana)
+    assert [view.uuid for view in flows.list_runs(askers.admin, only_own_project=True).items] == [str(own.uuid)]
+    assert len(flows.list_runs(askers.admin).items) == 2
+    assert flows.count(askers.admin, states=[RunState.RUNNING]) == 1
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 def test_a_walk_gives_every_run_once(askers: Askers, limit: int) -> None:
     for number in range(7):

@@ -8,10 +8,12 @@ from typing import Any
 
 from rest_framework.request import Request
 
+from conductor.core.errors import Invalid
 from portal.api.links import absolute
 
 ROOT = "/compute"
 VERSION_ROOT = "/compute/v2.1"
+LARGEST = 2**31 - 1
 
 
 def self_link(request: Request, *path: str) -> dict[str, str]:
@@ -44,6 +46,8 @@ def host_id(project_id: str, host: str) -> str:
     return hashlib.sha224((project_id + host).encode()).hexdigest() if host else ""
 
 
-def renamed(values: Any, names: dict[str, str]) -> dict[str, Any]:
-    """`{answer's name: value of the attribute}` for a table of names."""
-    return {shown: getattr(values, attribute) for shown, attribute in names.items()}
+def number(value: Any, field: str) -> int:
+    """A number that may have come as text. Raises Invalid for one that no column holds."""
+    if int(value) > LARGEST:
+        raise Invalid(f"Invalid input for field/attribute {field}. It must be at most {LARGEST}.", field=field)
+    return int(value)

@@ -9,11 +9,10 @@ from conductor.services import quotas
 from conductor.services.values import QuotaView
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import quotas as schemas
+from portal.api.compute.serializers import parts
 from portal.api.compute.serializers import quotas as serializers
 from portal.api.compute.view import ComputeView
 from portal.api.validation import as_boolean, validate
-
-LARGEST = 2**31 - 1
 
 
 class Limits(ComputeView):
@@ -40,7 +39,7 @@ class QuotaSet(ComputeView):
         wanted = dict(validate(request.data, schemas.update(request.microversion))["quota_set"])
         is_forced = as_boolean(wanted.pop("force", False), "quota_set.force")
         wanted.pop("tenant_id", None)
-        limits = {name: _limit(name, value) for name, value in wanted.items()}
+        limits = {name: parts.number(value, f"quota_set.{name}") for name, value in wanted.items()}
         found = quotas.update(request.context, project_id, limits, is_forced=is_forced)
         return Response({"quota_set": serializers.quota_set(found, request.microversion)})
 
@@ -68,11 +67,3 @@ class QuotaSetDefaults(ComputeView):
         self.allow("os-quota-sets:defaults")
         found = [QuotaView(resource, limit) for resource, limit in quotas.DEFAULTS.items()]
         return Response({"quota_set": {"id": project_id, **serializers.quota_set(found, request.microversion)}})
-
-
-def _limit(name: str, value: int | str) -> int:
-    if int(value) > LARGEST:
-        raise Invalid(
-            f"Invalid input for field/attribute quota_set.{name}. It is too large.", field=f"quota_set.{name}"
-        )
-    return int(value)

@@ -12,6 +12,7 @@ from conductor.services import instance_groups
 from conductor.services.values import GroupView
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import server_groups as schemas
+from portal.api.compute.serializers import parts
 from portal.api.compute.view import ComputeView
 from portal.api.microversions import Microversion
 from portal.api.pagination import MAX_LIMIT
@@ -39,7 +40,9 @@ class ServerGroups(ComputeView):
         self.allow("os-server-groups:create")
         wanted = validate(request.data, schemas.create(request.microversion))["server_group"]
         policy = wanted["policy"] if "policy" in wanted else wanted["policies"][0]
-        rules = {name: int(value) for name, value in wanted.get("rules", {}).items()}
+        rules = {
+            name: parts.number(value, f"server_group.rules.{name}") for name, value in wanted.get("rules", {}).items()
+        }
         made = instance_groups.create(request.context, wanted["name"], policy, rules)
         return Response({"server_group": _group(made, request.microversion)})
 
