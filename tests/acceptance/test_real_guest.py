@@ -60,9 +60,10 @@ def test_create_console_delete_with_the_real_client(
         "server", "create", "--image", "tiny-linux", "--flavor", "tiny", "--network", "private", "web-1", "--wait"
     )
     record_property("create_wait_seconds", round(time.monotonic() - began, 1))
-    server = admin.json("server", "show", "web-1", "--all-projects")
+    uuid = member.text("server", "show", "web-1", "-f", "value", "-c", "id").strip()
+    server = admin.json("server", "show", uuid)
     assert server["status"] == "ACTIVE"
-    uuid, host = server["id"], server["OS-EXT-SRV-ATTR:host"]
+    host = server["OS-EXT-SRV-ATTR:host"]
     assert not host.startswith("sim-")
     (address,) = server["addresses"]["private"]
 
