@@ -40,7 +40,7 @@ def subscribe(listener: Listener) -> None:
         _listeners.append(listener)
 
 
-def append(
+def append(  # noqa: PLR0913
     alias: str,
     topic: str,
     kind: str,

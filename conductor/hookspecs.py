@@ -21,7 +21,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def register_filters() -> Sequence[type[Filter]]:  # type: ignore[empty-body]
-    """Called once at start-up. Return filter classes; the option `enabled_filters` decides which run, in which order."""
+    """Called once at start-up. Return filter classes; the option `enabled_filters` says which run, in which order."""
 
 
 @hookspec

@@ -6,6 +6,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable
+from socket import socket
 
 import dramatiq
 import uvicorn
@@ -104,7 +105,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._on_ready = on_ready
 
-    async def startup(self, sockets: list[object] | None = None) -> None:
-        await super().startup(sockets)  # type: ignore[arg-type]
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
         if not self.should_exit:
             self._on_ready()

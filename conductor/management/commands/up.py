@@ -56,7 +56,8 @@ class Command(BaseCommand):
 
     def _say_ready(self, data_dir: Path, passwords: dict[str, str]) -> None:
         self.stdout.write(
-            f"Sign in as demo with the password {passwords['demo']}; the administrator's is in {data_dir}/passwords.json\n"
+            f"Sign in as demo with the password {passwords['demo']}; "
+            f"the administrator's is in {data_dir}/passwords.json\n"
             f"For the openstack client: source {data_dir}/openrc.sh demo\n"
             f"Novella is ready: {_base_url()}"
         )
