@@ -5,7 +5,6 @@ from __future__ import annotations
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, Inventory, NodeReport, Progress
 from conductor.core.states import PowerState
 
-
 # The hypervisor, as it were: it goes on when a driver stops. Host → instance uuid → guest.
 _MACHINES: dict[str, dict[str, GuestSpec]] = {}
 
