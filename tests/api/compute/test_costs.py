@@ -1,0 +1,50 @@
+"""What answers cost: as many queries for fifty servers as for five."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from tests.compute_rows import Cloud, make_instance
+
+
+def queries(call: Any) -> int:
+    captured = [CaptureQueriesContext(connections[alias]) for alias in connections]
+    for capture in captured:
+        capture.__enter__()
+    assert call().status_code == 200
+    for capture in captured:
+        capture.__exit__(None, None, None)
+    return sum(len(capture) for capture in captured)
+
+
+@pytest.mark.parametrize("path", ["/compute/v2.1/servers", "/compute/v2.1/servers/detail"])
+@pytest.mark.parametrize("who", ["ana", "admin"])
+def test_lists_of_servers(who: str, path: str, cloud: Cloud, api_client: Any) -> None:
+    context = cloud.people[who].context()
+    client = api_client(who, version="2.96")
+
+    def fill(count: int) -> None:
+        for number in range(count):
+            make_instance(context, f"cell{number % 2 + 1}", f"n-{number}", host=f"sim-{number % 2 + 1}-01")
+
+    fill(5)
+    few = queries(lambda: client.get(path))
+    fill(45)
+    assert len(client.get(path).json()["servers"]) == 50
+    assert queries(lambda: client.get(path)) == few
+
+
+def test_following_pages_gives_every_server_once(cloud: Cloud, api_client: Any) -> None:
+    context = cloud.people.ana.context()
+    made = {str(make_instance(context, f"cell{number % 3}", f"n-{number}").uuid) for number in range(7)}
+    client, path, found = api_client("ana"), "/compute/v2.1/servers?limit=2", []
+    while path:
+        answer = client.get(path).json()
+        found += [server["id"] for server in answer["servers"]]
+        path = answer.get("servers_links", [{"href": ""}])[0]["href"].removeprefix("http://testserver")
+    assert len(found) == 7
+    assert set(found) == made
