@@ -125,28 +125,35 @@ def _launch(context: RequestContext, checked: CheckedWish) -> Launched:
         for index, (uuid, name) in enumerate(zip(instance_uuids, names, strict=True))
     )
     _record(context, checked, instance_uuids, run_uuid, created_at)
-    uuids = [str(uuid) for uuid in instance_uuids]
-    outbox.open_run(
-        API,
-        outbox.NewRun(
-            flow=BUILD_FLOW,
-            action="create",
-            context=context,
-            resources=[f"instance:{uuid}" for uuid in uuids]
-            + [f"port:{n['port_id']}" for n in networks if n["port_id"]],
-            instance_uuid=uuids[0] if count == 1 else None,
-            instance_name=wish.name,
-            inputs={
-                "instance_uuids": uuids,
-                "reservation_id": reservation_id,
-                "spec": replace(checked.spec, num_instances=count).to_json(),
-            },
-            run_uuid=run_uuid,
-        ),
+    launched = Launched(tuple(str(uuid) for uuid in instance_uuids), reservation_id, str(run_uuid))
+    _open_build(context, checked, launched=launched, networks=networks)
+    return launched
+
+
+def _open_build(
+    context: RequestContext, checked: CheckedWish, *, launched: Launched, networks: Sequence[dict[str, str]]
+) -> None:
+    """The run that builds what was asked for; it holds the instances and the ports that they are to have."""
+    uuids = list(launched.instance_uuids)
+    port_ids = [network["port_id"] for network in networks if network["port_id"]]
+    run_uuid = UUID(launched.run_uuid)
+    run = outbox.NewRun(
+        flow=BUILD_FLOW,
+        action="create",
+        context=context,
+        resources=[f"instance:{uuid}" for uuid in uuids] + [f"port:{port_id}" for port_id in port_ids],
+        instance_uuid=uuids[0] if len(uuids) == 1 else None,
+        instance_name=checked.wish.name,
+        inputs={
+            "instance_uuids": uuids,
+            "reservation_id": launched.reservation_id,
+            "spec": replace(checked.spec, num_instances=len(uuids)).to_json(),
+        },
+        run_uuid=run_uuid,
     )
+    outbox.open_run(API, run)
     for uuid in uuids:
         _tell(API, uuid, "instance.created", context.project_id, run_uuid)
-    return Launched(tuple(uuids), reservation_id, str(run_uuid))
 
 
 def _record(
