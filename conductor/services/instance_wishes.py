@@ -22,6 +22,7 @@ INSTANCE_HINTS = ("same_host", "different_host")
 PARTS_OF_IMAGES = ("aki", "ari")
 GIB = 2**30
 LONGEST_HOSTNAME = 63
+LONGEST_NAME = 255
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     _check_metadata(context, wish.metadata)
     if wish.hostname and wish.max_count > 1:
         raise Invalid("Several servers cannot share one hostname: leave it out or ask for one.", field="hostname")
+    if wish.max_count > 1 and len(f"{wish.name}-{wish.max_count}") > LONGEST_NAME:
+        raise Invalid(f"The name is too long to be numbered up to {wish.max_count}.", field="server.name")
     hints = {name: list(words) for name, words in wish.scheduler_hints.items()}
     group = _group(context, hints.get("group", []))
     spec = RequestSpec(

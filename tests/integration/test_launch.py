@@ -181,6 +181,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"scheduler_hints": {"same_host": ["44444444-4444-4444-4444-444444444444"]}}, "Instance 44444444"),
     ({"scheduler_hints": {"different_host": ["not-a-uuid"]}}, "Instance not-a-uuid could not be found"),
     ({"security_groups": ("strangers",)}, "Security group strangers"),
+    ({"name": "n" * 254, "max_count": 2}, "too long to be numbered up to 2"),
     ({"hostname": "db", "min_count": 1, "max_count": 2}, "cannot share one hostname"),
 ]
 
