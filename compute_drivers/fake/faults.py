@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class Faults:
         self._host = host
         self._rules = _parsed(rules)
         self._file = file
+        self._gate = threading.Lock()
         self._counts: dict[str, int] = {}
 
     def meet(self, verb: str, name: str = "", pause: Callable[[float], None] = time.sleep) -> None:
@@ -89,8 +91,9 @@ class Faults:
     def _is_next(self, key: str, fail_times: int, is_own: bool) -> bool:
         """Is this one of the calls that fail? Counts it."""
         if is_own:
-            self._counts[key] = self._counts.get(key, 0) + 1
-            return self._counts[key] <= fail_times
+            with self._gate:
+                self._counts[key] = self._counts.get(key, 0) + 1
+                return self._counts[key] <= fail_times
         with self._shared_counts() as file:
             counts = _loaded(file)
             if counts.get(key, 0) >= fail_times:

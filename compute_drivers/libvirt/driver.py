@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# An emulated guest takes about its own memory again, for translated code and for QEMU.
+# A small emulated guest takes about its own memory again, for translated code and for QEMU itself.
 EMULATED_RAM_RATIO = 0.5
 TRAITS = frozenset({"COMPUTE_NODE", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW"})
 
@@ -98,9 +98,10 @@ class LibvirtDriver(ComputeDriver):
 
     def guests(self) -> list[GuestInfo]:
         """Also what a killed process began to build, as NOSTATE: whoever manages this host can have it destroyed."""
+        # Folders first: a guest that starts between the two looks is found as what it is.
+        folders = [path.name for path in self._instances_dir.iterdir()]
         known = self._connection.guests()
-        uuids = {guest.instance_uuid for guest in known}
-        begun = [path.name for path in self._instances_dir.iterdir() if path.name not in uuids]
+        begun = set(folders) - {guest.instance_uuid for guest in known}
         unfinished = [GuestInfo(name, PowerState.NOSTATE) for name in begun if uuid_or_none(name)]
         return sorted([*known, *unfinished], key=lambda guest: guest.instance_uuid)
 

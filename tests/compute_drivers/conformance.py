@@ -171,7 +171,7 @@ class DriverConformance:
     def test_what_nobody_wants_any_more_leaves_nothing(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         counting = Told()
         driver.spawn(new_guest(), counting)
-        for stop_at in sorted({1, len(counting.calls)}):
+        for stop_at in range(1, min(len(counting.calls), 2) + 1):
             guest, before = new_guest(), _uuids(driver)
             with pytest.raises(StaleToken):
                 driver.spawn(guest, Told(stop_at))
