@@ -76,31 +76,43 @@ class HostState:
 
 @dataclass(frozen=True)
 class Factor:
-    """A column of few distinct values: row i has `values[codes[i]]`."""
+    """A column of few distinct values: row i has `values[codes[i]]`. Codes are as short as their number allows."""
 
     of: Callable[[HostState], Hashable]
     values: tuple[Any, ...]
-    codes: NDArray[np.intp]
+    codes: NDArray[Any]
 
     @classmethod
     def of_states(cls, states: Sequence[HostState], of: Callable[[HostState], Hashable]) -> Factor:
         seen: dict[Hashable, int] = {}
         codes = np.fromiter((seen.setdefault(of(state), len(seen)) for state in states), np.intp, len(states))
-        return cls(of, tuple(seen), _frozen(codes))
+        return cls(of, tuple(seen), _frozen(codes.astype(np.min_scalar_type(len(seen)))))
 
     def mask(self, keeps: Callable[[Any], bool]) -> Mask:
         """One bool per row, with `keeps` asked once per distinct value."""
-        verdicts = np.fromiter((keeps(value) for value in self.values), np.bool_, len(self.values))
-        if verdicts.all() or not verdicts.any():  # one answer for all, which is the usual case
-            return np.full(len(self.codes), bool(verdicts.all()), np.bool_)
-        return verdicts[self.codes]
+        verdicts = [bool(keeps(value)) for value in self.values]
+        if len(set(verdicts)) < 2:  # one answer for all, which is the usual case
+            return np.full(len(self.codes), all(verdicts), np.bool_)
+        is_rare = verdicts.count(True) <= verdicts.count(False)
+        rare = [code for code, verdict in enumerate(verdicts) if verdict is is_rare]
+        if len(rare) > FEW_CODES:
+            found: Mask = np.array(verdicts, np.bool_)[self.codes]
+            return found
+        mask: Mask = self.codes == rare[0]
+        for code in rare[1:]:
+            mask |= self.codes == code
+        return mask if is_rare else ~mask
 
     def with_rows(self, changes: Mapping[int, HostState]) -> Factor:
-        codes = self.codes.copy()
         known: dict[Hashable, int] = {value: code for code, value in enumerate(self.values)}
-        for row, state in changes.items():
-            codes[row] = known.setdefault(self.of(state), len(known))
+        new = {row: known.setdefault(self.of(state), len(known)) for row, state in changes.items()}
+        codes = self.codes.astype(np.promote_types(self.codes.dtype, np.min_scalar_type(len(known))))
+        for row, code in new.items():
+            codes[row] = code
         return Factor(self.of, tuple(known), _frozen(codes))
+
+
+FEW_CODES = 8  # so many comparisons cost less than one look-up per row
 
 
 # Columns that change when a host takes an instance, and what they hold for one host.
@@ -158,6 +170,22 @@ class HostTable:
             **claimed,
         )
 
+    @property
+    def zeros(self) -> Column:
+        """A column of nothing, for weighers that have nothing to say: it costs neither memory nor time."""
+        zeros: Column | None = self._kept.get("zeros")
+        if zeros is None:
+            self._kept["zeros"] = zeros = np.broadcast_to(np.float64(0.0), len(self))
+        return zeros
+
+    @property
+    def everyone(self) -> Mask:
+        """A mask of all hosts, for filters that have nothing to ask: the engine knows it and counts nothing."""
+        everyone: Mask | None = self._kept.get("everyone")
+        if everyone is None:
+            self._kept["everyone"] = everyone = _frozen(np.ones(len(self), np.bool_))
+        return everyone
+
     def factor(self, name: str, of: Callable[[HostState], Hashable] | None = None) -> Factor:
         """The column of attribute `name`, or of `of(state)`, by distinct values; made once per table.
 
@@ -184,7 +212,8 @@ class HostTable:
     def mask_of(self, hosts: Sequence[str] | set[str] | frozenset[str]) -> Mask:
         """True in the rows of the named hosts."""
         mask = np.zeros(len(self), np.bool_)
-        mask[self.rows_of(hosts)] = True
+        if hosts:
+            mask[self.rows_of(hosts)] = True
         return mask
 
     def with_rows(self, changes: Mapping[int, HostState], *, age_seconds: float = 0.0) -> HostTable:

@@ -49,13 +49,13 @@ class ComputeCapabilitiesFilter(Filter):
     runs_once_per_request = True
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
-        mask = np.ones(len(hosts), np.bool_)
+        mask = hosts.everyone
         for path, requirement, is_scoped in _wanted(spec):
             meets = partial(_meets, requirement=requirement, is_scoped=is_scoped)
             if path[0] in CHANGING:
-                mask &= np.fromiter((meets(_text(state, path)) for state in hosts.states), np.bool_, len(hosts))
+                mask = mask & np.fromiter((meets(_text(state, path)) for state in hosts.states), np.bool_, len(hosts))
             else:
-                mask &= hosts.factor("capability:" + ":".join(path), partial(_text, path=path)).mask(meets)
+                mask = mask & hosts.factor("capability:" + ":".join(path), partial(_text, path=path)).mask(meets)
         return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
@@ -20,7 +18,7 @@ class DifferentHostFilter(Filter):
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
         taken = _hosts(spec)
-        return ~hosts.mask_of(taken) if taken else np.ones(len(hosts), np.bool_)
+        return ~hosts.mask_of(taken) if taken else hosts.everyone
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         if host.host in _hosts(spec):

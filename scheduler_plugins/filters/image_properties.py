@@ -6,8 +6,6 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import ImageSpec, RequestSpec
@@ -42,7 +40,7 @@ class ImagePropertiesFilter(Filter):
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
         wanted = _wanted(spec.image)
         if not wanted:
-            return np.ones(len(hosts), np.bool_)
+            return hosts.everyone
         mask = hosts.factor("supported_instances").mask(lambda offers: _has_offer(offers, wanted))
         predicate = spec.image.properties.get("img_hv_requested_version", "")
         if predicate:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
@@ -20,7 +18,7 @@ class SameHostFilter(Filter):
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
         if not spec.scheduler_hints.get(HINT):
-            return np.ones(len(hosts), np.bool_)
+            return hosts.everyone
         return hosts.mask_of(_hosts(spec))
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:

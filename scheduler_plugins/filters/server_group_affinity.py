@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
@@ -18,7 +16,7 @@ class ServerGroupAffinityFilter(Filter):
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
         together = members_by_host(spec.group, AFFINITY)
-        return hosts.mask_of(list(together)) if together else np.ones(len(hosts), np.bool_)
+        return hosts.mask_of(list(together)) if together else hosts.everyone
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         together = members_by_host(spec.group, AFFINITY)

@@ -15,8 +15,10 @@ class ServerGroupAntiAffinityFilter(Filter):
     name = "ServerGroupAntiAffinityFilter"
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
-        most = most_per_host(spec.group)
         members = members_by_host(spec.group, ANTI_AFFINITY)
+        if not members:
+            return hosts.everyone
+        most = most_per_host(spec.group)
         return ~hosts.mask_of([host for host, count in members.items() if count >= most])
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:

@@ -17,7 +17,7 @@ class ServerGroupSoftAffinityWeigher(Weigher):
     multiplier_option = "soft_affinity_weight_multiplier"
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
-        return _members(hosts, spec, SOFT_AFFINITY)
+        return _members(hosts, spec, SOFT_AFFINITY, sign=1.0)
 
 
 class ServerGroupSoftAntiAffinityWeigher(Weigher):
@@ -27,12 +27,15 @@ class ServerGroupSoftAntiAffinityWeigher(Weigher):
     multiplier_option = "soft_anti_affinity_weight_multiplier"
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
-        return -_members(hosts, spec, SOFT_ANTI_AFFINITY)
+        return _members(hosts, spec, SOFT_ANTI_AFFINITY, sign=-1.0)
 
 
-def _members(hosts: HostTable, spec: RequestSpec, policy: str) -> Column:
-    """Members per host; nothing but zeros for groups of another policy."""
+def _members(hosts: HostTable, spec: RequestSpec, policy: str, *, sign: float) -> Column:
+    """Members per host times `sign`; nothing but zeros for groups of another policy."""
+    members = members_by_host(spec.group, policy)
+    if not members:
+        return hosts.zeros
     counts = np.zeros(len(hosts), np.float64)
-    for host, count in members_by_host(spec.group, policy).items():
-        counts[hosts.rows_of([host])] = count
+    for host, count in members.items():
+        counts[hosts.rows_of([host])] = sign * count
     return counts

@@ -124,7 +124,7 @@ def test_a_name_that_nobody_brings_fails_when_asked_and_is_told() -> None:
     assert [(fault.plugin, fault.error) for fault in closed.faults] == [("Guard", "PluginMissing")]
     opened = run_filters(hosts, spec(), registry.filters, Rules(frozenset({"Guard"})))
     assert opened.passing.tolist() == [True, True]
-    weighing = weigh(hosts, spec(), registry.weighers, multipliers=Multipliers(), rows=closed.passing.nonzero()[0])
+    weighing = weigh(hosts, spec(), registry.weighers, multipliers=Multipliers(), passing=opened.passing)
     assert weighing.parts == ()
 
 

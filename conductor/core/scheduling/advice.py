@@ -25,7 +25,7 @@ def advise(
     total = len(outcome.shown.hosts)
     if not total:
         return ["There are no hosts.", *_troubles(outcome, missing_cells)]
-    fitting = len(outcome.shown.weighing.rows)
+    fitting = outcome.shown.weighing.count
     said = [f"{fitting} of {total} {_hosts(total)} {'fits' if fitting == 1 else 'fit'}."] if fitting else []
     if not outcome.is_successful and outcome.shown.index:
         said.append(f"Only {outcome.shown.index} of {outcome.num_instances} instances found room: none was placed.")
@@ -53,7 +53,7 @@ def _text(stage: Stage, verdict: Verdict, state: HostState) -> str:
     if isinstance(stage.filter, Placement) and verdict.need:
         text = f"{text} ({verdict.need} needed)"
     for name in (state.host, state.node):  # a plugin's reason may name the host, which is not for tenants
-        if name:
+        if name in text:
             text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "the host", text)
     return text.rstrip(".")
 

@@ -6,63 +6,65 @@ import random
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
-from conductor.core.host_state import HostTable
+from conductor.core.host_state import Column, HostTable
 from conductor.core.scheduling.filtering import Rows
-from conductor.core.scheduling.weighing import Weighing
+from conductor.core.scheduling.weighing import OUT
 
 
-def best_rows(weighing: Weighing, count: int, seed: int) -> Rows:
-    """The `count` heaviest candidates, best first. Hosts of equal weight come in an order drawn from the seed,
-    so that schedulers side by side do not all take the same one."""
-    rows, totals = weighing.rows, weighing.totals
-    count = min(count, len(rows))
-    if count == 0:
-        return rows[:0]
-    # The count-th greatest weight splits the candidates without sorting them all.
-    limit = totals.max() if count == 1 else np.partition(totals, len(totals) - count)[len(totals) - count]
-    ahead = np.flatnonzero(totals > limit)
-    level = np.flatnonzero(totals == limit)
-    if len(level) > count - len(ahead):
-        wanted = count - len(ahead)
-        draws = _draws(rows[level], seed)
-        level = level[np.argpartition(draws, wanted - 1)[:wanted]]
-    chosen = np.concatenate((ahead, level))
-    order = np.lexsort((_draws(rows[chosen], seed), -totals[chosen]))
-    return rows[chosen[order]]
+def best_rows(totals: Column, count: int, seed: int) -> list[int]:
+    """The `count` heaviest candidates, best first; fewer where there are no more.
+
+    Hosts of equal weight come in an order drawn from the seed, so that schedulers side by side do not all take
+    the same one.
+    """
+    return _drain(totals if count == 1 else totals.copy(), count, seed)
 
 
-def pick(ordered: Rows, subset_size: int, generator: random.Random) -> Rows:
-    """`ordered` with one of its first `subset_size` rows, drawn at random, moved to the front."""
-    if subset_size <= 1 or len(ordered) <= 1:
-        return ordered
-    index = generator.randrange(min(subset_size, len(ordered)))
-    return np.concatenate((ordered[index : index + 1], ordered[:index], ordered[index + 1 :]))
+def _drain(left: Column, count: int, seed: int) -> list[int]:
+    """`best_rows`, which strikes out what it takes. Each distinct weight costs one look: meant for a handful."""
+    best: list[int] = []
+    while len(best) < count and len(left):
+        top = left.max()
+        if top == OUT:
+            break
+        level = np.flatnonzero(left == top)
+        wanted = min(count - len(best), len(level))
+        drawn = random.Random(seed).sample(range(len(level)), wanted) if len(level) > 1 else (0,)
+        best += [int(level[index]) for index in drawn]
+        if len(best) < count:
+            left[level] = OUT
+    return best
+
+
+def heaviest(totals: Column, count: int) -> list[int]:
+    """The rows of the `count` heaviest candidates, best first; equals in the order of their rows."""
+    rows: Rows = np.flatnonzero(totals > OUT)
+    weights = totals[rows]
+    if 0 < count < len(rows):  # split first: sorting all would cost more than the decision
+        limit = np.partition(weights, len(rows) - count)[len(rows) - count]
+        ahead, level = np.flatnonzero(weights > limit), np.flatnonzero(weights == limit)
+        kept = np.sort(np.concatenate((ahead, level[: count - len(ahead)])))
+        rows, weights = rows[kept], weights[kept]
+    return [int(row) for row in rows[np.argsort(-weights, kind="stable")][:count]]
+
+
+def pick(ordered: list[int], generator: random.Random | None) -> int:
+    """The best row, or with a generator any of them, drawn at random."""
+    return generator.choice(ordered) if generator else ordered[0]
 
 
 def alternates_by_cell(
-    hosts: HostTable, weighing: Weighing, picked: Collection[int], *, count: int, seed: int
-) -> dict[str, Rows]:
+    hosts: HostTable, totals: Column, picked: Collection[int], *, count: int, seed: int
+) -> dict[str, list[int]]:
     """For each cell of a picked host, its `count` next best hosts that no instance of the request was given."""
-    if count <= 0 or not len(weighing.rows):
+    if count <= 0:
         return {}
     cells = hosts.factor("cell")
-    codes = cells.codes[weighing.rows]
-    is_free = np.ones(len(hosts), np.bool_)
-    is_free[list(picked)] = False
-    free = is_free[weighing.rows]
-    found: dict[str, Rows] = {}
+    found: dict[str, list[int]] = {}
     for code in {int(cells.codes[row]) for row in picked}:
-        mine = np.flatnonzero(free & (codes == code))
-        part = Weighing(weighing.rows[mine], weighing.totals[mine])
-        found[cells.values[code]] = best_rows(part, count, seed)
+        rows = np.flatnonzero(cells.codes == code)
+        left = totals[rows]
+        left[np.searchsorted(rows, [row for row in picked if cells.codes[row] == code])] = OUT
+        found[cells.values[code]] = [int(rows[index]) for index in _drain(left, count, seed)]
     return found
-
-
-def _draws(rows: Rows, seed: int) -> NDArray[np.uint64]:
-    """A number per row that looks random, by the seed."""
-    mixed = (rows.astype(np.uint64) + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(32)
-    mixed *= np.uint64(0xD6E8FEB86659FD93)
-    return mixed ^ (mixed >> np.uint64(32))

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from conductor.core.host_state import HostTable
 from conductor.core.scheduling.advice import advise
+from conductor.core.scheduling.alternates import heaviest
 from conductor.core.scheduling.filtering import Stage, verdict_of
 from conductor.core.scheduling.nearest import NearMiss, nearest_misses
 from conductor.core.scheduling.select import Outcome, Round
@@ -19,7 +18,7 @@ from conductor.core.verdict import PASS, Verdict, reject
 
 WEIGHTS_KEPT = 20
 # Hosts whose reasons are kept: all of a small fleet, a fair part of a large one.
-REASONS_KEPT = 200
+REASONS_KEPT = 100
 REASONS_KEPT_ON_FAILURE = 1000
 
 
@@ -136,9 +135,7 @@ def why(shown: Round, stage: Stage, row: int) -> Verdict:
 
 
 def _passed(shown: Round, limit: int) -> list[HostOutcome]:
-    rows = shown.weighing.rows
-    heaviest = rows[np.argsort(-shown.weighing.totals, kind="stable")[:limit]]
-    return [_outcome(shown.hosts, int(row)) for row in heaviest]
+    return [_outcome(shown.hosts, row) for row in heaviest(shown.weighing.totals, limit)]
 
 
 def _rejected(
@@ -171,24 +168,22 @@ def _outcome(hosts: HostTable, row: int, rejected_by: str = "", verdict: Verdict
 
 def _weights(hosts: HostTable, weighing: Weighing) -> list[dict[str, Any]]:
     """The heaviest hosts, each with what every weigher said."""
-    heaviest = np.argsort(-weighing.totals, kind="stable")[:WEIGHTS_KEPT]
     found = []
-    for position in map(int, heaviest):
+    for row in heaviest(weighing.totals, WEIGHTS_KEPT):
         parts = []
         for part in weighing.parts:
-            multiplier = part.multiplier if isinstance(part.multiplier, float) else float(part.multiplier[position])
-            normalized = float(part.normalized[position])
+            raw, normalized, multiplier = part.of(row)
+            weight = normalized * multiplier
             parts.append(
                 {
                     "weigher": part.weigher,
-                    "raw": float(part.raw[position]),
+                    "raw": raw,
                     "normalized": normalized,
                     "multiplier": multiplier,
-                    "weight": normalized * multiplier,
+                    "weight": weight,
                 }
             )
-        host = hosts.states[int(weighing.rows[position])].host
-        found.append({"host": host, "total": float(weighing.totals[position]), "parts": parts})
+        found.append({"host": hosts.states[row].host, "total": float(weighing.totals[row]), "parts": parts})
     return found
 
 

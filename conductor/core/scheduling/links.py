@@ -23,12 +23,15 @@ Units = tuple[tuple[str, int, int, int], ...]
 
 
 class Placement(Filter):
-    """Room for the resources, and the traits asked for."""
+    """Room for the resources, and the traits asked for. `needs` spares working them out of the request each time."""
 
     name = "placement"
 
+    def __init__(self, needs: Needs | None = None) -> None:
+        self.needs = needs
+
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
-        needs = needs_of(spec)
+        needs = self.needs or needs_of(spec)
         mask = np.ones(len(hosts), np.bool_)
         for resource_class, amount in needs.resources.items():
             if resource_class in CLASSES:
@@ -41,7 +44,7 @@ class Placement(Filter):
         return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
-        needs = needs_of(spec)
+        needs = self.needs or needs_of(spec)
         short = [item for item in needs.resources.items() if free_of(host, item[0]) < item[1]]
         if short:
             words = " and ".join(CLASSES[name][1] if name in CLASSES else name for name, _ in short)
@@ -70,7 +73,7 @@ class RequestedHosts(Filter):
     runs_once_per_request = True
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
-        mask = hosts.mask_of(spec.force_hosts) if spec.force_hosts else np.ones(len(hosts), np.bool_)
+        mask = hosts.mask_of(spec.force_hosts) if spec.force_hosts else hosts.everyone
         return mask & ~hosts.mask_of(spec.ignore_hosts) if spec.ignore_hosts else mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
@@ -89,7 +92,7 @@ class RequestedZone(Filter):
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
         if not spec.availability_zone:
-            return np.ones(len(hosts), np.bool_)
+            return hosts.everyone
         return hosts.factor("availability_zone").mask(lambda zone: zone == spec.availability_zone)
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:

@@ -6,13 +6,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostTable, Mask
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import alternates_by_cell, best_rows, pick
-from conductor.core.scheduling.filtering import Filtering, PluginFault, Rows, Rules, run_filters
+from conductor.core.scheduling.filtering import Filtering, PluginFault, Rules, passes_all, run_filters
 from conductor.core.scheduling.links import Placement, RequestedHosts, RequestedZone
 from conductor.core.scheduling.needs import Needs, needs_of
 from conductor.core.scheduling.weighing import Multipliers, Weighing, weigh
@@ -54,7 +52,7 @@ class Outcome:
     shown: Round
     num_instances: int
     picks: tuple[int, ...]
-    alternates: Mapping[str, Rows]
+    alternates: Mapping[str, Sequence[int]]
     needs: Needs
     seed: int
     faults: tuple[PluginFault, ...] = ()
@@ -67,8 +65,7 @@ class Outcome:
         """Per instance the picked host and then its alternates; empty when not all found a host."""
         hosts = self.shown.hosts
         by_cell = {
-            cell: tuple(selection_of(hosts, int(row), self.needs) for row in rows)
-            for cell, rows in self.alternates.items()
+            cell: tuple(selection_of(hosts, row, self.needs) for row in rows) for cell, rows in self.alternates.items()
         }
         picked = (selection_of(hosts, row, self.needs) for row in self.picks)
         return tuple((chosen, *by_cell.get(chosen.cell, ())) for chosen in picked)
@@ -85,10 +82,10 @@ def decide(
     return _Placing(hosts, spec, instance_uuids, pipeline=pipeline, seed=seed).outcome()
 
 
-def links_of(spec: RequestSpec, pipeline: Pipeline) -> tuple[Filter, ...]:
+def links_of(spec: RequestSpec, pipeline: Pipeline, needs: Needs | None = None) -> tuple[Filter, ...]:
     """The chain of filters that the request goes through."""
     chain: list[Filter] = [
-        Placement(),  # first, as it turns away most and costs least, and as a claim would fail on what it rejects
+        Placement(needs),  # first, as it turns away most and costs least, and as a claim would fail on what it rejects
     ]
     if spec.force_hosts or spec.ignore_hosts:
         chain.append(RequestedHosts())  # before the plugins: they need not judge what nobody asked for
@@ -111,14 +108,14 @@ class _Placing:
         self.instance_uuids = instance_uuids
         self.pipeline = pipeline
         self.seed = seed
-        self.random = random.Random(seed)
+        self.random = random.Random(seed) if pipeline.host_subset_size > 1 else None
         self.needs = needs_of(spec)
-        self.links = links_of(spec, pipeline)
+        self.links = links_of(spec, pipeline, self.needs)
         self.repeated = tuple(one for one in self.links if not one.runs_once_per_request)
         self.faults: list[PluginFault] = []
         self.picks: list[int] = []
         self.first = self._round(0)
-        self.passing: Mask = self.first.filtering.passing.copy()
+        self.passing: Mask = self.first.filtering.passing
         self._once: Mask | None = None
 
     def outcome(self) -> Outcome:
@@ -126,15 +123,14 @@ class _Placing:
         for index, uuid in enumerate(self.instance_uuids):
             if index:
                 weighing = self._weigh(self.passing)
-            if not len(weighing.rows):
+            if not weighing.count:
                 return self._ended(self._round(index) if index else self.first, picks=(), alternates={})
-            ordered = best_rows(weighing, max(self.pipeline.host_subset_size, 1), self.seed + index)
-            row = int(pick(ordered, self.pipeline.host_subset_size, self.random)[0])
-            self._take(row, uuid)
+            ordered = best_rows(weighing.totals, max(self.pipeline.host_subset_size, 1), self.seed + index)
+            self._take(pick(ordered, self.random), uuid)
         if len(self.picks) > 1:  # the alternates must fit beside all that was picked
             weighing = self._round(0).weighing
         alternates = alternates_by_cell(
-            self.table.hosts, weighing, set(self.picks), count=self.pipeline.max_attempts - 1, seed=self.seed
+            self.table.hosts, weighing.totals, set(self.picks), count=self.pipeline.max_attempts - 1, seed=self.seed
         )
         return self._ended(self.first, picks=tuple(self.picks), alternates=alternates)
 
@@ -150,7 +146,7 @@ class _Placing:
             self.spec,
             self.pipeline.weighers,
             multipliers=self.pipeline.multipliers,
-            rows=np.flatnonzero(passing),
+            passing=passing,
         )
         self.faults += weighing.faults
         return weighing
@@ -160,9 +156,14 @@ class _Placing:
         self.picks.append(row)
         if len(self.instance_uuids) == 1:
             return
+        if len(self.picks) == 1:
+            self.passing = self.passing.copy()  # the first round keeps its own
         self.table.take(row, self.spec, self.needs)
         if self.spec.group is None:  # nothing but this one host has changed
-            self.passing[row] = self._still_passes(row)
+            self.passing[row], faults = passes_all(
+                self.table.hosts, self.spec, self.repeated, row=row, rules=self.pipeline.rules
+            )
+            self.faults += faults
             return
         members = {**self.spec.group.member_hosts, instance_uuid: self.table.hosts.states[row].host}
         self.spec = replace(self.spec, group=replace(self.spec.group, member_hosts=members))
@@ -173,13 +174,7 @@ class _Placing:
         self.faults += again.faults
         self.passing = self._once & again.passing
 
-    def _still_passes(self, row: int) -> bool:
-        one_host = HostTable.from_states((self.table.hosts.states[row],))
-        again = run_filters(one_host, self.spec, self.repeated, self.pipeline.rules)
-        self.faults += again.faults
-        return bool(again.passing[0])
-
-    def _ended(self, shown: Round, *, picks: tuple[int, ...], alternates: Mapping[str, Rows]) -> Outcome:
+    def _ended(self, shown: Round, *, picks: tuple[int, ...], alternates: Mapping[str, Sequence[int]]) -> Outcome:
         return Outcome(
             shown,
             num_instances=len(self.instance_uuids),

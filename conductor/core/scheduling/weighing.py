@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from conductor.core.host_state import Column, HostTable
+from conductor.core.host_state import Column, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.filtering import Nonsense, PluginFault, Rows, describe
+from conductor.core.scheduling.filtering import Nonsense, PluginFault, describe
 from conductor.core.weigher import Weigher
 
+OUT = -np.inf  # the weight of a host that is no candidate
+BLOCK = 16_384
 
-@dataclass(frozen=True)
-class Part:
-    """One weigher's say, one number per candidate; `multiplier` is a number, or a column where aggregates differ."""
+
+class Part(NamedTuple):  # a dataclass that is frozen takes four times as long to make
+    """One weigher's say: its raw column, the ends between which it was normalised, and the factor.
+
+    `multiplier` is a number, or a column where aggregates differ. What one host gets is worked out when somebody
+    asks: a decision asks about few of the hosts that it weighs.
+    """
 
     weigher: str
-    raw: Column
-    normalized: Column
+    column: Column
+    low: float
+    high: float
     multiplier: float | Column
+    is_beyond: bool = False  # some candidates' numbers lie beyond the ends
+
+    def of(self, row: int) -> tuple[float, float, float]:
+        """Raw number, share and factor of the candidate in `row`."""
+        raw = min(max(float(self.column[row]), self.low), self.high)
+        share = 0.0 if self.low == self.high else (raw - self.low) / (self.high - self.low)
+        factor = self.multiplier if isinstance(self.multiplier, float) else float(self.multiplier[row])
+        return raw, share, factor
 
 
 @dataclass(frozen=True)
 class Weighing:
-    """The candidates' rows, their total weights, and the parts. A lone candidate is not weighed: no parts."""
+    """The total weight of each row, OUT where it is none of the `count` candidates. A lone one has no parts."""
 
-    rows: Rows
     totals: Column
+    count: int
     parts: tuple[Part, ...] = ()
     faults: tuple[PluginFault, ...] = ()
 
@@ -39,8 +56,8 @@ class Multipliers:
 
     options: Mapping[str, float] = field(default_factory=dict)
 
-    def of(self, weigher: Weigher, hosts: HostTable, rows: Rows) -> float | Column:
-        """The factor for the candidates: of several aggregates that name one, the least counts."""
+    def of(self, weigher: Weigher, hosts: HostTable) -> float | Column:
+        """The factor, or one per row: of several aggregates that name one, the least counts."""
         option = weigher.multiplier_option
         base = float(self.options.get(option, weigher.multiplier))
         if not option:
@@ -49,55 +66,104 @@ class Multipliers:
         if factor.values in ((None,), ()):
             return base
         by_value = np.array([base if value is None else value for value in factor.values], np.float64)
-        return by_value[factor.codes[rows]]
+        column: Column = by_value[factor.codes]
+        return column
 
 
 def weigh(
-    hosts: HostTable, spec: RequestSpec, weighers: Sequence[Weigher], *, multipliers: Multipliers, rows: Rows
+    hosts: HostTable, spec: RequestSpec, weighers: Sequence[Weigher], *, multipliers: Multipliers, passing: Mask
 ) -> Weighing:
-    """Total weight of the hosts in `rows`. A weigher that fails has no say, and is named."""
-    totals = np.zeros(len(rows), np.float64)
-    if len(rows) < 2:
-        return Weighing(rows, totals)
-    takes_all = len(rows) == len(hosts)
+    """Weigh the hosts that pass. A weigher that fails has no say, and is named.
+
+    Whole columns are computed and the hosts that do not pass struck out at the end: to pick the candidates out of
+    each column first would cost more than all the rest.
+    """
+    count = int(np.count_nonzero(passing))
+    if count < 2:
+        return Weighing(np.where(passing, 0.0, OUT), count)
     parts: list[Part] = []
     faults: list[PluginFault] = []
     for one in weighers:
         try:
-            column = _checked(one.weigh(hosts, spec), len(hosts))
-            raw, normalized = normalize(column if takes_all else column[rows], one.minval, one.maxval)
+            column = one.weigh(hosts, spec)
+            if column is hosts.zeros and not one.minval and not one.maxval:  # nothing to say
+                parts.append(Part(one.name, column, 0.0, 0.0, multipliers.of(one, hosts)))
+                continue
+            _check(column, len(hosts))
+            ends = _ends(column, passing)
+            low, high = share_ends(ends, one.minval, one.maxval)
+            is_beyond = ends[0] < low or ends[1] > high
+            parts.append(Part(one.name, column, low, high, multipliers.of(one, hosts), is_beyond))
         except Exception as error:
-            faults.append(PluginFault("weigher", one.name, len(rows), describe(error), "left out", error))
-            continue
-        part = Part(one.name, raw, normalized, multipliers.of(one, hosts, rows))
-        totals += part.normalized * part.multiplier
-        parts.append(part)
-    return Weighing(rows, totals, tuple(parts), tuple(faults))
+            faults.append(PluginFault("weigher", one.name, count, describe(error), "left out", error))
+    return Weighing(_totals(parts, passing), count, tuple(parts), tuple(faults))
 
 
-def normalize(raw: Column, minval: float | None = None, maxval: float | None = None) -> tuple[Column, Column]:
-    """Raw numbers held within the given ends, and the same as shares of the way from the low to the high end.
+def _totals(parts: Sequence[Part], passing: Mask) -> Column:
+    """The sums, block by block: a block of all that is added up stays in the processor's cache."""
+    totals = np.zeros(len(passing), np.float64)
+    scratch = np.empty(min(BLOCK, len(passing)), np.float64)
+    telling = [part for part in parts if part.low != part.high]
+    with np.errstate(all="ignore"):  # hosts that do not pass may have any numbers
+        for start in range(0, len(passing), BLOCK):
+            rows = slice(start, start + BLOCK)
+            block = totals[rows]
+            for part in telling:
+                _add(block, part, rows, scratch[: len(block)])
+            np.copyto(block, OUT, where=~passing[rows])
+    return totals
 
-    An end that is not given is that of the numbers. Where both ends are the same there is nothing to tell apart: 0.
-    Raises Nonsense for numbers that are not finite.
+
+def share_ends(
+    ends: tuple[float, float], minval: float | None = None, maxval: float | None = None
+) -> tuple[float, float]:
+    """The ends of the way that shares are measured on: the weigher's own, or where it names none, the numbers'.
+
+    Numbers beyond a named end count as that end. Where both ends are the same there is nothing to tell apart, and
+    all shares are 0. Raises Nonsense for numbers that are not finite.
     """
-    low, high = float(raw.min()), float(raw.max())
-    if not (np.isfinite(low) and np.isfinite(high)):
+    least, greatest = ends
+    if not (math.isfinite(least) and math.isfinite(greatest)):
         raise Nonsense("a weight is not finite")
-    if (minval is not None and low < minval) or (maxval is not None and high > maxval):
-        raw = np.clip(raw, minval, maxval)
-        low, high = float(raw.min()), float(raw.max())
-    low = low if minval is None else float(minval)
-    high = high if maxval is None else float(maxval)
-    if low == high:
-        return raw, np.zeros(len(raw), np.float64)
-    return raw, (raw - low) / (high - low)
+    lower = OUT if minval is None else float(minval)
+    upper = np.inf if maxval is None else float(maxval)
+    low = min(max(least, lower), upper) if minval is None else lower
+    high = min(max(greatest, lower), upper) if maxval is None else upper
+    return low, high
 
 
-def _checked(column: Column, count: int) -> Column:
+def _ends(column: Column, passing: Mask) -> tuple[float, float]:
+    """The least and the greatest of the candidates' numbers."""
+    if column.strides == (0,):  # one number for all hosts
+        return float(column[0]), float(column[0])
+    least, greatest = column.argmin(), column.argmax()
+    if passing[least] and passing[greatest]:  # the ends of all hosts are those of the candidates
+        return float(column[least]), float(column[greatest])
+    candidates = column[passing]
+    return float(candidates.min()), float(candidates.max())
+
+
+def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
+    """Add share times factor to the totals of `rows`, leaving out what changes no number."""
+    shares = part.column[rows]
+    if part.is_beyond:
+        shares = np.clip(shares, part.low, part.high, out=scratch)
+    if part.low:
+        shares = np.subtract(shares, part.low, out=scratch)
+    np.divide(shares, part.high - part.low, out=scratch)
+    if not isinstance(part.multiplier, float):
+        np.multiply(scratch, part.multiplier[rows], out=scratch)
+    elif abs(part.multiplier) != 1.0:
+        np.multiply(scratch, part.multiplier, out=scratch)
+    elif part.multiplier < 0:
+        np.subtract(totals, scratch, out=totals)
+        return
+    np.add(totals, scratch, out=totals)
+
+
+def _check(column: Column, count: int) -> None:
     if not isinstance(column, np.ndarray) or column.shape != (count,) or column.dtype.kind not in "fiub":
         raise Nonsense(f"column of {count} numbers expected")
-    return column
 
 
 def _least(metadata: Mapping[str, frozenset[str]], option: str) -> float | None:

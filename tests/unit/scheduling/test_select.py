@@ -73,11 +73,11 @@ def test_every_pick_is_a_best_host_of_a_plain_loop(
             return
         if not picks:  # refused at a later round, whose earlier picks are not told
             return
-        rows = np.array(passing)
-        totals = weigh(table(*states), request, pipeline.weighers, multipliers=Multipliers(), rows=rows).totals
+        mask = np.isin(np.arange(len(states)), passing)
+        totals = weigh(table(*states), request, pipeline.weighers, multipliers=Multipliers(), passing=mask).totals
         row = picks[followed]
         assert row in passing
-        assert totals[passing.index(row)] == totals.max()
+        assert totals[row] == totals.max()
         followed += 1
         states = [taken(state, request) if at == row else state for at, state in enumerate(states)]
         if request.group:

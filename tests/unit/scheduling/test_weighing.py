@@ -11,17 +11,38 @@ from hypothesis import strategies as st
 
 from conductor.core.host_state import Column, HostTable
 from conductor.core.request_spec import GroupSpec, RequestSpec
-from conductor.core.scheduling.alternates import best_rows, pick
-from conductor.core.scheduling.filtering import Nonsense
-from conductor.core.scheduling.weighing import Multipliers, Weighing, normalize, weigh
+from conductor.core.scheduling.alternates import best_rows, heaviest, pick
+from conductor.core.scheduling.weighing import OUT, Multipliers, Weighing, weigh
 from conductor.core.weigher import Weigher
 from tests.unit.scheduling.fleets import WEIGHERS, host, spec, table
 
 EVERY = tuple(WEIGHERS.values())
 
 
+class Given(Weigher):
+    """Says what it is given."""
+
+    name = "Given"
+
+    def __init__(self, raw: list[float], minval: float | None = None, maxval: float | None = None) -> None:
+        self.raw, self.minval, self.maxval = raw, minval, maxval  # type: ignore[misc]
+
+    def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
+        return np.array(self.raw, np.float64)
+
+
+def weighed(one: Weigher, count: int, passing: list[bool] | None = None) -> Weighing:
+    hosts = table(*(host(f"host-{index}") for index in range(count)))
+    mask = np.array(passing or [True] * count)
+    return weigh(hosts, spec(), (one,), multipliers=Multipliers(), passing=mask)
+
+
 def normalized(raw: list[float], low: float | None = None, high: float | None = None) -> list[float]:
-    return normalize(np.array(raw, np.float64), low, high)[1].tolist()
+    weighing = weighed(Given(raw, low, high), len(raw))
+    assert not weighing.faults
+    by_row = [part.of(row)[1] for part in weighing.parts for row in range(len(raw))]
+    assert weighing.totals.tolist() == (by_row or [0.0])
+    return by_row
 
 
 @pytest.mark.parametrize(
@@ -42,7 +63,7 @@ def test_normalize(raw: list[float], ends: tuple[float | None, float | None], sh
     assert normalized(raw, *ends) == shares
 
 
-@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20))
+@given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=20))
 def test_shares_are_between_nothing_and_all_and_keep_the_order(raw: list[float]) -> None:
     shares = normalized(raw)
     assert all(0.0 <= share <= 1.0 for share in shares)
@@ -51,14 +72,28 @@ def test_shares_are_between_nothing_and_all_and_keep_the_order(raw: list[float])
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_not_finite_is_nonsense(bad: float) -> None:
-    with pytest.raises(Nonsense):
-        normalized([1.0, bad])
+def test_what_is_not_finite_is_nonsense_of_a_candidate_and_nothing_of_another(bad: float) -> None:
+    assert weighed(Given([1.0, bad, 3.0]), 3).faults[0].error == "a weight is not finite"
+    weighing = weighed(Given([1.0, bad, 3.0]), 3, [True, False, True])
+    assert (weighing.totals.tolist(), weighing.faults) == ([0.0, OUT, 1.0], ())
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=1, max_size=12),
+    st.sampled_from([(None, None), (0.0, None), (None, 2.0), (-1.0, 3.0)]),
+)
+def test_only_candidates_count(hosts: list[tuple[int, bool]], ends: tuple[float | None, float | None]) -> None:
+    passing = [passes for _, passes in hosts]
+    weighing = weighed(Given([raw for raw, _ in hosts], *ends), len(hosts), passing)
+    alone = weighed(Given([raw for raw, passes in hosts if passes], *ends), sum(passing))
+    assert [total for total, passes in zip(weighing.totals, passing, strict=True) if passes] == alone.totals.tolist()
+    assert all(total == OUT for total, passes in zip(weighing.totals, passing, strict=True) if not passes)
+    assert weighing.count == sum(passing)
 
 
 def totals(hosts: HostTable, request: RequestSpec, **options: float) -> list[float]:
-    rows = np.arange(len(hosts))
-    return weigh(hosts, request, EVERY, multipliers=Multipliers(options), rows=rows).totals.tolist()
+    passing = np.ones(len(hosts), np.bool_)
+    return weigh(hosts, request, EVERY, multipliers=Multipliers(options), passing=passing).totals.tolist()
 
 
 def raw(name: str, hosts: HostTable, request: RequestSpec | None = None) -> list[float]:
@@ -113,14 +148,16 @@ def test_an_aggregate_s_multiplier_counts_for_its_hosts_and_the_least_of_several
         host("host-1", aggregate_metadata={key: frozenset({"many"})}),
         host("host-2"),
     )
-    weighing = weigh(hosts, spec(), (WEIGHERS["RAMWeigher"],), multipliers=Multipliers({key: 2.0}), rows=np.arange(3))
+    weighing = weigh(
+        hosts, spec(), (WEIGHERS["RAMWeigher"],), multipliers=Multipliers({key: 2.0}), passing=np.ones(3, bool)
+    )
     assert weighing.totals.tolist() == [3.0, 2.0, 2.0]
 
 
 def test_a_lone_candidate_is_not_weighed() -> None:
     hosts = table(host("host-0"), host("host-1"))
-    weighing = weigh(hosts, spec(), EVERY, multipliers=Multipliers(), rows=np.array([1]))
-    assert (weighing.totals.tolist(), weighing.parts) == ([0.0], ())
+    weighing = weigh(hosts, spec(), EVERY, multipliers=Multipliers(), passing=np.array([False, True]))
+    assert (weighing.totals.tolist(), weighing.parts) == ([OUT, 0.0], ())
 
 
 class Broken(Weigher):
@@ -147,7 +184,7 @@ class Infinite(Weigher):
 def test_a_weigher_that_fails_has_no_say_and_is_named() -> None:
     hosts = table(host("host-0"), host("host-1", memory_mb=1))
     one = (Broken(), Short(), WEIGHERS["RAMWeigher"], Infinite())
-    weighing = weigh(hosts, spec(), one, multipliers=Multipliers(), rows=np.arange(2))
+    weighing = weigh(hosts, spec(), one, multipliers=Multipliers(), passing=np.ones(2, np.bool_))
     assert weighing.totals.tolist() == [1.0, 1 / 16384]
     assert [(fault.plugin, fault.count, fault.error, fault.consequence) for fault in weighing.faults] == [
         ("Broken", 2, "RuntimeError", "left out"),
@@ -156,25 +193,26 @@ def test_a_weigher_that_fails_has_no_say_and_is_named() -> None:
     ]
 
 
-@given(st.lists(st.integers(0, 4), max_size=30), st.integers(0, 40), st.integers(0, 2**32 - 1))
-def test_best_rows_are_the_heaviest_in_order(weights: list[int], count: int, seed: int) -> None:
-    rows = np.arange(len(weights)) * 3
-    weighing = Weighing(rows, np.array(weights, np.float64))
-    best = best_rows(weighing, count, seed).tolist()
-    assert [weights[row // 3] for row in best] == sorted(weights, reverse=True)[:count]
+@given(st.lists(st.none() | st.integers(0, 4), max_size=30), st.integers(0, 40), st.integers(0, 2**32 - 1))
+def test_best_rows_are_the_heaviest_in_order(weights: list[int | None], count: int, seed: int) -> None:
+    totals = np.array([OUT if weight is None else weight for weight in weights], np.float64)
+    before = totals.copy()
+    best = best_rows(totals, count, seed)
+    candidates = sorted((weight for weight in weights if weight is not None), reverse=True)
+    assert [totals[row] for row in best] == candidates[:count]
     assert len(set(best)) == len(best)
-    assert best == best_rows(weighing, count, seed).tolist()
-    assert best == best_rows(weighing, len(weights), seed).tolist()[:count] or len(set(weights)) < len(weights)
+    assert best == best_rows(totals, count, seed)
+    in_order = heaviest(totals, count)
+    assert [totals[row] for row in in_order] == candidates[:count]
+    assert in_order == sorted(in_order, key=lambda row: (-totals[row], row))
+    assert np.array_equal(totals, before)
 
 
 def test_equals_are_drawn_fairly_by_the_seed() -> None:
-    weighing = Weighing(np.arange(10), np.ones(10))
-    firsts = [int(best_rows(weighing, 1, seed)[0]) for seed in range(2000)]
+    firsts = [best_rows(np.ones(10), 1, seed)[0] for seed in range(2000)]
     assert min(firsts.count(row) for row in range(10)) > 120
 
 
-def test_the_subset_is_drawn_from_the_best_and_the_rest_keep_their_order() -> None:
-    ordered = np.array([5, 3, 9, 1])
-    assert pick(ordered, 1, random.Random(1)).tolist() == [5, 3, 9, 1]
-    seen = {tuple(pick(ordered, 3, random.Random(seed)).tolist()) for seed in range(50)}
-    assert seen == {(5, 3, 9, 1), (3, 5, 9, 1), (9, 5, 3, 1)}
+def test_the_subset_is_drawn_from() -> None:
+    assert pick([5, 3, 9], None) == 5
+    assert {pick([5, 3, 9], random.Random(seed)) for seed in range(50)} == {5, 3, 9}
