@@ -53,7 +53,7 @@ PLANTED = (
     Planted("conductor/compute/planted.py", "import conductor.rpc.outbox", "no-database"),
     Planted("conductor/compute/planted.py", "import conductor.transactions", "no-database"),
     Planted("conductor/services/planted.py", "import conductor.compute.agent", "by-message"),
-    Planted("portal/environment/__init__.py", "import portal.settings", "no-cycles"),
+    Planted("conductor/core/planted.py", "import conductor.services.instances", "no-cycles"),
 )
 
 
