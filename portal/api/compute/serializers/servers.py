@@ -136,7 +136,7 @@ FIELDS: Sequence[Field] = (
     Field("OS-SRV-USG:terminated_at", lambda s: parts.to_the_digit(s.view.terminated_at)),
     Field("os-extended-volumes:volumes_attached", lambda s: []),
     Field("OS-EXT-SRV-ATTR:host", lambda s: s.view.host or None, operators_until=""),
-    Field("OS-EXT-SRV-ATTR:instance_name", lambda s: f"instance-{s.view.uuid[:8]}", operators_until=""),
+    Field("OS-EXT-SRV-ATTR:instance_name", lambda s: f"novella-{s.view.uuid}", operators_until=""),
     Field("OS-EXT-SRV-ATTR:hypervisor_hostname", lambda s: s.view.node or None, operators_until=""),
     Field("OS-EXT-SRV-ATTR:hostname", lambda s: s.view.hostname, since="2.3", operators_until="2.90"),
     Field(
