@@ -1,8 +1,14 @@
 """The app of the conductor itself: no models, but the place where plugins are loaded and commands live."""
 
 from django.apps import AppConfig
+from django.core import checks
+
+from conductor.plugins import check_plugins
 
 
 class ConductorConfig(AppConfig):
     name = "conductor"
     label = "conductor"
+
+    def ready(self) -> None:
+        checks.register(check_plugins)

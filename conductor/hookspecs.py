@@ -1,7 +1,7 @@
 """The plugin contract: every hook that Novella calls, when it fires and what to return.
 
 A plugin is a module or object with functions of these names marked by `hookimpl`, found through the
-entry-point group `novella`. A filter or weigher found is used when the operator's option names it.
+entry-point group `novella`. What is found is used, unless the operator's option names what runs, and in which order.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import pluggy
 from django.conf import settings
+from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
 from conductor import hookspecs
@@ -150,6 +151,20 @@ def missing(found: Registry) -> list[str]:
     """Names in the operator's lists that no plugin brings."""
     stand_ins = [*found.filters, *found.weighers]
     return [one.name for one in stand_ins if isinstance(one, _MissingFilter | _MissingWeigher)]
+
+
+def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
+    """What `manage.py check` has to say: plugins that were shut out, and names that no plugin brings."""
+    found = registry()
+    said: list[checks.CheckMessage] = [
+        checks.Warning(f"Plugin {one.name} of {one.distribution} is not used: {one.reason}.", id="conductor.W001")
+        for one in found.quarantined
+    ]
+    hint = "Install the plugin that brings it, or take the name out of the list."
+    return said + [
+        checks.Warning(f"No plugin brings {name}, which the settings enable.", hint=hint, id="conductor.W002")
+        for name in missing(found)
+    ]
 
 
 def _shipped(import_names: Iterable[str]) -> Iterator[_Source]:

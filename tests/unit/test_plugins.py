@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pytest_django.fixtures import SettingsWrapper
 
 from conductor.core.scheduling.filtering import Rules, run_filters
 from conductor.core.scheduling.weighing import Multipliers, weigh
-from conductor.plugins import PluginOptions, Registry, load, missing
+from conductor.plugins import PluginOptions, Registry, check_plugins, load, missing, registry
 from tests.unit.scheduling.fleets import host, spec, table
 
 SHIPPED = ["scheduler_plugins.plugin"]
@@ -223,3 +224,15 @@ def test_the_digest_tells_plugins_versions_and_order_apart(install: Install) -> 
         found(PluginOptions(("ComputeFilter", "Moon"))).digest(),
     }
     assert len(digests) == 4
+
+
+def test_the_system_check_names_what_is_shut_out_or_missing(install: Install, settings: SettingsWrapper) -> None:
+    install("broken", "raise RuntimeError")
+    settings.NOVELLA_ENABLED_FILTERS = ("ComputeFilter", "Guard")
+    registry.cache_clear()
+    try:
+        said = [(message.id, message.msg) for message in check_plugins()]
+    finally:
+        registry.cache_clear()
+    assert ("conductor.W001", "Plugin main of broken is not used: RuntimeError.") in said
+    assert ("conductor.W002", "No plugin brings Guard, which the settings enable.") in said
