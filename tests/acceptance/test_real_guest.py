@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from tests.acceptance.cloud import Cloud, wait_until
+from tests.browser.conftest import DESKTOP, browser, wait_until_live
+
+__all__ = ["browser"]  # a fixture that both kinds of test use
 
 CLIENT = Path(sys.executable).with_name("openstack")
 CONSOLE_SECONDS = 120.0
@@ -82,6 +86,27 @@ def test_create_console_delete_with_the_real_client(
     assert _qemu_processes(uuid) == []
     assert _files_of(real_cloud.data_dir / "libvirt", uuid) == []
     assert real_cloud.leftovers() == {}
+
+
+def test_a_person_launches_in_the_browser_watches_and_reads_the_console(real_cloud: Cloud, browser: Browser) -> None:
+    page = browser.new_context(base_url=real_cloud.url, viewport=DESKTOP).new_page()
+    page.goto("/sign-in?next=/servers/launch")
+    page.get_by_label("User name").fill("demo")
+    page.get_by_label("Password").fill(json.loads((real_cloud.data_dir / "passwords.json").read_text())["demo"])
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_label("Name", exact=True).fill("web-3")
+    page.get_by_text("tiny-linux", exact=True).click()
+    page.get_by_role("button", name="Launch server").click()
+    expect(page.get_by_role("heading", name="Create web-3")).to_be_visible()
+    wait_until_live(page)
+    for step in ("Choose hosts", "Create in cell", "Plug networks", "Spawn on host", "Activate"):
+        expect(page.locator("main")).to_contain_text(step)
+    # Nobody reloads: what follows comes over the socket.
+    expect(page.locator("#workflow-head")).to_contain_text("done", timeout=60_000)
+    page.get_by_role("link", name="Open server").click()
+    page.get_by_role("link", name="Console").click()
+    expect(page.locator("main")).to_contain_text("novella: hostname web-3 address", timeout=CONSOLE_SECONDS * 1000)
+    expect(page.locator("main")).to_contain_text("Linux version")
 
 
 def test_a_real_guest_survives_kill_9_of_everything_and_is_found_again(real_cloud: Cloud) -> None:
