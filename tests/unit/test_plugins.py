@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pytest_django.fixtures import SettingsWrapper
+from pytest_django import Settings
 
 from conductor.core.scheduling.filtering import Rules, run_filters
 from conductor.core.scheduling.weighing import Multipliers, weigh
@@ -226,7 +226,7 @@ def test_the_digest_tells_plugins_versions_and_order_apart(install: Install) -> 
     assert len(digests) == 4
 
 
-def test_the_system_check_names_what_is_shut_out_or_missing(install: Install, settings: SettingsWrapper) -> None:
+def test_the_system_check_names_what_is_shut_out_or_missing(install: Install, settings: Settings) -> None:
     install("broken", "raise RuntimeError")
     settings.NOVELLA_ENABLED_FILTERS = ("ComputeFilter", "Guard")
     registry.cache_clear()
