@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from django.db.models import Max, Q
 
@@ -55,12 +57,16 @@ def read_cursor(text: str) -> Cursor:
     return cursor
 
 
-def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = ()) -> News:
+def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = (), kinds: Sequence[str] = ()) -> News:
     """How much happened after `after`: to some topics, or without any to all that the asker may see.
+
+    `kinds` are prefixes; without any, every kind counts.
 
     A database that the cursor does not name is read from its start.
     """
     wanted = Q(topic__in=topics) if topics else Q()
+    if kinds:
+        wanted &= reduce(or_, (Q(kind__startswith=prefix) for prefix in kinds))
     if not context.is_admin:
         wanted &= Q(project_id=context.project_id)
 

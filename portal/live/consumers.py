@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ from portal.request_ids import new_request_id
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+HEAL_SECONDS = 15.0
 LEAST_PAUSE_SECONDS = 0.25  # at most four updates per second, topic and socket
 MOST_TOPICS = 32
 LONGEST_MESSAGE = 4096
@@ -38,6 +40,7 @@ MOST_ROWS = 20  # more than these at once, and the page reads its list again
 SIGN_IN_AGAIN = 4401
 NOT_FROM_HERE = 4403
 MISUNDERSTOOD = 4400
+BROKEN = 1011
 
 _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="live")
 
@@ -73,8 +76,13 @@ class Following:
             return bool(message["kind"].startswith(self.kind.kinds))
         return not self.topics.isdisjoint((message["topic"], f"server:{message['instance_uuid']}"))
 
+    def reach(self, place: Mapping[str, int]) -> None:
+        """Everything up to `place` is known."""
+        for alias, number in place.items():
+            self.cursor[alias] = max(self.cursor.get(alias, 0), number)
+
     def note(self, message: dict[str, Any]) -> None:
-        self.cursor[message["alias"]] = max(self.cursor.get(message["alias"], 0), message["cursor"])
+        self.reach({message["alias"]: message["cursor"]})
         self.last_kind = message["kind"]
         self.is_dirty = True
         if self.kind.is_wide:
@@ -93,6 +101,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def connect(self) -> None:
         self._following: dict[tuple[str, str], Following] = {}
         self._project_id = self._wide_group = ""
+        self._healing: asyncio.Task[None] | None = None
         hub.serve_from(asyncio.get_running_loop())
         if not is_from_here(self.scope):
             await self.close(code=NOT_FROM_HERE)
@@ -106,8 +115,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._project_id = asker.project_id
         self._wide_group = hub.project_group(hub.ALL_PROJECTS if asker.is_admin else asker.project_id)
         await self.accept()
+        self._healing = asyncio.create_task(self._guarded(self._heal()))
 
     async def disconnect(self, code: int) -> None:
+        if self._healing is not None:
+            self._healing.cancel()
         for following in self._following.values():
             await self._leave(following)
         self._following.clear()
@@ -126,11 +138,13 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             if following is not None:
                 await self._leave(following)
 
-    async def live_event(self, message: dict[str, Any]) -> None:
-        """An event from the hub: mark what it touches, and send soon."""
+    async def live_events(self, message: dict[str, Any]) -> None:
+        """Events from the hub: mark what they touch, and send soon."""
         for following in self._following.values():
-            if following.wants(message):
-                following.note(message)
+            for event in message["events"]:
+                if following.wants(event):
+                    following.note(event)
+            if following.is_dirty:
                 self._send_soon(following)
 
     # -- following ----------------------------------------------------------------------------------------------
@@ -158,18 +172,31 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self._feed_from(following, topics)
         await self._catch_up(following)
 
-    async def _catch_up(self, following: Following) -> None:
-        """What happened between the page and its socket, or while the socket was cut."""
-        topics, after = sorted(following.topics), dict(following.cursor)
-        news, here = await self._read(lambda asker: (event_log.news(asker, after, topics=topics), event_log.here()))
-        following.cursor = dict(here)
+    async def _catch_up(self, following: Following, *, is_first: bool = True) -> None:
+        """What happened between the page and its socket, while the socket was cut, or in a message that was lost."""
+        topics, kinds, after = sorted(following.topics), following.kind.kinds, dict(following.cursor)
+
+        def ask(asker: RequestContext) -> tuple[event_log.News, event_log.Cursor]:
+            here = event_log.here()
+            return event_log.news(asker, after, topics=topics, kinds=kinds), here
+
+        news, here = await self._read(ask)
+        following.reach(here)
         if news.is_too_much or (news.count and following.kind.is_wide):
             await self._say(following.key, "reset", seq=following.cursor)
         elif news.count:
             following.is_dirty = True
             self._send_soon(following)
-        else:
+        elif is_first:
             await self._say(following.key, "current", seq=following.cursor)
+
+    async def _heal(self) -> None:
+        """Look again from time to time: the layer may drop a message, and a right may end without an event."""
+        while True:
+            await asyncio.sleep(HEAL_SECONDS)
+            for following in list(self._following.values()):
+                if not following.is_dirty:
+                    await self._catch_up(following, is_first=False)
 
     async def _feed_from(self, following: Following, topics: list[str]) -> bool:
         """Join the groups of topics that are new; whether there were any."""
@@ -245,15 +272,22 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return await DatabaseSyncToAsync(read, thread_sensitive=False, executor=_readers)()  # type: ignore[no-any-return]
 
     async def _guarded(self, work: Any) -> None:
+        """Whatever ends the work ends the socket; one that is gone already has nobody to tell."""
         try:
             await work
         except SignedOut:
-            await self.close(code=SIGN_IN_AGAIN)
+            await self._end(SIGN_IN_AGAIN)
         except (asyncio.CancelledError, StopConsumer):
             raise
+        except OSError:
+            log.debug("socket is gone")
         except Exception:
             log.exception("live update failed")
-            await self.close(code=1011)
+            await self._end(BROKEN)
+
+    async def _end(self, code: int) -> None:
+        with suppress(OSError):
+            await self.close(code=code)
 
 
 Rows = Callable[[RequestContext, list[str]], dict[str, str]]

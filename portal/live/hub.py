@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
+import threading
+import time
+from dataclasses import asdict
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -13,9 +15,10 @@ from channels.layers import InMemoryChannelLayer, get_channel_layer
 from conductor import events
 from conductor.events import Announcement
 
-log = logging.getLogger(__name__)
-
 ALL_PROJECTS = "all"
+# Queues of the layer are short and drop what does not fit: a burst leaves as a few messages, each with many events.
+LEAST_PAUSE_SECONDS = 0.05
+
 _loop: asyncio.AbstractEventLoop | None = None
 
 
@@ -40,35 +43,71 @@ def project_group(project_id: str) -> str:
     return f"project.{re.sub(r'[^A-Za-z0-9._-]', '.', project_id)[:80]}"
 
 
+class _Batch:
+    """Events that wait to leave together: the newest of each topic and kind, by group."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._events: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._is_scheduled = False
+        self._left_at = 0.0
+
+    def add(self, announcement: Announcement) -> float | None:
+        """Seconds after which to `take`; None when somebody else will."""
+        event = asdict(announcement)
+        key = (announcement.alias, announcement.topic, announcement.kind, announcement.instance_uuid)
+        with self._lock:
+            self._events.pop(key, None)
+            self._events[key] = event
+            if self._is_scheduled:
+                return None
+            self._is_scheduled = True
+            return max(0.0, self._left_at + LEAST_PAUSE_SECONDS - time.monotonic())
+
+    def take(self) -> list[dict[str, Any]]:
+        with self._lock:
+            events = list(self._events.values())
+            self._events.clear()
+            self._is_scheduled = False
+            self._left_at = time.monotonic()
+            return events
+
+
+_batch = _Batch()
+
+
 def _pass_on(announcement: Announcement) -> None:
     """Called in the thread that committed, which must not wait for a socket."""
     layer = get_channel_layer()
-    if layer is None:
+    is_deaf = _loop is None or _loop.is_closed()
+    if layer is None or (is_deaf and isinstance(layer, InMemoryChannelLayer)):
+        return  # in memory and no loop: nobody has opened a socket yet
+    pause = _batch.add(announcement)
+    if pause is None:
         return
-    if _loop is not None and not _loop.is_closed():
-        asyncio.run_coroutine_threadsafe(_send(layer, announcement), _loop)
-    elif not isinstance(layer, InMemoryChannelLayer):  # in memory and no loop: nobody has opened a socket yet
-        async_to_sync(_send)(layer, announcement)
+    if is_deaf:
+        threading.Timer(pause, lambda: async_to_sync(_send)(layer)).start()
+    else:
+        assert _loop is not None
+        asyncio.run_coroutine_threadsafe(_send(layer, pause), _loop)
 
 
-async def _send(layer: Any, announcement: Announcement) -> None:
-    message = {
-        "type": "live.event",
-        "alias": announcement.alias,
-        "cursor": announcement.cursor,
-        "topic": announcement.topic,
-        "kind": announcement.kind,
-        "run_uuid": announcement.run_uuid,
-        "instance_uuid": announcement.instance_uuid,
-        "project_id": announcement.project_id,
-    }
-    groups = [topic_group(announcement.topic), project_group(ALL_PROJECTS)]
-    groups += [project_group(announcement.project_id)] if announcement.project_id else []
-    groups += [topic_group(f"server:{announcement.instance_uuid}")] if _tells_of_server(announcement) else []
-    for group in groups:
-        await layer.group_send(group, message)
+async def _send(layer: Any, pause: float = 0.0) -> None:
+    if pause:
+        await asyncio.sleep(pause)
+    by_group: dict[str, list[dict[str, Any]]] = {}
+    for event in _batch.take():
+        for group in _groups_of(event):
+            by_group.setdefault(group, []).append(event)
+    for group, events_of_group in by_group.items():
+        await layer.group_send(group, {"type": "live.events", "events": events_of_group})
 
 
-def _tells_of_server(announcement: Announcement) -> bool:
-    """A step of a server's workflow changes what the server's page shows."""
-    return bool(announcement.instance_uuid) and not announcement.topic.startswith("server:")
+def _groups_of(event: dict[str, Any]) -> set[str]:
+    """A step of a server's workflow changes what the server's page shows, so it goes there too."""
+    groups = {topic_group(event["topic"]), project_group(ALL_PROJECTS)}
+    if event["project_id"]:
+        groups.add(project_group(event["project_id"]))
+    if event["instance_uuid"]:
+        groups.add(topic_group(f"server:{event['instance_uuid']}"))
+    return groups

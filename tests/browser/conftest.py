@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis  # noqa: F401 - its plugin asks for it at the very end, when the browser's driver has left the stack odd
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 

@@ -11,10 +11,12 @@ from playwright.sync_api import Page, expect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from conductor import events
 from conductor.cell_db.models import ConsoleLog, Instance
 from conductor.core.states import RunState, StepState
 from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.services import event_log
+from portal.live import consumers
 from tests import factories
 from tests.browser.conftest import OpenPage, wait_until_live
 from tests.browser.wire import Wire
@@ -231,6 +233,20 @@ def test_a_burst_melts_into_few_updates(open_page: OpenPage, people: Any, wire: 
     assert numbers == sorted(numbers)
     assert numbers[-1] == event_log.here()["cell1"]
     assert len(updates) <= 30
+
+
+def test_what_the_layer_lost_is_found_again(
+    open_page: OpenPage, people: Any, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "HEAL_SECONDS", 0.5)
+    _, child = factories.build(people.ana.context(), "web-1")
+    page = open_page("ana")
+    page.goto("/servers")
+    wait_until_live(page)
+    with monkeypatch.context() as deaf:
+        deaf.setattr(events, "_announce", lambda announcement: None)
+        finish(child)
+    expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active")
 
 
 def test_a_reader_that_is_far_behind_reads_the_page_again(open_page: OpenPage, people: Any, wire: Wire) -> None:
