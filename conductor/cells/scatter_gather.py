@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from django.db import connections
+from django.db import DatabaseError, InterfaceError, connections
 
 from conductor.cells.targeting import target_cell
+from conductor.core.errors import CellUnavailable
+
+log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+CELL_IS_DOWN = (DatabaseError, InterfaceError, CellUnavailable, OSError)
 _pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="scatter")
 
 
@@ -48,7 +53,8 @@ def scatter_gather(ask: Callable[[str], R], cells: Iterable[str], *, timeout_sec
 def _collect(gathered: Gathered[R], alias: str, answer: Callable[[], R]) -> None:
     try:
         gathered.answers[alias] = answer()
-    except Exception as error:  # a cell that is down must not take the others with it
+    except CELL_IS_DOWN as error:  # it must not take the others with it; a fault of ours is no outage, and is raised
+        log.warning("cell does not answer: cell=%s", alias, exc_info=error)
         gathered.failures[alias] = f"{type(error).__name__}: {error}"
 
 
