@@ -195,6 +195,18 @@ def test_a_node_that_placement_does_not_know_is_left_out() -> None:
     assert HostManager().snapshot().table.names.tolist() == ["one"]
 
 
+def test_a_provider_that_is_removed_takes_its_host_out_until_it_reports_again() -> None:
+    add_host("one")
+    add_host("two")
+    manager = HostManager()
+    manager.snapshot()
+    providers.remove(provider_of("two"))
+    assert manager.snapshot().table.names.tolist() == ["one"]
+    inventories.report(provider_of("two"), "two", inventory_of((2, 1024, 10)))
+    assert manager.snapshot().table.names.tolist() == ["one", "two"]
+    assert manager.snapshot().table.free_vcpus.tolist() == [8.0, 2.0]
+
+
 def test_numbers_that_begin_anew_are_noticed() -> None:
     manager = HostManager()
     for index in range(3):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -12,12 +14,13 @@ from django.db import connections
 
 from conductor.api_db.models import CellMapping, InstanceGroup, InstanceGroupMember, SchedulingDecision
 from conductor.core.context import system_context
-from conductor.core.errors import NoValidHost
+from conductor.core.errors import NoValidHost, StaleToken
 from conductor.core.request_spec import RequestSpec
 from conductor.core.selection import Selection
-from conductor.placement.allocations import held_by
+from conductor.placement.allocations import Claim, claim, held_by
 from conductor.placement.models import Allocation, Consumer, Inventory
 from conductor.scheduler import manager
+from conductor.transactions import write_tx
 from tests.fleet import (
     ANA,
     REAL,
@@ -34,10 +37,18 @@ from tests.fleet import (
 pytestmark = pytest.mark.usefixtures("databases")
 
 
-def select(spec: RequestSpec, count: int = 1, *, step_key: str = "", uuids: list[str] | None = None) -> Any:
+def select(
+    spec: RequestSpec,
+    count: int = 1,
+    *,
+    step_key: str = "",
+    uuids: list[str] | None = None,
+    transaction: Callable[[str], AbstractContextManager[None]] = write_tx,
+) -> Any:
     uuids = uuids or [str(uuid4()) for _ in range(count)]
+    step_key, run_uuid = step_key or str(uuid4()), str(uuid4())
     return manager.select_destinations(
-        system_context(), spec, uuids, step_key=step_key or str(uuid4()), run_uuid=str(uuid4())
+        system_context(), spec, uuids, step_key=step_key, run_uuid=run_uuid, transaction=transaction
     )
 
 
@@ -238,6 +249,68 @@ def test_racing_requests_never_overfill_and_fill_to_the_last_place() -> None:
     assert [used(f"host-{index}")["VCPU"] for index in range(3)] == [5, 5, 5]
 
 
+def overtaken(act: Callable[[], object]) -> Callable[[str], AbstractContextManager[None]]:
+    """A write transaction before whose first beginning somebody else is faster."""
+    acts = [act]
+
+    @contextmanager
+    def transaction(alias: str) -> Iterator[None]:
+        if acts:
+            acts.pop()()
+        with write_tx(alias):
+            yield
+
+    return transaction
+
+
+def test_a_member_that_was_placed_meanwhile_is_kept_apart_from() -> None:
+    add_host("best", size=(8, 32768, 100))
+    add_host("other")
+    mine, faster = str(uuid4()), str(uuid4())
+    spec = wish(scheduler_hints={"group": [group_of("anti-affinity", [mine, faster])]})
+    transaction = overtaken(lambda: select(spec, uuids=[faster]))
+    [[chosen, *_]] = select(spec, uuids=[mine], step_key="step", transaction=transaction)
+    assert chosen.host == "other"
+    assert list(held_by(faster)) == [provider_of("best")]
+    decision = SchedulingDecision.objects.get(step_key="step")
+    assert decision.summary["lost_races"] == 1
+    assert decision.details["lost_races"] == [
+        {"host": "", "reason": "A member of the server group was placed elsewhere meanwhile."}
+    ]
+
+
+def test_room_that_was_taken_meanwhile_is_looked_for_elsewhere() -> None:
+    add_host("best", size=(1, 32768, 100))
+    add_host("other", size=(1, 16384, 100))
+    transaction = overtaken(lambda: select(wish()))
+    [[chosen, *_]] = select(wish(), step_key="step", transaction=transaction)
+    assert chosen.host == "other"
+    races = SchedulingDecision.objects.get(step_key="step").details["lost_races"]
+    assert [race["host"] for race in races] == ["best"]
+    assert used("best")["VCPU"] == used("other")["VCPU"] == 1
+
+
+def test_whoever_loses_every_race_is_told_so_and_holds_nothing() -> None:
+    add_host("first", size=(1, 16384, 100))
+
+    @contextmanager
+    def always_late(alias: str) -> Iterator[None]:
+        for row in Inventory.objects.filter(resource_class="VCPU", used=0):
+            claim(Claim(str(uuid4()), str(row.provider.uuid), {"VCPU": 1}, SHOP, ANA))
+        try:
+            with write_tx(alias):
+                yield
+        finally:
+            add_host(f"late-{uuid4()}", size=(1, 16384, 100))
+
+    uuid = str(uuid4())
+    with pytest.raises(NoValidHost, match="Others took the room") as caught:
+        select(wish(), uuids=[uuid], transaction=always_late)
+    decision = SchedulingDecision.objects.get(uuid=caught.value.details["decision_uuid"])
+    assert (decision.is_successful, decision.selections, decision.summary["lost_races"]) == (False, [], 10)
+    assert held_by(uuid) == {}
+
+
 def in_threads(work: Any, items: list[str]) -> list[Any]:
     def run(item: str) -> Any:
         try:
@@ -281,20 +354,14 @@ def test_a_cell_that_does_not_answer_is_named_and_the_others_go_on(monkeypatch: 
 
 
 def test_a_transaction_that_is_refused_claims_nothing() -> None:
-    from contextlib import contextmanager
-
-    from conductor.core.errors import StaleToken
-
     add_host("one")
 
     @contextmanager
-    def stale(alias: str) -> Any:
+    def stale(alias: str) -> Iterator[None]:
         raise StaleToken()
         yield
 
     with pytest.raises(StaleToken):
-        manager.select_destinations(
-            system_context(), wish(), [str(uuid4())], step_key="step", run_uuid=str(uuid4()), transaction=stale
-        )
+        select(wish(), transaction=stale)
     assert not SchedulingDecision.objects.exists()
     assert not Allocation.objects.exists()

@@ -158,6 +158,9 @@ def test_an_anti_affinity_batch_goes_apart_and_an_affinity_batch_together() -> N
     assert [len(chosen) for chosen in apart.selections()] == [1, 1, 1]  # no host is left that could be an alternate
     together = run(states, spec(group=GroupSpec("group", "affinity", member_hosts={"old": "host-2"})), 3)
     assert together.picks == (2, 2, 2)
+    anew = run(states, spec(group=GroupSpec("group", "affinity")), 2)
+    assert len(set(anew.picks)) == 1
+    assert [len(chosen) for chosen in anew.selections()] == [1, 1]  # an alternate would part them
     mine = GroupSpec("group", "anti-affinity", member_hosts={"new-0": "host-0", "new-1": ""})
     assert len(run(states[:2], spec(group=mine), 2).picks) == 2  # where its own instances were does not count
 
