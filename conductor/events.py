@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from conductor.journal.models import Event
+from conductor.journal.models import Event, WorkflowRun
 from conductor.transactions import database_now
 
 log = logging.getLogger(__name__)
@@ -40,27 +40,48 @@ def subscribe(listener: Listener) -> None:
         _listeners.append(listener)
 
 
-def append(  # noqa: PLR0913
-    alias: str,
-    topic: str,
-    kind: str,
-    *,
-    run_uuid: UUID | str | None = None,
-    instance_uuid: UUID | str | None = None,
-    project_id: str = "",
-    data: Mapping[str, Any] | None = None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an event is about: its topic, and whom it concerns."""
+
+    topic: str
+    project_id: str = ""
+    run_uuid: UUID | str | None = None
+    instance_uuid: UUID | str | None = None
+
+
+def about_run(run: WorkflowRun) -> Subject:
+    return Subject(f"wf:{run.uuid}", run.project_id, run.uuid, run.instance_uuid)
+
+
+def about_instance(instance_uuid: UUID | str, project_id: str, run_uuid: UUID | str | None = None) -> Subject:
+    return Subject(f"server:{instance_uuid}", project_id, run_uuid, instance_uuid)
+
+
+def about_host(host: str, instance_uuid: UUID | str | None = None) -> Subject:
+    return Subject(f"host:{host}", instance_uuid=instance_uuid)
+
+
+def append(alias: str, subject: Subject, kind: str, data: Mapping[str, Any] | None = None) -> None:
     """Append one event to the log in `alias`, inside the transaction of the change that it tells of."""
     event = Event.objects.using(alias).create(
-        topic=topic,
+        topic=subject.topic,
         kind=kind,
-        run_uuid=run_uuid,
-        instance_uuid=instance_uuid,
-        project_id=project_id,
+        run_uuid=subject.run_uuid,
+        instance_uuid=subject.instance_uuid,
+        project_id=subject.project_id,
         data=dict(data or {}),
         created_at=database_now(),
     )
-    announcement = Announcement(alias, event.pk, topic, kind, project_id, str(run_uuid or ""), str(instance_uuid or ""))
+    announcement = Announcement(
+        alias=alias,
+        cursor=event.pk,
+        topic=subject.topic,
+        kind=kind,
+        project_id=subject.project_id,
+        run_uuid=str(subject.run_uuid or ""),
+        instance_uuid=str(subject.instance_uuid or ""),
+    )
     transaction.on_commit(partial(_announce, announcement), using=alias)
 
 

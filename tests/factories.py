@@ -236,21 +236,13 @@ def tell(of: WorkflowRun, kind: str, **data: Any) -> None:
     """Append an event about a run, as the engine does."""
     alias = str(of._state.db)
     with write_tx(alias):
-        events.append(
-            alias,
-            f"wf:{of.uuid}",
-            kind,
-            run_uuid=of.uuid,
-            instance_uuid=of.instance_uuid,
-            project_id=of.project_id,
-            data=data,
-        )
+        events.append(alias, events.about_run(of), kind, data)
 
 
 def tell_of_instance(of: Instance, cell: str, kind: str = "instance.updated") -> None:
     """Append an event about an instance."""
     with write_tx(cell):
-        events.append(cell, f"server:{of.uuid}", kind, instance_uuid=of.uuid, project_id=of.project_id)
+        events.append(cell, events.about_instance(of.uuid, of.project_id), kind)
 
 
 def decision(of: WorkflowRun, *, summary: dict[str, Any], details: dict[str, Any], **values: Any) -> SchedulingDecision:

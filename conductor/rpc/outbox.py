@@ -186,12 +186,4 @@ def _update(alias: str, run: WorkflowRun, **values: Any) -> None:
 
 
 def _tell(alias: str, run: WorkflowRun, kind: str, data: Mapping[str, Any] | None = None) -> None:
-    events.append(
-        alias,
-        f"wf:{run.uuid}",
-        kind,
-        run_uuid=run.uuid,
-        instance_uuid=run.instance_uuid,
-        project_id=run.project_id,
-        data=data,
-    )
+    events.append(alias, events.about_run(run), kind, data)

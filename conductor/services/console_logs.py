@@ -86,4 +86,4 @@ def _tell(cell: str, instance: Instance, end: int) -> None:
     """One event per console is enough: it says where to look, and the next one says it again."""
     topic = f"server:{instance.uuid}"
     Event.objects.using(cell).filter(topic=topic, kind=KIND).delete()
-    events.append(cell, topic, KIND, instance_uuid=instance.uuid, project_id=instance.project_id, data={"end": end})
+    events.append(cell, events.about_instance(instance.uuid, instance.project_id), KIND, {"end": end})

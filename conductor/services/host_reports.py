@@ -149,7 +149,9 @@ def _write_node(cell: str, message: HostReported, report: NodeReport, *, was_up:
         defaults=values,
         create_defaults={**values, "created_at": database_now()},
     )
-    events.append(cell, f"host:{message.host}", "host.joined" if is_new else "host.updated", data={"was_up": was_up})
+    events.append(
+        cell, events.about_host(message.host), "host.joined" if is_new else "host.updated", {"was_up": was_up}
+    )
     return written.uuid
 
 

@@ -104,7 +104,7 @@ def update_service(context: RequestContext, service: ServiceView, **values: Any)
     with write_tx(service.cell):
         services_in(service.cell).filter(uuid=service.uuid).update(**values)
         for node in ComputeNode.objects.using(service.cell).filter(host=service.host):
-            events.append(service.cell, f"host:{service.host}", "host.updated", data={"node": node.node, **values})
+            events.append(service.cell, events.about_host(service.host), "host.updated", {"node": node.node, **values})
     return get_service(context, service.uuid)
 
 

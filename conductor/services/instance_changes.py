@@ -126,11 +126,6 @@ def _change(context: RequestContext, instance_uuid: str, make: Callable[[Instanc
         values = make(row)
         rows.update(**values, updated_at=database_now())
         events.append(
-            alias,
-            f"server:{row.uuid}",
-            "instance.updated",
-            instance_uuid=row.uuid,
-            project_id=row.project_id,
-            data={"changed": sorted(values)},
+            alias, events.about_instance(row.uuid, row.project_id), "instance.updated", {"changed": sorted(values)}
         )
     return values

@@ -266,11 +266,4 @@ def _delete_in_cell(context: RequestContext, cell: str, instance_uuid: UUID) -> 
 
 
 def _tell(alias: str, instance_uuid: str, kind: str, project_id: str, run_uuid: UUID) -> None:
-    events.append(
-        alias,
-        f"server:{instance_uuid}",
-        kind,
-        run_uuid=run_uuid,
-        instance_uuid=instance_uuid,
-        project_id=project_id,
-    )
+    events.append(alias, events.about_instance(instance_uuid, project_id, run_uuid), kind)

@@ -77,12 +77,7 @@ def _compare(
     rows = Instance.objects.using(cell).filter(pk=instance.pk)
     rows.update(power_state=state, updated_at=database_now())
     events.append(
-        cell,
-        f"server:{instance.uuid}",
-        "instance.updated",
-        instance_uuid=instance.uuid,
-        project_id=instance.project_id,
-        data={"power_state": int(state)},
+        cell, events.about_instance(instance.uuid, instance.project_id), "instance.updated", {"power_state": int(state)}
     )
 
 
@@ -112,4 +107,4 @@ def _turn_out(cell: str, host: str, uuid: UUID, seen_before: Mapping[str, int], 
     outbox.owe_destroy(cell, host, uuid)
     if sightings == ENOUGH_SIGHTINGS:
         log.warning("guest does not belong here and goes: host=%s instance=%s", host, uuid)
-        events.append(cell, f"host:{host}", "host.guest_turned_out", instance_uuid=uuid)
+        events.append(cell, events.about_host(host, uuid), "host.guest_turned_out")

@@ -71,15 +71,7 @@ def tell(alias: str, run: WorkflowRun, kind: str, record: StepRecord | None = No
     """Append an event about `run`, with the step that it is about."""
     if record is not None:
         data |= {"step": record.name, "index": record.index, "attempt": record.attempt, "host": record.host}
-    events.append(
-        alias,
-        f"wf:{run.uuid}",
-        kind,
-        run_uuid=run.uuid,
-        instance_uuid=run.instance_uuid,
-        project_id=run.project_id,
-        data={key: value for key, value in data.items() if value},
-    )
+    events.append(alias, events.about_run(run), kind, {key: value for key, value in data.items() if value})
 
 
 def describe(error: Exception, step: Step, run: WorkflowRun) -> dict[str, Any]:

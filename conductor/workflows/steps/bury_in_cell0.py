@@ -52,12 +52,7 @@ def _create_failed(work: Work, rows: list[BuildRequest]) -> None:
             created_at=database_now(),
         )
         events.append(
-            CELL0,
-            f"server:{row.instance_uuid}",
-            "instance.updated",
-            run_uuid=work.run.uuid,
-            instance_uuid=row.instance_uuid,
-            project_id=work.run.project_id,
+            CELL0, events.about_instance(row.instance_uuid, work.run.project_id, work.run.uuid), "instance.updated"
         )
 
 

@@ -79,12 +79,7 @@ def forget(work: Work, instance_uuid: str) -> None:
     allocation_claims.release(instance_uuid)
     InstanceMapping.objects.filter(instance_uuid=instance_uuid).update(is_deleted=True)
     events.append(
-        "default",
-        f"server:{instance_uuid}",
-        "instance.deleted",
-        run_uuid=work.run.uuid,
-        instance_uuid=instance_uuid,
-        project_id=work.run.project_id,
+        "default", events.about_instance(instance_uuid, work.run.project_id, work.run.uuid), "instance.deleted"
     )
 
 

@@ -40,11 +40,4 @@ def bury(work: Work) -> None:
 
 def tell(work: Work, kind: str) -> None:
     """Append an event about the run's instance."""
-    events.append(
-        work.alias,
-        f"server:{work.instance_uuid}",
-        kind,
-        run_uuid=work.run.uuid,
-        instance_uuid=work.instance_uuid,
-        project_id=work.run.project_id,
-    )
+    events.append(work.alias, events.about_instance(work.instance_uuid, work.run.project_id, work.run.uuid), kind)
