@@ -110,3 +110,13 @@ def sign_in(page: Page, name: str, path: str = "/") -> None:
 
 def wait_until_live(page: Page) -> None:
     page.locator("[data-link-chip][data-link=live]").wait_for()
+
+
+def wait_until_ready(page: Page) -> None:
+    """Until the page's scripts listen: a key that is pressed earlier is lost, for people too."""
+    page.locator("html[data-ready]").wait_for(state="attached")
+
+
+def go(page: Page, path: str) -> None:
+    page.goto(path)
+    wait_until_ready(page)

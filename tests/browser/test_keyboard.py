@@ -9,21 +9,24 @@ import pytest
 from playwright.sync_api import expect
 
 from tests import factories
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, go, wait_until_ready
 
 
 def test_every_place_has_its_keys(open_page: OpenPage) -> None:
     page = open_page("admin")
+    wait_until_ready(page)
     for keys, path in (("gs", "/servers"), ("gw", "/workflows"), ("go", "/hosts"), ("gh", "/")):
         for key in keys:
             page.keyboard.press(key)
         expect(page).to_have_url(re.compile(rf":\d+{path}$"))
+        wait_until_ready(page)
     page.keyboard.press("c")
     expect(page).to_have_url(re.compile("/servers/launch$"))
 
 
 def test_slash_searches_and_letters_in_a_field_are_letters(open_page: OpenPage) -> None:
     page = open_page("ana")
+    wait_until_ready(page)
     page.keyboard.press("/")
     expect(page.get_by_label("Search servers by name")).to_be_focused()
     page.keyboard.type("gs/?c")
@@ -35,6 +38,7 @@ def test_slash_searches_and_letters_in_a_field_are_letters(open_page: OpenPage) 
 
 def test_question_mark_lists_the_keys_and_gives_the_focus_back(open_page: OpenPage) -> None:
     page = open_page("ana")
+    wait_until_ready(page)
     page.get_by_role("link", name="Servers", exact=True).focus()
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keyboard")
@@ -51,7 +55,7 @@ def test_rows_are_walked_picked_and_opened(open_page: OpenPage, people: Any) -> 
     for number in (3, 2, 1):
         factories.instance(people.ana.context(), f"web-{number}", age=number)
     page = open_page("ana")
-    page.goto("/servers")
+    go(page, "/servers")
     for key in "jjkj":
         page.keyboard.press(key)
     page.keyboard.press("x")
@@ -64,16 +68,17 @@ def test_rows_are_walked_picked_and_opened(open_page: OpenPage, people: Any) -> 
 def test_brackets_turn_tabs(open_page: OpenPage, people: Any) -> None:
     parent, _ = factories.build(people.ana.context(), "web-1")
     page = open_page("ana")
-    page.goto(f"/workflows/{parent.uuid}")
+    go(page, f"/workflows/{parent.uuid}")
     page.keyboard.press("]")
     expect(page).to_have_url(re.compile("/steps$"))
+    wait_until_ready(page)
     page.keyboard.press("[")
     expect(page).to_have_url(re.compile(f"/{parent.uuid}$"))
 
 
 def test_the_first_tab_stop_skips_the_navigation(open_page: OpenPage) -> None:
     page = open_page("ana")
-    page.goto("/servers")
+    go(page, "/servers")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
@@ -83,7 +88,7 @@ def test_the_first_tab_stop_skips_the_navigation(open_page: OpenPage) -> None:
 def test_deleting_by_keyboard_asks_and_can_be_left(open_page: OpenPage, people: Any) -> None:
     made = factories.instance(people.ana.context(), "web-1")
     page = open_page("ana")
-    page.goto(f"/servers/{made.uuid}")
+    go(page, f"/servers/{made.uuid}")
     page.get_by_role("link", name="Delete").focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Delete web-1?")
@@ -101,7 +106,7 @@ def test_deleting_by_keyboard_asks_and_can_be_left(open_page: OpenPage, people: 
 def test_every_stop_shows_that_it_has_the_focus(open_page: OpenPage, people: Any, path: str) -> None:
     factories.build(people.ana.context(), "web-1")
     page = open_page("ana")
-    page.goto(path)
+    go(page, path)
     bare = set()
     for _ in range(25):
         page.keyboard.press("Tab")

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.services import flavors
 from tests import factories
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, go
 from tests.people import PASSWORD
 
 
@@ -25,7 +25,7 @@ def _wares(people: Any) -> None:
 
 
 def fill(page: Page) -> None:
-    page.goto("/servers/launch")
+    go(page, "/servers/launch")
     page.get_by_label("Name", exact=True).fill("web")
     page.get_by_label("How many").fill("2")
     page.get_by_text("other-linux", exact=True).click()

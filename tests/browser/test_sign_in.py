@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests import factories
-from tests.browser.conftest import OpenPage, sign_in
+from tests.browser.conftest import OpenPage, sign_in, wait_until_ready
 
 
 def test_signing_in_goes_on_to_the_page_that_was_asked_for(open_page: OpenPage) -> None:
@@ -58,6 +58,7 @@ def test_pages_follow_the_system(open_page: OpenPage, scheme: Any, ground: str) 
 
 def test_a_chosen_theme_holds_at_once_and_everywhere(open_page: OpenPage) -> None:
     page = open_page("ana", color_scheme="light")
+    wait_until_ready(page)
     page.get_by_label("Account of ana").click()
     with page.expect_response("**/theme") as answered:
         page.get_by_role("button", name="Dark").click()

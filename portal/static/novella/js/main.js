@@ -18,3 +18,6 @@ function showScripted(root) {
 showScripted(document);
 document.addEventListener("novella:changed", () => showScripted(document));
 document.addEventListener("htmx:afterSwap", () => document.dispatchEvent(new CustomEvent("novella:changed")));
+
+// From here on the keyboard is heard; tests wait for it.
+document.documentElement.dataset.ready = "";
