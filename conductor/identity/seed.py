@@ -29,7 +29,8 @@ def seed(admin_password: str, demo_password: str) -> None:
             name: Project.objects.get_or_create(domain=domain, name=name, defaults={"description": description})[0]
             for name, description in PROJECTS
         }
-        for user in fresh.values():
+        for name, user in fresh.items():
+            user.default_project_id = projects[name].id
             user.save(force_insert=True)
         for username, project, role in ASSIGNMENTS:
             if username in fresh:

@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid, NotFound, Unavailable
-from portal.askers import asker_of
+from portal.askers import asker_of, user_of
 from portal.request_ids import request_id_of
 
 
@@ -36,7 +36,7 @@ def signed_in(view: View) -> View:
     def wrapped(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         asker = asker_of(request.session, request_id_of(request))
         if asker is None:
-            return _to_sign_in(request)
+            return redirect("project") if user_of(request.session) else _to_sign_in(request)
         request.asker = asker
         try:
             return view(request, *args, **kwargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth import authenticate, login, logout
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
@@ -33,7 +35,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         problem = "User name and password do not match"
         return _form(request, {"next": wanted, "username": username, "problem": problem}, status=401)
     login(request, user)
-    return _enter(request, str(user.pk), wanted)
+    return _enter(request, user, wanted)
 
 
 def _form(request: HttpRequest, context: dict[str, str], status: int = 200) -> HttpResponse:
@@ -42,11 +44,11 @@ def _form(request: HttpRequest, context: dict[str, str], status: int = 200) -> H
     return response
 
 
-def _enter(request: HttpRequest, user_id: str, wanted: str) -> HttpResponse:
-    """Straight in where there is no choice; else to the choice of a project."""
-    choices = people.projects_of(user_id)
-    if len(choices) == 1:
-        request.session[PROJECT_KEY] = choices[0].project_id
+def _enter(request: HttpRequest, user: Any, wanted: str) -> HttpResponse:
+    """Straight in where there is one project or a default one; else to the choice of a project."""
+    mine = [choice.project_id for choice in people.projects_of(str(user.pk))]
+    if len(mine) == 1 or user.default_project_id in mine:
+        request.session[PROJECT_KEY] = mine[0] if len(mine) == 1 else user.default_project_id
         return HttpResponseRedirect(wanted)
     request.session["next"] = wanted
     return redirect("project")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from django.test import Client
 
 from conductor.identity import passwords, seed, users
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
@@ -113,3 +114,20 @@ def test_nobody_else_can_read_them_at_any_moment(tmp_path: Path) -> None:
     assert seen == {0o600}
     assert sorted(path.name for path in data_dir.iterdir()) == ["clouds.yaml", "openrc.sh", "passwords.json"]
     assert json.loads((data_dir / "passwords.json").read_text()) == made
+
+
+@pytest.mark.usefixtures("databases")
+def test_the_administrator_goes_straight_into_the_portal(client: Client) -> None:
+    seed.seed(admin_password="a long enough one", demo_password="another long one")
+    entered = client.post("/sign-in", {"username": "admin", "password": "a long enough one", "next": "/servers"})
+    assert (entered.status_code, entered["Location"]) == (302, "/servers")
+    assert client.get("/servers").status_code == 200
+
+
+@pytest.mark.usefixtures("databases")
+def test_who_has_signed_in_without_a_project_is_asked_for_one(client: Client) -> None:
+    seed.seed(admin_password="a long enough one", demo_password="another long one")
+    User.objects.update(default_project_id=None)
+    client.post("/sign-in", {"username": "admin", "password": "a long enough one"})
+    answer = client.get("/servers")
+    assert (answer.status_code, answer["Location"]) == (302, "/project")
