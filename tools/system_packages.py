@@ -27,7 +27,12 @@ REAL_HOST = (
     "libvirt-daemon-driver-qemu",  # the driver that this process opens; no daemon
     "python3-libvirt",
 )
-PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, "chromium", "fonts-dejavu-core")}
+BROWSER = (
+    "chromium",
+    "fonts-dejavu-core",  # a browser without a font draws nothing
+    "libatomic1",  # the Node.js inside Playwright loads it
+)
+PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *BROWSER)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 
 
