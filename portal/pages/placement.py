@@ -144,6 +144,7 @@ def _face(host: Mapping[str, Any]) -> Face:
 
 
 def _words(name: str) -> str:
-    """ServerGroupAffinityFilter, ram_weigher → Server group affinity, Ram."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).replace("_", " ")
-    return re.sub(r"(?<=.) (filter|weigher)$", "", parted, flags=re.IGNORECASE).capitalize()
+    """ServerGroupAffinityFilter, RAMWeigher → Server group affinity, RAM."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).replace("_", " ")
+    first, *rest = re.sub(r"(?<=.) (filter|weigher)$", "", parted, flags=re.IGNORECASE).split(" ")
+    return " ".join([first if first.isupper() else first.capitalize(), *(word.lower() for word in rest)])
