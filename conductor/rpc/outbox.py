@@ -162,8 +162,10 @@ def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
 
 def resend_due(alias: str, limit: int = 200) -> int:
     """Send unanswered commands again, each time after a longer while; returns how many."""
+    due = OutboxMessage.objects.using(alias).filter(send_again_at__lte=database_now()).order_by("send_again_at")
+    if not due.exists():  # the usual answer, which needs no write
+        return 0
     with write_tx(alias):
-        due = OutboxMessage.objects.using(alias).filter(send_again_at__lte=database_now()).order_by("send_again_at")
         messages = list(due[:limit])
         for message in messages:
             pause = min(FIRST_RESEND_SECONDS * 2**message.times_sent, LONGEST_RESEND_SECONDS)
