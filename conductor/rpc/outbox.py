@@ -168,7 +168,7 @@ def resend_due(alias: str, limit: int = 200) -> int:
     with write_tx(alias):
         messages = list(due[:limit])
         for message in messages:
-            pause = min(FIRST_RESEND_SECONDS * 2**message.times_sent, LONGEST_RESEND_SECONDS)
+            pause = min(FIRST_RESEND_SECONDS * 2 ** min(message.times_sent, 16), LONGEST_RESEND_SECONDS)
             OutboxMessage.objects.using(alias).filter(pk=message.pk).update(
                 send_again_at=database_now(pause), times_sent=F("times_sent") + 1
             )

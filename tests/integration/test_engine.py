@@ -283,6 +283,18 @@ def test_a_silent_host_fails_the_step_and_owes_the_undo(flow: Any) -> None:
     assert owed.host == "host-1"
 
 
+def test_a_command_to_a_host_that_is_long_gone_is_still_sent_again(flow: Any) -> None:
+    flow(NotedRemote())
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    owed = OutboxMessage.objects.using(ALIAS)
+    for times_sent in (1, 5_000):
+        owed.update(send_again_at=database_now(), times_sent=times_sent)
+        assert outbox.resend_due(ALIAS) == 1
+        assert outbox.resend_due(ALIAS) == 0
+        assert owed.get().times_sent == times_sent + 1
+
+
 def test_a_resource_under_work_is_refused_with_the_holder_named(flow: Any) -> None:
     flow(Noted("one"))
     holder = start("thing:1")
