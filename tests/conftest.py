@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["tests.chromium"]  # the browser, for whoever asks for it
 TESTS_DIR = Path(__file__).parent
 ApiClientFactory = Callable[..., Any]
 

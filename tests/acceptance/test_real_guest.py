@@ -15,9 +15,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.acceptance.cloud import Cloud, wait_until
-from tests.browser.conftest import DESKTOP, browser, wait_until_live
-
-__all__ = ["browser"]  # a fixture that both kinds of test use
+from tests.browser.conftest import DESKTOP, wait_until_live
 
 CLIENT = Path(sys.executable).with_name("openstack")
 CONSOLE_SECONDS = 120.0

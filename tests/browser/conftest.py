@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
@@ -11,23 +10,11 @@ from typing import Any
 
 import hypothesis  # noqa: F401 - its plugin asks for it at the very end, when the browser's driver has left the stack odd
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from tests.browser.wire import Wire
 from tests.people import PASSWORD
 
-# The browser's driver runs a loop in this thread, beside which Django would refuse plain queries.
-os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
-
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
@@ -60,14 +47,6 @@ def server_port(django_db_setup: None, django_db_blocker: Any) -> Iterator[int]:
 def wire(server_port: int) -> Iterator[Wire]:
     with Wire(server_port) as made:
         yield made
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield started
-        started.close()
 
 
 @pytest.fixture
