@@ -51,6 +51,7 @@ class Turn:
             except Exception as error:
                 with self._tx():
                     self._fail(step, records.describe(error, step, self.run))
+                    self._proceed()
 
     # -- one step ---------------------------------------------------------------------------------------------
 
@@ -84,9 +85,9 @@ class Turn:
                 self._wait_longer(step, fresh)
             elif fresh.answer["ok"]:
                 self._succeed(step, fresh.answer["result"])
-                self._proceed()
             else:
                 self._fail(step, {**fresh.answer["error"], "step": step.name, "attempt": self.run.attempt})
+            self._proceed()
         reach(f"{place}.after")
 
     def _dispatch(self, step: RemoteStep, record: StepRecord) -> None:
@@ -116,7 +117,6 @@ class Turn:
         elif self._may_be_owed():
             sent.update(is_owed=True)
             self._succeed(step, {"is_owed_by": record.host})
-            self._proceed()
         else:
             sent.delete()
             self._fail(step, records.describe(HostSilent(f"Host {record.host} is silent."), step, self.run))
@@ -187,6 +187,7 @@ class Turn:
         records.close_record(self.alias, self.run, self._record, state, result=dict(result))
 
     def _fail(self, step: Step, error: dict[str, Any]) -> None:
+        """Try again later, note what cannot be undone, or turn back; `_proceed` goes on from there."""
         _, index = self._next()
         record = self._record
         is_undo = self.run.direction == "undo"
@@ -197,12 +198,10 @@ class Turn:
             self._park(WaitCause.TIMER, f"next try of {step.title}", retry.pause(record.try_number))
         elif self.run.direction == "end":
             self._finish(RunState.NEEDS_OPERATOR, error)
+        elif is_undo:
+            self._save(position=index, leftovers=[*self.run.leftovers, f"{step.title}: {error['message']}"])
         else:
-            if is_undo:
-                self._save(position=index, leftovers=[*self.run.leftovers, f"{step.title}: {error['message']}"])
-            else:
-                self._turn_back(error)
-            self._proceed()
+            self._turn_back(error)
 
     def _turn_back(self, error: dict[str, Any]) -> None:
         """From here backwards, the step under way included: it may have done a part."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from conductor import events
@@ -15,7 +16,7 @@ from conductor.workflows.steps.select_destinations import SelectDestinations
 
 
 class CreateInCells(Step):
-    """Rows first, in each cell; then one API transaction in which each request either gets its cell or is dropped.
+    """Rows first, in each cell; then, with the step's record, each request gets its cell or is dropped.
 
     That transaction is where a delete and a build meet: it sees `is_deleting` and decides, once.
     """
@@ -25,24 +26,38 @@ class CreateInCells(Step):
     retry = Retry(tries=5)
 
     def execute(self, work: Work) -> Result:
-        selections: dict[str, list[dict[str, Any]]] = dict(work.result_of(SelectDestinations).get("selections", {}))
-        requests = {str(row.instance_uuid): row for row in BuildRequest.objects.filter(run_uuid=work.run.uuid)}
-        by_cell: dict[str, list[BuildRequest]] = defaultdict(list)
-        for uuid, chosen in selections.items():
-            if uuid in requests and not requests[uuid].is_deleting:
-                by_cell[chosen[0]["cell"]].append(requests[uuid])
-        for cell, rows in by_cell.items():
-            _create(work, cell, rows)
-        created, dropped = _settle(work, selections)
-        for cell, rows in by_cell.items():
-            _remove(work, cell, [row for row in rows if str(row.instance_uuid) in dropped])
-        return {"created": created, "dropped": sorted(dropped)}
+        for cell, rows in _requests_by_cell(work).items():
+            _create(work, cell, [row for row in rows if not row.is_deleting])
+        return {}
+
+    def apply(self, work: Work, result: Result) -> None:
+        work.run.variables |= _settle(work)
 
     def revert(self, work: Work, result: Result) -> None:
-        cells = {chosen[0]["cell"] for chosen in work.result_of(SelectDestinations).get("selections", {}).values()}
-        rows = list(BuildRequest.objects.filter(run_uuid=work.run.uuid))
-        for cell in cells:
-            _remove(work, cell, rows)
+        for cell, rows in _requests_by_cell(work).items():
+            remove(work, cell, [str(row.instance_uuid) for row in rows])
+
+
+def chosen_cells(work: Work) -> dict[str, str]:
+    """Uuid → cell that was chosen for it."""
+    selections: dict[str, list[dict[str, Any]]] = work.result_of(SelectDestinations).get("selections", {})
+    return {uuid: chosen[0]["cell"] for uuid, chosen in selections.items()}
+
+
+def remove(work: Work, cell: str, instance_uuids: Sequence[str]) -> None:
+    """Take rows away that no mapping leads to."""
+    if instance_uuids:
+        with work.fenced(cell):
+            Instance.objects.using(cell).filter(uuid__in=instance_uuids).delete()
+
+
+def _requests_by_cell(work: Work) -> dict[str, list[BuildRequest]]:
+    cells = chosen_cells(work)
+    by_cell: dict[str, list[BuildRequest]] = defaultdict(list)
+    for row in BuildRequest.objects.filter(run_uuid=work.run.uuid):
+        if str(row.instance_uuid) in cells:
+            by_cell[cells[str(row.instance_uuid)]].append(row)
+    return by_cell
 
 
 def _create(work: Work, cell: str, rows: list[BuildRequest]) -> None:
@@ -59,19 +74,19 @@ def _create(work: Work, cell: str, rows: list[BuildRequest]) -> None:
         )
 
 
-def _settle(work: Work, selections: dict[str, list[dict[str, Any]]]) -> tuple[dict[str, str], set[str]]:
-    """Uuid → cell of what exists now, and the uuids that were deleted while they were scheduled."""
+def _settle(work: Work) -> dict[str, Any]:
+    """What exists now (uuid → cell), and what was deleted while it was scheduled; inside the journal's transaction."""
+    chosen = chosen_cells(work)
     cells = {cell.name: cell for cell in CellMapping.objects.all()}
-    with work.fenced("default"):
-        rows = {str(row.instance_uuid): row for row in BuildRequest.objects.filter(run_uuid=work.run.uuid)}
-        dropped = {uuid for uuid, row in rows.items() if row.is_deleting or uuid not in selections}
-        for uuid in rows.keys() - dropped:
-            InstanceMapping.objects.filter(instance_uuid=uuid).update(cell=cells[selections[uuid][0]["cell"]])
-        for uuid in sorted(dropped):
-            forget(work, uuid)
-        BuildRequest.objects.filter(run_uuid=work.run.uuid).delete()
-    placed = InstanceMapping.objects.filter(instance_uuid__in=selections, cell__isnull=False).select_related("cell")
-    return {str(mapping.instance_uuid): mapping.cell.name for mapping in placed if mapping.cell}, dropped
+    rows = {str(row.instance_uuid): row for row in BuildRequest.objects.filter(run_uuid=work.run.uuid)}
+    dropped = sorted(uuid for uuid, row in rows.items() if row.is_deleting or uuid not in chosen)
+    created = {uuid: chosen[uuid] for uuid in rows if uuid not in dropped}
+    for uuid, cell in created.items():
+        InstanceMapping.objects.filter(instance_uuid=uuid).update(cell=cells[cell])
+    for uuid in dropped:
+        forget(work, uuid)
+    BuildRequest.objects.filter(run_uuid=work.run.uuid).delete()
+    return {"created": created, "dropped": dropped}
 
 
 def forget(work: Work, instance_uuid: str) -> None:
@@ -81,9 +96,3 @@ def forget(work: Work, instance_uuid: str) -> None:
     events.append(
         "default", events.about_instance(instance_uuid, work.run.project_id, work.run.uuid), "instance.deleted"
     )
-
-
-def _remove(work: Work, cell: str, rows: list[BuildRequest]) -> None:
-    if rows:
-        with work.fenced(cell):
-            Instance.objects.using(cell).filter(uuid__in=[row.instance_uuid for row in rows]).delete()

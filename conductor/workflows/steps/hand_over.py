@@ -9,18 +9,24 @@ from conductor.core.states import TaskState
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
-from conductor.workflows.steps.create_in_cells import CreateInCells
+from conductor.workflows.steps.create_in_cells import chosen_cells, remove
 from conductor.workflows.steps.select_destinations import SelectDestinations
 
 
 class HandOver(Step):
-    """The child's uuid follows from parent and instance, so doing this twice creates it once."""
+    """The child's uuid follows from parent and instance, so doing this twice creates it once.
+
+    From here on there is no way back: each instance has its cell, and its own run is responsible for it.
+    """
 
     title = "Hand over to cell"
     retry = UNTIL_DONE
 
     def execute(self, work: Work) -> Result:
-        created: dict[str, str] = work.result_of(CreateInCells).get("created", {})
+        created: dict[str, str] = work.run.variables["created"]
+        cells, dropped = chosen_cells(work), work.run.variables["dropped"]
+        for cell in sorted(set(cells.values())):
+            remove(work, cell, [uuid for uuid in dropped if cells.get(uuid) == cell])
         for cell in sorted(set(created.values())):
             with work.fenced(cell):
                 _open_children(work, cell, [uuid for uuid, home in created.items() if home == cell])
