@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections, transaction
-from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Value
+from django.db.models import DateTimeField, DurationField, ExpressionWrapper, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.db.models.sql import Query
@@ -42,8 +42,3 @@ def database_time(using: str = "default") -> datetime:
     query.add_annotation(Now(), "now")
     (now,) = next(iter(query.get_compiler(using=using).results_iter()))
     return now  # type: ignore[no-any-return]
-
-
-def seconds_since(field: str) -> Any:
-    """How long ago the time in `field` was, by the database's clock, as a duration expression."""
-    return ExpressionWrapper(Now() - F(field), output_field=DurationField())

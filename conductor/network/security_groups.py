@@ -23,7 +23,7 @@ from conductor.network.errors import (
     SecurityGroupRuleNotFound,
 )
 from conductor.network.filters import ListQuery
-from conductor.network.models import Port, SecurityGroup, SecurityGroupRule
+from conductor.network.models import SecurityGroup, SecurityGroupRule
 from conductor.network.operations import refuse_other_project, touch
 from conductor.transactions import write_tx
 
@@ -160,10 +160,6 @@ def resolve(project_id: str, refs: Iterable[str]) -> list[SecurityGroup]:
             raise InvalidInput(f"Multiple security groups are named '{ref}'. Use an ID to be more specific.")
         found[matches[0].pk] = matches[0]
     return list(found.values())
-
-
-def set_groups(port: Port, groups: Iterable[SecurityGroup]) -> None:
-    port.security_groups.set(groups)
 
 
 def _matching(project_id: str, ref: str, default: SecurityGroup) -> list[SecurityGroup]:

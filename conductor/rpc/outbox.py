@@ -14,7 +14,7 @@ from django.db.models import F
 from conductor import events
 from conductor.cells.lookup import queue_of
 from conductor.core.context import RequestContext, system_context
-from conductor.core.states import LIVE_RUN_STATES, RunState, WaitCause
+from conductor.core.states import RunState, WaitCause
 from conductor.journal import locks
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.rpc import broker
@@ -96,7 +96,7 @@ def request_cancel(alias: str, run: WorkflowRun, reason: str) -> None:
 
 def wake(alias: str, run_uuid: UUID | str) -> None:
     """Have a conductor look at a run that may be parked; one that waits for a lock stays in its queue."""
-    live = WorkflowRun.objects.using(alias).filter(uuid=run_uuid, state__in=LIVE_RUN_STATES)
+    live = WorkflowRun.objects.using(alias).live().filter(uuid=run_uuid)
     live.exclude(state=RunState.QUEUED, waits_for__isnull=False).update(wake_at=database_now())
     ring_after_commit(alias, run_uuid)
 

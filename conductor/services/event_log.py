@@ -102,7 +102,3 @@ def _view(alias: str, row: Event) -> EventView:
         instance_uuid=str(row.instance_uuid or ""),
         data=row.data,
     )
-
-
-def _last_number(alias: str) -> int:
-    return Event.objects.using(alias).aggregate(last=Max("pk"))["last"] or 0

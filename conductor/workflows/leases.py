@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.db.models import Q
 
-from conductor.core.states import LIVE_RUN_STATES, RunState
+from conductor.core.states import RunState
 from conductor.journal.models import LeaseGrant, RunQuerySet, WorkflowRun
 from conductor.transactions import database_now, write_tx
 
@@ -50,7 +50,7 @@ def grant(alias: str, run: WorkflowRun) -> WorkflowRun:
 
 def _due(alias: str) -> RunQuerySet:
     free = Q(owner__isnull=True) | Q(lease_expires_at__lt=database_now())
-    return WorkflowRun.objects.using(alias).filter(free, state__in=LIVE_RUN_STATES, wake_at__lte=database_now())
+    return WorkflowRun.objects.using(alias).live().filter(free, wake_at__lte=database_now())
 
 
 class AtWork:
@@ -74,7 +74,7 @@ def renew_all() -> None:
         aliases = [alias for alias, turns in _busy.items() if turns > 0]
     for alias in aliases:
         with write_tx(alias):
-            mine = WorkflowRun.objects.using(alias).filter(owner=WORKER, state__in=LIVE_RUN_STATES)
+            mine = WorkflowRun.objects.using(alias).live().filter(owner=WORKER)
             mine.update(lease_expires_at=database_now(settings.NOVELLA_LEASE_SECONDS))
 
 
@@ -83,6 +83,7 @@ def expire_all(alias: str) -> int:
     with write_tx(alias):
         return (
             WorkflowRun.objects.using(alias)
-            .filter(owner__isnull=False, state__in=LIVE_RUN_STATES)
+            .live()
+            .filter(owner__isnull=False)
             .update(lease_expires_at=database_now(-1), wake_at=database_now())
         )

@@ -7,7 +7,6 @@ from datetime import timedelta
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from conductor.core.states import LIVE_RUN_STATES
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import broker, outbox
 from conductor.workflows import leases
@@ -23,7 +22,7 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
     outbox.resend_due(alias)
     overdue = Q(owner__isnull=True, wake_at__lte=Now() - timedelta(seconds=grace_seconds))
     orphaned = Q(owner__isnull=False, lease_expires_at__lt=Now())
-    due = WorkflowRun.objects.using(alias).filter(overdue | orphaned, state__in=LIVE_RUN_STATES)
+    due = WorkflowRun.objects.using(alias).live().filter(overdue | orphaned)
     rings = list(due.order_by(F("wake_at").asc()).values_list("queue", "uuid")[:MOST_RINGS_PER_PASS])
     for queue, run_uuid in rings:
         broker.ring(queue, {"alias": alias, "run_uuid": str(run_uuid)})
