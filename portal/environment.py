@@ -9,10 +9,14 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from portal.database_urls import BadDatabaseUrl, DatabaseUrl
+from portal.database_urls import parse as parse_database_url
 
 PREFIX = "NOVELLA_"
 PROJECT_DIR = Path(__file__).resolve().parent.parent
@@ -21,6 +25,9 @@ SHORTEST_SECRET_KEY = 32
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 ALL_INTERFACES = ("0.0.0.0", "::")
 HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*\.?")
+CELL_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+NOT_FOR_CELLS = ("api", "cell0", "default")
+ONE_DATABASE = PREFIX + "DATABASE_URL_"  # and the name of a database: NOVELLA_DATABASE_URL_CELL1
 ALLOWED_HOST = re.compile(r"\*|\.?[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]")
 
 
@@ -89,7 +96,10 @@ def _hosts(text: str) -> tuple[str, ...]:
 
 
 def _directory(text: str) -> Path:
-    path = Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:
+        raise _Refused(f'"{text}" begins with the home of a user who is not known') from None
     return path if path.is_absolute() else PROJECT_DIR / path
 
 
@@ -99,10 +109,46 @@ def _secret(text: str) -> str:
     return text
 
 
+def _url(*schemes: str) -> Callable[[str], str]:
+    """A URL may hold a password: what is wrong with it is said without it."""
+
+    def parse(text: str) -> str:
+        scheme = text.partition("://")[0].lower()
+        if scheme not in schemes or "://" not in text:
+            raise _Refused(f"the URL does not begin with {' or '.join(f'{name}://' for name in schemes)}")
+        try:
+            parts = urlsplit(text)
+            has_place = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        except ValueError:
+            has_place = False
+        if not has_place:
+            raise _Refused(f"the URL names no host, or no possible port ({scheme}://user:password@host:port/…)")
+        return text
+
+    return parse
+
+
 def _failpoint(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.:/-]+", text):
         raise _Refused(f'"{text}" is not the name of a failpoint')
     return text
+
+
+def _cells(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if not CELL_NAME.fullmatch(name) or name in NOT_FOR_CELLS:
+            raise _Refused(f'"{name}" is not the name of a cell (a letter, then letters, digits and _, in lower case)')
+    if len(set(names)) != len(names):
+        raise _Refused("a cell is named twice")
+    return names
+
+
+def _database_url(text: str) -> DatabaseUrl:
+    try:
+        return parse_database_url(text)
+    except BadDatabaseUrl as bad:
+        raise _Refused(str(bad)) from None
 
 
 def _variable(parse: Callable[[str], Any], default: str = "", *, is_secret: bool = False) -> Any:
@@ -117,6 +163,9 @@ class Environment:
     host: str = _variable(_host, "127.0.0.1")
     port: int = _variable(_integer("a port number", 1, 65535), "8000")
     data: Path = _variable(_directory, "var")
+    cells: tuple[str, ...] = _variable(_cells, "cell1,cell2")
+    database_url: DatabaseUrl | None = _variable(_database_url, is_secret=True)
+    database_urls: Mapping[str, DatabaseUrl] = field(default_factory=dict, repr=False)  # of single databases
     secret_key: str = _variable(_secret, is_secret=True)
     allowed_hosts: tuple[str, ...] = _variable(_hosts)
     debug: bool = _variable(_boolean, "off")
@@ -127,7 +176,17 @@ class Environment:
     simulated_latency_seconds: float = _variable(_seconds(0, 600), "1")
     lease_seconds: float = _variable(_seconds(0.5, 3600), "10")
     sweep_seconds: float = _variable(_seconds(0.1, 3600), "2")
+    broker_url: str = _variable(_url("amqp", "amqps", "redis", "rediss"), is_secret=True)
+    compute_queues: str = _variable(_choice("shared", "per-host"))
+    channel_url: str = _variable(_url("redis", "rediss"), is_secret=True)
+    image_dir: Path = _variable(_directory)
     crash_at: str = _variable(_failpoint)
+
+    def database_of(self, name: str) -> DatabaseUrl | None:
+        """Where the database `name` ("api", "cell0", a cell) is; None for a file in the data folder."""
+        if name in self.database_urls:
+            return self.database_urls[name]
+        return self.database_url.named(f"{self.database_url.name}_{name}") if self.database_url else None
 
     @property
     def data_dir(self) -> Path:
@@ -137,7 +196,7 @@ class Environment:
 
 def variable_names() -> tuple[str, ...]:
     """Every variable that is known, in the order of the fields."""
-    return tuple(PREFIX + item.name.upper() for item in fields(Environment))
+    return tuple(PREFIX + item.name.upper() for item in _single())
 
 
 def load(variables: Mapping[str, str]) -> Environment:
@@ -145,9 +204,18 @@ def load(variables: Mapping[str, str]) -> Environment:
 
     Raises InvalidEnvironment for a value that cannot be, and for a `NOVELLA_` variable that nobody knows.
     """
-    _refuse_unknown(variables)
-    values = {item.name: _parsed(variables, item.name, item.metadata) for item in fields(Environment)}
+    values = {item.name: _parsed(variables, item.name, item.metadata) for item in _single()}
+    values["database_url"] = values["database_url"] or None
+    databases = [f"{ONE_DATABASE}{name.upper()}" for name in ("api", "cell0", *values["cells"])]
+    _refuse_unknown(variables, (*variable_names(), *databases))
+    values["database_urls"] = {
+        name.removeprefix(ONE_DATABASE).lower(): _value(name, variables[name], _database_url)
+        for name in databases
+        if variables.get(name, "").strip()
+    }
     values["allowed_hosts"] = values["allowed_hosts"] or _allowed_by_default(values["host"])
+    values["compute_queues"] = values["compute_queues"] or ("per-host" if values["broker_url"] else "shared")
+    values["image_dir"] = values["image_dir"] or values["data"] / "images"
     values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
     return Environment(**values)
 
@@ -163,14 +231,22 @@ def _parsed(variables: Mapping[str, str], name: str, metadata: Mapping[str, Any]
     text = variables.get(variable, "").strip() or metadata["default"]
     if not text:
         return ""
+    return _value(variable, text, metadata["parse"])
+
+
+def _value(variable: str, text: str, parse: Callable[[str], Any]) -> Any:
     try:
-        return metadata["parse"](text)
+        return parse(text.strip())
     except _Refused as refused:
         raise InvalidEnvironment(f"{variable}: {refused}") from None
 
 
-def _refuse_unknown(variables: Mapping[str, str]) -> None:
-    known = variable_names()
+def _single() -> list[Field[Any]]:
+    """The fields that are one variable each."""
+    return [item for item in fields(Environment) if item.metadata]
+
+
+def _refuse_unknown(variables: Mapping[str, str], known: Sequence[str]) -> None:
     for name in sorted(variables):
         if name.startswith(PREFIX) and name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from portal.databases import databases
 from portal.environment import current
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -67,21 +67,8 @@ TEMPLATES = [
 ]
 
 
-def _database(name: str) -> dict[str, Any]:
-    # IMMEDIATE: a transaction that reads and then writes must not lose its snapshot to another writer.
-    # FULL: what was answered with 2xx survives a power cut, not only a killed process.
-    pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=27000000;"
-    return {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": environment.data_dir / f"{name}.sqlite3",
-        "CONN_MAX_AGE": None,
-        "OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE", "init_command": pragmas},
-        "TEST": {"NAME": environment.data_dir / f"test-{name}.sqlite3"},
-    }
-
-
-CELLS = ("cell1", "cell2")
-DATABASES = {"default": _database("api"), "cell0": _database("cell0"), **{name: _database(name) for name in CELLS}}
+CELLS = environment.cells
+DATABASES = databases(environment)
 DATABASE_ROUTERS = ["conductor.cells.router.CellRouter"]
 
 AUTH_USER_MODEL = "identity.User"
@@ -96,7 +83,12 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 
-CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+_MEMORY_LAYER = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+_REDIS_LAYER = {
+    "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+    "CONFIG": {"hosts": [environment.channel_url], "prefix": "novella"},
+}
+CHANNEL_LAYERS = {"default": _REDIS_LAYER if environment.channel_url else _MEMORY_LAYER}
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "portal" / "static"]
@@ -117,6 +109,11 @@ REST_FRAMEWORK = {
 }
 
 NOVELLA_DATA = environment.data_dir
+NOVELLA_BROKER_URL = environment.broker_url
+NOVELLA_COMPUTE_QUEUES = environment.compute_queues
+NOVELLA_CHANNEL_URL = environment.channel_url
+NOVELLA_IMAGE_DIR = environment.image_dir
+NOVELLA_LIVE_PUBLISHER = "portal.live.hub.publish_only"  # how a process without sockets has pages hear its events
 NOVELLA_LEASE_SECONDS = environment.lease_seconds
 NOVELLA_SWEEP_SECONDS = environment.sweep_seconds
 NOVELLA_CRASH_AT = environment.crash_at
@@ -146,6 +143,7 @@ LOGGING = {
     # A 404 is an answer, not an event.
     "loggers": {
         **{name: {"level": "WARNING"} for name in ("uvicorn", "dramatiq")},
+        "pika": {"level": "CRITICAL"},  # a broker that is gone is told of once, by the one that sends
         "django.request": {"level": "ERROR"},
     },
 }

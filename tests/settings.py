@@ -15,9 +15,20 @@ _data_dir = Path(tempfile.mkdtemp(prefix="novella-test-"))
 os.environ["NOVELLA_DATA"] = str(_data_dir)
 atexit.register(partial(shutil.rmtree, _data_dir, ignore_errors=True))
 
+# TEST_DATABASE=postgresql: the same tests on a server of this run's own.
+_is_on_postgresql = os.environ.get("TEST_DATABASE", "sqlite") == "postgresql"
+if _is_on_postgresql:
+    from tests.services import postgresql
+
+    _server = postgresql.start(_data_dir / "postgresql", is_durable=False)
+    atexit.register(_server.stop)
+    os.environ["NOVELLA_DATABASE_URL"] = _server.url
+
 from portal.settings import *  # noqa: E402, F403
 
+os.environ.pop("NOVELLA_DATABASE_URL", None)  # processes that a test starts say for themselves where they write
+
 # A power cut in the middle of a test proves nothing: leave out the waiting for the disk, keep all else.
-for _database in DATABASES.values():  # noqa: F405
+for _database in () if _is_on_postgresql else DATABASES.values():  # noqa: F405
     _options = _database["OPTIONS"]
     _options["init_command"] = _options["init_command"].replace("synchronous=FULL", "synchronous=OFF")

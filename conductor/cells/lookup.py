@@ -10,8 +10,8 @@ API_ALIAS = "default"
 
 def cell_aliases(*, with_cell0: bool = True) -> list[str]:
     """Aliases of all cells, cell0 first."""
-    names = sorted(alias for alias in settings.DATABASES if alias != API_ALIAS)
-    return names if with_cell0 else [name for name in names if name != CELL0]
+    names = sorted(alias for alias in settings.DATABASES if alias not in (API_ALIAS, CELL0))
+    return [CELL0, *names] if with_cell0 else names
 
 
 def journal_aliases() -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portal.database_urls import DatabaseUrl
 from portal.environment import PROJECT_DIR, Environment, InvalidEnvironment, load, variable_names
 
 KEY = "k" * 32
@@ -26,6 +27,8 @@ def test_defaults() -> None:
         host="127.0.0.1",
         port=8000,
         data=PROJECT_DIR / "var",
+        cells=("cell1", "cell2"),
+        database_url=None,
         secret_key=KEY,
         allowed_hosts=("localhost", "127.0.0.1", "[::1]"),
         debug=False,
@@ -36,6 +39,10 @@ def test_defaults() -> None:
         simulated_latency_seconds=1.0,
         lease_seconds=10.0,
         sweep_seconds=2.0,
+        broker_url="",
+        compute_queues="shared",
+        channel_url="",
+        image_dir=PROJECT_DIR / "var" / "images",
         crash_at="",
     )
 
@@ -86,6 +93,16 @@ def test_other_programs_variables_are_left_alone() -> None:
         ),
         ("NOVELLA_DEBUG", "maybe", 'NOVELLA_DEBUG: "maybe" is neither on nor off'),
         ("NOVELLA_CRASH_AT", "a b", 'NOVELLA_CRASH_AT: "a b" is not the name of a failpoint'),
+        *(
+            (
+                "NOVELLA_CELLS",
+                name,
+                f'NOVELLA_CELLS: "{name}" is not the name of a cell '
+                "(a letter, then letters, digits and _, in lower case)",
+            )
+            for name in ("cell0", "api", "default", "Cell1", "1cell", "a-b")
+        ),
+        ("NOVELLA_CELLS", "east, west, east", "NOVELLA_CELLS: a cell is named twice"),
         ("NOVELLA_PROT", "1", "NOVELLA_PROT: no such variable; the nearest known one is NOVELLA_PORT"),
         ("NOVELLA_", "1", "NOVELLA_: no such variable; the nearest known one is NOVELLA_PORT"),
     ],
@@ -94,6 +111,72 @@ def test_refusals_name_the_variable_and_what_it_may_be(name: str, value: str, li
     with pytest.raises(InvalidEnvironment) as refused:
         parsed(**{name: value})
     assert str(refused.value) == line
+
+
+FORM = "it looks like postgresql://user:password@host:port/name"
+
+
+@pytest.mark.parametrize("variable", ["NOVELLA_DATABASE_URL", "NOVELLA_DATABASE_URL_API", "NOVELLA_DATABASE_URL_CELL1"])
+@pytest.mark.parametrize(
+    ("url", "refusal"),
+    [
+        ("mysql://ana:hunter2@db/novella", f"the URL does not begin with postgresql://; {FORM}"),
+        ("postgresql:/hunter2", f"the URL does not begin with postgresql://; {FORM}"),
+        ("hunter2", f"the URL does not begin with postgresql://; {FORM}"),
+        ("postgresql://ana:hunter2@[db/novella", f"the URL cannot be read; {FORM}"),
+        ("postgresql://ana:hunter2@db", f"the URL names no database; {FORM}"),
+        ("postgresql://ana:hunter2@/novella", f"the URL names no host; {FORM}"),
+        (
+            "postgresql://ana:hunter2@db/no vella",
+            "the database's name may have lower-case letters, digits and _ only (48 at most)",
+        ),
+        (
+            "postgresql://ana:hunter2@db:65536/novella",
+            "the port is not a number (1 to 65535); in a password write %2F for / and %3A for :",
+        ),
+        ("postgresql://ana:hunter#2@db/novella", "the URL has a #: write %23 for one in a password"),
+        (
+            "postgresql://db/novella?hunter2=1",
+            "a parameter is not one of host, sslmode, sslrootcert, sslcert, sslkey, target_session_attrs",
+        ),
+    ],
+)
+def test_a_refused_database_url_is_not_shown(variable: str, url: str, refusal: str) -> None:
+    with pytest.raises(InvalidEnvironment) as refused:
+        parsed(**{variable: url})
+    assert str(refused.value) == f"{variable}: {refusal}"
+
+
+def test_one_url_gives_a_database_to_each_name() -> None:
+    environment = parsed(
+        NOVELLA_CELLS="east,west",
+        NOVELLA_DATABASE_URL="postgresql://ana:p%40ss@db.example:6432/novella?sslmode=require",
+        NOVELLA_DATABASE_URL_WEST="postgresql://bo@far.example/west",
+    )
+    common = {"host": "db.example", "port": 6432, "user": "ana", "password": "p@ss"}
+    parameters = (("sslmode", "require"),)
+    assert environment.database_of("api") == DatabaseUrl(**common, name="novella_api", parameters=parameters)
+    assert environment.database_of("east") == DatabaseUrl(**common, name="novella_east", parameters=parameters)
+    assert environment.database_of("west") == DatabaseUrl(
+        host="far.example", port=5432, user="bo", password="", name="west"
+    )
+    assert "p@ss" not in repr(environment)
+    assert "p@ss" not in repr(environment.database_of("api"))
+
+
+def test_without_a_url_databases_are_files() -> None:
+    assert [parsed().database_of(name) for name in ("api", "cell0", "cell1")] == [None, None, None]
+    one = parsed(NOVELLA_DATABASE_URL_CELL1="postgresql://bo@/c1?host=/run/postgresql")
+    assert one.database_of("api") is None
+    assert one.database_of("cell1") == DatabaseUrl(host="/run/postgresql", port=5432, user="bo", password="", name="c1")
+
+
+def test_a_url_for_a_cell_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidEnvironment) as refused:
+        parsed(NOVELLA_CELLS="east", NOVELLA_DATABASE_URL_WEST="postgresql://db/west")
+    assert str(refused.value) == (
+        "NOVELLA_DATABASE_URL_WEST: no such variable; the nearest known one is NOVELLA_DATABASE_URL_EAST"
+    )
 
 
 def test_a_refused_key_is_not_shown() -> None:
@@ -116,6 +199,28 @@ def test_a_refused_key_is_not_shown() -> None:
 def test_hosts_allowed_follow_the_address_served(host: str, allowed: tuple[str, ...]) -> None:
     assert parsed(NOVELLA_HOST=host).allowed_hosts == allowed
     assert parsed(NOVELLA_HOST=host, NOVELLA_ALLOWED_HOSTS="a.example,b").allowed_hosts == ("a.example", "b")
+
+
+@pytest.mark.parametrize("name", ["NOVELLA_BROKER_URL", "NOVELLA_CHANNEL_URL"])
+@pytest.mark.parametrize(
+    "url", ["hunter2", "http://u:hunter2@h", "redis://", "redis://u:hunter2@h:0", "redis://[hunter2"]
+)
+def test_a_refused_url_is_not_shown(name: str, url: str) -> None:
+    with pytest.raises(InvalidEnvironment) as refused:
+        parsed(**{name: url})
+    assert str(refused.value).startswith(f"{name}: the URL ")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_urls_with_passwords_are_not_shown() -> None:
+    environment = parsed(NOVELLA_BROKER_URL="amqps://u:hunter2@mq/v", NOVELLA_CHANNEL_URL="redis://:hunter2@r:1/2")
+    assert "hunter2" not in repr(environment)
+    assert environment.broker_url == "amqps://u:hunter2@mq/v"
+
+
+def test_hosts_share_a_queue_only_where_all_are_in_one_process() -> None:
+    assert parsed(NOVELLA_BROKER_URL="redis://r").compute_queues == "per-host"
+    assert parsed(NOVELLA_BROKER_URL="redis://r", NOVELLA_COMPUTE_QUEUES="shared").compute_queues == "shared"
 
 
 @given(st.integers(1, 65535))
