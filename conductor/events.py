@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connections
 
-from conductor.journal.models import Event, WorkflowRun
-from conductor.transactions import database_now
+from conductor.journal import checkpoints
+from conductor.journal.models import WorkflowRun
 
 log = logging.getLogger(__name__)
 
@@ -62,32 +63,51 @@ def about_host(host: str, instance_uuid: UUID | str | None = None) -> Subject:
     return Subject(f"host:{host}", instance_uuid=instance_uuid)
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One event before it has its number."""
+
+    subject: Subject
+    kind: str
+    data: Mapping[str, Any]
+
+    def row(self) -> tuple[Any, ...]:
+        """Values for checkpoints.append_events."""
+        subject, uuid = self.subject, checkpoints.uuid_param
+        return (
+            subject.topic,
+            self.kind,
+            uuid(subject.run_uuid),
+            uuid(subject.instance_uuid),
+            subject.project_id,
+            json.dumps(dict(self.data)),
+        )
+
+
 def append(alias: str, subject: Subject, kind: str, data: Mapping[str, Any] | None = None) -> None:
     """Append one event to the log in `alias`, inside the transaction of the change that it tells of."""
-    event = Event.objects.using(alias).create(
-        topic=subject.topic,
-        kind=kind,
-        run_uuid=subject.run_uuid,
-        instance_uuid=subject.instance_uuid,
-        project_id=subject.project_id,
-        data=dict(data or {}),
-        created_at=database_now(),
-    )
-    announcement = Announcement(
-        alias=alias,
-        cursor=event.pk,
-        topic=subject.topic,
-        kind=kind,
-        project_id=subject.project_id,
-        run_uuid=str(subject.run_uuid or ""),
-        instance_uuid=str(subject.instance_uuid or ""),
-    )
-    transaction.on_commit(partial(_announce, announcement), using=alias)
+    told = Told(subject, kind, data or {})
+    connection = connections[alias]
+    numbers = checkpoints.append_events(connection, [told.row()])
+    if _listeners:
+        connection.on_commit(partial(announce, alias, [told], numbers))
 
 
-def _announce(announcement: Announcement) -> None:
-    for listener in _listeners:
-        try:
-            listener(announcement)
-        except Exception:  # a page that cannot be told must not undo work that is done
-            log.exception("event listener failed: topic=%s", announcement.topic)
+def announce(alias: str, told: Sequence[Told], numbers: Sequence[int]) -> None:
+    """Tell who listens of events that are committed under these numbers."""
+    for event, number in zip(told, numbers, strict=True):
+        subject = event.subject
+        announcement = Announcement(
+            alias=alias,
+            cursor=number,
+            topic=subject.topic,
+            kind=event.kind,
+            project_id=subject.project_id,
+            run_uuid=str(subject.run_uuid or ""),
+            instance_uuid=str(subject.instance_uuid or ""),
+        )
+        for listener in _listeners:
+            try:
+                listener(announcement)
+            except Exception:  # a page that cannot be told must not undo work that is done
+                log.exception("event listener failed: topic=%s", announcement.topic)

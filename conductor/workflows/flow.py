@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from django.db import connections
+
 from conductor.core.context import RequestContext
 from conductor.core.errors import StaleToken
+from conductor.journal import checkpoints
 from conductor.journal.models import ForeignFence, WorkflowRun
 from conductor.transactions import write_tx
 
@@ -31,6 +34,11 @@ class Work:
     @property
     def inputs(self) -> Mapping[str, Any]:
         return self.run.inputs  # type: ignore[no-any-return]
+
+    @property
+    def secrets(self) -> Mapping[str, Any]:
+        """Inputs that no page, log or event may show."""
+        return self.run.secrets  # type: ignore[no-any-return]
 
     @property
     def attempt(self) -> int:
@@ -60,11 +68,11 @@ class Work:
 
         A cancel that was asked for meanwhile is read along, so that no transaction decides without it.
         """
-        mine = WorkflowRun.objects.using(self.alias).filter(pk=self.run.pk, fencing_token=self.token)
-        held = mine.select_for_update().values_list("is_cancel_requested", "cancel_reason").first()
-        if held is None:
+        asked = checkpoints.hold(connections[self.alias], self.run.pk, self.token)
+        if asked is None:
             raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is no longer the newest")
-        self.run.is_cancel_requested, self.run.cancel_reason = held
+        is_cancel_requested, self.run.cancel_reason = asked
+        self.run.is_cancel_requested = bool(is_cancel_requested)
 
     def _guard_abroad(self, alias: str) -> None:
         fences = ForeignFence.objects.using(alias)

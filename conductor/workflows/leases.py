@@ -9,10 +9,11 @@ from collections import Counter
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db.models import Q
+from django.db import connections
 
 from conductor.core.states import RunState
-from conductor.journal.models import LeaseGrant, RunQuerySet, WorkflowRun
+from conductor.journal import checkpoints
+from conductor.journal.models import LeaseGrant, WorkflowRun
 from conductor.transactions import database_now, write_tx
 
 # One life of one process: a new id at every start, so an id is an epoch.
@@ -27,16 +28,16 @@ def claim(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
 
     The new owner's token is the id of its grant, higher than any token granted before in this database.
     """
-    if not _due(alias).filter(uuid=run_uuid).exists():  # most doubled doorbells end here, without a write
+    connection, uuid = connections[alias], UUID(str(run_uuid))
+    if not checkpoints.is_due(connection, uuid):  # most doubled doorbells end here, without a write
         return None
     with write_tx(alias):
-        run = _due(alias).select_for_update(skip_locked=True).filter(uuid=run_uuid).first()
-        return grant(alias, run) if run else None
+        return checkpoints.claim(connection, uuid, WORKER, settings.NOVELLA_LEASE_SECONDS)
 
 
 def grant(alias: str, run: WorkflowRun) -> WorkflowRun:
     """Make this worker the owner of `run`; inside a transaction that holds the row."""
-    reason = "takeover: the lease ran out" if run.owner else "claim"
+    reason = checkpoints.TAKEN_OVER if run.owner else checkpoints.CLAIMED
     token = LeaseGrant.objects.using(alias).create(run=run, owner=WORKER, reason=reason, granted_at=database_now())
     WorkflowRun.objects.using(alias).filter(pk=run.pk).update(
         owner=WORKER,
@@ -46,11 +47,6 @@ def grant(alias: str, run: WorkflowRun) -> WorkflowRun:
         waits_for=None,
     )
     return WorkflowRun.objects.using(alias).get(pk=run.pk)
-
-
-def _due(alias: str) -> RunQuerySet:
-    free = Q(owner__isnull=True) | Q(lease_expires_at__lt=database_now())
-    return WorkflowRun.objects.using(alias).live().filter(free, wake_at__lte=database_now())
 
 
 class AtWork:
@@ -76,6 +72,16 @@ def renew_all() -> None:
         with write_tx(alias):
             mine = WorkflowRun.objects.using(alias).live().filter(owner=WORKER)
             mine.update(lease_expires_at=database_now(settings.NOVELLA_LEASE_SECONDS))
+
+
+def let_go(alias: str) -> list[tuple[str, UUID]]:
+    """End this worker's own leases in `alias`, as its process is about to; returns queue and uuid of those runs."""
+    with write_tx(alias):
+        mine = WorkflowRun.objects.using(alias).live().filter(owner=WORKER)
+        runs = list(mine.values_list("queue", "uuid"))
+        if runs:
+            mine.update(lease_expires_at=database_now(-1), wake_at=database_now())
+    return runs
 
 
 def expire_all(alias: str) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from django.db import connections
+
 from conductor import events
 from conductor.core.errors import NovellaError
 from conductor.core.states import StepState
+from conductor.journal import checkpoints
 from conductor.journal.models import StepRecord, WorkflowRun
-from conductor.transactions import database_now
 from conductor.workflows.flow import Step
 from conductor.workflows.leases import WORKER
 
@@ -34,8 +36,8 @@ def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: Step
     if last is not None and last.state in OPEN_STATES:
         return last
     try_number = last.try_number + 1 if last else 1
-    record = StepRecord.objects.using(alias).create(
-        run=run,
+    record = StepRecord(
+        run_id=run.pk,
         index=index,
         direction=run.direction,
         attempt=run.attempt,
@@ -44,15 +46,16 @@ def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: Step
         worker=WORKER,
         step_key=key_of(run, index, try_number),
         fencing_token=run.fencing_token,
-        started_at=database_now(),
     )
+    (record.pk,) = checkpoints.open_steps(connections[alias], [checkpoints.step_row(record)])
+    record._state.adding, record._state.db = False, alias
     tell(alias, run, "step.started", record)
     return record
 
 
 def close_record(alias: str, run: WorkflowRun, record: StepRecord, state: str, **values: Any) -> None:
     """End a record; inside a fenced transaction."""
-    StepRecord.objects.using(alias).filter(pk=record.pk).update(state=state, finished_at=database_now(), **values)
+    checkpoints.close_step(connections[alias], record.step_key, state, values)
     record.state = state
     tell(alias, run, _KINDS.get(state, "step.done"), record, error=values.get("error"))
 

@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError, connections, transaction
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import HostSilent, StaleToken
 from conductor.core.states import RunState, StepState, WaitCause
+from conductor.journal import checkpoints
+from conductor.journal.dialect import NOW, Later
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
-from conductor.transactions import database_now, write_tx
+from conductor.transactions import write_tx
 from conductor.workflows import records
 from conductor.workflows.failpoints import reach
 from conductor.workflows.flow import Flow, RemoteStep, Result, Step, Work
@@ -129,7 +131,7 @@ class Turn:
 
     def _begin(self) -> None:
         if not self.run.flow_version:
-            self._save(flow_version=self.flow.version, plan=self.flow.plan(), started_at=database_now())
+            self._save(flow_version=self.flow.version, plan=self.flow.plan(), started_at=NOW)
             records.tell(self.alias, self.run, "run.started")
         self._proceed()
 
@@ -248,7 +250,7 @@ class Turn:
             self._finish(RunState.CANCELLED if self._is_cancelled() else RunState.FAILED_UNDONE, self.run.error)
 
     def _finish(self, state: str, error: Mapping[str, Any] | None) -> None:
-        self._save(state=state, error=error, owner=None, lease_expires_at=None, finished_at=database_now())
+        self._save(state=state, error=error, owner=None, lease_expires_at=None, finished_at=NOW)
         records.tell(self.alias, self.run, "run.ended", state=state, error=error)
         outbox.close_run(self.alias, self.run)
         self.is_over = True
@@ -265,7 +267,7 @@ class Turn:
             waits_for=waits_for,
             owner=None,
             lease_expires_at=None,
-            wake_at=database_now(seconds),
+            wake_at=Later(seconds),
         )
         records.tell(self.alias, self.run, "run.waiting", waits_for=waits_for)
         self.is_over = True
@@ -323,7 +325,7 @@ class Turn:
         self._must_reread = False
 
     def _save(self, **values: Any) -> None:
-        values.setdefault("lease_expires_at", database_now(settings.NOVELLA_LEASE_SECONDS))
-        WorkflowRun.objects.using(self.alias).filter(pk=self.run.pk).update(**values)
+        values.setdefault("lease_expires_at", Later(settings.NOVELLA_LEASE_SECONDS))
+        checkpoints.save(connections[self.alias], self.run.pk, values)
         for name, value in values.items():
             setattr(self.run, name, value)

@@ -1,0 +1,138 @@
+"""The journal's hot path: what every step of every run does, in as few and as cheap statements as can be.
+
+All of it runs inside the caller's write transaction, which begins with `hold`: the fence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import DateTimeField, Field, JSONField
+
+from conductor.core.states import LIVE_RUN_STATES, RunState
+from conductor.journal.dialect import NOW, Insert, Later, names, run, update
+from conductor.journal.models import Event, StepRecord, WorkflowRun
+
+# What a run may be told while somebody works on it: read with each fence, so that no transaction decides without it.
+ASKED = ("is_cancel_requested", "cancel_reason")
+
+_LIVE = ", ".join(f"'{state}'" for state in sorted(LIVE_RUN_STATES))
+_DUE = f"state IN ({_LIVE}) AND wake_at <= {{now}} AND (owner IS NULL OR lease_expires_at < {{now}})"
+
+_HOLD = f"SELECT {', '.join(ASKED)} FROM journal_workflowrun WHERE id = %s AND fencing_token = %s {{for update}}"
+_IS_DUE = f"SELECT 1 FROM journal_workflowrun WHERE uuid = %s AND {_DUE}"
+_GRANT = (
+    "INSERT INTO journal_leasegrant (run_id, owner, reason, granted_at) "
+    "SELECT id, %s, CASE WHEN owner IS NULL THEN %s ELSE %s END, {now} "
+    f"FROM journal_workflowrun WHERE uuid = %s AND {_DUE} {{for update skip locked}} RETURNING id"
+)
+_OWN = (
+    "UPDATE journal_workflowrun SET owner = %s, fencing_token = %s, lease_expires_at = {later}, waits_for = NULL, "
+    f"state = CASE WHEN direction = 'undo' THEN '{RunState.UNDOING}' ELSE '{RunState.RUNNING}' END "
+    "WHERE uuid = %s RETURNING "
+)
+CLAIMED = "claim"
+TAKEN_OVER = "takeover: the lease ran out"
+
+_STEP_COLUMNS = (
+    *("run_id", "index", "direction", "attempt", "try_number"),
+    *("name", "worker", "step_key", "fencing_token"),
+)
+_STEPS = Insert(StepRecord, *_STEP_COLUMNS, now=("started_at",))
+_EVENTS = Insert(
+    Event, "topic", "kind", "run_uuid", "instance_uuid", "project_id", "data", now=("created_at",), returning="id"
+)
+
+
+def hold(connection: BaseDatabaseWrapper, run_id: int, token: int) -> tuple[Any, ...] | None:
+    """The fence: hold the run's row if `token` is still its newest; what was ASKED, or None for a stale owner."""
+    rows = run(connection, _HOLD, (run_id, token))
+    return rows[0] if rows else None
+
+
+def save(connection: BaseDatabaseWrapper, run_id: int, values: Mapping[str, Any]) -> None:
+    """Write columns of a run; times may be `Later`."""
+    prepared = [(name, as_column(name, value)) for name, value in values.items()]
+    text, params = update("journal_workflowrun", prepared, "id = %s")
+    run(connection, text, [*params, run_id])
+
+
+def open_steps(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> list[int]:
+    """Insert step records; each row is made by `step_row`. Returns their ids."""
+    return [pk for (pk,) in _STEPS.run(connection, rows)]
+
+
+def step_row(record: StepRecord) -> tuple[Any, ...]:
+    """What of a new record is not a default."""
+    return tuple(getattr(record, column) for column in _STEP_COLUMNS)
+
+
+def close_step(connection: BaseDatabaseWrapper, step_key: str, state: str, values: Mapping[str, Any]) -> None:
+    """End a step record; `values` are its JSON columns."""
+    encoded = [(name, None if value is None else json.dumps(value)) for name, value in values.items()]
+    columns = [("state", str(state)), ("finished_at", NOW), *encoded]
+    text, params = update("journal_steprecord", columns, "step_key = %s")
+    run(connection, text, [*params, step_key])
+
+
+def append_events(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> list[int]:
+    """Insert events in their order; rows hold the given columns of `_EVENTS`. Returns their numbers."""
+    return [number for (number,) in _EVENTS.run(connection, rows)]
+
+
+def is_due(connection: BaseDatabaseWrapper, run_uuid: UUID) -> bool:
+    """Whether the run waits for an owner now."""
+    return bool(run(connection, _IS_DUE, (uuid_param(run_uuid),)))
+
+
+def claim(connection: BaseDatabaseWrapper, run_uuid: UUID, owner: str, lease_seconds: float) -> WorkflowRun | None:
+    """Make `owner` the owner of a run that is due; None when it is not, or when another is just claiming it."""
+    uuid = uuid_param(run_uuid)
+    granted = run(connection, _GRANT, (owner, CLAIMED, TAKEN_OVER, uuid))
+    if not granted:
+        return None
+    fields = _loaded_fields()
+    text = _OWN + names(field.column for field in fields)
+    (row,) = run(connection, text, (owner, granted[0][0], lease_seconds, uuid))
+    return _as_run(connection.alias, fields, row)
+
+
+def uuid_param(value: UUID | str | None) -> str | None:
+    """A uuid as both databases take it."""
+    return None if value is None else (value if isinstance(value, UUID) else UUID(value)).hex
+
+
+def as_column(name: str, value: Any) -> Any:
+    """A value of a run's column as the database takes it; `Later` stays as it is."""
+    if isinstance(value, Later) or value is None:
+        return value
+    return json.dumps(value) if name in _json_columns() else str(value) if isinstance(value, str) else value
+
+
+@cache
+def _json_columns() -> frozenset[str]:
+    return frozenset(field.column for field in WorkflowRun._meta.concrete_fields if isinstance(field, JSONField))
+
+
+@cache
+def _loaded_fields() -> tuple[Field[Any, Any], ...]:
+    """All fields of a run but its times, which a turn does not read: they are fetched when somebody asks."""
+    return tuple(field for field in WorkflowRun._meta.concrete_fields if not isinstance(field, DateTimeField))
+
+
+def _as_run(alias: str, fields: tuple[Field[Any, Any], ...], row: tuple[Any, ...]) -> WorkflowRun:
+    values = [_from_column(field, value) for field, value in zip(fields, row, strict=True)]
+    return WorkflowRun.from_db(alias, [field.attname for field in fields], values)
+
+
+def _from_column(field: Field[Any, Any], value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(field, JSONField):
+        return json.loads(value)
+    return field.to_python(value)

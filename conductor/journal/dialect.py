@@ -1,0 +1,154 @@
+"""Hand-written SQL for the busiest statements: constant text, the database's own clock, little around the driver.
+
+An ORM query of one row costs ten times what the database does for it; on the path of every step that is the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model
+
+Rows = list[tuple[Any, ...]]
+
+# What differs between databases. The clock is read as ORM expressions write it: comparisons are of text on SQLite.
+_WORDS = {
+    "sqlite": {
+        "{now}": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')",
+        "{later}": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', julianday('now') + %s / 86400.0)",
+        "{for update}": "",  # a transaction that writes is alone from its BEGIN IMMEDIATE on
+        "{for update skip locked}": "",
+    },
+    "postgresql": {
+        "{now}": "clock_timestamp()",
+        "{later}": "(clock_timestamp() + %s * interval '1 second')",
+        "{for update}": "FOR UPDATE",
+        "{for update skip locked}": "FOR UPDATE SKIP LOCKED",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Later:
+    """A time by the database's clock, this many seconds from now."""
+
+    seconds: float = 0.0
+
+    @property
+    def word(self) -> str:
+        # Rounding a sum may end a millisecond after the clock itself, and what is due now must be due at once.
+        return "{later}" if self.seconds else "{now}"
+
+    @property
+    def params(self) -> tuple[float, ...]:
+        return (self.seconds,) if self.seconds else ()
+
+
+NOW = Later()
+
+
+@cache
+def spoken(template: str, vendor: str) -> str:
+    """A template in the words of one database, for a cursor of Django."""
+    for word, meaning in _WORDS[vendor].items():
+        template = template.replace(word, meaning)
+    return template
+
+
+@lru_cache(maxsize=512)
+def _native(template: str) -> str:
+    """The same for SQLite's own driver, which wants other placeholders."""
+    return spoken(template, "sqlite").replace("%s", "?").replace("%%", "%")
+
+
+def _is_watched(connection: BaseDatabaseWrapper) -> bool:
+    """Whether somebody counts or logs statements; then they go the long way round, where he sees them."""
+    return bool(connection.execute_wrappers) or connection.queries_logged
+
+
+def run(connection: BaseDatabaseWrapper, template: str, params: Sequence[Any] = ()) -> Rows:
+    """Execute one statement; the rows that it returns."""
+    if connection.vendor != "sqlite" or _is_watched(connection):
+        with connection.cursor() as cursor:
+            cursor.execute(spoken(template, connection.vendor), params)
+            return cursor.fetchall() if cursor.description else []
+    connection.ensure_connection()
+    connection.validate_no_broken_transaction()
+    with connection.wrap_database_errors:
+        return connection.connection.execute(_native(template), params).fetchall()  # type: ignore[no-any-return]
+
+
+def run_many(connection: BaseDatabaseWrapper, template: str, rows: Sequence[Sequence[Any]]) -> int:
+    """Execute one statement for each row of parameters; how many rows it changed in all."""
+    if connection.vendor != "sqlite" or _is_watched(connection):
+        with connection.cursor() as cursor:
+            cursor.executemany(spoken(template, connection.vendor), rows)
+            return int(cursor.rowcount)
+    connection.ensure_connection()
+    connection.validate_no_broken_transaction()
+    with connection.wrap_database_errors:
+        return connection.connection.executemany(_native(template), rows).rowcount  # type: ignore[no-any-return]
+
+
+class Insert:
+    """Inserts rows of one model: `given` columns from parameters, `now` ones from the database's clock.
+
+    All other columns get the model's defaults, so that a new column needs no change here.
+    """
+
+    def __init__(self, model: type[Model], *given: str, now: tuple[str, ...] = (), returning: str = "id") -> None:
+        self._model = model
+        self._given = given
+        self._now = now
+        self._returning = returning
+        self._shapes: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
+        self._texts: dict[tuple[str, int], str] = {}
+
+    def run(self, connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> Rows:
+        """Insert all rows in one statement; what each of them returns, in their order."""
+        _, _, defaults = self._shape(connection)
+        params = [value for row in rows for value in (*row, *defaults)]
+        return sorted(run(connection, self._text(connection, len(rows)), params))
+
+    def _text(self, connection: BaseDatabaseWrapper, count: int) -> str:
+        key = (connection.vendor, count)
+        if key not in self._texts:
+            head, row, _ = self._shape(connection)
+            self._texts[key] = f"{head} VALUES {', '.join([row] * count)} RETURNING {self._returning}"
+        return self._texts[key]
+
+    def _shape(self, connection: BaseDatabaseWrapper) -> tuple[str, str, tuple[Any, ...]]:
+        """Head of the statement, placeholders of one row, and the defaults that follow the given values."""
+        if connection.vendor not in self._shapes:
+            meta = self._model._meta
+            named = {*self._given, *self._now, meta.pk.column if meta.pk else ""}
+            rest = [field for field in meta.concrete_fields if field.column not in named]
+            defaults = tuple(field.get_db_prep_save(field.get_default(), connection) for field in rest)
+            columns = [*self._given, *(field.column for field in rest), *self._now]
+            places = ["%s"] * (len(self._given) + len(rest)) + ["{now}"] * len(self._now)
+            head = f"INSERT INTO {meta.db_table} ({names(columns)})"
+            self._shapes[connection.vendor] = (head, f"({', '.join(places)})", defaults)
+        return self._shapes[connection.vendor]
+
+
+def update(table: str, values: Iterable[tuple[str, Any]], where: str) -> tuple[str, list[Any]]:
+    """An UPDATE and its parameters; values may be `Later`."""
+    places: list[str] = []
+    params: list[Any] = []
+    for name, value in values:
+        if isinstance(value, Later):
+            places.append(f'"{name}" = {value.word}')
+            params.extend(value.params)
+        else:
+            places.append(f'"{name}" = %s')
+            params.append(value)
+    return f"UPDATE {table} SET {', '.join(places)} WHERE {where}", params
+
+
+def names(columns: Iterable[str | None]) -> str:
+    """Columns as SQL names them."""
+    return ", ".join(f'"{column}"' for column in columns)  # "index" is a word of SQL
