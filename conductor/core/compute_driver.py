@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, Protocol
 
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
@@ -30,6 +30,23 @@ class NetworkPort:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeConnection:
+    """One volume of a guest: where its data is and how the guest sees it.
+
+    `path` is a file or block device that the host can open. `boot_index` 0 is the root disk, -1 is no boot device.
+    """
+
+    volume_uuid: str
+    path: str
+    size_gb: int
+    disk_format: str = "raw"
+    device_name: str = ""
+    boot_index: int = -1
+    is_read_only: bool = False
+    serial: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GuestSpec:
     """All that a driver needs to build one guest."""
 
@@ -45,6 +62,8 @@ class GuestSpec:
     user_data: str = ""
     public_key: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    volumes: tuple[VolumeConnection, ...] = ()
+    admin_password: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,6 +80,7 @@ class GuestSpec:
             NetworkPort(**{**_known(NetworkPort, port), "dns_nameservers": tuple(port.get("dns_nameservers", ()))})
             for port in values.get("ports", ())
         )
+        values["volumes"] = tuple(VolumeConnection(**_known(VolumeConnection, it)) for it in values.get("volumes", ()))
         return cls(**values)
 
 
@@ -126,23 +146,55 @@ class GuestInfo:
 
 # Opens the data of an image for reading; raises errors.NotFound for an unknown image id.
 OpenImage = Callable[[str], BinaryIO]
-# Tells how far a long action is: a short sentence and, where it is known, a share between 0 and 1. Raises
-# errors.StaleToken when the action is no longer wanted: let it through, and leave nothing half-built behind.
-Progress = Callable[[str, float | None], None]
+# Takes the data of an image that waits for it: image id, disk format, data. Raises errors.NotFound.
+StoreImage = Callable[[str, str, BinaryIO], None]
+
+
+class Progress(Protocol):
+    """Tells how far a long action is.
+
+    A short sentence, where it is known a share between 0 and 1, and figures such as {"memory_remaining": bytes}.
+    Raises errors.StaleToken when the action is no longer wanted: let it through, and leave nothing half-built behind.
+    """
+
+    def __call__(
+        self, message: str, share: float | None = None, figures: Mapping[str, int] | None = None, /
+    ) -> None: ...
+
+
+# What a driver may be able to do beside building, ending, starting, stopping and rebooting guests. An action whose
+# capability is missing is never offered on the driver's hosts.
+CAPABILITIES: Mapping[str, str] = {
+    "pause": "pause and unpause",
+    "suspend": "suspend and resume",
+    "rescue": "rescue and unrescue",
+    "rebuild": "rebuild",
+    "snapshot": "take images of guests; shelve them",
+    "set_password": "set the administrator's password in a guest",
+    "crash_dump": "make a guest dump its memory",
+    "attach_volume": "attach and detach volumes while the guest runs",
+    "attach_interface": "attach and detach ports while the guest runs",
+    "migrate": "resize and move guests that are off",
+    "live_migrate": "move guests while they run",
+    "evacuate": "build guests whose disks are on shared storage",
+}
 
 
 class ComputeDriver:
     """Runs guests on one host.
 
     Every method is idempotent under the instance: `spawn` of a guest that already runs and `destroy` of one
-    that is gone succeed. Methods may block; the agent calls them from its own threads, never two at
-    once for the same instance. Failures raise `errors.DriverError` (another host may do better) or
-    `errors.BuildAborted` (none will).
+    that is gone succeed, and so does each other verb whose outcome is there already. Methods may block; the agent calls
+    them from its own threads, never two at once for the same instance, but for `abort_live_migration` and
+    `force_live_migration`. Failures raise `errors.DriverError` (another host may do better) or `errors.BuildAborted`
+    (none will). A verb for a guest that is not there raises `errors.GuestMissing`.
+    `capabilities` names those of CAPABILITIES whose methods are there; the others are never called.
     """
 
     name: ClassVar[str] = ""
     is_simulated: ClassVar[bool] = False
     supports_console_log: ClassVar[bool] = False
+    capabilities: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:
         self.host = host
@@ -163,14 +215,137 @@ class ComputeDriver:
         """Every guest of ours on this host, running or not."""
         raise NotImplementedError
 
+    def console_log(self, instance_uuid: str, offset: int) -> bytes:
+        """Bytes that the guest wrote to its serial console from `offset` on; b"" when there are none."""
+        raise NotImplementedError
+
+    # -- there and gone, on and off: every driver can do these
+
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         """Build the guest and start it; returns once it runs."""
         raise NotImplementedError
 
     def destroy(self, instance_uuid: str) -> None:
-        """End the guest and remove its disks, logs and definitions."""
+        """End the guest and remove its disks, logs and definitions. Volumes are let go, never removed."""
         raise NotImplementedError
 
-    def console_log(self, instance_uuid: str, offset: int) -> bytes:
-        """Bytes that the guest wrote to its serial console from `offset` on; b"" when there are none."""
+    def power_on(self, guest: GuestSpec) -> None:
+        """Start a guest that is off."""
+        raise NotImplementedError
+
+    def power_off(self, instance_uuid: str, timeout_seconds: float) -> None:
+        """Ask the guest to shut down, and end it when it has not after `timeout_seconds`; 0 ends it at once."""
+        raise NotImplementedError
+
+    def reboot(self, guest: GuestSpec, *, is_hard: bool, timeout_seconds: float) -> None:
+        """Soft: ask the guest, and reset it when it does not answer. Hard: end it, define it anew, start it."""
+        raise NotImplementedError
+
+    # -- capability pause, suspend, rescue, rebuild, set_password, crash_dump
+
+    def pause(self, instance_uuid: str) -> None:
+        raise NotImplementedError
+
+    def unpause(self, instance_uuid: str) -> None:
+        raise NotImplementedError
+
+    def suspend(self, instance_uuid: str) -> None:
+        raise NotImplementedError
+
+    def resume(self, guest: GuestSpec) -> None:
+        raise NotImplementedError
+
+    def rescue(self, guest: GuestSpec, password: str, progress: Progress) -> None:
+        """Start the guest from `guest.image`, with its own root disk as the second; `password` is its root's."""
+        raise NotImplementedError
+
+    def unrescue(self, guest: GuestSpec, *, is_running: bool) -> None:
+        """Start the guest from its own root disk again, or leave it off; the rescue disk goes."""
+        raise NotImplementedError
+
+    def rebuild(self, guest: GuestSpec, progress: Progress, *, is_running: bool) -> None:
+        """Replace the guest's own disks by new ones of `guest.image`. Volumes and ports stay."""
+        raise NotImplementedError
+
+    def set_admin_password(self, instance_uuid: str, password: str) -> None:
+        raise NotImplementedError
+
+    def trigger_crash_dump(self, instance_uuid: str) -> None:
+        raise NotImplementedError
+
+    # -- capability snapshot, attach_volume, attach_interface
+
+    def snapshot(self, instance_uuid: str, image_id: str, store: StoreImage, progress: Progress) -> None:
+        """Give `store` a copy of the guest's root disk as the data of `image_id`; the guest stays as it is."""
+        raise NotImplementedError
+
+    def attach_volume(self, instance_uuid: str, volume: VolumeConnection) -> None:
+        raise NotImplementedError
+
+    def detach_volume(self, instance_uuid: str, volume_uuid: str) -> None:
+        raise NotImplementedError
+
+    def attach_interface(self, instance_uuid: str, port: NetworkPort) -> None:
+        raise NotImplementedError
+
+    def detach_interface(self, instance_uuid: str, port_uuid: str) -> None:
+        raise NotImplementedError
+
+    # -- capability migrate: out at the source, in at the destination, then confirm or revert at the source
+
+    def migrate_out(self, guest: GuestSpec, destination: str, progress: Progress) -> Mapping[str, Any]:
+        """Power the guest off and make its disks ready to be fetched; JSON values for `migrate_in` at `destination`.
+
+        What is there stays until `confirm_migration` or `revert_migration`, and is no longer listed by `guests`.
+        """
+        raise NotImplementedError
+
+    def migrate_in(self, guest: GuestSpec, disks: Mapping[str, Any], progress: Progress, *, is_running: bool) -> None:
+        """Build the guest from the disks that `migrate_out` made ready, at the size of `guest.flavor`.
+
+        The source may be the same host.
+        """
+        raise NotImplementedError
+
+    def confirm_migration(self, instance_uuid: str) -> None:
+        """At the source: remove what was kept for going back."""
+        raise NotImplementedError
+
+    def revert_migration(self, guest: GuestSpec, *, is_running: bool) -> None:
+        """At the source: bring the guest back as it was. One that never went out is left as it is."""
+        raise NotImplementedError
+
+    # -- capability live_migrate: prepare at the destination, move at the source, finish or cancel at the destination
+
+    def prepare_live_migration(self, guest: GuestSpec, *, is_block_migration: bool | None) -> Mapping[str, Any]:
+        """At the destination: make room for the guest; JSON values that tell the source where to send it.
+
+        `is_block_migration` None chooses by whether the disks are on storage that both hosts share.
+        """
+        raise NotImplementedError
+
+    def live_migrate(
+        self, guest: GuestSpec, target: Mapping[str, Any], progress: Progress, *, is_block_migration: bool | None
+    ) -> None:
+        """At the source: move the guest; returns once it runs at the destination and is gone here.
+
+        Raises MigrationAborted after `abort_live_migration`, DriverError otherwise; in both cases the guest goes on
+        here as it was. Called again, it looks first where the guest is.
+        """
+        raise NotImplementedError
+
+    def finish_live_migration(self, guest: GuestSpec) -> None:
+        """At the destination: the guest has arrived; make it permanent."""
+        raise NotImplementedError
+
+    def cancel_live_migration(self, instance_uuid: str) -> None:
+        """At the destination: remove what was prepared. Never ends a guest that has arrived."""
+        raise NotImplementedError
+
+    def abort_live_migration(self, instance_uuid: str) -> None:
+        """Have a `live_migrate` that is under way stop before the switch; nothing when there is none."""
+        raise NotImplementedError
+
+    def force_live_migration(self, instance_uuid: str) -> None:
+        """Have a `live_migrate` that is under way switch now; nothing when there is none."""
         raise NotImplementedError

@@ -77,6 +77,18 @@ class BuildAborted(DriverError):
     reschedulable = False
 
 
+class GuestMissing(DriverError):
+    """The host has no such guest."""
+
+    reschedulable = False
+
+
+class MigrationAborted(DriverError):
+    """The live migration was aborted before the switch; the guest runs where it was."""
+
+    reschedulable = False
+
+
 class HostSilent(DriverError):
     """The compute host did not answer in time."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 
 
@@ -27,8 +28,46 @@ class TaskState(StrEnum):
 
     SCHEDULING = "scheduling"
     NETWORKING = "networking"
+    BLOCK_DEVICE_MAPPING = "block_device_mapping"
     SPAWNING = "spawning"
+    IMAGE_SNAPSHOT_PENDING = "image_snapshot_pending"
+    IMAGE_SNAPSHOT = "image_snapshot"
+    IMAGE_PENDING_UPLOAD = "image_pending_upload"
+    IMAGE_UPLOADING = "image_uploading"
+    IMAGE_BACKUP = "image_backup"
+    UPDATING_PASSWORD = "updating_password"
+    RESIZE_PREP = "resize_prep"
+    RESIZE_MIGRATING = "resize_migrating"
+    RESIZE_MIGRATED = "resize_migrated"
+    RESIZE_FINISH = "resize_finish"
+    RESIZE_CONFIRMING = "resize_confirming"
+    RESIZE_REVERTING = "resize_reverting"
+    REBOOTING = "rebooting"
+    REBOOT_PENDING = "reboot_pending"
+    REBOOT_STARTED = "reboot_started"
+    REBOOTING_HARD = "rebooting_hard"
+    REBOOT_PENDING_HARD = "reboot_pending_hard"
+    REBOOT_STARTED_HARD = "reboot_started_hard"
+    PAUSING = "pausing"
+    UNPAUSING = "unpausing"
+    SUSPENDING = "suspending"
+    RESUMING = "resuming"
+    POWERING_OFF = "powering-off"
+    POWERING_ON = "powering-on"
+    RESCUING = "rescuing"
+    UNRESCUING = "unrescuing"
+    REBUILDING = "rebuilding"
+    REBUILD_BLOCK_DEVICE_MAPPING = "rebuild_block_device_mapping"
+    REBUILD_SPAWNING = "rebuild_spawning"
+    MIGRATING = "migrating"
     DELETING = "deleting"
+    SOFT_DELETING = "soft-deleting"
+    RESTORING = "restoring"
+    SHELVING = "shelving"
+    SHELVING_IMAGE_PENDING_UPLOAD = "shelving_image_pending_upload"
+    SHELVING_IMAGE_UPLOADING = "shelving_image_uploading"
+    SHELVING_OFFLOADING = "shelving_offloading"
+    UNSHELVING = "unshelving"
 
 
 class PowerState(IntEnum):
@@ -58,9 +97,37 @@ STATUS: dict[str, str] = {
 }
 
 
+_RESIZE = dict.fromkeys(
+    (TaskState.RESIZE_PREP, TaskState.RESIZE_MIGRATING, TaskState.RESIZE_MIGRATED, TaskState.RESIZE_FINISH), "RESIZE"
+)
+_REBUILD = dict.fromkeys(
+    (TaskState.REBUILDING, TaskState.REBUILD_BLOCK_DEVICE_MAPPING, TaskState.REBUILD_SPAWNING), "REBUILD"
+)
+_SOFT_REBOOT = dict.fromkeys((TaskState.REBOOTING, TaskState.REBOOT_PENDING, TaskState.REBOOT_STARTED), "REBOOT")
+_HARD_REBOOT = dict.fromkeys(
+    (TaskState.REBOOTING_HARD, TaskState.REBOOT_PENDING_HARD, TaskState.REBOOT_STARTED_HARD), "HARD_REBOOT"
+)
+_MIGRATING = {TaskState.MIGRATING: "MIGRATING"}
+STATUS_BY_TASK: dict[str, dict[TaskState, str]] = {
+    VmState.ACTIVE: {
+        **_SOFT_REBOOT,
+        **_HARD_REBOOT,
+        TaskState.UPDATING_PASSWORD: "PASSWORD",
+        **_REBUILD,
+        **_MIGRATING,
+        **_RESIZE,
+    },
+    VmState.STOPPED: {**_RESIZE, **_REBUILD},
+    VmState.RESIZED: {TaskState.RESIZE_REVERTING: "REVERT_RESIZE"},
+    VmState.PAUSED: _MIGRATING,
+    VmState.ERROR: _REBUILD,
+}
+
+
 def status_of(vm_state: str, task_state: str | None) -> str:
     """The Compute API's `status` for a pair of states; UNKNOWN for what is in no table."""
-    return STATUS.get(vm_state, "UNKNOWN")
+    by_task: Mapping[str, str] = STATUS_BY_TASK.get(vm_state, {})
+    return by_task.get(task_state or "") or STATUS.get(vm_state, "UNKNOWN")
 
 
 class RunState(StrEnum):
@@ -95,6 +162,50 @@ class StepState(StrEnum):
     UNDONE = "undone"
     UNDO_FAILED = "undo failed"
     CANCELLED = "cancelled"
+
+
+class MigrationType(StrEnum):
+    """Kinds of moves; the values are the Compute API's."""
+
+    RESIZE = "resize"
+    MIGRATION = "migration"
+    LIVE_MIGRATION = "live-migration"
+    EVACUATION = "evacuation"
+
+
+class MigrationStatus(StrEnum):
+    """How far a move is; the values are the Compute API's."""
+
+    ACCEPTED = "accepted"
+    QUEUED = "queued"
+    PREPARING = "preparing"
+    PRE_MIGRATING = "pre-migrating"
+    MIGRATING = "migrating"
+    POST_MIGRATING = "post-migrating"
+    RUNNING = "running"
+    FINISHED = "finished"
+    CONFIRMING = "confirming"
+    CONFIRMED = "confirmed"
+    REVERTING = "reverting"
+    REVERTED = "reverted"
+    DONE = "done"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    ERROR = "error"
+
+
+FINAL_MIGRATION_STATUSES = frozenset(
+    {
+        MigrationStatus.CONFIRMED,
+        MigrationStatus.REVERTED,
+        MigrationStatus.DONE,
+        MigrationStatus.COMPLETED,
+        MigrationStatus.CANCELLED,
+        MigrationStatus.FAILED,
+        MigrationStatus.ERROR,
+    }
+)
 
 
 class WaitCause(StrEnum):

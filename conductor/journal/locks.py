@@ -25,10 +25,7 @@ def take(alias: str, run: WorkflowRun, resources: Iterable[str], *, may_wait: bo
     if may_wait:
         LockWait.objects.using(alias).bulk_create(LockWait(resource=resource, run=run) for resource in wanted)
         return False
-    resource, holder = sorted(held.items())[0]
-    raise ResourceLocked(
-        f"{resource} is locked by workflow {holder.uuid} ({holder.action}).", resource=resource, holder=str(holder.uuid)
-    )
+    raise refusal(held)
 
 
 def free(alias: str, run: WorkflowRun) -> list[WorkflowRun]:
@@ -50,9 +47,15 @@ def free(alias: str, run: WorkflowRun) -> list[WorkflowRun]:
     return granted
 
 
-def _holders(alias: str, resources: list[str]) -> dict[str, WorkflowRun]:
-    locks = ResourceLock.objects.using(alias).filter(resource__in=resources).select_related("run")
-    return {lock.resource: lock.run for lock in locks}
+def refusal(held: Iterable[ResourceLock]) -> ResourceLocked:
+    """The error that names the holder of the first of these locks."""
+    lock = min(held, key=lambda lock: lock.resource)
+    uuid = lock.run.uuid if lock.run else lock.holder_uuid
+    return ResourceLocked(f"{lock.resource} is locked by {lock.holder}.", resource=lock.resource, holder=str(uuid))
+
+
+def _holders(alias: str, resources: list[str]) -> list[ResourceLock]:
+    return list(ResourceLock.objects.using(alias).filter(resource__in=resources).select_related("run"))
 
 
 def _grant(alias: str, run: WorkflowRun, resources: list[str]) -> None:

@@ -38,6 +38,8 @@ class WorkflowRun(models.Model):
     request_id = models.CharField(max_length=64, db_index=True)
     context = models.JSONField(default=dict)
     inputs = models.JSONField(default=dict)
+    secrets = models.JSONField(default=dict, db_default={})  # inputs that nobody may see; gone when the run ends
+    resources = models.JSONField(default=list, null=True)  # what it locks: a retry takes all of it again
     variables = models.JSONField(default=dict)
     plan = models.JSONField(default=list)
     position = models.PositiveIntegerField(default=0)
@@ -48,8 +50,10 @@ class WorkflowRun(models.Model):
     lease_expires_at = models.DateTimeField(null=True)
     wake_at = models.DateTimeField(db_index=True)
     waits_for = models.JSONField(null=True)  # {"cause": WaitCause, "detail": text, …}
+    is_cancellable = models.BooleanField(default=True, db_default=True)  # before its plan says so step by step
     is_cancel_requested = models.BooleanField(default=False)
     cancel_reason = models.CharField(max_length=255, default="")
+    orders = models.JSONField(null=True)  # what an operator ordered and the next owner carries out: {"kind", …}
     error = models.JSONField(null=True)  # {"class", "message", "step", "attempt"}: the first cause
     leftovers = models.JSONField(default=list)  # what an undo could not give back
     created_at = models.DateTimeField(db_index=True)
@@ -108,11 +112,24 @@ class ForeignFence(models.Model):
 
 
 class ResourceLock(models.Model):
-    """A resource under work, and the run that holds it. The holder is the run, so locks outlive workers."""
+    """A resource under work, and the run that holds it. The holder is the run, so locks outlive workers.
+
+    Volumes and ports live in the API database, and so do their locks: a run of a cell holds them from there, as
+    `holder_uuid` in `holder_alias`, and `run` is null.
+    """
 
     resource = models.CharField(max_length=128, primary_key=True)  # "instance:<uuid>", "port:<uuid>", "host:<name>"
-    run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="locks")
+    run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="locks", null=True)
+    holder_uuid = models.UUIDField(null=True, db_index=True)
+    holder_alias = models.CharField(max_length=64, default="")
+    holder_action = models.CharField(max_length=64, default="")
     granted_at = models.DateTimeField()
+
+    @property
+    def holder(self) -> str:
+        """Who has it, in the words of a refusal."""
+        uuid, action = (self.run.uuid, self.run.action) if self.run else (self.holder_uuid, self.holder_action)
+        return f"workflow {uuid} ({action})"
 
 
 class LockWait(models.Model):
@@ -149,3 +166,28 @@ class Event(models.Model):
     project_id = models.CharField(max_length=64, default="", db_index=True)
     data = models.JSONField(default=dict)
     created_at = models.DateTimeField()
+
+
+class AuditRecord(models.Model):
+    """Who asked for what, and what came of it: operators' interventions, and server actions that were refused.
+
+    It lies in the journal whose run it is about; a refusal that concerns no run lies in the API database. Records
+    are only ever added.
+    """
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    action = models.CharField(max_length=64, db_index=True)  # "workflow.retry", "server.reboot", …
+    result = models.CharField(max_length=16)  # "done", "refused"
+    user_id = models.CharField(max_length=64, db_index=True)
+    user_name = models.CharField(max_length=255, default="")
+    asker_project_id = models.CharField(max_length=64, default="")  # in whose name it was asked
+    on_behalf_of = models.CharField(max_length=255, default="")  # whose work it is, where that is somebody else
+    project_id = models.CharField(max_length=64, default="", db_index=True)  # whose resource it is
+    run_uuid = models.UUIDField(null=True, db_index=True)
+    instance_uuid = models.UUIDField(null=True, db_index=True)
+    reason = models.CharField(max_length=255, default="")
+    error = models.JSONField(null=True)  # why it was refused: {"class", "message"}
+    details = models.JSONField(default=dict)  # the step, the token before and after, …
+    request_id = models.CharField(max_length=64, default="")
+    remote_address = models.CharField(max_length=64, default="")
+    created_at = models.DateTimeField(db_index=True)

@@ -15,7 +15,7 @@ from conductor import events
 from conductor.cells.lookup import queue_of
 from conductor.core.context import RequestContext, system_context
 from conductor.core.states import RunState, WaitCause
-from conductor.journal import locks
+from conductor.journal import foreign_locks, locks
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.rpc import broker
 from conductor.rpc.codec import encode
@@ -33,6 +33,7 @@ class NewRun:
     """A run to be: what it does, for whom, and every resource that it touches.
 
     `run_uuid` may be given where asking twice must open one run only; `parent_uuid` names the run that hands over.
+    `secrets` are inputs that no page, log or event may show; they are gone when the run ends.
     """
 
     flow: str
@@ -42,6 +43,7 @@ class NewRun:
     instance_uuid: UUID | str | None = None
     instance_name: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    secrets: Mapping[str, Any] = field(default_factory=dict)
     parent_uuid: UUID | str | None = None
     run_uuid: UUID | str | None = None
 
@@ -67,6 +69,7 @@ def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowR
         request_id=context.request_id,
         context=context.to_json(),
         inputs=dict(wanted.inputs),
+        secrets=dict(wanted.secrets),
         wake_at=database_now(),
         created_at=database_now(),
     )
@@ -85,6 +88,10 @@ def close_run(alias: str, run: WorkflowRun) -> None:
     for waiter in locks.free(alias, run):
         _update(alias, waiter, waits_for=None, wake_at=database_now())
         ring_after_commit(alias, waiter.uuid)
+    if foreign_locks.foreign(alias, run.resources or ()):
+        transaction.on_commit(partial(foreign_locks.free, run.uuid), using=alias, robust=True)
+    if run.secrets:
+        _update(alias, run, secrets={})
 
 
 def request_cancel(alias: str, run: WorkflowRun, reason: str) -> None:
@@ -109,11 +116,11 @@ def ring_after_commit(alias: str, run_uuid: UUID | str) -> None:
 
 def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: bool = False) -> None:
     """Put a command for a host (a message of rpc.messages.to_compute) into the outbox; sent after the commit."""
-    body = encode(command)
+    body, queue = encode(command), broker.compute_queue(command.host)
     OutboxMessage.objects.using(alias).create(
         step_key=command.step_key,
         run_uuid=run_uuid,
-        queue=broker.COMPUTE_QUEUE,
+        queue=queue,
         host=command.host,
         body=body,
         is_owed=is_owed,
@@ -121,7 +128,7 @@ def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: boo
         times_sent=1,
         created_at=database_now(),
     )
-    transaction.on_commit(partial(broker.tell_compute, broker.COMPUTE_QUEUE, body), using=alias)
+    transaction.on_commit(partial(broker.tell_compute, queue, body), using=alias)
 
 
 def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from conductor.journal import foreign_locks
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import broker, outbox
 from conductor.workflows import leases
@@ -20,6 +21,7 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
     A run whose owner is alive is left alone, however long its step takes; one whose lease ran out is due at once.
     """
     outbox.resend_due(alias)
+    foreign_locks.sweep(alias)
     overdue = Q(owner__isnull=True, wake_at__lte=Now() - timedelta(seconds=grace_seconds))
     orphaned = Q(owner__isnull=False, lease_expires_at__lt=Now())
     due = WorkflowRun.objects.using(alias).live().filter(overdue | orphaned)
@@ -27,6 +29,14 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
     for queue, run_uuid in rings:
         broker.ring(queue, {"alias": alias, "run_uuid": str(run_uuid)})
     return len(rings)
+
+
+def hand_on(alias: str) -> int:
+    """At the clean end of a process: what it still owned is free at once, and others are rung; returns how many."""
+    runs = leases.let_go(alias)
+    for queue, run_uuid in runs:
+        broker.ring(queue, {"alias": alias, "run_uuid": str(run_uuid)})
+    return len(runs)
 
 
 def take_over_everything(alias: str) -> int:

@@ -1,7 +1,9 @@
-"""Tables of one cell: instances and all that hangs on them, services, compute nodes."""
+"""Tables of one cell: instances and all that hangs on them, services, compute nodes, migrations."""
 
+from conductor.cell_db.models.block_device import BlockDevice
 from conductor.cell_db.models.compute_node import ComputeNode
 from conductor.cell_db.models.instance import ConsoleLog, Instance, InstanceFault
+from conductor.cell_db.models.migration import Migration
 from conductor.cell_db.models.service import Service
 
-__all__ = ["ComputeNode", "ConsoleLog", "Instance", "InstanceFault", "Service"]
+__all__ = ["BlockDevice", "ComputeNode", "ConsoleLog", "Instance", "InstanceFault", "Migration", "Service"]

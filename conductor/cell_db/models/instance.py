@@ -46,6 +46,13 @@ class Instance(models.Model):
     reservation_id = models.CharField(max_length=32, db_index=True)
     launch_index = models.PositiveIntegerField(default=0)
     is_locked = models.BooleanField(default=False)
+    locked_by = models.CharField(max_length=8, default="")  # "owner" or "admin"
+    locked_reason = models.CharField(max_length=255, null=True)
+    previous_vm_state = models.CharField(max_length=32, default="")  # what unrescue, revert or unshelve goes back to
+    rescue_image = models.JSONField(null=True)  # ImageSpec as JSON while rescued
+    shelved_image_id = models.CharField(max_length=64, default="")
+    shelved_at = models.DateTimeField(null=True)
+    soft_deleted_at = models.DateTimeField(null=True, db_index=True)
     created_at = models.DateTimeField(db_index=True)
     updated_at = models.DateTimeField()
     launched_at = models.DateTimeField(null=True)

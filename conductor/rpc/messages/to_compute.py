@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from conductor.rpc.codec import message
 
 
-@message("spawn_instance", version="1.0")
-class SpawnInstance:
-    """Build and start a guest. `guest` is core.GuestSpec as JSON."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What all commands carry.
+
+    `UNKEPT` names fields that a host's journal must not keep: they may hold secrets. An urgent command does not wait
+    in the guest's lane: it concerns the command that is under way there.
+    """
+
+    UNKEPT: ClassVar[frozenset[str]] = frozenset({"guest", "password"})
+    IS_URGENT: ClassVar[bool] = False
 
     step_key: str
     fencing_token: int
@@ -17,16 +25,220 @@ class SpawnInstance:
     cell: str
     host: str
     instance_uuid: str
+
+
+# -- there and gone. `guest` is core.GuestSpec as JSON everywhere.
+
+
+@message("spawn_instance", version="1.1")
+class SpawnInstance(Command):
+    """Build a guest and start it, unless `is_running` is false."""
+
     guest: dict[str, Any]
+    is_running: bool = True
 
 
 @message("destroy_instance", version="1.0")
-class DestroyInstance:
+class DestroyInstance(Command):
     """End a guest and remove all that it has on the host."""
 
-    step_key: str
-    fencing_token: int
-    run_uuid: str
-    cell: str
-    host: str
-    instance_uuid: str
+
+@message("rebuild_instance", version="1.0")
+class RebuildInstance(Command):
+    """Replace the guest's own disks by new ones of `guest.image`; its ports and volumes stay."""
+
+    guest: dict[str, Any]
+    is_running: bool = True
+
+
+# -- power
+
+
+@message("power_on", version="1.0")
+class PowerOn(Command):
+    """Start a guest that is off."""
+
+    guest: dict[str, Any]
+
+
+@message("power_off", version="1.0")
+class PowerOff(Command):
+    """Ask the guest to shut down, and end it after `timeout_seconds`; 0 ends it at once."""
+
+    timeout_seconds: float = 60.0
+
+
+@message("reboot_instance", version="1.0")
+class RebootInstance(Command):
+    """Soft: ask the guest. Hard: off and on again, defined anew from `guest`."""
+
+    guest: dict[str, Any]
+    is_hard: bool = False
+    timeout_seconds: float = 60.0
+
+
+@message("pause_instance", version="1.0")
+class PauseInstance(Command):
+    """Stop the guest's processors; its memory stays on the host."""
+
+
+@message("unpause_instance", version="1.0")
+class UnpauseInstance(Command):
+    """Let a paused guest go on."""
+
+
+@message("suspend_instance", version="1.0")
+class SuspendInstance(Command):
+    """Write the guest's memory to disk and free it."""
+
+
+@message("resume_instance", version="1.0")
+class ResumeInstance(Command):
+    """Read a suspended guest's memory back and let it go on."""
+
+    guest: dict[str, Any]
+
+
+@message("rescue_instance", version="1.0")
+class RescueInstance(Command):
+    """Start the guest from `guest.image`, with its own root disk as the second."""
+
+    guest: dict[str, Any]
+    password: str = ""
+
+
+@message("unrescue_instance", version="1.0")
+class UnrescueInstance(Command):
+    """Start the guest from its own root disk again."""
+
+    guest: dict[str, Any]
+    is_running: bool = True
+
+
+@message("set_admin_password", version="1.0")
+class SetAdminPassword(Command):
+    """Set the password of the guest's administrator from outside."""
+
+    password: str
+
+
+@message("trigger_crash_dump", version="1.0")
+class TriggerCrashDump(Command):
+    """Inject a non-maskable interrupt."""
+
+
+# -- what hangs on it
+
+
+@message("snapshot_instance", version="1.0")
+class SnapshotInstance(Command):
+    """Copy the guest's root disk into the image `image_id`, which waits for its data."""
+
+    image_id: str
+
+
+@message("attach_volume", version="1.0")
+class AttachVolume(Command):
+    """Give the guest a volume; `volume` is core.VolumeConnection as JSON."""
+
+    volume: dict[str, Any]
+
+
+@message("detach_volume", version="1.0")
+class DetachVolume(Command):
+    """Take a volume from the guest."""
+
+    volume_uuid: str
+
+
+@message("attach_interface", version="1.0")
+class AttachInterface(Command):
+    """Give the guest a port; `port` is core.NetworkPort as JSON."""
+
+    port: dict[str, Any]
+
+
+@message("detach_interface", version="1.0")
+class DetachInterface(Command):
+    """Take a port from the guest."""
+
+    port_uuid: str
+
+
+# -- moving with the guest off: out at the source, in at the destination, then confirm or revert at the source
+
+
+@message("migrate_out", version="1.0")
+class MigrateOut(Command):
+    """Power off and make the guest's disks ready to be fetched; what is there stays until confirm or revert."""
+
+    guest: dict[str, Any]
+    destination: str
+
+
+@message("migrate_in", version="1.0")
+class MigrateIn(Command):
+    """Build the guest from the disks that `migrate_out` answered with."""
+
+    guest: dict[str, Any]
+    disks: dict[str, Any]
+    is_running: bool = True
+
+
+@message("confirm_migration", version="1.0")
+class ConfirmMigration(Command):
+    """At the source: remove what was kept for going back."""
+
+
+@message("revert_migration", version="1.0")
+class RevertMigration(Command):
+    """At the source: bring the guest back as it was. One that never went out is left as it is."""
+
+    guest: dict[str, Any]
+    is_running: bool = True
+
+
+# -- moving while the guest runs
+
+
+@message("prepare_live_migration", version="1.0")
+class PrepareLiveMigration(Command):
+    """At the destination: make room and say where to send the guest to; answers with `target`."""
+
+    guest: dict[str, Any]
+    is_block_migration: bool | None = None
+
+
+@message("live_migrate", version="1.0")
+class LiveMigrate(Command):
+    """At the source: move the guest. Answered once it runs at the destination, or is back as it was."""
+
+    guest: dict[str, Any]
+    target: dict[str, Any]
+    is_block_migration: bool | None = None
+
+
+@message("finish_live_migration", version="1.0")
+class FinishLiveMigration(Command):
+    """At the destination: the guest has arrived; make it permanent."""
+
+    guest: dict[str, Any]
+
+
+@message("cancel_live_migration", version="1.0")
+class CancelLiveMigration(Command):
+    """At the destination: the guest does not come; remove what was prepared. Never ends a guest that has arrived."""
+
+
+@message("abort_live_migration", version="1.0")
+class AbortLiveMigration(Command):
+    """At the source, while `live_migrate` is under way: stop it before the switch."""
+
+    IS_URGENT: ClassVar[bool] = True
+
+
+@message("force_live_migration", version="1.0")
+class ForceLiveMigration(Command):
+    """At the source, while `live_migrate` is under way: switch now."""
+
+    IS_URGENT: ClassVar[bool] = True

@@ -8,7 +8,7 @@ from conductor.core.states import PowerState
 from conductor.rpc.messages import DestroyInstance
 from conductor.workflows.flow import UNTIL_DONE, RemoteStep, Result, Work
 from conductor.workflows.steps import instance_rows
-from conductor.workflows.steps.spawn_on_host import addressed
+from conductor.workflows.steps.on_host import addressed
 
 
 class DestroyOnHost(RemoteStep):

@@ -1,0 +1,81 @@
+"""Locks that a cell's run holds in the API database, on volumes and ports that live there.
+
+They are taken before the run is opened and freed after it has ended: two transactions each time, in two databases.
+What a dead process left between them is swept: a lock whose run never came, or is over, goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from conductor.core.states import FINAL_RUN_STATES
+from conductor.journal.locks import refusal
+from conductor.journal.models import ResourceLock, WorkflowRun
+from conductor.transactions import database_now, write_tx
+
+API = "default"
+KINDS = ("volume:", "port:", "image:")
+# How long a lock may be there before its run: the time between the two transactions, and much more.
+ARRIVAL_SECONDS = 60.0
+
+
+def foreign(alias: str, resources: Iterable[str]) -> list[str]:
+    """Those of a run's resources that live in the API database while the run lives in the cell `alias`."""
+    return [] if alias == API else sorted({name for name in resources if name.startswith(KINDS)})
+
+
+def take(resources: Iterable[str], *, holder_uuid: UUID | str, holder_alias: str, action: str) -> None:
+    """Give all of `resources` to a run that is about to be opened, or none. Raises ResourceLocked, naming the holder.
+
+    What the run holds already is left as it is.
+    """
+    wanted = sorted(set(resources))
+    if not wanted:
+        return
+    with write_tx(API):
+        locks = ResourceLock.objects.using(API).select_related("run")
+        mine = set(locks.filter(resource__in=wanted, holder_uuid=holder_uuid).values_list("resource", flat=True))
+        missing = [resource for resource in wanted if resource not in mine]
+        held = list(locks.filter(resource__in=missing))
+        if held:
+            raise refusal(held)
+        try:
+            with transaction.atomic(using=API):
+                ResourceLock.objects.using(API).bulk_create(
+                    ResourceLock(
+                        resource=resource,
+                        holder_uuid=holder_uuid,
+                        holder_alias=holder_alias,
+                        holder_action=action,
+                        granted_at=database_now(),
+                    )
+                    for resource in missing
+                )
+        except IntegrityError:  # somebody was quicker, between the two statements
+            raise refusal(locks.filter(resource__in=missing)) from None
+
+
+def free(holder_uuid: UUID | str) -> None:
+    """Take all that a run of another database holds here. Doing it again changes nothing."""
+    locks = ResourceLock.objects.using(API).filter(holder_uuid=holder_uuid)
+    if locks.exists():  # most runs hold nothing here, and need no write
+        with write_tx(API):
+            locks.delete()
+
+
+def sweep(alias: str) -> int:
+    """Free what runs of the cell `alias` left here that are over or never came; returns how many."""
+    old = ResourceLock.objects.using(API).filter(holder_alias=alias, granted_at__lt=database_now(-ARRIVAL_SECONDS))
+    holders = set(old.values_list("holder_uuid", flat=True))
+    if not holders:
+        return 0
+    runs = WorkflowRun.objects.using(alias).filter(uuid__in=holders).exclude(state__in=FINAL_RUN_STATES)
+    over = holders - set(runs.values_list("uuid", flat=True))
+    if not over:
+        return 0
+    with write_tx(API):
+        count, _ = old.filter(holder_uuid__in=over).delete()
+    return count

@@ -1,0 +1,138 @@
+"""The one door of actions on servers: guarded, written down with workflow and locks, then left to the conductor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from conductor import events
+from conductor.cell_db.models import ComputeNode, Instance
+from conductor.cells.lookup import CELL0
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, NotSupported, ResourceLocked
+from conductor.core.server_actions import ACTIONS, ServerAction
+from conductor.core.states import FINAL_RUN_STATES, VmState
+from conductor.journal import foreign_locks
+from conductor.journal.models import WorkflowRun
+from conductor.rpc import outbox
+from conductor.services.instance_queries import mapping_of, missing
+from conductor.transactions import database_now, write_tx
+from conductor.workflows.silence import is_silent
+
+# Reads what it needs of the row, writes what belongs to the action, and may refuse; in the transaction that accepts it.
+Prepare = Callable[[str, Instance, UUID], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What comes with an action: inputs of its flow, secrets that no page may show, and what else it locks.
+
+    `run_uuid` may be given where asking twice must do it once.
+    """
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    secrets: Mapping[str, Any] = field(default_factory=dict)
+    resources: Iterable[str] = ()
+    prepare: Prepare = lambda alias, instance, run_uuid: None
+    run_uuid: UUID | None = None
+
+
+def begin(context: RequestContext, instance_uuid: str, name: str, asked: Asked | None = None) -> str:
+    """Accept the action `name` (a row of core.server_actions) on an instance; the uuid of its workflow.
+
+    All of it is one transaction of the instance's cell: guards, task state, workflow, locks. Raises NotFound,
+    Conflict for a wrong state, a locked server or a resource under work, NotSupported where the host's driver cannot.
+    """
+    action, asked = ACTIONS[name], asked or Asked()
+    alias = cell_of(context, instance_uuid)
+    run_uuid = asked.run_uuid or uuid4()
+    abroad = foreign_locks.foreign(alias, asked.resources)
+    foreign_locks.take(abroad, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
+    try:
+        with write_tx(alias):
+            _accept(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
+    except BaseException:
+        foreign_locks.free(run_uuid)
+        raise
+    return str(run_uuid)
+
+
+def cell_of(context: RequestContext, instance_uuid: str) -> str:
+    """The database of an instance's cell. Raises NotFound, and Conflict while it has none."""
+    mapping = mapping_of(context, instance_uuid)
+    if mapping.cell is None:
+        if mapping.is_deleted:
+            raise missing(instance_uuid)
+        raise Conflict(f"Instance {instance_uuid} is still being scheduled; try again in a moment.")
+    return str(mapping.cell.name)
+
+
+def _accept(
+    context: RequestContext, alias: str, action: ServerAction, *, instance_uuid: str, asked: Asked, run_uuid: UUID
+) -> None:
+    rows = Instance.objects.using(alias).alive().filter(uuid=instance_uuid)
+    instance = rows.select_for_update().first()
+    if instance is None:
+        raise missing(instance_uuid)
+    guard(context, alias, action, instance)
+    asked.prepare(alias, instance, run_uuid)
+    may_wait = instance.task_state is not None
+    if may_wait:
+        _interrupt(alias, instance, f"{action.name} was asked for")
+    if action.task_state is not None:
+        rows.update(task_state=action.task_state, updated_at=database_now())
+    wanted = outbox.NewRun(
+        flow=action.flow,
+        action=action.name,
+        context=replace(context, project_id=instance.project_id),
+        resources=[f"instance:{instance.uuid}", *asked.resources],
+        instance_uuid=instance.uuid,
+        instance_name=instance.name,
+        inputs=asked.inputs,
+        secrets=asked.secrets,
+        run_uuid=run_uuid,
+    )
+    try:
+        outbox.open_run(alias, wanted, may_wait=may_wait)
+    except ResourceLocked as error:
+        message = f"Cannot '{action.name}' instance {instance.uuid}: {error.message}"
+        raise ResourceLocked(message, **error.details) from None
+    events.append(alias, events.about_instance(instance.uuid, instance.project_id, run_uuid), "instance.updated")
+
+
+def _interrupt(alias: str, instance: Instance, reason: str) -> None:
+    """Have what is under way on the instance stop and undo; what interrupts it waits for its locks."""
+    runs = WorkflowRun.objects.using(alias).filter(instance_uuid=instance.uuid)
+    for run in runs.exclude(state__in=FINAL_RUN_STATES).order_by("pk"):
+        if not run.is_cancel_requested:
+            outbox.request_cancel(alias, run, reason)
+
+
+def guard(context: RequestContext, alias: str, action: ServerAction, instance: Instance) -> None:
+    """Raise the Compute API's refusal when the action is not allowed now: lock first, then state, then host."""
+    if action.respects_lock and instance.is_locked and not context.is_admin:
+        raise Conflict(f"Instance {instance.uuid} is locked")
+    if action.must_have_launched and instance.launched_at is None:
+        raise _refused(action, instance, "launched_at", None)
+    if VmState(instance.vm_state) not in action.vm_states:
+        raise _refused(action, instance, "vm_state", instance.vm_state)
+    if instance.task_state is not None and instance.task_state not in action.interrupts:
+        raise _refused(action, instance, "task_state", instance.task_state)
+    if action.needs_host and (not instance.host or alias == CELL0):
+        raise Conflict(f"Instance {instance.uuid} is not ready: it has no host.")
+    if action.needs_live_host and is_silent(alias, instance.host or ""):
+        raise Conflict(f"Cannot '{action.name}' instance {instance.uuid}: its host does not answer.")
+    if action.capability and instance.host and action.capability not in capabilities(alias, instance.host):
+        raise NotSupported(f"The driver of the instance's host cannot do '{action.name}'.")
+
+
+def capabilities(alias: str, host: str) -> frozenset[str]:
+    """What the driver of `host` said that it can do (names of core.compute_driver.CAPABILITIES)."""
+    reports = ComputeNode.objects.using(alias).filter(host=host).values_list("report", flat=True)
+    return frozenset(name for report in reports for name in report.get("capabilities", {}).get("actions", ()))
+
+
+def _refused(action: ServerAction, instance: Instance, what: str, value: object) -> Conflict:
+    return Conflict(f"Cannot '{action.name}' instance {instance.uuid} while it is in {what} {value}")

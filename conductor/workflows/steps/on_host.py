@@ -1,0 +1,52 @@
+"""What every command to a host is made of: its address, and the guest as its driver needs it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from conductor.cell_db.models import BlockDevice, Instance
+from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
+from conductor.core.request_spec import FlavorSpec, ImageSpec
+from conductor.image import operations as images
+from conductor.workflows.flow import Work
+
+
+def addressed(work: Work, host: str) -> dict[str, Any]:
+    """The fields that every command to a host carries."""
+    return {
+        "step_key": work.step_key,
+        "fencing_token": work.token,
+        "run_uuid": str(work.run.uuid),
+        "cell": work.alias,
+        "host": host,
+        "instance_uuid": work.instance_uuid,
+    }
+
+
+def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
+    """The instance as core.GuestSpec in JSON; `changes` replace fields of it, such as `flavor` or `image`."""
+    image = ImageSpec(**instance.image)
+    devices = BlockDevice.objects.using(work.alias).filter(instance_uuid=instance.uuid).order_by("boot_index", "pk")
+    guest = GuestSpec(
+        instance_uuid=str(instance.uuid),
+        name=instance.name,
+        hostname=instance.hostname,
+        project_id=instance.project_id,
+        flavor=FlavorSpec(**instance.flavor),
+        image=image,
+        ports=tuple(NetworkPort(**port) for port in instance.addresses),
+        user_data=instance.user_data or "",
+        public_key=instance.public_key,
+        metadata=instance.metadata,
+        volumes=tuple(VolumeConnection(**device.connection) for device in devices),
+    )
+    guest = replace(guest, **changes)
+    kernel, ramdisk = _boot_part(guest.image, "kernel_id"), _boot_part(guest.image, "ramdisk_id")
+    return replace(guest, kernel=kernel, ramdisk=ramdisk).to_json()
+
+
+def _boot_part(image: ImageSpec, name: str) -> ImageSpec | None:
+    """The kernel or ramdisk that the image's properties name."""
+    part_id = image.properties.get(name)
+    return replace(images.image_spec(images.get(part_id)), properties={}) if part_id else None
