@@ -29,6 +29,11 @@ def request_id_of(request: HttpRequest) -> str:
     return found
 
 
+def remote_address_of(request: HttpRequest) -> str:
+    """The address that the connection came from: what a header claims is not proof of anything."""
+    return str(request.META.get("REMOTE_ADDR", ""))[:64]
+
+
 class RequestIdMiddleware:
     """Gives `request.request_id` and answers with it. A caller's own id is logged beside ours, never taken over."""
 

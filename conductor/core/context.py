@@ -21,6 +21,7 @@ class RequestContext:
     roles: frozenset[str] = field(default_factory=frozenset)
     user_name: str = ""
     project_name: str = ""
+    remote_address: str = ""  # from where it was asked; for audit records, and never kept with a run
 
     @property
     def is_admin(self) -> bool:
@@ -30,7 +31,9 @@ class RequestContext:
         return self.is_admin or project_id == self.project_id
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "roles": sorted(self.roles)}
+        kept = {**asdict(self), "roles": sorted(self.roles)}
+        del kept["remote_address"]
+        return kept
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RequestContext:

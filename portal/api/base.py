@@ -23,6 +23,7 @@ Faults, request ids, version headers and 405 for missing methods come by themsel
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from django.http import HttpRequest
@@ -40,7 +41,7 @@ from portal.api import authorization, microversions
 from portal.api.authentication import TokenAuthentication
 from portal.api.microversions import Microversion, VersionTable
 from portal.api.parsing import JsonParser
-from portal.request_ids import request_id_of
+from portal.request_ids import remote_address_of, request_id_of
 
 READS = frozenset({"GET", "HEAD"})
 
@@ -135,7 +136,7 @@ class ApiView(APIView):
         context = request.auth
         if not isinstance(context, RequestContext):
             raise NotAuthenticated()
-        request.context = context
+        request.context = replace(context, remote_address=remote_address_of(request._request))
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
         answered = super().finalize_response(request, response, *args, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
@@ -16,7 +17,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid, NotFound, Unavailable
 from portal.askers import asker_of, user_of
-from portal.request_ids import request_id_of
+from portal.request_ids import remote_address_of, request_id_of
 
 
 class PageRequest(HttpRequest):
@@ -37,7 +38,7 @@ def signed_in(view: View) -> View:
         asker = asker_of(request.session, request_id_of(request))
         if asker is None:
             return redirect("project") if user_of(request.session) else _to_sign_in(request)
-        request.asker = asker
+        request.asker = replace(asker, remote_address=remote_address_of(request))
         try:
             return view(request, *args, **kwargs)
         except NotFound as error:

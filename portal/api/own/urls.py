@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.api.own import views
+from portal.api.own import audit, views
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", views.Workflows.as_view()),
     path("workflows/<str:run_uuid>", views.Workflow.as_view()),
     path("workflows/<str:run_uuid>/events", views.WorkflowEvents.as_view()),
+    path("audit", audit.Audit.as_view()),
     path("decisions/<str:decision_uuid>", views.Decision.as_view()),
 ]

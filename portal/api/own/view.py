@@ -24,6 +24,7 @@ RULES: RuleTable = {
     "novella:workflows:show": READER,
     "novella:workflows:events": READER,
     "novella:decisions:show": READER,
+    "novella:audit:list": READER,
 }
 
 
@@ -48,7 +49,7 @@ class OwnView(ApiView):
 
 def run_body(request: Request, run: RunView) -> dict[str, Any]:
     """A workflow as JSON; `links` says where to look next."""
-    body = _plain(asdict(run))
+    body = plain(asdict(run))
     body["steps"] = [step_body(step) for step in run.steps]
     body["children"] = [run_body(request, child) for child in run.children]
     path = f"/api/workflows/{run.uuid}"
@@ -61,17 +62,18 @@ def run_body(request: Request, run: RunView) -> dict[str, Any]:
 
 
 def step_body(step: StepView) -> dict[str, Any]:
-    return _plain(asdict(step))
+    return plain(asdict(step))
 
 
 def event_body(event: EventView) -> dict[str, Any]:
     """An event; `cursor` is the place after it in its log."""
-    return {**_plain(asdict(event)), "cursor": f"{event.alias}:{event.number}"}
+    return {**plain(asdict(event)), "cursor": f"{event.alias}:{event.number}"}
 
 
 def decision_body(decision: DecisionView) -> dict[str, Any]:
-    return _plain(asdict(decision))
+    return plain(asdict(decision))
 
 
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
+def plain(values: dict[str, Any]) -> dict[str, Any]:
+    """A view's values as JSON: times become text."""
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}

@@ -1,0 +1,224 @@
+"""The audit log: who asked for what on whose work, and what came of it. Records are only ever added."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, InterfaceError
+from django.db.models import Q
+
+from conductor.api_db.models import InstanceMapping
+from conductor.cells.lookup import API_ALIAS, journal_aliases
+from conductor.cells.scatter_gather import scatter_gather
+from conductor.core.context import RequestContext
+from conductor.core.errors import Invalid, NovellaError
+from conductor.core.identifiers import uuid_or_none
+from conductor.journal.models import AuditRecord, WorkflowRun
+from conductor.services.values import Page
+from conductor.transactions import database_time, write_tx
+
+log = logging.getLogger(__name__)
+
+DONE = "done"
+REFUSED = "refused"
+RESULTS = (DONE, REFUSED)
+LONGEST_TEXT = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What is to be put on record. `error` is None for what was done."""
+
+    action: str
+    project_id: str
+    on_behalf_of: str = ""
+    run_uuid: UUID | str | None = None
+    instance_uuid: UUID | str | None = None
+    reason: str = ""
+    error: Exception | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AuditView:
+    """One record of the audit log."""
+
+    uuid: str
+    action: str
+    result: str
+    user_id: str
+    user_name: str
+    asker_project_id: str
+    on_behalf_of: str
+    project_id: str
+    run_uuid: str
+    instance_uuid: str
+    reason: str
+    error: Mapping[str, Any] | None
+    details: Mapping[str, Any]
+    request_id: str
+    remote_address: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditQuery:
+    """Which records to list; what is empty does not narrow."""
+
+    action: str = ""
+    result: str = ""
+    user_id: str = ""
+    project_id: str = ""
+    run_uuid: str = ""
+    instance_uuid: str = ""
+    request_id: str = ""
+    since: datetime | None = None
+    limit: int = 100
+    marker: str = ""
+
+
+def record(alias: str, context: RequestContext, entry: Entry) -> None:
+    """Add a record to the journal in `alias`; inside the transaction of what it tells of."""
+    AuditRecord.objects.using(alias).create(
+        action=entry.action,
+        result=REFUSED if entry.error is not None else DONE,
+        user_id=context.user_id,
+        user_name=context.user_name,
+        asker_project_id=context.project_id,
+        on_behalf_of=entry.on_behalf_of[:LONGEST_TEXT],
+        project_id=entry.project_id,
+        run_uuid=entry.run_uuid,
+        instance_uuid=entry.instance_uuid,
+        reason=entry.reason[:LONGEST_TEXT],
+        error=_why(entry.error),
+        details=dict(entry.details),
+        request_id=context.request_id,
+        remote_address=context.remote_address,
+        created_at=database_time(alias),  # a value: pages compare it to the digit
+    )
+
+
+def record_refusal(
+    context: RequestContext, action: str, instance_uuid: UUID | str, error: NovellaError, **details: Any
+) -> None:
+    """Put on record that a server action was refused; in a transaction of its own, after the refused one is undone.
+
+    `action` is the Compute API's name ("reboot"). An audit log that cannot be written does not change the answer to
+    the person who asked: the server's log has the record then.
+    """
+    wanted = uuid_or_none(str(instance_uuid))
+    try:
+        with write_tx(API_ALIAS):
+            mapping = InstanceMapping.objects.filter(instance_uuid=wanted).first() if wanted else None
+            entry = Entry(
+                action=f"server.{action}"[:64],
+                project_id=mapping.project_id if mapping else context.project_id,
+                instance_uuid=wanted,
+                error=error,
+                details=details,
+            )
+            record(API_ALIAS, context, entry)
+    except (DatabaseError, InterfaceError):
+        log.exception("audit record lost: action=%s instance=%s request=%s", action, wanted, context.request_id)
+
+
+def of_run(run: WorkflowRun, *, action: str, reason: str = "", error: Exception | None = None, **details: Any) -> Entry:
+    """An entry about a run: whose work it is follows from the run."""
+    return Entry(
+        action=f"workflow.{action}",
+        project_id=run.project_id,
+        on_behalf_of=run.user_name or run.user_id,
+        run_uuid=run.uuid,
+        instance_uuid=run.instance_uuid,
+        reason=reason,
+        error=error,
+        details=details,
+    )
+
+
+def list_records(context: RequestContext, query: AuditQuery) -> Page[AuditView]:
+    """Newest first: all records for administrators, those about the own project's resources for others.
+
+    Raises Invalid for a filter that names nothing that could be.
+    """
+    wanted = _wanted(context, query)
+    limit = query.limit
+
+    def ask(alias: str) -> list[AuditRecord]:
+        return list(AuditRecord.objects.using(alias).filter(wanted).order_by("-created_at", "uuid")[: limit + 1])
+
+    found = scatter_gather(ask, journal_aliases())
+    rows = [row for answer in found.answers.values() for row in answer]
+    rows.sort(key=lambda row: (-row.created_at.timestamp(), str(row.uuid)))
+    shown = [_view(context, row) for row in rows[:limit]]
+    return Page(items=shown, has_more=len(rows) > limit, missing_cells=found.failures)
+
+
+def _wanted(context: RequestContext, query: AuditQuery) -> Q:
+    wanted = Q() if context.is_admin else Q(project_id=context.project_id)
+    if query.result and query.result not in RESULTS:
+        raise Invalid(f"Unknown result {query.result[:60]}; it is one of {', '.join(RESULTS)}.", field="result")
+    for name in ("action", "result", "user_id", "project_id", "request_id"):
+        if getattr(query, name):
+            wanted &= Q(**{name: getattr(query, name)})
+    for name in ("run_uuid", "instance_uuid"):
+        text = getattr(query, name)
+        if text:
+            found = uuid_or_none(text)
+            if found is None:
+                raise Invalid(f"{text[:60]} is not a uuid.", field=name)
+            wanted &= Q(**{name: found})
+    if query.since is not None:
+        wanted &= Q(created_at__gte=query.since)
+    return wanted & _after(context, query.marker)
+
+
+def _after(context: RequestContext, marker: str) -> Q:
+    if not marker:
+        return Q()
+    wanted = uuid_or_none(marker)
+    seen = Q() if context.is_admin else Q(project_id=context.project_id)
+    found = scatter_gather(
+        lambda alias: list(AuditRecord.objects.using(alias).filter(seen, uuid=wanted)) if wanted else [],
+        journal_aliases(),
+    )
+    anchor = next((row for rows in found.answers.values() for row in rows), None)
+    if anchor is None:
+        raise Invalid(f"Marker {marker[:60]} could not be found.", field="marker")
+    return Q(created_at__lt=anchor.created_at) | Q(created_at=anchor.created_at, uuid__gt=anchor.uuid)
+
+
+def _why(error: Exception | None) -> dict[str, Any] | None:
+    """Only our own errors speak: the text of others may hold paths, addresses or secrets."""
+    if error is None:
+        return None
+    message = error.message if isinstance(error, NovellaError) else ""
+    return {"class": type(error).__name__, "message": message[:1000]}
+
+
+def _view(context: RequestContext, row: AuditRecord) -> AuditView:
+    """A record as the asker may see it: members learn neither the address nor the inner details of an operator."""
+    is_open = context.is_admin or row.user_id == context.user_id
+    return AuditView(
+        uuid=str(row.uuid),
+        action=row.action,
+        result=row.result,
+        user_id=row.user_id,
+        user_name=row.user_name,
+        asker_project_id=row.asker_project_id,
+        on_behalf_of=row.on_behalf_of,
+        project_id=row.project_id,
+        run_uuid=str(row.run_uuid or ""),
+        instance_uuid=str(row.instance_uuid or ""),
+        reason=row.reason,
+        error=row.error,
+        details=row.details if context.is_admin else {},
+        request_id=row.request_id,
+        remote_address=row.remote_address if is_open else "",
+        created_at=row.created_at,
+    )

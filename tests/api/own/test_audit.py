@@ -1,0 +1,106 @@
+"""The audit log over HTTP: who sees what, filters, pages, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+
+from conductor.core.errors import Conflict
+from conductor.journal.models import AuditRecord
+from conductor.services import audit
+from conductor.transactions import write_tx
+from tests import factories
+
+
+@pytest.fixture(autouse=True)
+def _cells(people: Any) -> None:
+    factories.cells()
+
+
+def refuse(person: Any, action: str = "reboot", instance_uuid: str = "") -> None:
+    audit.record_refusal(person.context(), action, instance_uuid or str(uuid4()), Conflict("It is locked."))
+
+
+def test_a_refused_action_is_on_record(people: Any, api_client: Any) -> None:
+    instance_uuid = str(uuid4())
+    refuse(people.ana, "reboot", instance_uuid)
+    (record,) = api_client("ana").get("/api/audit").json()["records"]
+    assert record["action"] == "server.reboot"
+    assert record["result"] == "refused"
+    assert record["error"] == {"class": "Conflict", "message": "It is locked."}
+    assert (record["user_name"], record["instance_uuid"]) == ("ana", instance_uuid)
+    assert record["request_id"].startswith("req-")
+
+
+def test_projects_are_walls_and_administrators_see_all(people: Any, api_client: Any) -> None:
+    refuse(people.ana)
+    refuse(people.chi, "stop")
+    names = {who: [r["user_name"] for r in api_client(who).get("/api/audit").json()["records"]] for who in people}
+    assert names == {"admin": ["chi", "ana"], "ana": ["ana"], "bo": ["ana"], "rea": ["ana"], "chi": ["chi"]}
+
+
+def test_it_needs_a_token(api_client: Any) -> None:
+    assert api_client(None).get("/api/audit").status_code == 401
+
+
+def test_filters_narrow(people: Any, api_client: Any) -> None:
+    refuse(people.ana, "reboot")
+    refuse(people.bo, "stop")
+    admin = api_client("admin")
+
+    def actions(query: str) -> list[str]:
+        return [record["action"] for record in admin.get(f"/api/audit?{query}").json()["records"]]
+
+    assert actions("action=server.stop") == ["server.stop"]
+    assert actions(f"user_id={people.ana.user.id}") == ["server.reboot"]
+    assert actions("result=done") == []
+    assert actions("since=2999-01-01T00:00:00Z") == []
+    assert len(actions("since=2001-01-01")) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("colour=red", "colour"),
+        ("result=maybe", "maybe"),
+        ("run_uuid=seven", "seven"),
+        ("since=yesterday", "yesterday"),
+        ("marker=seven", "seven"),
+        ("limit=-1", "limit"),
+    ],
+)
+def test_a_query_that_means_nothing_is_refused_by_name(api_client: Any, query: str, named: str) -> None:
+    answer = api_client("admin").get(f"/api/audit?{query}")
+    assert answer.status_code == 400
+    assert named in answer.json()["error"]["message"]
+
+
+def test_pages_hold_every_record_once_across_databases(people: Any, api_client: Any) -> None:
+    for number in range(3):
+        refuse(people.ana, f"a{number}")
+        with write_tx("cell1"):
+            audit.record("cell1", people.ana.context(), audit.Entry(action=f"b{number}", project_id=""))
+    client, path, seen = api_client("admin"), "/api/audit?limit=2", []
+    while path:
+        body = client.get(path).json()
+        seen += [record["action"] for record in body["records"]]
+        link = urlsplit(body["records_links"][0]["href"]) if "records_links" in body else None
+        path = f"{link.path}?{link.query}" if link else ""
+        assert len(seen) <= 6
+    assert seen == ["b2", "server.a2", "b1", "server.a1", "b0", "server.a0"]
+
+
+def test_the_marker_of_another_project_is_unknown(people: Any, api_client: Any) -> None:
+    refuse(people.chi)
+    marker = AuditRecord.objects.get().uuid
+    assert api_client("ana").get(f"/api/audit?marker={marker}").status_code == 400
+
+
+def test_an_error_that_is_not_ours_says_only_its_class(people: Any, api_client: Any) -> None:
+    with write_tx("default"):
+        entry = audit.Entry(action="x", project_id="", error=RuntimeError("/secret/path"))
+        audit.record("default", people.admin.context(), entry)
+    assert "/secret/path" not in api_client("admin").get("/api/audit").content.decode()
