@@ -12,6 +12,7 @@ import pytest
 from compute_drivers.plugin import register_compute_drivers
 from conductor import hookspecs
 from conductor.workflows.catalog import FLOWS
+from conductor.workflows.diagrams import drawn_into
 from portal.environment import variable_names
 from scheduler_plugins.plugin import register_filters, register_weighers
 from tests.architecture.tree import PROJECT_DIR, documentation, own_files, read
@@ -87,6 +88,11 @@ def test_every_flow_and_step_is_documented() -> None:
     page = read("docs/workflows.md")
     assert [flow.name for flow in FLOWS if not re.search(rf"^## {flow.name}$", page, re.MULTILINE)] == []
     assert [step.name for flow in FLOWS for step in flow.steps if f"| {step.name} |" not in page] == []
+
+
+def test_the_diagrams_show_the_flows_as_they_are() -> None:
+    page = read("docs/workflows.md")
+    assert drawn_into(page, FLOWS) == page, "Run: manage.py draw_flows"
 
 
 def test_every_command_is_documented() -> None:
