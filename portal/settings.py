@@ -113,6 +113,7 @@ NOVELLA_BROKER_URL = environment.broker_url
 NOVELLA_COMPUTE_QUEUES = environment.compute_queues
 NOVELLA_CHANNEL_URL = environment.channel_url
 NOVELLA_IMAGE_DIR = environment.image_dir
+NOVELLA_WEB_APPLICATION = "portal.web:application"
 NOVELLA_LIVE_PUBLISHER = "portal.live.hub.publish_only"  # how a process without sockets has pages hear its events
 NOVELLA_LEASE_SECONDS = environment.lease_seconds
 NOVELLA_SWEEP_SECONDS = environment.sweep_seconds

@@ -1,16 +1,18 @@
-"""Work that comes round: heartbeats of leases and the sweep, on one ticker thread each."""
+"""Work that comes round: heartbeats and sweeps, on one ticker thread each."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from django.conf import settings
 from django.db import close_old_connections
 
-from conductor.cells.lookup import journal_aliases
+from conductor.cells.lookup import API_ALIAS
 from conductor.image import operations as images
+from conductor.services import conductors
 from conductor.workflows import leases, recovery
 
 log = logging.getLogger(__name__)
@@ -30,7 +32,8 @@ class Ticker:
 
     def stop(self) -> None:
         self._stopped.set()
-        self._thread.join(timeout=5)
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._seconds):
@@ -42,13 +45,25 @@ class Ticker:
                 close_old_connections()
 
 
-def sweep_all() -> None:
-    """Sweep every journal; one that does not answer does not keep the others waiting for the next pass."""
-    for alias in journal_aliases():
+def sweep_all(aliases: Iterable[str], *, grace_seconds: float | None = None) -> None:
+    """Sweep these journals; one that does not answer does not keep the others waiting for the next pass."""
+    grace = settings.NOVELLA_SWEEP_SECONDS if grace_seconds is None else grace_seconds
+    for alias in aliases:
         try:
-            recovery.sweep(alias, grace_seconds=settings.NOVELLA_SWEEP_SECONDS)
+            recovery.sweep(alias, grace_seconds=grace)
         except Exception:
             log.exception("sweep failed: alias=%s", alias)
+
+
+def report_all(aliases: Iterable[str], name: str) -> None:
+    """Say in each of these cells that the conductor `name` looks after it; in cell0 for the API's journal too."""
+    for alias in aliases:
+        if alias == API_ALIAS:  # has no services of its own: whoever works there works on cell0 as well
+            continue
+        try:
+            conductors.record(alias, name)
+        except Exception:
+            log.exception("heartbeat failed: alias=%s", alias)
 
 
 def settle_uploads() -> None:
@@ -58,10 +73,16 @@ def settle_uploads() -> None:
         log.warning("broken uploads settled: images=%s", settled)
 
 
-def tickers() -> list[Ticker]:
-    """The periodic work of a process that runs a conductor."""
+def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
+    """The periodic work of a conductor that looks after these journals."""
+    ours = tuple(aliases)
     return [
         Ticker("lease-heartbeat", settings.NOVELLA_LEASE_SECONDS / 3, leases.renew_all),
-        Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, sweep_all),
-        Ticker("broken-uploads", settings.NOVELLA_SWEEP_SECONDS, settle_uploads),
+        Ticker("service-heartbeat", settings.NOVELLA_HEARTBEAT_SECONDS, partial(report_all, ours, name)),
+        Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, partial(sweep_all, ours)),
     ]
+
+
+def web_tickers() -> list[Ticker]:
+    """The periodic work of a process that takes uploads: it alone sees the files that a dead one left."""
+    return [Ticker("broken-uploads", settings.NOVELLA_SWEEP_SECONDS, settle_uploads)]

@@ -58,6 +58,10 @@ class ComputeAgent:
     def has_host(self, host: str) -> bool:
         return host in self._hosts
 
+    def has_started(self) -> bool:
+        """Whether the driver of every host has started."""
+        return all(host.has_started for host in self._hosts.values())
+
     def receive(self, body: Mapping[str, Any]) -> None:
         """Take an encoded command for one of the hosts; returns before it is done. Raises NotFound."""
         host = body["body"]["host"]

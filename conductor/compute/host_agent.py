@@ -59,6 +59,10 @@ class HostAgent:
         self._failures = 0
         self._complaint = ""
 
+    @property
+    def has_started(self) -> bool:
+        return self._parts is not None
+
     def receive(self, body: Mapping[str, Any]) -> None:
         """Take a command; one that comes before the driver has started is left to come again."""
         if self._parts is None:

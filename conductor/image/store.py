@@ -80,7 +80,7 @@ def remove(image_uuid: UUID) -> None:
 
 
 def _directory() -> Path:
-    return Path(settings.NOVELLA_DATA) / "images"
+    return Path(settings.NOVELLA_IMAGE_DIR)
 
 
 def _path(image_uuid: UUID, suffix: str = "") -> Path:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import logging
-import signal
 import time
 from collections.abc import Callable
-from socket import socket
 
-import dramatiq
-import uvicorn
 from django.conf import settings
-from dramatiq import Worker
+from django.db import connections
 
 from conductor import plugins
 from conductor.actors import compute as compute_door
@@ -22,7 +18,9 @@ from conductor.cells.lookup import journal_aliases, queue_of
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.hosts import HostConfig
 from conductor.image.store import open_image
-from conductor.rpc.broker import COMPUTE_QUEUE, broker
+from conductor.management import web_server
+from conductor.management.conductor_process import conductor_name, hand_on
+from conductor.rpc import broker
 from conductor.workflows import recovery
 
 log = logging.getLogger(__name__)
@@ -38,8 +36,10 @@ class Embedded:
     def __init__(self, hosts: tuple[HostConfig, ...]) -> None:
         self._hosts = hosts
         self._agent = ComputeAgent(hosts, plugins.registry().drivers, open_image, settings.NOVELLA_HEARTBEAT_SECONDS)
-        self._worker = _worker({COMPUTE_QUEUE, *(queue_of(alias) for alias in journal_aliases())})
-        self._tickers = periodic.tickers()
+        self._aliases = journal_aliases()
+        queues = {*(queue_of(alias) for alias in self._aliases), *(broker.compute_queue(host.host) for host in hosts)}
+        self._worker = broker.make_worker(queues, threads=WORKER_THREADS, prefetch=2 * WORKER_THREADS)
+        self._tickers = [*periodic.conductor_tickers(self._aliases, conductor_name()), *periodic.web_tickers()]
 
     def start(self) -> None:
         """Start all but the web server; returns when every host that can report has done so."""
@@ -48,27 +48,19 @@ class Embedded:
         compute_door.serve(self._agent)
         self._agent.start()
         self._await_first_reports()
-        for alias in journal_aliases():
-            recovery.take_over_everything(alias)
-            recovery.sweep(alias, grace_seconds=0.0)
+        for alias in self._aliases:
+            if is_alone(alias):
+                recovery.take_over_everything(alias)
+        periodic.report_all(self._aliases, conductor_name())
+        periodic.sweep_all(self._aliases, grace_seconds=0.0)
         for ticker in self._tickers:
             ticker.start()
 
     def serve(self, on_ready: Callable[[], None]) -> None:
         """Run the web server until SIGTERM or SIGINT; `on_ready` is called once it listens."""
-        config = uvicorn.Config(
-            f"{settings.ASGI_APPLICATION.rpartition('.')[0]}:application",
-            host=settings.NOVELLA_HOST,
-            port=settings.NOVELLA_PORT,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=5,
-            lifespan="off",
-        )
-        # The server hands its signal on once it has shut down; ours to take, as the rest is still to be stopped.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
-        _Server(config, on_ready).run()
+        application = f"{settings.ASGI_APPLICATION.rpartition('.')[0]}:application"
+        config = web_server.config_of(application, settings.NOVELLA_HOST, settings.NOVELLA_PORT)
+        web_server.serve(config, on_ready)
 
     def stop(self) -> None:
         """End cleanly: nothing new is begun, what is under way ends or is taken up at the next start."""
@@ -76,6 +68,7 @@ class Embedded:
             ticker.stop()
         self._worker.stop(timeout=WORKER_STOP_MILLISECONDS)
         self._agent.stop()
+        hand_on(self._aliases)
 
     def _await_first_reports(self) -> None:
         """A run that is resumed must not take a host for dead that only had no time yet to say that it lives."""
@@ -94,18 +87,6 @@ def _has_reported(cell: str, host: str, since: float) -> bool:
     return any(moment.timestamp() >= since - 1.0 for moment in seen)
 
 
-def _worker(queues: set[str]) -> Worker:
-    for queue in queues:
-        broker.declare_queue(queue)
-    return dramatiq.Worker(broker, queues=queues, worker_threads=WORKER_THREADS, worker_timeout=100)
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-
-    async def startup(self, sockets: list[socket] | None = None) -> None:
-        await super().startup(sockets)
-        if not self.should_exit:
-            self._on_ready()
+def is_alone(alias: str) -> bool:
+    """Whether the lock on the data folder covers this database too: one on a server may have other conductors."""
+    return bool(connections[alias].vendor == "sqlite")

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from django.core.management.base import CommandError
+
+from conductor.services import readiness
+
+log = logging.getLogger(__name__)
 
 
 def require_writable(directory: Path) -> None:
@@ -30,14 +37,43 @@ def require_alone(directory: Path) -> IO[str]:
     The kernel lets go of it when the process ends, however it ends. So whoever holds it knows that every earlier
     owner of a lease in these databases is dead.
     """
-    handle = (directory / "novella.lock").open("w")
+    return _hold(directory, fcntl.LOCK_EX, f"another Novella runs on {directory}. Stop it or choose another folder.")
+
+
+@contextmanager
+def beside_others(directory: Path) -> Iterator[None]:
+    """Hold the data folder together with other processes, while none is alone in it. Raises CommandError."""
+    require_writable(directory)
+    refusal = f"a Novella that is one process (manage.py up) runs on {directory}. Stop it or choose another folder."
+    with _hold(directory, fcntl.LOCK_SH, refusal):
+        yield
+
+
+def _hold(directory: Path, kind: int, refusal: str) -> IO[str]:
+    handle = (directory / "novella.lock").open("a")
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except OSError:
-        raise CommandError(
-            f"NOVELLA_DATA: another Novella runs on {directory}. Stop it or choose another folder."
-        ) from None
+        handle.close()
+        raise CommandError(f"NOVELLA_DATA: {refusal}") from None
     return handle
+
+
+def require_broker(url: str) -> None:
+    """A process that is apart needs a broker that is apart; raises CommandError."""
+    if not url:
+        raise CommandError(
+            "NOVELLA_BROKER_URL: not set, and a broker in memory reaches nobody else. Set it to amqp://… or redis://…, "
+            "the same for all processes."
+        )
+
+
+def require_schema(aliases: Iterable[str]) -> None:
+    """The tables are those of this code; raises CommandError. A database that does not answer may do so later."""
+    for alias, reason in readiness.missing(aliases).items():
+        if reason != readiness.SILENT:
+            raise CommandError(f"Database {alias}: {reason}. Run manage.py seed once, before the other processes.")
+        log.warning("database %s %s; going on without it", alias, reason)
 
 
 def require_free_port(host: str, port: int) -> None:

@@ -1,30 +1,106 @@
 """The dramatiq broker and the two doors of the product: one for conductors, one for compute agents.
 
 A message is a doorbell: it may be lost, doubled, late or reordered, and nothing is wrong. The row that it rings
-for is the work.
+for is the work. Which broker carries it is the operator's choice; nothing outside of this module and `senders` knows.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+# Read by dramatiq when it is imported: a consumer that lost its broker knocks again after this many milliseconds.
+os.environ.setdefault("dramatiq_restart_delay", "500")
 
 import dramatiq
-from dramatiq.brokers.stub import StubBroker
-from dramatiq.middleware import CurrentMessage, ShutdownNotifications
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import close_old_connections
+from django.utils.module_loading import import_string
+from dramatiq import Broker, Worker
+from dramatiq.common import dq_name
+from dramatiq.middleware import CurrentMessage, Middleware, ShutdownNotifications
 
 from conductor.rpc.codec import encode
+from conductor.rpc.senders import AtOnce, Outage, Postman, Sender
 
 COMPUTE_QUEUE = "compute"
 CONDUCTOR_QUEUE = "conductor"
 PUT_BACK_MILLISECONDS = 5_000
+# A consumer of Redis asks again after at most this long; of the others, this is how soon it notices that it is to stop.
+IDLE_MILLISECONDS = 100
 
 log = logging.getLogger(__name__)
 
-# No middleware that retries or that interrupts: retries belong to the rows, and time limits to the leases.
-broker = StubBroker(middleware=[CurrentMessage(), ShutdownNotifications()])
-broker.fail_fast_default = False
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of broker: its class, what it is made with, and what its URL says where the operator's does not."""
+
+    path: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    url_defaults: Mapping[str, str] = field(default_factory=dict)
+    tend: Callable[[Any], object] = lambda broker: None
+
+
+_RABBITMQ = _Kind(
+    "dramatiq.brokers.rabbitmq.RabbitmqBroker",
+    url_defaults={"heartbeat": "30", "socket_timeout": "3", "stack_timeout": "5", "blocked_connection_timeout": "5"},
+    tend=lambda broker: broker.connection.process_data_events(0),  # answers heartbeats, notices a dead server
+)
+_REDIS = _Kind(
+    "dramatiq.brokers.redis.RedisBroker",
+    # What a dead process had taken is given to others at their first look after this; by default it may take hours.
+    options={"heartbeat_timeout": 10_000, "maintenance_chance": 1_000_000},
+    url_defaults={"socket_connect_timeout": "3", "socket_timeout": "10", "socket_keepalive": "yes"},
+    tend=lambda broker: broker.client.ping(),
+)
+KINDS: Mapping[str, _Kind] = {"amqp": _RABBITMQ, "amqps": _RABBITMQ, "redis": _REDIS, "rediss": _REDIS}
+
+
+class DatabaseConnections(Middleware):
+    """A worker's thread lives long: before and after each message it lets go of connections that have died."""
+
+    def before_process_message(self, broker: Broker, message: Any) -> None:
+        close_old_connections()
+
+    def after_process_message(self, broker: Broker, message: Any, **outcome: Any) -> None:
+        close_old_connections()
+
+    after_skip_message = after_process_message
+
+
+def make(url: str) -> tuple[Broker, Sender]:
+    """The broker at `url` (empty: in this process's memory), and how messages get there."""
+    # No middleware that retries or that interrupts: retries belong to the rows, and time limits to the leases.
+    middleware = [CurrentMessage(), ShutdownNotifications(), DatabaseConnections()]
+    if not url:
+        stub = import_string("dramatiq.brokers.stub.StubBroker")(middleware=middleware)
+        stub.fail_fast_default = False
+        return stub, AtOnce(stub)
+    kind = KINDS[urlsplit(url).scheme]
+    remote = import_string(kind.path)(url=_with_defaults(url, kind.url_defaults), middleware=middleware, **kind.options)
+    return remote, Postman(remote, kind.tend, outage)
+
+
+def _with_defaults(url: str, defaults: Mapping[str, str]) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(query=urlencode({**defaults, **dict(parse_qsl(parts.query))})))
+
+
+def _chosen() -> str:
+    try:
+        return str(settings.NOVELLA_BROKER_URL)
+    except ImproperlyConfigured:  # no Django here
+        return ""
+
+
+outage = Outage()
+broker, _sender = make(_chosen())
 dramatiq.set_broker(broker)
 
 Handler = Callable[[dict[str, Any]], None]
@@ -33,6 +109,24 @@ Handler = Callable[[dict[str, Any]], None]
 def door(name: str, queue: str) -> Callable[[Handler], dramatiq.Actor[[dict[str, Any]], None]]:
     """An actor that takes one JSON body."""
     return dramatiq.actor(actor_name=name, queue_name=queue, broker=broker)
+
+
+def make_worker(queues: Iterable[str], *, threads: int, prefetch: int) -> Worker:
+    """A worker on `queues`, to be started. Of each queue it takes at most `prefetch` messages before it is done."""
+    names = set(queues)
+    for name in names:
+        broker.declare_queue(name)
+        for consumer in (name, dq_name(name)):
+            logging.getLogger(f"dramatiq.worker.ConsumerThread({consumer})").addFilter(_say_once)
+    worker = Worker(broker, queues=names, worker_threads=threads, worker_timeout=IDLE_MILLISECONDS)
+    worker.queue_prefetch = prefetch
+    return worker
+
+
+def compute_queue(host: str) -> str:
+    """The queue on which a host takes its commands: one for all of a process's hosts, or one for each host."""
+    shares = settings.NOVELLA_COMPUTE_QUEUES == "shared"
+    return COMPUTE_QUEUE if shares else f"{COMPUTE_QUEUE}.{host}"
 
 
 def ring(queue: str, body: Mapping[str, Any]) -> None:
@@ -55,9 +149,21 @@ def put_back() -> None:
     message = CurrentMessage.get_current_message()
     if message is not None:
         log.warning("message put back: %s", message.actor_name)
-        broker.enqueue(message, delay=PUT_BACK_MILLISECONDS)
+        _sender.send(message.copy(), PUT_BACK_MILLISECONDS)
+
+
+def drain(seconds: float) -> bool:
+    """Before the end of a process: wait until what was sent has left; False when it did not in time."""
+    return _sender.drain(seconds)
 
 
 def _send(actor_name: str, queue: str, body: dict[str, Any]) -> None:
-    broker.declare_queue(queue)
-    broker.enqueue(dramatiq.Message(queue_name=queue, actor_name=actor_name, args=(body,), kwargs={}, options={}))
+    _sender.send(dramatiq.Message(queue_name=queue, actor_name=actor_name, args=(body,), kwargs={}, options={}))
+
+
+def _say_once(record: logging.LogRecord) -> bool:
+    """A filter for dramatiq's consumers, which repeat themselves for as long as the broker is gone."""
+    if "connection error" not in str(record.msg):
+        return True
+    outage.begun("connection lost")
+    return False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from django.db import DatabaseError, connections
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+
+SILENT = "does not answer"
 
 
 @cache
@@ -15,10 +18,10 @@ def _wanted() -> frozenset[tuple[str, str]]:
     return frozenset(loader.disk_migrations or ())
 
 
-def missing() -> dict[str, str]:
-    """What is not ready: database alias → reason. Empty when all is well. No detail that an outsider could use."""
+def missing(aliases: Iterable[str] | None = None) -> dict[str, str]:
+    """What is not ready of these databases, or of all: alias → reason. No detail that an outsider could use."""
     found: dict[str, str] = {}
-    for alias in connections:
+    for alias in connections if aliases is None else aliases:
         reason = _why_not(alias)
         if reason:
             found[alias] = reason
@@ -29,6 +32,6 @@ def _why_not(alias: str) -> str:
     try:
         applied = MigrationRecorder(connections[alias]).applied_migrations()
     except DatabaseError:
-        return "does not answer"
+        return SILENT
     behind = len(_wanted() - applied.keys())
     return f"{behind} schema migrations are not applied" if behind else ""

@@ -1,0 +1,45 @@
+"""`manage.py compute`: the agent of one host, in a process of its own."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from conductor.management import preflight
+from conductor.management.compute_process import ComputeProcess, forbid_databases, host_config
+from conductor.management.stopping import stop_wish
+
+
+class Command(BaseCommand):
+    help = "Run the compute agent of one host. It needs the broker and its data directory, and no database."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", required=True, help="name of the host, its own in the whole cloud")
+        parser.add_argument("--cell", required=True, help="cell to which the host belongs")
+        parser.add_argument("--driver", required=True, help="driver by name, such as libvirt or fake")
+        parser.add_argument("--zone", default="nova", help="availability zone of a host that is new (default: nova)")
+        parser.add_argument(
+            "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the driver; repeatable"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        forbid_databases()
+        preflight.require_broker(settings.NOVELLA_BROKER_URL)
+        preflight.require_writable(settings.NOVELLA_DATA)
+        config = host_config(
+            options["host"], options["cell"], options["driver"], zone=options["zone"], options=options["option"]
+        )
+        stop = stop_wish()
+        process = ComputeProcess(config)
+        try:
+            process.serve(stop, lambda: self._say_ready(f"{config.host} of {config.cell} by driver {config.driver}"))
+        finally:
+            process.stop()
+
+    def _say_ready(self, what: str) -> None:
+        self.stdout.write(f"Novella compute is ready: {what}")
+        self.stdout.flush()

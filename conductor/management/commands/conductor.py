@@ -1,0 +1,42 @@
+"""`manage.py conductor`: a conductor in a process of its own."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from conductor.management import preflight
+from conductor.management.conductor_process import ConductorProcess, charge, conductor_name
+from conductor.management.stopping import stop_wish
+
+
+class Command(BaseCommand):
+    help = "Run a conductor: of the API level and of all cells, or only of those that are named."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--cell", action="append", default=[], help="serve this cell; may be given several times")
+        parser.add_argument("--api-level", action="store_true", help="serve the API level (and cell0)")
+        parser.add_argument(
+            "--name",
+            default=conductor_name(),
+            help="how the list of services calls it; its own for each conductor (default: the machine's name)",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        preflight.require_broker(settings.NOVELLA_BROKER_URL)
+        served = charge(cells=options["cell"], is_api_level=options["api_level"])
+        preflight.require_schema(served.aliases)
+        with preflight.beside_others(settings.NOVELLA_DATA):
+            stop = stop_wish()
+            process = ConductorProcess(served, options["name"])
+            process.start()
+            self.stdout.write(f"Novella conductor is ready: {options['name']} serves {served}")
+            self.stdout.flush()
+            try:
+                process.serve(stop)
+            finally:
+                process.stop()

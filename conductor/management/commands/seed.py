@@ -1,0 +1,29 @@
+"""`manage.py seed`: once, before the separate processes of a cloud are started; and again after each upgrade."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from conductor.management import first_start, preflight
+
+
+class Command(BaseCommand):
+    help = "Bring every database to the newest schema and fill it with what a new cloud holds; safe to repeat."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--tiny-linux", action="store_true", help="also build and store the image tiny-linux")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        data_dir = settings.NOVELLA_DATA
+        with preflight.beside_others(data_dir):
+            try:
+                tiny_linux = first_start.build_tiny_linux(data_dir) if options["tiny_linux"] else None
+            except first_start.NotBuilt as reason:
+                raise CommandError(f"--tiny-linux: {reason}") from None
+            first_start.prepare(data_dir, tiny_linux)
+        self.stdout.write(f"Novella is seeded; the first passwords are in {data_dir}/passwords.json")

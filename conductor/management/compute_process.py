@@ -1,0 +1,96 @@
+"""A compute agent of its own: one host, one queue, a local journal, and no database."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from django.db import connections
+
+from conductor import plugins
+from conductor.actors import compute as compute_door
+from conductor.compute.agent import ComputeAgent
+from conductor.compute.hosts import HostConfig
+from conductor.image.store import open_image
+from conductor.rpc import broker
+
+log = logging.getLogger(__name__)
+
+THREADS = 2  # they only take commands: the agent acts on threads of its own
+PREFETCH = 2
+STOP_MILLISECONDS = 5_000
+DRAIN_SECONDS = 2.0
+START_POLL_SECONDS = 0.05
+HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+NO_DATABASE = "conductor.management.no_database"
+
+
+def forbid_databases() -> None:
+    """From here on no query of this process can succeed, and no address or password of a database is left in it."""
+    connections.close_all()
+    for alias in connections:
+        connections.settings[alias] = connections.configure_settings({"default": {"ENGINE": NO_DATABASE}})["default"]
+        if hasattr(connections._connections, alias):  # type: ignore[attr-defined]
+            del connections[alias]
+
+
+def host_config(host: str, cell: str, driver: str, *, zone: str, options: Sequence[str]) -> HostConfig:
+    """What the command line says, checked. Raises CommandError."""
+    for name, value in (("--host", host), ("--cell", cell)):
+        if not HOST_NAME.fullmatch(value):
+            raise CommandError(f'{name}: "{value}" is not a name (letters, digits, dots, dashes and underscores).')
+    known = plugins.registry().drivers
+    if driver not in known:
+        raise CommandError(f"--driver: there is no driver {driver}. Known drivers: {', '.join(sorted(known))}.")
+    return HostConfig(
+        host=host,
+        cell=cell,
+        driver=driver,
+        availability_zone=zone,
+        options=dict(_option(text) for text in options),
+        journal_path=Path(settings.NOVELLA_DATA) / "agents" / f"{host}.sqlite3",
+    )
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """`key=value`; a value that is JSON (a number, true, a list) is taken as such, any other as text."""
+    key, found, value = text.partition("=")
+    if not found or not key:
+        raise CommandError(f'--option: "{text}" is not of the form key=value.')
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+class ComputeProcess:
+    """The agent of one host, behind its queue."""
+
+    def __init__(self, config: HostConfig, drivers: Mapping[str, Any] | None = None) -> None:
+        self._agent = ComputeAgent(
+            [config], drivers or plugins.registry().drivers, open_image, settings.NOVELLA_HEARTBEAT_SECONDS
+        )
+        self._worker = broker.make_worker([broker.compute_queue(config.host)], threads=THREADS, prefetch=PREFETCH)
+
+    def serve(self, stop: threading.Event, on_ready: Callable[[], None]) -> None:
+        """Serve until `stop`; `on_ready` is called once the driver has started, however long that takes."""
+        compute_door.serve(self._agent)
+        self._agent.start()
+        self._worker.start()
+        while not stop.wait(START_POLL_SECONDS):
+            if self._agent.has_started():
+                on_ready()
+                stop.wait()
+
+    def stop(self) -> None:
+        """Take no more commands, give what is under way a moment. What is cut off is repeated by the conductor."""
+        self._worker.stop(timeout=STOP_MILLISECONDS)
+        self._agent.stop()
+        broker.drain(DRAIN_SECONDS)

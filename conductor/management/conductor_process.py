@@ -1,0 +1,97 @@
+"""A conductor of its own: a worker on the queues that it serves, and the periodic work for their journals."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
+
+from conductor.actors import conductor as conductor_door
+from conductor.actors import periodic
+from conductor.cells.lookup import CELL0, cell_aliases, journal_aliases, queue_of
+from conductor.rpc import broker
+from conductor.workflows import recovery
+
+log = logging.getLogger(__name__)
+
+THREADS = 8
+STOP_MILLISECONDS = 10_000
+DRAIN_SECONDS = 2.0
+
+
+def conductor_name() -> str:
+    """How the list of services calls a conductor that was given no name: as its machine."""
+    return socket.gethostname().split(".")[0].lower()
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a conductor looks after: whole queues, so that every journal behind one of them is swept with it."""
+
+    queues: frozenset[str]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The journals whose doorbells ring on these queues."""
+        return tuple(alias for alias in journal_aliases() if queue_of(alias) in self.queues)
+
+    def __str__(self) -> str:
+        return ", ".join(sorted(self.queues))
+
+
+def charge(*, cells: Sequence[str], is_api_level: bool) -> Charge:
+    """The API level and all cells, or those of them that are named. Raises CommandError for an unknown cell."""
+    known = cell_aliases(with_cell0=False)
+    for name in cells:
+        if name not in known:
+            raise CommandError(f"--cell: there is no cell {name}. Known cells: {', '.join(known) or 'none'}.")
+    if not cells and not is_api_level:
+        return Charge(frozenset(queue_of(alias) for alias in journal_aliases()))
+    return Charge(frozenset(queue_of(alias) for alias in [*cells, *([CELL0] if is_api_level else [])]))
+
+
+class ConductorProcess:
+    """Started bottom-up and stopped top-down. It is never alone, so it takes nothing over that a lease protects."""
+
+    def __init__(self, charge: Charge, name: str) -> None:
+        self._aliases = charge.aliases
+        self._name = name
+        self._worker = broker.make_worker(charge.queues, threads=THREADS, prefetch=THREADS)
+        self._tickers = periodic.conductor_tickers(charge.aliases, name)
+
+    def start(self) -> None:
+        assert conductor_door is not None, "importing the doors registers their actors"
+        if settings.NOVELLA_CHANNEL_URL:
+            import_string(settings.NOVELLA_LIVE_PUBLISHER)()
+        self._worker.start()
+        periodic.report_all(self._aliases, self._name)
+        periodic.sweep_all(self._aliases, grace_seconds=0.0)
+        for ticker in self._tickers:
+            ticker.start()
+
+    def serve(self, stop: threading.Event) -> None:
+        stop.wait()
+
+    def stop(self) -> None:
+        """Begin nothing new, end what is under way, hand on what does not end in time."""
+        self._worker.stop(timeout=STOP_MILLISECONDS)
+        for ticker in self._tickers:  # to here they kept our leases alive
+            ticker.stop()
+        hand_on(self._aliases)
+        if not broker.drain(DRAIN_SECONDS):
+            log.warning("some doorbells did not leave in time; the sweep of another conductor rings again")
+
+
+def hand_on(aliases: Iterable[str]) -> None:
+    """End this process's own leases, so that others need not wait for them; what fails is logged."""
+    for alias in aliases:
+        try:
+            recovery.hand_on(alias)
+        except Exception:
+            log.exception("leases not handed on: they run out by themselves: alias=%s", alias)

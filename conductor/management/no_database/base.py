@@ -1,0 +1,21 @@
+"""A database backend for processes that must have none: whatever asks it for anything is a fault of ours."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from django.db.backends.dummy import base as dummy
+
+from conductor.core.errors import NovellaError
+
+
+class NoDatabaseHere(NovellaError):
+    """A compute agent asked a database for something: a host holds none, and asks its conductor by message."""
+
+
+class DatabaseWrapper(dummy.DatabaseWrapper):
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NoDatabaseHere()
+
+    ensure_connection = connect = cursor = _cursor = _commit = _rollback = _savepoint = _refuse
+    _savepoint_commit = _savepoint_rollback = _set_autocommit = _refuse

@@ -1,0 +1,82 @@
+"""uvicorn as our processes run it: one server in this process, or several in processes of their own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from socket import socket
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+GRACEFUL_SECONDS = 5
+POLL_SECONDS = 0.1
+
+
+def config_of(application: str, host: str, port: int, *, workers: int = 1) -> uvicorn.Config:
+    """`application` is "module:attribute", so that a new process can import it."""
+    return uvicorn.Config(
+        application,
+        host=host,
+        port=port,
+        workers=workers,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        lifespan="off",
+    )
+
+
+def serve(config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `on_ready` is called once it listens."""
+    # The server hands its signal on once it has shut down; ours to take, as the rest is still to be stopped.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    if config.workers == 1:
+        _Server(config, on_ready).run()
+    else:
+        _serve_in_many(config, on_ready)
+
+
+def _serve_in_many(config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    """One socket, several processes behind it; one that dies is started anew."""
+    shared = config.bind_socket()
+    stopped = threading.Event()
+    asker = threading.Thread(target=_await_answer, args=(config, stopped, on_ready), name="readiness", daemon=True)
+    asker.start()
+    try:
+        Multiprocess(config, target=uvicorn.Server(config).run, sockets=[shared]).run()
+    finally:
+        stopped.set()
+        shared.close()
+
+
+def _await_answer(config: uvicorn.Config, stopped: threading.Event, on_ready: Callable[[], None]) -> None:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
+    shown = f"[{host}]" if ":" in host else host
+    while not stopped.is_set():
+        try:
+            urllib.request.urlopen(f"http://{shown}:{config.port}/healthz", timeout=5).close()
+        except urllib.error.HTTPError:
+            break  # it refuses the name under which we ask, and so it is there
+        except OSError:
+            time.sleep(POLL_SECONDS)
+        else:
+            break
+    if not stopped.is_set():
+        on_ready()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._on_ready()

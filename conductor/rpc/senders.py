@@ -1,0 +1,121 @@
+"""How messages leave: at once into memory, or to a real broker on a thread for which nobody who committed waits."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from dramatiq import Broker, Message
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 10_000
+TEND_SECONDS = 5.0
+# While a broker is down nobody knocks more often than this; what is sent meanwhile is lost, and rung again later.
+PAUSE_SECONDS = 0.5
+
+
+class Outage:
+    """Says once that the broker is gone, and once that it is back, however many threads notice."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since: float | None = None
+
+    def begun(self, cause: str) -> None:
+        with self._lock:
+            is_new, self._since = self._since is None, self._since or time.monotonic()
+        if is_new:
+            log.error("the broker does not answer (%s): doorbells are lost, and rung again by the sweep", cause)
+
+    def over(self) -> None:
+        if self._since is None:  # the usual case, without the lock
+            return
+        with self._lock:
+            since, self._since = self._since, None
+        if since is not None:
+            log.warning("the broker answers again, after %.1f seconds", time.monotonic() - since)
+
+
+class Sender(Protocol):
+    def send(self, message: Message, delay: int | None = None) -> None: ...
+
+    def drain(self, seconds: float) -> bool: ...
+
+
+class AtOnce:
+    """Into memory: there is nothing to wait for and nothing that could be down."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def send(self, message: Message, delay: int | None = None) -> None:
+        self._broker.declare_queue(message.queue_name)
+        self._broker.enqueue(message, delay=delay)
+
+    def drain(self, seconds: float) -> bool:
+        return True
+
+
+class Postman:
+    """To another process. `send` never raises and never waits: a message that cannot leave is a doorbell that is lost.
+
+    One thread has the only connection that sends; `tend` keeps it alive while there is nothing to send.
+    """
+
+    def __init__(self, broker: Broker, tend: Callable[[Broker], object], outage: Outage) -> None:
+        self._broker = broker
+        self._tend = tend
+        self._outage = outage
+        self._waiting: queue.Queue[tuple[Message, int | None]] = queue.Queue(MOST_WAITING)
+        self._start_lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._quiet_until = 0.0
+
+    def send(self, message: Message, delay: int | None = None) -> None:
+        if self._thread is None:
+            self._start()
+        with contextlib.suppress(queue.Full):  # so many wait only when the broker hangs: the sweep rings again
+            self._waiting.put_nowait((message, delay))
+
+    def drain(self, seconds: float) -> bool:
+        """Wait until all has left that waits now; False when it did not in time."""
+        deadline = time.monotonic() + seconds
+        while self._waiting.unfinished_tasks and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return not self._waiting.unfinished_tasks
+
+    def _start(self) -> None:
+        with self._start_lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="postman", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                message, delay = self._waiting.get(timeout=TEND_SECONDS)
+            except queue.Empty:
+                self._try(lambda: self._tend(self._broker))
+                continue
+            if time.monotonic() >= self._quiet_until:
+                self._try(lambda message=message, delay=delay: self._deliver(message, delay))  # type: ignore[misc]
+            self._waiting.task_done()
+
+    def _deliver(self, message: Message, delay: int | None) -> None:
+        self._broker.declare_queue(message.queue_name)
+        self._broker.enqueue(message, delay=delay)
+
+    def _try(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except Exception as error:  # whatever it is, a lost doorbell is no reason to end
+            self._quiet_until = time.monotonic() + PAUSE_SECONDS
+            self._outage.begun(type(error).__name__)
+        else:
+            self._outage.over()
