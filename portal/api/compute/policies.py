@@ -19,6 +19,7 @@ _RULES: RuleTable = {
     "servers:create:requested_destination": ADMIN,
     "os-extended-server-attributes": ADMIN,
     "os-console-output": MEMBER,
+    "os-deferred-delete:force": MEMBER,
     "os-admin-actions": MEMBER,  # an action that is not offered says so to whoever may act at all
     "server-metadata:index": READER,
     "server-metadata:show": READER,

@@ -1,19 +1,29 @@
-"""POST /servers/{id}/action: what is built, and an honest answer for what is not yet."""
+"""POST /servers/{id}/action: finds the action, checks who asks and what is sent, and has it done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Invalid, NotSupported
-from conductor.services import instances
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotSupported, QuotaExceeded
+from conductor.services import audit
 from portal.api.base import ApiRequest
-from portal.api.compute.schemas import servers as schemas
+from portal.api.compute.views import actions_power
+from portal.api.compute.views.offered import Offered
 from portal.api.compute.views.servers import ServerView
+from portal.api.microversions import Microversion
+from portal.api.schema_parts import Schema, closed
 from portal.api.validation import validate
+
+OFFERED: Mapping[str, Offered] = {
+    **actions_power.OFFERED,
+}
+
+# What the audit log keeps: a request that was understood, and turned down.
+REFUSALS = (Conflict, Forbidden, NotSupported, QuotaExceeded)
 
 
 @dataclass(frozen=True)
@@ -24,8 +34,8 @@ class Known:
     until: str | None = None
 
 
-# All that clients may send, so that "not offered" can be told from "no such thing".
-NOT_OFFERED: Mapping[str, Known] = {
+# What clients may send beside OFFERED, so that "not offered" can be told from "no such thing".
+_KNOWN: Mapping[str, Known] = {
     **dict.fromkeys(
         (
             "os-start",
@@ -68,6 +78,17 @@ NOT_OFFERED: Mapping[str, Known] = {
         Known(until="2.43"),
     ),
 }
+NOT_OFFERED: Mapping[str, Known] = {name: known for name, known in _KNOWN.items() if name not in OFFERED}
+
+_bodies: dict[tuple[str, int], tuple[Schema, Schema]] = {}
+
+
+def body_schema(name: str, action: Offered, version: Microversion) -> Schema:
+    """The schema of the whole body, so that faults name `reboot.type`, not `type`; the same object every time."""
+    inner = action.schema_of(version)
+    if (name, id(inner)) not in _bodies:
+        _bodies[name, id(inner)] = (inner, closed({name: inner}, required=(name,)))  # kept, so that the id stays its
+    return _bodies[name, id(inner)][1]
 
 
 class ServerAction(ServerView):
@@ -75,30 +96,30 @@ class ServerAction(ServerView):
         body = request.data
         if not isinstance(body, dict) or len(body) != 1:
             raise Invalid("Malformed request body: it must hold exactly one action.")
-        ((name, value),) = body.items()
-        if name in OFFERED:
-            return OFFERED[name](self, server_id, value)
+        (name,) = body
+        action = OFFERED.get(name)
+        if action is None or not request.microversion.covers(action.since, action.until):
+            return self._refuse(name, server_id)
+        try:
+            self._allow(action.policy, server_id)
+            validate(body, body_schema(name, action, request.microversion))
+            return action.call(self, server_id, body[name])
+        except REFUSALS as error:
+            audit.record_refusal(request.context, name, server_id, error)
+            raise
+
+    def _allow(self, policy: str, server_id: str) -> None:
+        """Raises Forbidden; NotFound for a server that the asker must not even know of."""
+        try:
+            self.allow(policy)
+        except Forbidden:
+            self.find(server_id)
+            raise
+
+    def _refuse(self, name: Any, server_id: str) -> Response:
         known = NOT_OFFERED.get(name)
-        if known is None or not request.microversion.covers(known.since, known.until):
-            raise Invalid(f"There is no such action: {name[:60]}")
+        if known is None or not self.request.microversion.covers(known.since, known.until):
+            raise Invalid(f"There is no such action: {str(name)[:60]}")
         self.allow("os-admin-actions")
         self.find(server_id)
         raise NotSupported(f"The action {name} is not offered by this cloud yet.")
-
-    def console_output(self, server_id: str, value: Any) -> Response:
-        self.allow("os-console-output")
-        options = validate(value, schemas.CONSOLE_OUTPUT) or {}
-        length = options.get("length")
-        output = instances.console_output(self.request.context, server_id, None if length is None else int(length))
-        return Response({"output": output})
-
-    def force_delete(self, server_id: str, value: Any) -> Response:
-        self.allow("servers:delete")
-        instances.delete(self.request.context, server_id)
-        return Response(status=202)
-
-
-OFFERED: Mapping[str, Callable[[ServerAction, str, Any], Response]] = {
-    "os-getConsoleOutput": ServerAction.console_output,
-    "forceDelete": ServerAction.force_delete,
-}
