@@ -2,63 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import heapq
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
-from django.db.models import Max, Q
+from django.db.models import Q
 
 from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
+from conductor.events import Announcement
+from conductor.journal import event_order
+from conductor.journal.event_order import START, Place, is_by_number
 from conductor.journal.models import Event
 from conductor.services.values import EventView
+
+__all__ = [
+    *(
+        "START",
+        "Cursor",
+        "News",
+        "Place",
+        "cursor_of",
+        "here",
+        "is_by_number",
+        "news",
+        "of_runs",
+        "read_cursor",
+        "read_on",
+    ),
+    "write_cursor",
+]
 
 # A reader that is further behind than this reads the whole page again: that is cheaper.
 LONGEST_REPLAY = 1000
 LONGEST_CURSOR = 2000
 
-Cursor = Mapping[str, int]
+MOST_AT_ONCE = 500
+PLACE = re.compile(r"(?:([0-9]{1,18})-)?([0-9]{1,18})", re.ASCII)
+
+Cursor = Mapping[str, Place]
 
 
 @dataclass(frozen=True)
 class News:
-    """What a reader has missed: how many events (counted up to LONGEST_REPLAY + 1), and whether that is too many."""
+    """What a reader has missed: the numbers of the events by database, and whether they are too many to replay."""
 
-    count: int
-    is_too_much: bool
+    numbers: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    is_too_much: bool = False
+
+    def beyond(self, known: Mapping[str, set[int]]) -> int:
+        """How many of them a reader does not know that was told of `known`."""
+        return sum(len(numbers - known.get(alias, set())) for alias, numbers in self.numbers.items())
 
 
 def here() -> Cursor:
     """The end of the log, per database. A database that does not answer is left out."""
-    found = scatter_gather(
-        lambda alias: Event.objects.using(alias).aggregate(last=Max("pk"))["last"] or 0, journal_aliases()
-    )
-    return found.answers
+    return scatter_gather(lambda alias: event_order.end(Event.objects.using(alias)), journal_aliases()).answers
+
+
+def cursor_of(event: EventView) -> str:
+    """The place of one event, as text."""
+    return write_cursor({event.alias: (event.transaction_id, event.number)})
 
 
 def write_cursor(cursor: Cursor) -> str:
-    """`cell1:40,default:12`: a cursor as text."""
-    return ",".join(f"{alias}:{number}" for alias, number in sorted(cursor.items()))
+    """`cell1:40,default:12`, or `cell1:7421-40` where a place has two numbers: a cursor as text."""
+    return ",".join(f"{alias}:{_write(place)}" for alias, place in sorted(cursor.items()))
 
 
 def read_cursor(text: str) -> Cursor:
     """The inverse of `write_cursor`; databases that are not known are dropped. Raises Invalid for another form."""
-    cursor: dict[str, int] = {}
+    cursor: dict[str, Place] = {}
     known = set(journal_aliases())
     for part in filter(None, text[:LONGEST_CURSOR].split(",")):
-        alias, _, number = part.partition(":")
-        if not (number.isascii() and number.isdigit() and len(number) <= 18):
+        alias, _, written = part.partition(":")
+        place = PLACE.fullmatch(written)
+        if place is None:
             raise Invalid("A cursor looks like default:12,cell1:40.", field="after")
         if alias in known:
-            cursor[alias] = int(number)
+            cursor[alias] = int(place[1] or 0), int(place[2])
     return cursor
 
 
 def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = (), kinds: Sequence[str] = ()) -> News:
-    """How much happened after `after`: to some topics, or without any to all that the asker may see.
+    """What happened after `after`: to some topics, or without any to all that the asker may see.
 
     `kinds` are prefixes; without any, every kind counts.
 
@@ -70,31 +102,55 @@ def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = (), 
     if not context.is_admin:
         wanted &= Q(project_id=context.project_id)
 
-    def ask(alias: str) -> int:
-        later = Event.objects.using(alias).filter(wanted, pk__gt=after.get(alias, 0))
-        return later.values("pk")[: LONGEST_REPLAY + 1].count()
+    def ask(alias: str) -> frozenset[int]:
+        later = event_order.after(Event.objects.using(alias).filter(wanted), after.get(alias, START))
+        return frozenset(later.values_list("pk", flat=True)[: LONGEST_REPLAY + 1])
 
-    count = sum(scatter_gather(ask, journal_aliases()).answers.values())
-    return News(count, count > LONGEST_REPLAY)
+    numbers = scatter_gather(ask, journal_aliases()).answers
+    return News(numbers, sum(map(len, numbers.values())) > LONGEST_REPLAY)
 
 
-def of_runs(runs: Mapping[str, Sequence[str]], after: Cursor, limit: int) -> list[EventView]:
-    """Events about runs, oldest first. `runs` maps a database to the uuids of the runs in it."""
+def read_on(after: Cursor, limit: int = MOST_AT_ONCE) -> tuple[list[EventView], Cursor]:
+    """Every event after `after` in every database, at most `limit` of each, and the cursor to go on from.
 
-    def ask(alias: str) -> list[EventView]:
-        rows = Event.objects.using(alias).filter(run_uuid__in=runs[alias], pk__gt=after.get(alias, 0))
-        return [_view(alias, row) for row in rows.order_by("pk")[:limit]]
+    For whoever passes events on: each is given once and none is left out, whatever commits in which order. A
+    database that does not answer is left out, and its place stays.
+    """
+    return _read(lambda alias: Q(), journal_aliases(), after, limit)
 
-    gathered = scatter_gather(ask, list(runs))
-    found = [event for events in gathered.answers.values() for event in events]
+
+def of_runs(runs: Mapping[str, Sequence[str]], after: Cursor, limit: int) -> tuple[list[EventView], Cursor]:
+    """Events about runs, oldest first, and the cursor to go on from. `runs` maps databases to the uuids in them."""
+    most = max(1, limit // max(1, len(runs)))
+    return _read(lambda alias: Q(run_uuid__in=runs[alias]), list(runs), after, most)
+
+
+def _read(
+    wanted: Callable[[str], Q], aliases: Sequence[str], after: Cursor, limit: int
+) -> tuple[list[EventView], Cursor]:
+    def ask(alias: str) -> tuple[list[EventView], Place]:
+        place = after.get(alias, START)
+        rows = list(event_order.after(Event.objects.using(alias).filter(wanted(alias)), place)[:limit])
+        reached = event_order.place_of(rows[-1]) if rows else place
+        return [_view(alias, row) for row in event_order.by_number(rows)], reached
+
+    answers = scatter_gather(ask, aliases).answers
     # Of two logs that tell of the same moment, the API's comes first: cells act on what it decided.
-    return sorted(found, key=lambda e: (e.created_at, e.alias != API_ALIAS, e.alias, e.number))[:limit]
+    logs = [answers[alias][0] for alias in sorted(answers, key=lambda alias: (alias != API_ALIAS, alias))]
+    merged = list(heapq.merge(*logs, key=lambda event: event.created_at))
+    return merged, {**after, **{alias: reached for alias, (_, reached) in answers.items()}}
+
+
+def _write(place: Place) -> str:
+    transaction, number = place
+    return f"{transaction}-{number}" if transaction else str(number)
 
 
 def _view(alias: str, row: Event) -> EventView:
     return EventView(
         alias=alias,
         number=row.pk,
+        transaction_id=row.transaction_id,
         topic=row.topic,
         kind=row.kind,
         created_at=row.created_at,

@@ -53,14 +53,16 @@ class SignedOut(Exception):
 class Following:
     """A topic that this socket follows, and the topics of the log that feed it.
 
-    `changed` gathers what a wide topic's events were about: pairs of run and instance.
+    `changed` gathers what a wide topic's events were about: pairs of run and instance. `told` are the numbers of
+    events that were announced after the cursor, where that does not tell that all before them are known too.
     """
 
     topic: str
     kind: Kind
     ident: str
     view: str
-    cursor: dict[str, int]
+    cursor: dict[str, event_log.Place]
+    told: dict[str, set[int]] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     changed: set[tuple[str, str]] = field(default_factory=set)
     last_kind: str = ""
@@ -76,13 +78,22 @@ class Following:
             return bool(message["kind"].startswith(self.kind.kinds))
         return not self.topics.isdisjoint((message["topic"], f"server:{message['instance_uuid']}"))
 
-    def reach(self, place: Mapping[str, int]) -> None:
-        """Everything up to `place` is known."""
-        for alias, number in place.items():
-            self.cursor[alias] = max(self.cursor.get(alias, 0), number)
+    def reach(self, cursor: event_log.Cursor) -> None:
+        """Everything up to `cursor` is known."""
+        for alias, place in cursor.items():
+            self.cursor[alias] = max(self.cursor.get(alias, event_log.START), place)
+
+    def forget(self, news: event_log.News) -> None:
+        """Events that the log has shown are before the cursor now, or will be found once more."""
+        for alias, numbers in news.numbers.items():
+            self.told.get(alias, set()).difference_update(numbers)
 
     def note(self, message: dict[str, Any]) -> None:
-        self.reach({message["alias"]: message["cursor"]})
+        alias, number = message["alias"], message["cursor"]
+        if event_log.is_by_number(alias):
+            self.reach({alias: (0, number)})
+        else:
+            self.told.setdefault(alias, set()).add(number)
         self.last_kind = message["kind"]
         self.is_dirty = True
         if self.kind.is_wide:
@@ -177,14 +188,16 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         topics, kinds, after = sorted(following.topics), following.kind.kinds, dict(following.cursor)
 
         def ask(asker: RequestContext) -> tuple[event_log.News, event_log.Cursor]:
-            here = event_log.here()
+            here = event_log.here()  # first: what comes in between is found twice rather than never
             return event_log.news(asker, after, topics=topics, kinds=kinds), here
 
         news, here = await self._read(ask)
+        missed = news.beyond(following.told)
         following.reach(here)
-        if news.is_too_much or (news.count and following.kind.is_wide):
+        following.forget(news)
+        if news.is_too_much or (missed and following.kind.is_wide):
             await self._say(following.key, "reset", seq=following.cursor)
-        elif news.count:
+        elif missed:
             following.is_dirty = True
             self._send_soon(following)
         elif is_first:
@@ -241,7 +254,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         following.is_dirty |= await self._feed_from(following, topics)
         await self._say(following.key, "fragments", seq=seq, html=html, event=following.last_kind)
 
-    async def _send_rows(self, following: Following, changed: set[tuple[str, str]], seq: dict[str, int]) -> None:
+    async def _send_rows(self, following: Following, changed: set[tuple[str, str]], seq: event_log.Cursor) -> None:
         position, prefix, render = ROWS[following.topic]
         uuids = sorted({pair[position] for pair in changed if pair[position]})
         if not uuids or len(uuids) > MOST_ROWS:
@@ -251,7 +264,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         for uuid in uuids:
             await self._say(following.key, "row", seq=seq, id=f"{prefix}-{uuid}", html=rows.get(uuid))
 
-    async def _say(self, key: tuple[str, str], kind: str, *, seq: dict[str, int] | None = None, **more: Any) -> None:
+    async def _say(self, key: tuple[str, str], kind: str, *, seq: event_log.Cursor | None = None, **more: Any) -> None:
         topic, view = key
         where = {"seq": event_log.write_cursor(seq)} if seq is not None else {}
         await self.send(text_data=json.dumps({"topic": topic, "view": view, "kind": kind, **where, **more}))

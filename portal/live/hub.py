@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import threading
 import time
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from asgiref.sync import async_to_sync
 from channels.layers import InMemoryChannelLayer, get_channel_layer
+from redis.exceptions import RedisError
 
 from conductor import events
 from conductor.events import Announcement
+
+log = logging.getLogger(__name__)
 
 ALL_PROJECTS = "all"
 # Queues of the layer are short and drop what does not fit: a burst leaves as a few messages, each with many events.
@@ -22,15 +26,38 @@ LEAST_PAUSE_SECONDS = 0.05
 _loop: asyncio.AbstractEventLoop | None = None
 
 
+class Source(Protocol):
+    """Where events come from when it is not the commits of this process alone."""
+
+    def hear(self, announcement: Announcement) -> None:
+        """An event was committed in this process."""
+
+    def begin(self) -> None:
+        """There is a socket; from now on it calls `pass_on` for every event of every process."""
+
+
+source: Source | None = None
+
+
 def listen() -> None:
     """Pass on every event from now on; calling it again changes nothing."""
-    events.subscribe(_pass_on)
+    events.subscribe(_hear)
 
 
 def serve_from(loop: asyncio.AbstractEventLoop) -> None:
     """`loop` is where this process's sockets live; the layer's queues belong to it."""
     global _loop
     _loop = loop
+    if source is not None:
+        source.begin()
+
+
+def publish_only() -> None:
+    """For a process without sockets: events go to the layer that spans processes, from a loop of its own."""
+    listen()
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="live-publisher", daemon=True).start()
+    serve_from(loop)
 
 
 def topic_group(topic: str) -> str:
@@ -73,11 +100,37 @@ class _Batch:
             return events
 
 
+class _Outage:
+    """Says once that the layer is gone, and once that it is back."""
+
+    def __init__(self) -> None:
+        self._is_on = False
+
+    def begun(self, error: Exception) -> None:
+        if not self._is_on:
+            log.error("live events cannot be sent (%s): pages show what is new a little later", type(error).__name__)
+        self._is_on = True
+
+    def over(self) -> None:
+        if self._is_on:
+            log.warning("live events are sent again")
+        self._is_on = False
+
+
 _batch = _Batch()
+_outage = _Outage()
 
 
-def _pass_on(announcement: Announcement) -> None:
+def _hear(announcement: Announcement) -> None:
     """Called in the thread that committed, which must not wait for a socket."""
+    if source is None:
+        pass_on(announcement)
+    else:
+        source.hear(announcement)
+
+
+def pass_on(announcement: Announcement) -> None:
+    """Send an event to all who follow it; returns at once."""
     layer = get_channel_layer()
     is_deaf = _loop is None or _loop.is_closed()
     if layer is None or (is_deaf and isinstance(layer, InMemoryChannelLayer)):
@@ -99,8 +152,13 @@ async def _send(layer: Any, pause: float = 0.0) -> None:
     for event in _batch.take():
         for group in _groups_of(event):
             by_group.setdefault(group, []).append(event)
-    for group, events_of_group in by_group.items():
-        await layer.group_send(group, {"type": "live.events", "events": events_of_group})
+    try:
+        for group, events_of_group in by_group.items():
+            await layer.group_send(group, {"type": "live.events", "events": events_of_group})
+    except (OSError, RedisError) as error:  # sockets look into the log from time to time, and find what was lost
+        _outage.begun(error)
+    else:
+        _outage.over()
 
 
 def _groups_of(event: dict[str, Any]) -> set[str]:
