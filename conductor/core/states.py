@@ -108,7 +108,7 @@ _HARD_REBOOT = dict.fromkeys(
     (TaskState.REBOOTING_HARD, TaskState.REBOOT_PENDING_HARD, TaskState.REBOOT_STARTED_HARD), "HARD_REBOOT"
 )
 _MIGRATING = {TaskState.MIGRATING: "MIGRATING"}
-STATUS_BY_TASK: dict[str, dict[TaskState, str]] = {
+STATUS_BY_TASK: dict[str, Mapping[TaskState, str]] = {
     VmState.ACTIVE: {
         **_SOFT_REBOOT,
         **_HARD_REBOOT,
@@ -126,8 +126,9 @@ STATUS_BY_TASK: dict[str, dict[TaskState, str]] = {
 
 def status_of(vm_state: str, task_state: str | None) -> str:
     """The Compute API's `status` for a pair of states; UNKNOWN for what is in no table."""
-    by_task: Mapping[str, str] = STATUS_BY_TASK.get(vm_state, {})
-    return by_task.get(task_state or "") or STATUS.get(vm_state, "UNKNOWN")
+    by_task = STATUS_BY_TASK.get(vm_state, {})
+    shown = by_task.get(TaskState(task_state)) if task_state else None
+    return shown or STATUS.get(vm_state, "UNKNOWN")
 
 
 class RunState(StrEnum):
@@ -162,6 +163,7 @@ class StepState(StrEnum):
     UNDONE = "undone"
     UNDO_FAILED = "undo failed"
     CANCELLED = "cancelled"
+    FORCED = "forced"  # an operator has said that it is done
 
 
 class MigrationType(StrEnum):

@@ -33,6 +33,7 @@ class NewRun:
     """A run to be: what it does, for whom, and every resource that it touches.
 
     `run_uuid` may be given where asking twice must open one run only; `parent_uuid` names the run that hands over.
+    `is_cancellable` speaks for the time before the run's plan says so for each step.
     `secrets` are inputs that no page, log or event may show; they are gone when the run ends.
     """
 
@@ -46,6 +47,7 @@ class NewRun:
     secrets: Mapping[str, Any] = field(default_factory=dict)
     parent_uuid: UUID | str | None = None
     run_uuid: UUID | str | None = None
+    is_cancellable: bool = True
 
 
 def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowRun:
@@ -70,6 +72,8 @@ def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowR
         context=context.to_json(),
         inputs=dict(wanted.inputs),
         secrets=dict(wanted.secrets),
+        resources=resources,
+        is_cancellable=wanted.is_cancellable,
         wake_at=database_now(),
         created_at=database_now(),
     )

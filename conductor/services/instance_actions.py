@@ -23,6 +23,7 @@ FAILED_RUNS = (
 RESULTS = {
     StepState.DONE: "Success",
     StepState.SKIPPED: "Success",
+    StepState.FORCED: "Success",
     StepState.FAILED: "Error",
     StepState.CANCELLED: "Error",
 }

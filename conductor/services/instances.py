@@ -259,6 +259,7 @@ def _delete_in_cell(context: RequestContext, cell: str, instance_uuid: UUID) -> 
                 resources=[f"instance:{instance_uuid}"],
                 instance_uuid=instance_uuid,
                 instance_name=row.name,
+                is_cancellable=False,
             ),
             may_wait=True,
         )

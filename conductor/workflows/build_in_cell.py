@@ -27,5 +27,6 @@ BUILD_IN_CELL = BuildInCell(
         MarkActive(),
     ),
     on_failure=MarkFailed(),
+    on_cancel=MarkFailed(),
     max_attempts=settings.NOVELLA_MAX_BUILD_ATTEMPTS,
 )

@@ -16,6 +16,8 @@ BUILD_INSTANCES = Flow(
         CreateInCells(),  # rows in the chosen cells; mappings get their cell, the build requests go
         HandOver(),  # one workflow per instance, in its cell
     ),
+    on_cancel=BuryInCell0(),
     on_failure=BuryInCell0(),  # never got a host: kept in cell0 in error, with the decision as its fault
     cancellable_until="CreateInCells",
+    is_retryable=False,  # the request is closed when it fails, and its instances are in cell0
 )

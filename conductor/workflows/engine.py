@@ -20,7 +20,7 @@ from conductor.core.states import LIVE_RUN_STATES, StepState
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc.messages import StepAnswered, StepProgressed
 from conductor.transactions import database_now, write_tx
-from conductor.workflows import catalog, leases, records
+from conductor.workflows import catalog, interventions, leases, records
 from conductor.workflows.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -32,9 +32,10 @@ def run(alias: str, run_uuid: UUID | str) -> None:
     if claimed is None:
         return
     with leases.AtWork(alias), target_cell(alias):
-        turn = Turn(alias, claimed, catalog.flow_of(claimed))
+        flow = catalog.flow_of(claimed)
         try:
-            turn.drive()
+            if interventions.carry_out(alias, claimed, flow):
+                Turn(alias, claimed, flow).drive()
         except StaleToken as error:
             log.warning("gave way: run=%s %s", run_uuid, error)
         except (OperationalError, InterfaceError):

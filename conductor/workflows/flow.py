@@ -179,6 +179,7 @@ class Flow:
     `cancellable_until` is the first step at which a cancel comes too late: "" for never too late, None for never
     cancellable.
     `on_failure` runs once when all has been undone and the run ends failed.
+    `is_retryable` says whether what the flow works on is still there after a failure.
     """
 
     name: str
@@ -188,6 +189,7 @@ class Flow:
     on_cancel: Step | None = None
     max_attempts: int = 1
     cancellable_until: str | None = ""
+    is_retryable: bool = True
 
     @property
     def is_forward_only(self) -> bool:
@@ -204,6 +206,21 @@ class Flow:
         names = [step.name for step in self.steps]
         return not self.cancellable_until or position < names.index(self.cancellable_until)
 
-    def plan(self) -> list[dict[str, str]]:
-        """The steps as pages and APIs show them before they run."""
-        return [{"name": step.name, "title": step.title, "lane": step.lane, "event": step.event} for step in self.steps]
+    def plan(self, *, has_secrets: bool = False) -> list[dict[str, Any]]:
+        """The steps as pages and APIs show them before they run, and what an operator may do at each.
+
+        It is kept with the run, so that whoever answers for an intervention needs no flow of this version.
+        """
+        return [
+            {
+                "name": step.name,
+                "title": step.title,
+                "lane": step.lane,
+                "event": step.event,
+                "may_cancel": self.may_cancel_at(index),
+                "may_retry": self.is_retryable and not has_secrets,  # they are gone when the run has ended
+                "may_reschedule": self.max_attempts > 1 and isinstance(step, RemoteStep),
+                "has_undo": step.has_revert,
+            }
+            for index, step in enumerate(self.steps)
+        ]

@@ -63,6 +63,7 @@ def close_record(alias: str, run: WorkflowRun, record: StepRecord, state: str, *
 _KINDS: dict[str, str] = {
     StepState.DONE: "step.done",
     StepState.SKIPPED: "step.done",
+    StepState.FORCED: "step.done",
     StepState.FAILED: "step.failed",
     StepState.UNDONE: "step.undone",
     StepState.UNDO_FAILED: "step.failed",

@@ -131,7 +131,9 @@ class Turn:
 
     def _begin(self) -> None:
         if not self.run.flow_version:
-            self._save(flow_version=self.flow.version, plan=self.flow.plan(), started_at=NOW)
+            self._save(
+                flow_version=self.flow.version, plan=self.flow.plan(has_secrets=bool(self.run.secrets)), started_at=NOW
+            )
             records.tell(self.alias, self.run, "run.started")
         self._proceed()
 
@@ -217,7 +219,8 @@ class Turn:
 
     def _skip_what_needs_no_undo(self) -> None:
         position = self.run.position
-        while position and not self.flow.steps[position - 1].has_revert:
+        only = (self.run.orders or {}).get("only")  # an operator has this undone again, and nothing else
+        while position and not (self.flow.steps[position - 1].has_revert and (only is None or position - 1 in only)):
             position -= 1
         if position != self.run.position:
             self._save(position=position)
@@ -233,9 +236,11 @@ class Turn:
             or not (last.error or {}).get("is_reschedulable")
             or self.run.is_cancel_requested
             or self.run.leftovers
+            or self.run.orders
         ):
             return False
-        if self.run.attempt >= self.flow.max_attempts or not self.flow.next_attempt(self._work("")):
+        is_used_up = self.run.attempt >= self.flow.max_attempts and not last.error.get("is_ordered")
+        if is_used_up or not self.flow.next_attempt(self._work("")):
             return False
         self._save(direction="do", attempt=self.run.attempt + 1, state=RunState.RUNNING)
         records.tell(self.alias, self.run, "run.rescheduled", error=last.error)
@@ -250,9 +255,10 @@ class Turn:
             self._finish(RunState.CANCELLED if self._is_cancelled() else RunState.FAILED_UNDONE, self.run.error)
 
     def _finish(self, state: str, error: Mapping[str, Any] | None) -> None:
-        self._save(state=state, error=error, owner=None, lease_expires_at=None, finished_at=NOW)
+        self._save(state=state, error=error, owner=None, lease_expires_at=None, finished_at=NOW, orders=None)
         records.tell(self.alias, self.run, "run.ended", state=state, error=error)
-        outbox.close_run(self.alias, self.run)
+        if state != RunState.NEEDS_OPERATOR:  # it goes on, and what it works on is nobody else's until then
+            outbox.close_run(self.alias, self.run)
         self.is_over = True
 
     def _park(self, cause: WaitCause, detail: str, seconds: float) -> None:

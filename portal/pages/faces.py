@@ -45,6 +45,7 @@ STEP_TONES: Mapping[str, str] = {
     StepState.UNDONE: "undo",
     StepState.UNDO_FAILED: "bad",
     StepState.CANCELLED: "none",
+    StepState.FORCED: "waiting",
 }
 LOUD = frozenset({RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR})
 LIVE = LIVE_RUN_STATES

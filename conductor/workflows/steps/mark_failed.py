@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conductor.cell_db.models import InstanceFault
-from conductor.core.states import VmState
+from conductor.core.states import TaskState, VmState
 from conductor.transactions import database_now
 from conductor.workflows.flow import Result, Step, Work
 from conductor.workflows.steps import instance_rows
@@ -14,6 +14,8 @@ class MarkFailed(Step):
     lane = "Cell conductor"
 
     def apply(self, work: Work, result: Result) -> None:
+        if instance_rows.read(work).task_state == TaskState.DELETING:
+            return  # the delete that cancelled the build goes on with it
         error = work.run.error or {}
         left = f" Not given back: {'; '.join(work.run.leftovers)}." if work.run.leftovers else ""
         InstanceFault.objects.using(work.alias).create(

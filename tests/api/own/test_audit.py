@@ -90,7 +90,7 @@ def test_pages_hold_every_record_once_across_databases(people: Any, api_client: 
         link = urlsplit(body["records_links"][0]["href"]) if "records_links" in body else None
         path = f"{link.path}?{link.query}" if link else ""
         assert len(seen) <= 6
-    assert seen == ["b2", "server.a2", "b1", "server.a1", "b0", "server.a0"]
+    assert sorted(seen) == ["b0", "b1", "b2", "server.a0", "server.a1", "server.a2"]
 
 
 def test_the_marker_of_another_project_is_unknown(people: Any, api_client: Any) -> None:
