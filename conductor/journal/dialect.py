@@ -11,9 +11,10 @@ from functools import cache, lru_cache
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Model
+from django.db.models import Field, Model
 
-Rows = list[tuple[Any, ...]]
+Row = tuple[Any, ...]
+Rows = list[Row]
 
 # What differs between databases. The clock is read as ORM expressions write it: comparisons are of text on SQLite.
 _WORDS = {
@@ -97,7 +98,7 @@ def run_many(connection: BaseDatabaseWrapper, template: str, rows: Sequence[Sequ
 class Insert:
     """Inserts rows of one model: `given` columns from parameters, `now` ones from the database's clock.
 
-    All other columns get the model's defaults, so that a new column needs no change here.
+    All other columns get the defaults of the model or of the table, so that a new column needs no change here.
     """
 
     def __init__(self, model: type[Model], *given: str, now: tuple[str, ...] = (), returning: str = "id") -> None:
@@ -114,6 +115,22 @@ class Insert:
         params = [value for row in rows for value in (*row, *defaults)]
         return sorted(run(connection, self._text(connection, len(rows)), params))
 
+    def selected(self, connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]], source: str) -> tuple[str, Row]:
+        """The same as a part of a longer statement of PostgreSQL: it inserts where `source` has a row."""
+        _, _, defaults = self._shape(connection)
+        key = (source, len(rows))
+        if key not in self._texts:
+            fields = self._parameters()
+            row = ", ".join(f"%s::{field.db_type(connection)}" for field in fields)
+            clocks = "".join(", {now}" for _ in self._now)
+            given = ", ".join([f"({row})"] * len(rows))
+            self._texts[key] = (
+                f"INSERT INTO {self._model._meta.db_table} ({names([*(f.column for f in fields), *self._now])}) "
+                f"SELECT given.*{clocks} FROM {source} CROSS JOIN (VALUES {given}) AS given "
+                f"RETURNING {self._returning}"
+            )
+        return self._texts[key], tuple(value for row in rows for value in (*row, *defaults))
+
     def _text(self, connection: BaseDatabaseWrapper, count: int) -> str:
         key = (connection.vendor, count)
         if key not in self._texts:
@@ -124,15 +141,21 @@ class Insert:
     def _shape(self, connection: BaseDatabaseWrapper) -> tuple[str, str, tuple[Any, ...]]:
         """Head of the statement, placeholders of one row, and the defaults that follow the given values."""
         if connection.vendor not in self._shapes:
-            meta = self._model._meta
-            named = {*self._given, *self._now, meta.pk.column if meta.pk else ""}
-            rest = [field for field in meta.concrete_fields if field.column not in named]
+            fields = self._parameters()
+            rest = fields[len(self._given) :]
             defaults = tuple(field.get_db_prep_save(field.get_default(), connection) for field in rest)
-            columns = [*self._given, *(field.column for field in rest), *self._now]
-            places = ["%s"] * (len(self._given) + len(rest)) + ["{now}"] * len(self._now)
-            head = f"INSERT INTO {meta.db_table} ({names(columns)})"
+            columns = [*(field.column for field in fields), *self._now]
+            places = ["%s"] * len(fields) + ["{now}"] * len(self._now)
+            head = f"INSERT INTO {self._model._meta.db_table} ({names(columns)})"
             self._shapes[connection.vendor] = (head, f"({', '.join(places)})", defaults)
         return self._shapes[connection.vendor]
+
+    def _parameters(self) -> list[Field[Any, Any]]:
+        """The fields that come as parameters: those given, then those whose default is ours and not the database's."""
+        fields = {field.column: field for field in self._model._meta.concrete_fields if not field.primary_key}
+        given = [fields.pop(column) for column in self._given]
+        rest = [field for field in fields.values() if field.column not in self._now]
+        return given + [field for field in rest if field.has_default() or not field.has_db_default()]
 
 
 def update(table: str, values: Iterable[tuple[str, Any]], where: str) -> tuple[str, list[Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from conductor.management.databases import migrate_all
+from conductor.management.databases import create_missing, migrate_all
 from conductor.management.seeding import seed_all
 from conductor.services import credentials
 
@@ -20,7 +20,8 @@ class NotBuilt(Exception):
 
 
 def prepare(data_dir: Path, tiny_linux_dir: Path | None = None) -> dict[str, str]:
-    """Bring all databases to the newest schema and fill them; the passwords of the first people."""
+    """Make the databases that are missing, bring all to the newest schema and fill them; the first passwords."""
+    create_missing()
     migrate_all()
     passwords = credentials.load_or_generate_passwords(data_dir)
     seed_all(passwords, tiny_linux_dir)

@@ -21,28 +21,12 @@ from conductor.journal.event_order import START, Place, is_by_number
 from conductor.journal.models import Event
 from conductor.services.values import EventView
 
-__all__ = [
-    *(
-        "START",
-        "Cursor",
-        "News",
-        "Place",
-        "cursor_of",
-        "here",
-        "is_by_number",
-        "news",
-        "of_runs",
-        "read_cursor",
-        "read_on",
-    ),
-    "write_cursor",
-]
+__all__ = ["START", "Cursor", "News", "Place", "after", "cursor_of", "here", "is_by_number", "news", "of_runs"]
+__all__ += ["read_cursor", "write_cursor"]
 
 # A reader that is further behind than this reads the whole page again: that is cheaper.
 LONGEST_REPLAY = 1000
 LONGEST_CURSOR = 2000
-
-MOST_AT_ONCE = 500
 PLACE = re.compile(r"(?:([0-9]{1,18})-)?([0-9]{1,18})", re.ASCII)
 
 Cursor = Mapping[str, Place]
@@ -110,35 +94,46 @@ def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = (), 
     return News(numbers, sum(map(len, numbers.values())) > LONGEST_REPLAY)
 
 
-def read_on(after: Cursor, limit: int = MOST_AT_ONCE) -> tuple[list[EventView], Cursor]:
-    """Every event after `after` in every database, at most `limit` of each, and the cursor to go on from.
+def after(place: Cursor, limit: int) -> tuple[list[Announcement], Cursor]:
+    """Every event after `place` in every database, at most `limit` of each, and the cursor to go on from.
 
     For whoever passes events on: each is given once and none is left out, whatever commits in which order. A
     database that does not answer is left out, and its place stays.
     """
-    return _read(lambda alias: Q(), journal_aliases(), after, limit)
+    rows, reached = _read(lambda alias: Q(), journal_aliases(), place, limit)
+    return [_announcement(row) for row in rows], reached
 
 
 def of_runs(runs: Mapping[str, Sequence[str]], after: Cursor, limit: int) -> tuple[list[EventView], Cursor]:
     """Events about runs, oldest first, and the cursor to go on from. `runs` maps databases to the uuids in them."""
     most = max(1, limit // max(1, len(runs)))
-    return _read(lambda alias: Q(run_uuid__in=runs[alias]), list(runs), after, most)
+    rows, reached = _read(lambda alias: Q(run_uuid__in=runs[alias]), list(runs), after, most)
+    return [_view(row) for row in rows], reached
 
 
-def _read(
-    wanted: Callable[[str], Q], aliases: Sequence[str], after: Cursor, limit: int
-) -> tuple[list[EventView], Cursor]:
-    def ask(alias: str) -> tuple[list[EventView], Place]:
+def _read(wanted: Callable[[str], Q], aliases: Sequence[str], after: Cursor, limit: int) -> tuple[list[Event], Cursor]:
+    def ask(alias: str) -> tuple[list[Event], Place]:
         place = after.get(alias, START)
         rows = list(event_order.after(Event.objects.using(alias).filter(wanted(alias)), place)[:limit])
-        reached = event_order.place_of(rows[-1]) if rows else place
-        return [_view(alias, row) for row in event_order.by_number(rows)], reached
+        return event_order.by_number(rows), event_order.place_of(rows[-1]) if rows else place
 
     answers = scatter_gather(ask, aliases).answers
     # Of two logs that tell of the same moment, the API's comes first: cells act on what it decided.
     logs = [answers[alias][0] for alias in sorted(answers, key=lambda alias: (alias != API_ALIAS, alias))]
-    merged = list(heapq.merge(*logs, key=lambda event: event.created_at))
+    merged = list(heapq.merge(*logs, key=lambda row: row.created_at))
     return merged, {**after, **{alias: reached for alias, (_, reached) in answers.items()}}
+
+
+def _announcement(row: Event) -> Announcement:
+    return Announcement(
+        alias=str(row._state.db),
+        cursor=row.pk,
+        topic=row.topic,
+        kind=row.kind,
+        project_id=row.project_id,
+        run_uuid=str(row.run_uuid or ""),
+        instance_uuid=str(row.instance_uuid or ""),
+    )
 
 
 def _write(place: Place) -> str:
@@ -146,9 +141,9 @@ def _write(place: Place) -> str:
     return f"{transaction}-{number}" if transaction else str(number)
 
 
-def _view(alias: str, row: Event) -> EventView:
+def _view(row: Event) -> EventView:
     return EventView(
-        alias=alias,
+        alias=str(row._state.db),
         number=row.pk,
         transaction_id=row.transaction_id,
         topic=row.topic,

@@ -97,14 +97,15 @@ def briefs(context: RequestContext, run_uuids: Sequence[str]) -> dict[str, RunVi
 
 def events_since(
     context: RequestContext, run_uuid: UUID | str, after: Cursor, limit: int = MOST_EVENTS
-) -> list[EventView]:
-    """What happened to a run and its children after a place in the log, oldest first. Raises NotFound."""
+) -> tuple[list[EventView], Cursor]:
+    """What happened to a run and its children after a place in the log, and how far that is. Raises NotFound."""
     alias, run = _find(context, run_uuid)
     children = _rows(lambda runs: runs.filter(parent_uuid=run.uuid), cell_aliases())
     by_alias: dict[str, list[str]] = {}
     for place, row in [(alias, run), *_pairs(children)]:
         by_alias.setdefault(place, []).append(str(row.uuid))
-    return [flow_views.redacted(context, event) for event in event_log.of_runs(by_alias, after, limit)]
+    events, reached = event_log.of_runs(by_alias, after, limit)
+    return [flow_views.redacted(context, event) for event in events], reached
 
 
 def _find(context: RequestContext, run_uuid: UUID | str) -> tuple[str, WorkflowRun]:

@@ -178,7 +178,8 @@ def _locks(asker: RequestContext, story: Story) -> dict[str, Any]:
 def _events(asker: RequestContext, story: Story) -> dict[str, Any]:
     titles = {step.name: step.title for run in story.runs for step in run.steps}
     shown = {run.uuid for run in story.runs}
-    found = [event for event in flows.events_since(asker, story.view.uuid, {}) if event.run_uuid in shown]
+    events, _ = flows.events_since(asker, story.view.uuid, {})
+    found = [event for event in events if event.run_uuid in shown]
     of = {run.uuid: run.instance_name for run in story.view.children} if len(story.view.children) > 1 else {}
     rows = []
     for event in found:

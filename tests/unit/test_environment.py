@@ -97,8 +97,10 @@ def test_other_programs_variables_are_left_alone() -> None:
             (
                 "NOVELLA_CELLS",
                 name,
-                f'NOVELLA_CELLS: "{name}" is not the name of a cell '
-                "(a letter, then letters, digits and _, in lower case)",
+                (
+                    f'NOVELLA_CELLS: "{name}" is not the name of a cell '
+                    "(a letter, then letters, digits and _, in lower case)"
+                ),
             )
             for name in ("cell0", "api", "default", "Cell1", "1cell", "a-b")
         ),

@@ -11,6 +11,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from conductor.core.context import RequestContext
+from conductor.services import event_log
 from conductor.services.values import DecisionView, EventView, RunView, StepView
 from portal.api.authentication import TokenAuthentication
 from portal.api.authorization import READER, RuleTable
@@ -67,7 +68,9 @@ def step_body(step: StepView) -> dict[str, Any]:
 
 def event_body(event: EventView) -> dict[str, Any]:
     """An event; `cursor` is the place after it in its log."""
-    return {**plain(asdict(event)), "cursor": f"{event.alias}:{event.number}"}
+    values = asdict(event)
+    del values["transaction_id"]  # a part of the cursor
+    return {**plain(values), "cursor": event_log.cursor_of(event)}
 
 
 def decision_body(decision: DecisionView) -> dict[str, Any]:

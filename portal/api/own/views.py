@@ -41,10 +41,7 @@ class WorkflowEvents(OwnView):
         """What happened after `after`, and the cursor to ask with next time."""
         self.authorize("novella:workflows:events")
         after = event_log.read_cursor(request.query_params.get("after", ""))
-        found = flows.events_since(request.context, run_uuid, after)
-        reached = dict(after)
-        for event in found:
-            reached[event.alias] = max(reached.get(event.alias, 0), event.number)
+        found, reached = flows.events_since(request.context, run_uuid, after)
         return Response({"events": [event_body(event) for event in found], "cursor": event_log.write_cursor(reached)})
 
 
