@@ -86,11 +86,15 @@ class Told:
 
 def append(alias: str, subject: Subject, kind: str, data: Mapping[str, Any] | None = None) -> None:
     """Append one event to the log in `alias`, inside the transaction of the change that it tells of."""
-    told = Told(subject, kind, data or {})
+    append_told(alias, Told(subject, kind, data or {}))
+
+
+def append_told(alias: str, *told: Told) -> None:
+    """Append events in their order, inside the transaction of the change that they tell of."""
     connection = connections[alias]
-    numbers = checkpoints.append_events(connection, [told.row()])
+    numbers = checkpoints.append_events(connection, [event.row() for event in told])
     if _listeners:
-        connection.on_commit(partial(announce, alias, [told], numbers))
+        connection.on_commit(partial(announce, alias, told, numbers))
 
 
 def announce(alias: str, told: Sequence[Told], numbers: Sequence[int]) -> None:

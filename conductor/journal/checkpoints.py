@@ -43,8 +43,8 @@ _STEP_COLUMNS = (
     *("run_id", "index", "direction", "attempt", "try_number"),
     *("name", "worker", "step_key", "fencing_token"),
 )
-_STEPS = Insert(StepRecord, *_STEP_COLUMNS, now=("started_at",))
-_EVENTS = Insert(
+STEPS = Insert(StepRecord, *_STEP_COLUMNS, now=("started_at",))
+EVENTS = Insert(
     Event, "topic", "kind", "run_uuid", "instance_uuid", "project_id", "data", now=("created_at",), returning="id"
 )
 
@@ -64,7 +64,7 @@ def save(connection: BaseDatabaseWrapper, run_id: int, values: Mapping[str, Any]
 
 def open_steps(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> list[int]:
     """Insert step records; each row is made by `step_row`. Returns their ids."""
-    return [pk for (pk,) in _STEPS.run(connection, rows)]
+    return [pk for (pk,) in STEPS.run(connection, rows)]
 
 
 def step_row(record: StepRecord) -> tuple[Any, ...]:
@@ -81,8 +81,8 @@ def close_step(connection: BaseDatabaseWrapper, step_key: str, state: str, value
 
 
 def append_events(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> list[int]:
-    """Insert events in their order; rows hold the given columns of `_EVENTS`. Returns their numbers."""
-    return [number for (number,) in _EVENTS.run(connection, rows)]
+    """Insert events in their order; rows hold the given columns of `EVENTS`. Returns their numbers."""
+    return [number for (number,) in EVENTS.run(connection, rows)]
 
 
 def is_due(connection: BaseDatabaseWrapper, run_uuid: UUID) -> bool:
@@ -116,7 +116,7 @@ def as_column(name: str, value: Any) -> Any:
 
 @cache
 def _json_columns() -> frozenset[str]:
-    return frozenset(field.column for field in WorkflowRun._meta.concrete_fields if isinstance(field, JSONField))
+    return frozenset(str(field.column) for field in WorkflowRun._meta.concrete_fields if isinstance(field, JSONField))
 
 
 @cache
@@ -127,7 +127,7 @@ def _loaded_fields() -> tuple[Field[Any, Any], ...]:
 
 def _as_run(alias: str, fields: tuple[Field[Any, Any], ...], row: tuple[Any, ...]) -> WorkflowRun:
     values = [_from_column(field, value) for field, value in zip(fields, row, strict=True)]
-    return WorkflowRun.from_db(alias, [field.attname for field in fields], values)
+    return WorkflowRun.from_db(alias, [str(field.attname) for field in fields], values)
 
 
 def _from_column(field: Field[Any, Any], value: Any) -> Any:

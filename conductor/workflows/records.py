@@ -36,7 +36,16 @@ def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: Step
     if last is not None and last.state in OPEN_STATES:
         return last
     try_number = last.try_number + 1 if last else 1
-    record = StepRecord(
+    record = new_record(run, step, index, try_number)
+    (pk,) = checkpoints.open_steps(connections[alias], [checkpoints.step_row(record)])
+    is_written(alias, record, pk)
+    tell(alias, run, "step.started", record)
+    return record
+
+
+def new_record(run: WorkflowRun, step: Step, index: int, try_number: int) -> StepRecord:
+    """A step's record before it is written."""
+    return StepRecord(
         run_id=run.pk,
         index=index,
         direction=run.direction,
@@ -47,10 +56,12 @@ def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: Step
         step_key=key_of(run, index, try_number),
         fencing_token=run.fencing_token,
     )
-    (record.pk,) = checkpoints.open_steps(connections[alias], [checkpoints.step_row(record)])
+
+
+def is_written(alias: str, record: StepRecord, pk: int) -> None:
+    """The record has its row now."""
+    record.pk = pk
     record._state.adding, record._state.db = False, alias
-    tell(alias, run, "step.started", record)
-    return record
 
 
 def close_record(alias: str, run: WorkflowRun, record: StepRecord, state: str, **values: Any) -> None:
@@ -73,9 +84,14 @@ _KINDS: dict[str, str] = {
 
 def tell(alias: str, run: WorkflowRun, kind: str, record: StepRecord | None = None, **data: Any) -> None:
     """Append an event about `run`, with the step that it is about."""
+    events.append_told(alias, told(run, kind, record, **data))
+
+
+def told(run: WorkflowRun, kind: str, record: StepRecord | None = None, **data: Any) -> events.Told:
+    """The same before it is appended."""
     if record is not None:
         data |= {"step": record.name, "index": record.index, "attempt": record.attempt, "host": record.host}
-    events.append(alias, events.about_run(run), kind, {key: value for key, value in data.items() if value})
+    return events.Told(events.about_run(run), kind, {key: value for key, value in data.items() if value})
 
 
 def describe(error: Exception, step: Step, run: WorkflowRun) -> dict[str, Any]:

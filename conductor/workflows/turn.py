@@ -17,7 +17,7 @@ from conductor.journal.dialect import NOW, Later
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.transactions import write_tx
-from conductor.workflows import records
+from conductor.workflows import records, straight_on
 from conductor.workflows.failpoints import reach
 from conductor.workflows.flow import Flow, RemoteStep, Result, Step, Work
 from conductor.workflows.silence import is_silent
@@ -67,9 +67,13 @@ class Turn:
         else:
             result = step.execute(work) or {}
         reach(f"{place}.effect")
-        with self._tx():
-            self._succeed(step, result)
-            self._proceed()
+        following = straight_on.go_on(self.alias, self.run, self.flow, record, result)
+        if following is not None:
+            self._opened = following
+        else:
+            with self._tx():
+                self._succeed(step, result)
+                self._proceed()
         reach(f"{place}.after")
 
     def _remote(self, step: RemoteStep, record: StepRecord) -> None:

@@ -1,0 +1,160 @@
+"""From one step to the next in one write: alone in one statement, or with others' in one shared commit.
+
+On SQLite the sync at the end of a transaction is the dearest part of a step, and only one connection writes at a time.
+So workers that come to the gate together let one of them write for all, and each goes on once that commit is there.
+PostgreSQL groups commits by itself; there the whole passage is one statement and one round trip.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from conductor.journal import checkpoints
+from conductor.journal.dialect import Row, run, run_many
+from conductor.transactions import write_tx
+
+# The fence, with what else must be as its owner knows it: a run that was asked to stop goes the long way.
+_MOVE = (
+    "UPDATE journal_workflowrun SET position = %s, variables = %s, lease_expires_at = {later} "
+    "WHERE id = %s AND fencing_token = %s AND NOT is_cancel_requested"
+)
+_CLOSE = "UPDATE journal_steprecord SET state = %s, result = %s, finished_at = {now} WHERE step_key = %s"
+MOST_AT_ONCE = 64
+
+
+@dataclass(slots=True)
+class Passage:
+    """One step done and the next one opened: rows for the statements above, for a new record and for events.
+
+    `step_id` and `numbers` are known once it is written.
+    """
+
+    move: Row
+    close: Row
+    step: Row
+    events: Sequence[Row]
+    step_id: int = 0
+    numbers: list[int] = field(default_factory=list)
+
+
+class _NotAsKnown(Exception):
+    """One of the runs has another owner, or was asked to stop."""
+
+
+def write(alias: str, passage: Passage) -> bool:
+    """Write a passage and commit it; False, and nothing is written, when the run is not as its owner knows it."""
+    connection = connections[alias]
+    if connection.vendor == "postgresql":
+        return _write_at_once(connection, passage)
+    return _group_of(alias).write(passage)
+
+
+class _Waiting:
+    """A passage on its way to the disk, and the thread that waits for it."""
+
+    __slots__ = ("error", "is_settled", "is_written", "passage", "turn")
+
+    def __init__(self, passage: Passage) -> None:
+        self.passage = passage
+        self.is_settled = self.is_written = False
+        self.error: BaseException | None = None
+        self.turn = threading.Lock()  # released when the passage is settled, or when it is this thread's to lead
+        self.turn.acquire()
+
+    def settle(self, *, is_written: bool = False, error: BaseException | None = None) -> None:
+        self.is_settled, self.is_written, self.error = True, is_written, error
+
+
+class _Group:
+    """The passages of one SQLite file. Who finds nobody leading leads: writes for all that wait, and hands on."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._lock = threading.Lock()
+        self._waiting: list[_Waiting] = []
+        self._is_led = False
+
+    def write(self, passage: Passage) -> bool:
+        mine = _Waiting(passage)
+        with self._lock:
+            self._waiting.append(mine)
+            leads, self._is_led = not self._is_led, True
+        if not leads:
+            mine.turn.acquire()
+        if not mine.is_settled:
+            self._lead()
+        if mine.error is not None:
+            raise mine.error
+        return mine.is_written
+
+    def _lead(self) -> None:
+        """Write what waits. The leader's own passage is the oldest, so it is among them."""
+        with self._lock:
+            batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+        try:
+            _settle(self._alias, batch)
+        finally:
+            with self._lock:
+                heir = self._waiting[0] if self._waiting else None
+                self._is_led = heir is not None
+            for waiting in filter(None, [heir, *batch]):
+                waiting.turn.release()
+
+
+def _settle(alias: str, batch: Sequence[_Waiting]) -> None:
+    """One commit for all of them; when that fails, one for each, so that nobody suffers for another."""
+    try:
+        with write_tx(alias):
+            _write(connections[alias], [waiting.passage for waiting in batch])
+    except BaseException as error:
+        if len(batch) == 1:
+            batch[0].settle(error=None if isinstance(error, _NotAsKnown) else error)
+            return
+        for waiting in batch:
+            _settle(alias, [waiting])
+    else:
+        for waiting in batch:
+            waiting.settle(is_written=True)
+
+
+def _write(connection: BaseDatabaseWrapper, passages: Sequence[Passage]) -> None:
+    if run_many(connection, _MOVE, [passage.move for passage in passages]) != len(passages):
+        raise _NotAsKnown
+    run_many(connection, _CLOSE, [passage.close for passage in passages])
+    ids = checkpoints.open_steps(connection, [passage.step for passage in passages])
+    numbers = checkpoints.append_events(connection, [row for passage in passages for row in passage.events])
+    for passage, step_id in zip(passages, ids, strict=True):
+        passage.step_id = step_id
+        passage.numbers, numbers = numbers[: len(passage.events)], numbers[len(passage.events) :]
+
+
+def _write_at_once(connection: BaseDatabaseWrapper, passage: Passage) -> bool:
+    """The same as one statement, a transaction by itself: when the fence does not hold, all of it writes nothing."""
+    steps, step_params = checkpoints.STEPS.selected(connection, [passage.step], "held")
+    events, event_params = checkpoints.EVENTS.selected(connection, passage.events, "held")
+    text = (
+        f"WITH held AS ({_MOVE} RETURNING id), closed AS ({_CLOSE} AND EXISTS (SELECT 1 FROM held)), "
+        f"opened AS ({steps}), told AS ({events}) "
+        "SELECT (SELECT id FROM opened), (SELECT array_agg(id ORDER BY id) FROM told) FROM held"
+    )
+    rows = run(connection, text, [*passage.move, *passage.close, *step_params, *event_params])
+    if rows:
+        ((passage.step_id, passage.numbers),) = rows
+    return bool(rows)
+
+
+_groups: dict[str, _Group] = {}
+_groups_lock = threading.Lock()
+
+
+def _group_of(alias: str) -> _Group:
+    group = _groups.get(alias)
+    if group is None:
+        with _groups_lock:
+            group = _groups.setdefault(alias, _Group(alias))
+    return group

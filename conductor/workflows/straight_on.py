@@ -1,0 +1,81 @@
+"""The usual way on: a step is done, nothing has come between, and another one that this worker does itself follows.
+
+Such a passage is rows and nothing else, no code of a step runs in its transaction, so it may share a commit with the
+passages of other runs. Whatever is not usual goes the long way, through Turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+
+from conductor import events
+from conductor.core.states import StepState
+from conductor.journal import checkpoints, passages
+from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.journal.passages import Passage
+from conductor.workflows import records
+from conductor.workflows.flow import Flow, Result, Step
+
+
+def go_on(alias: str, run: WorkflowRun, flow: Flow, done: StepRecord, result: Result) -> StepRecord | None:
+    """Close the record `done` and open the next step's, in one commit; the new record.
+
+    None when that is not all there is to do, or when the run is no longer as its owner knows it: nothing is written.
+    """
+    is_undo = run.direction == "undo"
+    position = _undone(flow, run.position - 1) if is_undo else _done(flow, run.position + 1)
+    if position is None or run.is_cancel_requested or run.orders:  # asked by somebody, or ordered by an operator
+        return None
+    index = position - 1 if is_undo else position
+    opened = records.new_record(run, flow.steps[index], index, try_number=1)
+    variables = _variables(run, done.name, result)
+    state = StepState.UNDONE if is_undo else StepState.DONE
+    told = [
+        records.told(run, "step.undone" if is_undo else "step.done", done),
+        records.told(run, "step.started", opened),
+    ]
+    lease = settings.NOVELLA_LEASE_SECONDS
+    passage = Passage(
+        move=(position, json.dumps(variables), lease, run.pk, run.fencing_token),
+        close=(state.value, json.dumps(dict(result)), done.step_key),
+        step=checkpoints.step_row(opened),
+        events=[event.row() for event in told],
+    )
+    if not passages.write(alias, passage):
+        return None
+    run.position, run.variables = position, variables
+    records.is_written(alias, opened, passage.step_id)
+    events.announce(alias, told, passage.numbers)
+    return opened
+
+
+def _done(flow: Flow, position: int) -> int | None:
+    """`position` when the step before it leaves nothing to apply and the step there is begun without a word."""
+    if position == len(flow.steps) or _has(flow.steps[position - 1], "apply"):
+        return None
+    following = flow.steps[position]
+    return None if following.is_local or _has(following, "apply_start") else position
+
+
+def _undone(flow: Flow, position: int) -> int | None:
+    """Where the undo goes on when the step at `position` is undone; None at its end."""
+    if _has(flow.steps[position], "apply_revert"):
+        return None
+    while position and not flow.steps[position - 1].has_revert:
+        position -= 1
+    return position or None
+
+
+def _has(step: Step, method: str) -> bool:
+    """Whether the step has code of its own there."""
+    return getattr(type(step), method) is not getattr(Step, method)
+
+
+def _variables(run: WorkflowRun, name: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    if run.direction == "undo":
+        return {key: value for key, value in run.variables.items() if key != name}
+    return {**run.variables, name: dict(result)}
