@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 from uuid import UUID
@@ -20,6 +21,9 @@ from conductor.core.identifiers import uuid_or_none
 # While `<uuid>.upload` is locked, somebody who lives writes `<uuid>.part`: the kernel frees the lock of a dead process.
 _PART = ".part"
 _UPLOAD = ".upload"
+# What a host stored is described beside the data: hosts have no database, and a conductor takes it from there.
+_NOTE = ".json"
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,33 @@ def write(image_uuid: UUID, chunks: Iterable[bytes]) -> Stored:
 
 def remove(image_uuid: UUID) -> None:
     """Drop the data of an image, if there are any. Whoever reads them now reads on to the end."""
+    _path(image_uuid, _NOTE).unlink(missing_ok=True)
     _path(image_uuid).unlink(missing_ok=True)
+
+
+def store_image(image_id: str, disk_format: str, data: BinaryIO) -> None:
+    """Take the data of an image from a host; no database is asked. What was stored before is replaced.
+
+    Raises NotFound for what is no image id, Conflict while somebody else writes the same image.
+    """
+    wanted = uuid_or_none(image_id)
+    if wanted is None:
+        raise NotFound(f"No image found with ID {image_id}")
+    with upload_claim(wanted):
+        stored = write(wanted, iter(lambda: data.read(CHUNK_BYTES), b""))
+        note = _path(wanted, _PART)
+        note.write_text(json.dumps({"disk_format": disk_format, **asdict(stored)}))
+        note.replace(_path(wanted, _NOTE))
+        _sync_directory()
+
+
+def told_by_host(image_uuid: UUID) -> tuple[str, Stored] | None:
+    """Disk format and figures of what a host has stored whole; None when there is nothing."""
+    try:
+        note = json.loads(_path(image_uuid, _NOTE).read_text())
+    except FileNotFoundError:
+        return None
+    return note.pop("disk_format"), Stored(**note)
 
 
 def _directory() -> Path:

@@ -1,0 +1,104 @@
+"""Images made of servers: known from the moment they are asked for, filled by a host, active when all is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from conductor.core.errors import Conflict, NotFound
+from conductor.image import store
+from conductor.image.models import Image
+from conductor.transactions import write_tx
+
+SNAPSHOT, BACKUP = "snapshot", "backup"
+# What belongs to the image that a server was made of, and to no other.
+NOT_INHERITED = ("cache_in_nova", "img_signature", "signature_verified", "owner_specified.")
+
+
+def reserve(image_uuid: UUID | str, project_id: str, values: Mapping[str, Any]) -> None:
+    """Have a queued image under `image_uuid`. Doing it again changes nothing, also after it was discarded."""
+    now = timezone.now()
+    with write_tx():
+        if not Image.objects.filter(uuid=image_uuid).exists():
+            Image.objects.create(
+                uuid=image_uuid,
+                project_id=project_id,
+                visibility="private",
+                container_format="bare",
+                created_at=now,
+                updated_at=now,
+                **values,
+            )
+
+
+def activate(image_uuid: UUID | str) -> dict[str, Any]:
+    """Take over what a host has stored; format and size. Doing it again changes nothing.
+
+    Raises NotFound for an image that is gone, Conflict when the host has stored nothing.
+    """
+    image = Image.objects.filter(uuid=image_uuid, deleted_at=None).first()
+    if image is None:
+        raise NotFound(f"Image {image_uuid} is gone.")
+    if image.status != "active":
+        told = store.told_by_host(image.uuid)
+        if told is None:
+            raise Conflict(f"The host has stored no data of image {image_uuid}.")
+        disk_format, stored = told
+        values = {"disk_format": disk_format, "size": stored.size, "checksum": stored.md5}
+        values |= {"os_hash_value": stored.sha512, "status": "active", "updated_at": timezone.now()}
+        with write_tx():
+            Image.objects.filter(pk=image.pk, deleted_at=None).update(**values)
+        image.refresh_from_db()
+    return {"disk_format": image.disk_format, "size": image.size}
+
+
+def discard(image_uuid: UUID | str) -> bool:
+    """Remove an image and its data, whatever state it is in; False for one that is protected."""
+    now = timezone.now()
+    with write_tx():
+        images = Image.objects.filter(uuid=image_uuid, deleted_at=None)
+        if images.filter(is_protected=True).exists():
+            return False
+        images.update(status="deleted", deleted_at=now, updated_at=now)
+    store.remove(UUID(str(image_uuid)))
+    return True
+
+
+def backups_beyond(project_id: str, instance_uuid: str, backup_type: str, rotation: int) -> list[str]:
+    """Uuids of a server's backups of one type, but for the newest `rotation` of them."""
+    rows = Image.objects.filter(
+        project_id=project_id,
+        status="active",
+        deleted_at=None,
+        properties__image_type=BACKUP,
+        properties__backup_type=backup_type,
+        properties__instance_uuid=instance_uuid,
+    )
+    uuids = rows.order_by("-created_at", "-pk").values_list("uuid", flat=True)
+    return [str(uuid) for uuid in uuids[rotation:]]
+
+
+def abandoned(older_than_seconds: float) -> list[str]:
+    """Uuids of images that wait for a host's data since long; whoever holds their lock still wants them."""
+    before = timezone.now() - timedelta(seconds=older_than_seconds)
+    rows = Image.objects.filter(
+        status="queued", deleted_at=None, created_at__lt=before, properties__image_type__in=(SNAPSHOT, BACKUP)
+    ).filter(properties__has_key="instance_uuid")
+    return [str(uuid) for uuid in rows.values_list("uuid", flat=True)]
+
+
+def remove_late_data(within_seconds: float) -> None:
+    """Drop what hosts stored after their image was discarded."""
+    since = timezone.now() - timedelta(seconds=within_seconds)
+    gone = Image.objects.filter(deleted_at__gte=since, properties__has_key="instance_uuid")
+    for uuid in gone.values_list("uuid", flat=True):
+        store.remove(uuid)
+
+
+def inherited(properties: Mapping[str, str]) -> dict[str, str]:
+    """What an image of a server keeps of the image that the server was made of."""
+    return {name: value for name, value in properties.items() if not name.startswith(NOT_INHERITED)}
