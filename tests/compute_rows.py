@@ -8,6 +8,7 @@ from typing import Any
 
 from conductor.api_db.models import CellMapping, HostMapping, InstanceMapping
 from conductor.cell_db.models import ComputeNode, Instance, Service
+from conductor.core.compute_driver import CAPABILITIES
 from conductor.core.context import RequestContext
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.image.models import Image
@@ -57,7 +58,10 @@ def make_host(cell: str, host: str, *, zone: str = "az-1", **values: Any) -> Ser
         hypervisor_type="fake",
         is_simulated=values.get("is_simulated", True),
         hypervisor_version=1000,
-        report={"inventory": {"VCPU": {"total": 8}, "MEMORY_MB": {"total": 4096}, "DISK_GB": {"total": 100}}},
+        report={
+            "inventory": {"VCPU": {"total": 8}, "MEMORY_MB": {"total": 4096}, "DISK_GB": {"total": 100}},
+            "capabilities": {"actions": sorted(CAPABILITIES)},
+        },
         updated_at=database_now(),
         **now,
     )

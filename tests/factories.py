@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from conductor import events
 from conductor.api_db.models import CellMapping, HostMapping, InstanceMapping, SchedulingDecision
 from conductor.cell_db.models import ComputeNode, ConsoleLog, Instance, InstanceFault, Service
+from conductor.core.compute_driver import CAPABILITIES
 from conductor.core.context import RequestContext
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState, RunState, StepState, VmState
@@ -123,7 +124,7 @@ def host(name: str, cell: str = "cell1", *, zone: str = "az-1", seen: float = 0.
         driver="fake",
         is_simulated=True,
         hypervisor_type="fake",
-        report={"node": name, "inventory": inventory},
+        report={"node": name, "inventory": inventory, "capabilities": {"actions": sorted(CAPABILITIES)}},
         created_at=ago(900),
         updated_at=ago(seen),
     )

@@ -11,7 +11,7 @@ from django.db.models import Max
 
 from conductor.api_db.models import Aggregate, AggregateHost, CellMapping, HostMapping, InstanceMapping
 from conductor.cell_db.models import ComputeNode, Instance, Service
-from conductor.core.compute_driver import Inventory
+from conductor.core.compute_driver import CAPABILITIES, Inventory
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
 from conductor.core.states import VmState
 from conductor.placement import inventories
@@ -59,7 +59,7 @@ def add_host(
         is_simulated=offers == SIMULATED,
         hypervisor_type=offers[0][1],
         hypervisor_version=8002000,
-        report={"supported_instances": offers, **report},
+        report={"supported_instances": offers, "capabilities": {"actions": sorted(CAPABILITIES)}, **report},
         change_number=newest + 1,
         created_at=now,
         updated_at=now,

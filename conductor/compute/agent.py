@@ -11,17 +11,18 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from conductor.compute.host_agent import HostAgent, Shared
+from conductor.compute.host_agent import HostAgent
 from conductor.compute.hosts import HostConfig
 from conductor.compute.lanes import Lanes
-from conductor.compute.manager import Send
-from conductor.core.compute_driver import ComputeDriver, OpenImage
+from conductor.compute.manager import Send, Shared, store_nowhere
+from conductor.core.compute_driver import ComputeDriver, OpenImage, StoreImage
 from conductor.core.errors import NotFound
 from conductor.rpc.broker import tell_conductor
 
 log = logging.getLogger(__name__)
 
 COMMAND_THREADS = 32
+URGENT_THREADS = 2
 REPORT_THREADS = 4
 CONSOLE_SECONDS = 1.0
 STOP_SECONDS = 5.0
@@ -39,13 +40,15 @@ class ComputeAgent:
         heartbeat_seconds: float,
         *,
         send: Send = tell_conductor,
+        store_image: StoreImage = store_nowhere,
     ) -> None:
         self._heartbeat_seconds = heartbeat_seconds
         self._commands = Lanes("compute-command", COMMAND_THREADS)
+        self._urgent = Lanes("compute-urgent", URGENT_THREADS)
         self._reports = Lanes("compute-report", REPORT_THREADS)
         self._stopped = threading.Event()
         self._woken = threading.Event()
-        shared = Shared(self._commands, send, self._woken.set)
+        shared = Shared(self._commands, self._urgent, send, self._woken.set, store_image)
         self._hosts = {
             config.host: HostAgent(config, partial(_make_driver, config, drivers, open_image), shared)
             for config in hosts
@@ -80,7 +83,7 @@ class ComputeAgent:
         self._woken.set()
         for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(STOP_SECONDS)
-        are_quiet = [lanes.stop(STOP_SECONDS) for lanes in (self._commands, self._reports)]
+        are_quiet = [lanes.stop(STOP_SECONDS) for lanes in (self._commands, self._urgent, self._reports)]
         if not all(are_quiet) or any(thread.is_alive() for thread in self._threads):
             log.warning("a driver is still at work; its commands are done again after the next start")
             return

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Iterable
 from typing import Any
 
 from conductor.core.errors import DriverError, Invalid, NotFound, NovellaError, StaleToken
 
 LONGEST_MESSAGE = 1000
-# Shorter texts hit innocent words, and are no secrets.
-SHORTEST_SECRET = 6
+# A shorter one hits innocent words: any password may happen to be base64.
+SHORTEST_DECODED = 6
 HIDDEN = "[hidden]"
 NO_HOST_CAN_MEND = (StaleToken, Invalid, NotFound)
 
@@ -32,12 +33,17 @@ def describe(error: Exception, secrets: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def hide(message: str, secrets: Iterable[str]) -> str:
-    """`message` without any of `secrets`, as they are or decoded from base64."""
+    """`message` without any of `secrets`: as they are, as Python or JSON would show them, or decoded from base64."""
     for secret in secrets:
-        for form in (secret, _decoded(secret)):
-            if len(form) >= SHORTEST_SECRET:
-                message = message.replace(form, HIDDEN)
+        for form in _forms(secret):
+            message = message.replace(form, HIDDEN)
     return message
+
+
+def _forms(secret: str) -> set[str]:
+    forms = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+    decoded = _decoded(secret)
+    return forms | {decoded} if len(decoded) >= SHORTEST_DECODED else forms
 
 
 def _decoded(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import Send
@@ -25,6 +27,8 @@ class Heartbeat:
         # The number comes before the look: of two reports, the one with the higher number looked later.
         number = self._journal.next_report_number()
         report = self._driver.report()
+        actions = {"actions": sorted(self._driver.capabilities)}
+        report = replace(report, capabilities={**report.capabilities, **actions})
         self.guests = tuple(self._driver.guests())
         self._send(
             self._config.cell,

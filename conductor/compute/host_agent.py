@@ -13,8 +13,7 @@ from conductor.compute.console_follower import ConsoleFollower
 from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
-from conductor.compute.lanes import Lanes
-from conductor.compute.manager import ComputeManager, Send
+from conductor.compute.manager import ComputeManager, Shared
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.errors import NovellaError
 
@@ -25,15 +24,6 @@ LONGEST_PAUSE_SECONDS = 60.0
 # After a command the host reports at once, but many commands make no more reports than this.
 SHORTEST_BEAT_SECONDS = 0.5
 PRUNE_SECONDS = 3600.0
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What the hosts of one agent share."""
-
-    commands: Lanes
-    send: Send
-    wake: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -111,8 +101,7 @@ class HostAgent:
             self.config,
             driver,
             journal=self._journal,
-            lanes=self._shared.commands,
-            send=self._shared.send,
+            shared=self._shared,
             on_finished=self._after_command,
         )
         heartbeat = Heartbeat(self.config, driver, journal=self._journal, send=self._shared.send)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from conductor.core.errors import Unavailable
 from conductor.rpc.codec import encode
@@ -40,6 +40,9 @@ class JournalUnusable(Unavailable):
 
 class Command(Protocol):
     """What every command to a host carries."""
+
+    UNKEPT: ClassVar[frozenset[str]]
+    IS_URGENT: ClassVar[bool]
 
     @property
     def step_key(self) -> str: ...
@@ -154,9 +157,9 @@ class HostJournal:
         return int(row[0]) if row else -1
 
     def _remember(self, sql: sqlite3.Connection, command: Command) -> None:
-        # The guest's description may hold its owner's secrets, and the command comes whole when it is repeated.
+        # Secrets stay out of the file; the command comes whole when it is repeated.
         wire = encode(command)
-        body = {name: value for name, value in wire["body"].items() if name != "guest"}
+        body = {name: value for name, value in wire["body"].items() if name not in command.UNKEPT}
         sql.execute(
             "INSERT INTO commands VALUES (?, ?, ?, ?, ?, 'received', NULL, ?)"
             " ON CONFLICT (step_key) DO UPDATE SET fencing_token = excluded.fencing_token",
@@ -169,6 +172,8 @@ class HostJournal:
                 time.time(),
             ),
         )
+        if command.IS_URGENT:  # it is about what is under way, and must not make that out of date
+            return
         sql.execute(
             "INSERT INTO tokens VALUES (?, ?)"
             " ON CONFLICT (instance_uuid) DO UPDATE SET highest_token = excluded.highest_token",

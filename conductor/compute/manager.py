@@ -6,16 +6,18 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
 from conductor.compute.failures import LONGEST_MESSAGE, describe, hide
+from conductor.compute.handlers import HANDLERS, Hands, carry_out
 from conductor.compute.host_journal import Command, Decision, HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.lanes import Lanes
-from conductor.core.compute_driver import ComputeDriver, GuestSpec, Progress
-from conductor.core.errors import NovellaError, StaleToken
+from conductor.core.compute_driver import ComputeDriver, Progress, StoreImage
+from conductor.core.errors import NotSupported, NovellaError, StaleToken, Unavailable
 from conductor.rpc.codec import UnknownMessage, decode
-from conductor.rpc.messages import DestroyInstance, SpawnInstance, StepAnswered, StepProgressed
+from conductor.rpc.messages import StepAnswered, StepProgressed
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +26,22 @@ Send = Callable[[str, Any], None]
 Answer = dict[str, Any]
 
 PROGRESS_PAUSE_SECONDS = 1.0
+
+
+def store_nowhere(image_id: str, disk_format: str, data: BinaryIO) -> None:
+    """What stands for the image store where there is none."""
+    raise Unavailable("This agent has nowhere to send images to.")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the hosts of one agent share. Urgent commands have threads of their own: the others may all be at work."""
+
+    commands: Lanes
+    urgent: Lanes
+    send: Send
+    wake: Callable[[], None] = lambda: None
+    store_image: StoreImage = store_nowhere
 
 
 class ComputeManager:
@@ -38,15 +56,13 @@ class ComputeManager:
         driver: ComputeDriver,
         *,
         journal: HostJournal,
-        lanes: Lanes,
-        send: Send,
+        shared: Shared,
         on_finished: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._driver = driver
         self._journal = journal
-        self._lanes = lanes
-        self._send = send
+        self._shared = shared
         self._on_finished = on_finished
 
     def receive(self, body: Mapping[str, Any]) -> None:
@@ -63,7 +79,8 @@ class ComputeManager:
             raise UnknownMessage(f"{type(command).__name__} is no command.")
         outcome = self._journal.begin(command)
         if outcome.decision is Decision.RUN:
-            self._lanes.submit(
+            lanes = self._shared.urgent if command.IS_URGENT else self._shared.commands
+            lanes.submit(
                 self._config.host,
                 command.instance_uuid,
                 lambda: self._carry_out(command),
@@ -90,8 +107,9 @@ class ComputeManager:
         if self._journal.is_stale(command):  # it waited for its turn, and was overtaken
             return _failure(_stale(command))
         try:
-            result = HANDLERS[type(command)](self, command)
-            return {"ok": True, "result": result, "error": None}
+            return {"ok": True, "result": dict(self._do(command)), "error": None}
+        except NotImplementedError:
+            return _failure(NotSupported(f"The driver of host {self._config.host} cannot do that."))
         except StaleToken as error:
             log.info("overtaken: host=%s instance=%s", self._config.host, command.instance_uuid)
             return _failure(error)
@@ -107,11 +125,13 @@ class ComputeManager:
             )
             return _failure(error, secrets)
 
-    def spawn(self, command: SpawnInstance) -> Mapping[str, Any]:
-        """Build the guest. When a newer command came meanwhile nobody wants it: it goes again."""
-        guest = GuestSpec.from_json(command.guest)
+    def _do(self, command: Any) -> Mapping[str, Any]:
+        """What a command built goes again when a newer one came meanwhile: nobody wants it."""
+        hands = Hands(self._driver, self._shared.store_image, self._progress(command))
+        if not HANDLERS[type(command)].builds:
+            return carry_out(hands, command)
         try:
-            self._driver.spawn(guest, self._progress(command))
+            result = carry_out(hands, command)
         except Exception:
             if self._journal.is_stale(command):
                 self._destroy_unwanted(command)
@@ -120,14 +140,9 @@ class ComputeManager:
         if self._journal.is_stale(command):
             self._destroy_unwanted(command)
             raise _stale(command)
-        return {}
+        return result
 
-    def destroy(self, command: DestroyInstance) -> Mapping[str, Any]:
-        """End the guest; one that is gone already is as good."""
-        self._driver.destroy(command.instance_uuid)
-        return {}
-
-    def _destroy_unwanted(self, command: SpawnInstance) -> None:
+    def _destroy_unwanted(self, command: Any) -> None:
         try:
             self._driver.destroy(command.instance_uuid)
         except Exception as error:  # the newer command is next in the lane and meets the same guest
@@ -138,11 +153,11 @@ class ComputeManager:
                 type(error).__name__,
             )
 
-    def _progress(self, command: SpawnInstance) -> Progress:
+    def _progress(self, command: Any) -> Progress:
         secrets = _secrets(command)
         next_at = 0.0
 
-        def tell(message: str, share: float | None = None) -> None:
+        def tell(message: str, share: float | None = None, figures: Mapping[str, int] | None = None, /) -> None:
             nonlocal next_at
             if self._journal.is_stale(command):
                 raise _stale(command)
@@ -158,6 +173,7 @@ class ComputeManager:
                     host=self._config.host,
                     message=hide(message, secrets)[:LONGEST_MESSAGE],
                     share=None if share is None else min(max(float(share), 0.0), 1.0),
+                    figures={name: int(amount) for name, amount in (figures or {}).items()},
                 ),
             )
 
@@ -179,15 +195,9 @@ class ComputeManager:
 
     def _tell(self, command: Any, message: Any) -> None:
         try:
-            self._send(command.cell, message)
+            self._shared.send(command.cell, message)
         except Exception:  # an answer that is lost is asked for again; progress is not worth a build
             log.exception("could not reach the conductor: host=%s step=%s", self._config.host, command.step_key)
-
-
-HANDLERS: dict[type[Any], Callable[[ComputeManager, Any], Mapping[str, Any]]] = {
-    SpawnInstance: ComputeManager.spawn,
-    DestroyInstance: ComputeManager.destroy,
-}
 
 
 def _failure(error: Exception, secrets: tuple[str, ...] = ()) -> Answer:
@@ -200,4 +210,6 @@ def _stale(command: Command) -> StaleToken:
 
 def _secrets(command: Any) -> tuple[str, ...]:
     """What a command carries that only the guest may read."""
-    return tuple(filter(None, [getattr(command, "guest", {}).get("user_data")]))
+    guest = getattr(command, "guest", {})
+    carried = (guest.get("user_data"), guest.get("admin_password"), getattr(command, "password", ""))
+    return tuple(secret for secret in carried if secret)

@@ -28,6 +28,11 @@ class NetworkPort:
     gateway_ip: str = ""
     dns_nameservers: tuple[str, ...] = ()
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> NetworkPort:
+        """A port as a message carries it; fields that a newer sender added are dropped."""
+        return cls(**{**_known(cls, data), "dns_nameservers": tuple(data.get("dns_nameservers", ()))})
+
 
 @dataclass(frozen=True, slots=True)
 class VolumeConnection:
@@ -44,6 +49,11 @@ class VolumeConnection:
     boot_index: int = -1
     is_read_only: bool = False
     serial: str = ""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> VolumeConnection:
+        """A volume as a message carries it; fields that a newer sender added are dropped."""
+        return cls(**_known(cls, data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +86,8 @@ class GuestSpec:
         for name in ("image", "kernel", "ramdisk"):
             values[name] = ImageSpec(**_known(ImageSpec, values[name])) if values.get(name) else None
         values["image"] = values["image"] or ImageSpec()
-        values["ports"] = tuple(
-            NetworkPort(**{**_known(NetworkPort, port), "dns_nameservers": tuple(port.get("dns_nameservers", ()))})
-            for port in values.get("ports", ())
-        )
-        values["volumes"] = tuple(VolumeConnection(**_known(VolumeConnection, it)) for it in values.get("volumes", ()))
+        values["ports"] = tuple(NetworkPort.from_json(port) for port in values.get("ports", ()))
+        values["volumes"] = tuple(VolumeConnection.from_json(volume) for volume in values.get("volumes", ()))
         return cls(**values)
 
 

@@ -16,7 +16,7 @@ class UnknownMessage(Invalid):
     """The message is newer than this process; it must be kept for one that understands it."""
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 def message(name: str, *, version: str) -> Callable[[type[M]], type[M]]:
     """Register a frozen dataclass as a wire message. `version` is "major.minor"."""
     major, minor = (int(part) for part in version.split("."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 SERVICE_VERSION_HISTORY = (
     "spawn_instance, destroy_instance; step_answered, step_progressed, host_reported, console_written: all 1.0",
+    "a command for each verb of drivers, all 1.0; spawn_instance 1.1 (is_running); step_progressed 1.1 (figures)",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)

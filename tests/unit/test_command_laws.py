@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.lanes import Lanes
-from conductor.compute.manager import ComputeManager
+from conductor.compute.manager import ComputeManager, Shared
 from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.errors import DriverError
 from conductor.rpc.codec import encode
@@ -68,7 +68,10 @@ class Commands(RuleBasedStateMachine):
         self.driver.spawning = self._in_driver
         self.driver.destroying = lambda uuid: None
         self.manager = ComputeManager(
-            config, self.driver, journal=self.journal, lanes=self.lanes, send=lambda _, message: self._hear(message)
+            config,
+            self.driver,
+            journal=self.journal,
+            shared=Shared(self.lanes, self.lanes, lambda _, message: self._hear(message)),
         )
 
     def teardown(self) -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from conductor.compute import manager as manager_module
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.lanes import Lanes
-from conductor.compute.manager import ComputeManager
+from conductor.compute.manager import ComputeManager, Shared
 from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.errors import BuildAborted, DriverError, NotFound
 from conductor.rpc.codec import encode
@@ -60,8 +61,7 @@ class Host:
             HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=path, most_at_once=4),
             self.driver,
             journal=self.journal,
-            lanes=lanes,
-            send=self._send,
+            shared=Shared(lanes, Lanes("urgent", 2), self._send),
             on_finished=self.finished.append,
         )
 
@@ -331,11 +331,12 @@ def test_an_answer_that_cannot_be_sent_is_given_when_it_is_asked_for_again(host:
         failed.set()
         raise ConnectionError("no broker")
 
-    host.manager._send = broken
+    whole = host.manager._shared
+    host.manager._shared = replace(whole, send=broken)
     host.receive(spawn("k1", 5))
     assert failed.wait(20)
     until(lambda: host.finished == [ANA])
-    host.manager._send = host._send
+    host.manager._shared = whole
     host.receive(spawn("k1", 5))
     assert host.answer("k1").ok
     assert host.driver.calls == [("spawn", ANA)]

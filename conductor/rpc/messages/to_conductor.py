@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 from conductor.rpc.codec import message
@@ -20,9 +21,12 @@ class StepAnswered:
     error: dict[str, Any] | None = None
 
 
-@message("step_progressed", version="1.0")
+@message("step_progressed", version="1.1")
 class StepProgressed:
-    """How far a long command is; throttled by the sender. `share` is between 0 and 1 where it is known."""
+    """How far a long command is; throttled by the sender. `share` is between 0 and 1 where it is known.
+
+    `figures` are amounts by name, such as {"memory_remaining": bytes}.
+    """
 
     step_key: str
     run_uuid: str
@@ -30,6 +34,7 @@ class StepProgressed:
     host: str
     message: str
     share: float | None = None
+    figures: dict[str, int] = field(default_factory=dict)
 
 
 @message("host_reported", version="1.0")

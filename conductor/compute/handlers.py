@@ -1,0 +1,130 @@
+"""What each command has the driver do: one row per command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conductor.core.compute_driver import (
+    ComputeDriver,
+    GuestSpec,
+    NetworkPort,
+    Progress,
+    StoreImage,
+    VolumeConnection,
+)
+from conductor.core.errors import NotSupported
+from conductor.rpc import messages as m
+
+
+@dataclass(frozen=True)
+class Hands:
+    """What a command is carried out with. `progress` is that command's own."""
+
+    driver: ComputeDriver
+    store_image: StoreImage
+    progress: Progress
+
+
+Verb = Callable[[Hands, Any], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Handler:
+    """`verb` calls the driver and gives what the answer holds; `needs` is the capability without which it never does.
+
+    What a command that `builds` made goes again when nobody wants it any more.
+    """
+
+    verb: Verb
+    needs: str = ""
+    builds: bool = False
+
+
+def carry_out(hands: Hands, command: Any) -> dict[str, Any]:
+    """Have the driver do what `command` says; the result for its answer. Raises NotSupported."""
+    handler = HANDLERS[type(command)]
+    if handler.needs and handler.needs not in hands.driver.capabilities:
+        raise NotSupported(f"The driver of host {hands.driver.host} cannot do that: it has no {handler.needs}.")
+    return dict(handler.verb(hands, command) or {})
+
+
+def _guest(command: Any) -> GuestSpec:
+    return GuestSpec.from_json(command.guest)
+
+
+def _spawn(at: Hands, command: m.SpawnInstance) -> None:
+    guest = _guest(command)
+    at.driver.spawn(guest, at.progress)
+    if not command.is_running:
+        at.driver.power_off(guest.instance_uuid, 0.0)
+
+
+def _reboot(at: Hands, command: m.RebootInstance) -> None:
+    at.driver.reboot(_guest(command), is_hard=command.is_hard, timeout_seconds=command.timeout_seconds)
+
+
+def _snapshot(at: Hands, command: m.SnapshotInstance) -> None:
+    at.driver.snapshot(command.instance_uuid, command.image_id, at.store_image, at.progress)
+
+
+def _prepare(at: Hands, command: m.PrepareLiveMigration) -> Mapping[str, Any]:
+    return at.driver.prepare_live_migration(_guest(command), is_block_migration=command.is_block_migration)
+
+
+def _live_migrate(at: Hands, command: m.LiveMigrate) -> None:
+    at.driver.live_migrate(_guest(command), command.target, at.progress, is_block_migration=command.is_block_migration)
+
+
+def _migrate_in(at: Hands, command: m.MigrateIn) -> None:
+    at.driver.migrate_in(_guest(command), command.disks, at.progress, is_running=command.is_running)
+
+
+HANDLERS: Mapping[type[Any], Handler] = {
+    m.SpawnInstance: Handler(_spawn, builds=True),
+    m.DestroyInstance: Handler(lambda at, it: at.driver.destroy(it.instance_uuid)),
+    m.RebuildInstance: Handler(
+        lambda at, it: at.driver.rebuild(_guest(it), at.progress, is_running=it.is_running), "rebuild"
+    ),
+    # power
+    m.PowerOn: Handler(lambda at, it: at.driver.power_on(_guest(it))),
+    m.PowerOff: Handler(lambda at, it: at.driver.power_off(it.instance_uuid, it.timeout_seconds)),
+    m.RebootInstance: Handler(_reboot),
+    m.PauseInstance: Handler(lambda at, it: at.driver.pause(it.instance_uuid), "pause"),
+    m.UnpauseInstance: Handler(lambda at, it: at.driver.unpause(it.instance_uuid), "pause"),
+    m.SuspendInstance: Handler(lambda at, it: at.driver.suspend(it.instance_uuid), "suspend"),
+    m.ResumeInstance: Handler(lambda at, it: at.driver.resume(_guest(it)), "suspend"),
+    m.RescueInstance: Handler(lambda at, it: at.driver.rescue(_guest(it), it.password, at.progress), "rescue"),
+    m.UnrescueInstance: Handler(lambda at, it: at.driver.unrescue(_guest(it), is_running=it.is_running), "rescue"),
+    m.SetAdminPassword: Handler(
+        lambda at, it: at.driver.set_admin_password(it.instance_uuid, it.password), "set_password"
+    ),
+    m.TriggerCrashDump: Handler(lambda at, it: at.driver.trigger_crash_dump(it.instance_uuid), "crash_dump"),
+    # what hangs on it
+    m.SnapshotInstance: Handler(_snapshot, "snapshot"),
+    m.AttachVolume: Handler(
+        lambda at, it: at.driver.attach_volume(it.instance_uuid, VolumeConnection.from_json(it.volume)), "attach_volume"
+    ),
+    m.DetachVolume: Handler(lambda at, it: at.driver.detach_volume(it.instance_uuid, it.volume_uuid), "attach_volume"),
+    m.AttachInterface: Handler(
+        lambda at, it: at.driver.attach_interface(it.instance_uuid, NetworkPort.from_json(it.port)), "attach_interface"
+    ),
+    m.DetachInterface: Handler(
+        lambda at, it: at.driver.detach_interface(it.instance_uuid, it.port_uuid), "attach_interface"
+    ),
+    # moving with the guest off
+    m.MigrateOut: Handler(lambda at, it: at.driver.migrate_out(_guest(it), it.destination, at.progress), "migrate"),
+    m.MigrateIn: Handler(_migrate_in, "migrate", builds=True),
+    m.ConfirmMigration: Handler(lambda at, it: at.driver.confirm_migration(it.instance_uuid), "migrate"),
+    m.RevertMigration: Handler(
+        lambda at, it: at.driver.revert_migration(_guest(it), is_running=it.is_running), "migrate"
+    ),
+    # moving while the guest runs
+    m.PrepareLiveMigration: Handler(_prepare, "live_migrate"),
+    m.LiveMigrate: Handler(_live_migrate, "live_migrate"),
+    m.FinishLiveMigration: Handler(lambda at, it: at.driver.finish_live_migration(_guest(it)), "live_migrate"),
+    m.CancelLiveMigration: Handler(lambda at, it: at.driver.cancel_live_migration(it.instance_uuid), "live_migrate"),
+    m.AbortLiveMigration: Handler(lambda at, it: at.driver.abort_live_migration(it.instance_uuid), "live_migrate"),
+    m.ForceLiveMigration: Handler(lambda at, it: at.driver.force_live_migration(it.instance_uuid), "live_migrate"),
+}
