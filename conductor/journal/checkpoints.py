@@ -12,11 +12,11 @@ from typing import Any
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import DateTimeField, Field, JSONField
+from django.db.models import DateTimeField, Field, JSONField, UUIDField
 
 from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.journal.dialect import NOW, Insert, Later, names, run, update
-from conductor.journal.models import Event, StepRecord, WorkflowRun
+from conductor.journal.models import Event, ResourceLock, StepRecord, WorkflowRun
 
 # What a run may be told while somebody works on it: read with each fence, so that no transaction decides without it.
 ASKED = ("is_cancel_requested", "cancel_reason")
@@ -44,9 +44,45 @@ _STEP_COLUMNS = (
     *("name", "worker", "step_key", "fencing_token"),
 )
 STEPS = Insert(StepRecord, *_STEP_COLUMNS, now=("started_at",))
-EVENTS = Insert(
-    Event, "topic", "kind", "run_uuid", "instance_uuid", "project_id", "data", now=("created_at",), returning="id"
+EVENTS = Insert(Event, "topic", "kind", "run_uuid", "instance_uuid", "project_id", "data", now=("created_at",))
+
+
+_LOCKS = Insert(
+    ResourceLock,
+    *("resource", "run_id"),
+    now=("granted_at",),
+    end="ON CONFLICT (resource) DO NOTHING RETURNING resource",
 )
+
+
+def create_run(connection: BaseDatabaseWrapper, made: WorkflowRun) -> WorkflowRun:
+    """Insert a run that is due at once, as it was made."""
+    fields = _given_fields()
+    row = [_to_column(field, getattr(made, field.attname)) for field in fields]
+    ((made.pk,),) = _runs().run(connection, [row])
+    made._state.adding, made._state.db = False, connection.alias
+    return made
+
+
+def take_locks(connection: BaseDatabaseWrapper, run_id: int, resources: Sequence[str]) -> list[str]:
+    """Those of `resources` that were free, and are the run's now. Waits for whoever is just taking or freeing one."""
+    return [resource for (resource,) in _LOCKS.run(connection, [(resource, run_id) for resource in resources])]
+
+
+def drop_locks(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
+    """Take all locks, and all places in queues for locks, from a run; the resources that it held."""
+    run(connection, "DELETE FROM journal_lockwait WHERE run_id = %s", (run_id,))
+    held = run(connection, "DELETE FROM journal_resourcelock WHERE run_id = %s RETURNING resource", (run_id,))
+    return sorted(resource for (resource,) in held)
+
+
+def waiting_for(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> list[int]:
+    """Ids of the runs that wait for any of `resources`, the oldest first."""
+    if not resources:
+        return []
+    places = ", ".join(["%s"] * len(resources))
+    text = f"SELECT DISTINCT run_id FROM journal_lockwait WHERE resource IN ({places}) ORDER BY run_id"
+    return [run_id for (run_id,) in run(connection, text, resources)]
 
 
 def hold(connection: BaseDatabaseWrapper, run_id: int, token: int) -> tuple[Any, ...] | None:
@@ -117,6 +153,25 @@ def as_column(name: str, value: Any) -> Any:
 @cache
 def _json_columns() -> frozenset[str]:
     return frozenset(str(field.column) for field in WorkflowRun._meta.concrete_fields if isinstance(field, JSONField))
+
+
+@cache
+def _given_fields() -> tuple[Field[Any, Any], ...]:
+    fields = WorkflowRun._meta.concrete_fields
+    return tuple(field for field in fields if not field.primary_key and not isinstance(field, DateTimeField))
+
+
+@cache
+def _runs() -> Insert:
+    return Insert(WorkflowRun, *(str(field.column) for field in _given_fields()), now=("wake_at", "created_at"))
+
+
+def _to_column(field: Field[Any, Any], value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(field, UUIDField):
+        return uuid_param(value)
+    return json.dumps(value) if isinstance(field, JSONField) else value
 
 
 @cache

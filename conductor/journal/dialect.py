@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Field, Model
+from django.db.models import AutoField, Field, Model
 
 Row = tuple[Any, ...]
 Rows = list[Row]
@@ -101,11 +101,11 @@ class Insert:
     All other columns get the defaults of the model or of the table, so that a new column needs no change here.
     """
 
-    def __init__(self, model: type[Model], *given: str, now: tuple[str, ...] = (), returning: str = "id") -> None:
+    def __init__(self, model: type[Model], *given: str, now: tuple[str, ...] = (), end: str = "RETURNING id") -> None:
         self._model = model
         self._given = given
         self._now = now
-        self._returning = returning
+        self._end = end
         self._shapes: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
         self._texts: dict[tuple[str, int], str] = {}
 
@@ -127,7 +127,7 @@ class Insert:
             self._texts[key] = (
                 f"INSERT INTO {self._model._meta.db_table} ({names([*(f.column for f in fields), *self._now])}) "
                 f"SELECT given.*{clocks} FROM {source} CROSS JOIN (VALUES {given}) AS given "
-                f"RETURNING {self._returning}"
+                f"{self._end}"
             )
         return self._texts[key], tuple(value for row in rows for value in (*row, *defaults))
 
@@ -135,7 +135,7 @@ class Insert:
         key = (connection.vendor, count)
         if key not in self._texts:
             head, row, _ = self._shape(connection)
-            self._texts[key] = f"{head} VALUES {', '.join([row] * count)} RETURNING {self._returning}"
+            self._texts[key] = f"{head} VALUES {', '.join([row] * count)} {self._end}"
         return self._texts[key]
 
     def _shape(self, connection: BaseDatabaseWrapper) -> tuple[str, str, tuple[Any, ...]]:
@@ -152,7 +152,8 @@ class Insert:
 
     def _parameters(self) -> list[Field[Any, Any]]:
         """The fields that come as parameters: those given, then those whose default is ours and not the database's."""
-        fields = {field.column: field for field in self._model._meta.concrete_fields if not field.primary_key}
+        own = (field for field in self._model._meta.concrete_fields if not isinstance(field, AutoField))
+        fields = {field.column: field for field in own}
         given = [fields.pop(column) for column in self._given]
         rest = [field for field in fields.values() if field.column not in self._now]
         return given + [field for field in rest if field.has_default() or not field.has_db_default()]

@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db import transaction
+from django.db import connections, transaction
 from django.db.models import F
 
 from conductor import events
 from conductor.cells.lookup import queue_of
 from conductor.core.context import RequestContext, system_context
 from conductor.core.states import RunState, WaitCause
-from conductor.journal import foreign_locks, locks
+from conductor.journal import checkpoints, foreign_locks, locks
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.rpc import broker
 from conductor.rpc.codec import encode
@@ -57,8 +57,8 @@ def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowR
     the run may not wait for it.
     """
     context, resources = wanted.context, sorted(set(wanted.resources))
-    run = WorkflowRun.objects.using(alias).create(
-        uuid=wanted.run_uuid or uuid4(),
+    made = WorkflowRun(
+        uuid=UUID(str(wanted.run_uuid)) if wanted.run_uuid else uuid4(),
         flow=wanted.flow,
         action=wanted.action,
         queue=queue_of(alias),
@@ -74,9 +74,8 @@ def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowR
         secrets=dict(wanted.secrets),
         resources=resources,
         is_cancellable=wanted.is_cancellable,
-        wake_at=database_now(),
-        created_at=database_now(),
     )
+    run = checkpoints.create_run(connections[alias], made)
     if locks.take(alias, run, resources, may_wait=may_wait):
         _tell(alias, run, "run.queued")
         ring_after_commit(alias, run.uuid)
