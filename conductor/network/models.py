@@ -100,8 +100,9 @@ class SecurityGroupRule(models.Model):
 class Port(models.Model):
     """A plug on a network.
 
-    `binding_host` is set while a guest is plugged there, and `device_index` then is its place among the guest's
-    ports. `is_made_by_compute` marks a port that a build made and its end must remove.
+    `is_plugged` is set while a guest has the port, and `device_index` then is its place among the guest's ports.
+    `binding_host` is where that guest is, empty while it is on no host. `is_made_by_compute` marks a port that was
+    made for a guest: the guest's end must remove it.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -117,6 +118,7 @@ class Port(models.Model):
     device_index = models.PositiveSmallIntegerField(default=0)
     binding_host = models.CharField(max_length=255, default="")
     is_made_by_compute = models.BooleanField(default=False)
+    is_plugged = models.BooleanField(default=False, db_default=False)
     security_groups = models.ManyToManyField(SecurityGroup, related_name="ports")
     revision_number = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()

@@ -81,7 +81,7 @@ def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any
         fixed_ips = values.pop("fixed_ips", None)
         group_refs = values.pop("security_groups", None)
         _refuse_foreign(context, port.network, values)
-        if port.binding_host and changes.keys() & set(FIXED_WHILE_PLUGGED):
+        if is_used(port) and changes.keys() & set(FIXED_WHILE_PLUGGED):
             raise PortInUse(f"Unable to complete operation on port {port_id}: server {port.device_id} uses it.")
         if fixed_ips is not None:
             port_rows.replace_addresses(port, fixed_ips)
@@ -96,9 +96,14 @@ def delete_port(context: RequestContext, port_id: str) -> None:
     with write_tx():
         port = get_port(context, port_id)
         Port.objects.select_for_update().get(pk=port.pk)
-        if port.binding_host:
+        if is_used(port):
             raise PortInUse(f"Unable to complete operation on port {port_id}: server {port.device_id} uses it.")
         port.delete()
+
+
+def is_used(port: Port) -> bool:
+    """Whether a guest has it."""
+    return bool(port.is_plugged or port.binding_host)
 
 
 def _refs(wanted: Sequence[str] | None) -> Sequence[str]:

@@ -22,6 +22,16 @@ from conductor.network.operations import get_network, touch
 from conductor.network.port_operations import get_port
 from conductor.network.port_rows import AddressWish
 
+IS_PLUGGED = Q(is_plugged=True) | ~Q(binding_host="")
+FREE: Mapping[str, Any] = {
+    "device_id": "",
+    "device_owner": "",
+    "device_index": 0,
+    "binding_host": "",
+    "status": "DOWN",
+    "is_plugged": False,
+}
+
 
 class Wish(Protocol):
     """A network or a port made before, by id; "" for none."""
@@ -73,7 +83,42 @@ def plug(
 def unplug(instance_uuid: str) -> None:
     """Delete the instance's ports that a build made, and give back those that were made before."""
     _plugged(instance_uuid).filter(is_made_by_compute=True).delete()
-    touch(_plugged(instance_uuid), device_id="", device_owner="", device_index=0, binding_host="", status="DOWN")
+    touch(_plugged(instance_uuid), **FREE)
+
+
+def unbind(instance_uuid: str) -> None:
+    """The instance is on no host any more, and keeps its ports and addresses."""
+    touch(_plugged(instance_uuid), binding_host="", status="DOWN", is_plugged=True)
+
+
+def bind(instance_uuid: str, host: str, device_owner: str) -> list[dict[str, Any]]:
+    """Have the instance's ports on `host`; returns NetworkPort values as JSON, in order."""
+    bound = {"binding_host": host, "device_owner": device_owner, "status": "ACTIVE", "is_plugged": True}
+    touch(_plugged(instance_uuid), **bound)
+    return [_as_json(port) for port in _plugged(instance_uuid).order_by("device_index", "pk")]
+
+
+def plug_one(*, instance_uuid: str, port_id: str, host: str, device_owner: str, project_id: str) -> dict[str, Any]:
+    """Give an instance a port that is there, as its last one; NetworkPort as JSON. Raises Conflict when it is taken."""
+    there = _plugged(instance_uuid)
+    port = there.filter(uuid=port_id).first()
+    if port is None:
+        last = max(there.values_list("device_index", flat=True), default=-1)
+        bound = _Binding(host, device_owner, ()).of(instance_uuid, last + 1)
+        port = _bind(project_id, port_id, bound)
+    return _as_json(Port.objects.select_related("network").prefetch_related("addresses__subnet").get(pk=port.pk))
+
+
+def unplug_one(instance_uuid: str, port_id: str) -> None:
+    """Take one port from the instance: delete it when it was made for it, else give it back."""
+    rows = Port.objects.filter(uuid=port_id, device_id__in=["", instance_uuid])
+    rows.filter(is_made_by_compute=True).delete()
+    touch(rows.filter(device_id=instance_uuid), **FREE)
+
+
+def plugged(instance_uuid: str) -> list[Port]:
+    """The instance's ports in order, with networks, addresses and subnets."""
+    return list(_plugged(instance_uuid).order_by("device_index", "pk"))
 
 
 class _Binding:
@@ -91,12 +136,13 @@ class _Binding:
             "device_owner": self.device_owner,
             "binding_host": self.host,
             "status": "ACTIVE",
+            "is_plugged": True,
         }
 
 
 def _plugged(instance_uuid: str) -> QuerySet[Port]:
-    """Only plugging sets a host (or an administrator): a port that a user merely labelled does not count."""
-    rows = Port.objects.filter(device_id=instance_uuid).exclude(binding_host="")
+    """Only plugging marks a port (a host set by an administrator counts too); a user's label does not."""
+    rows = Port.objects.filter(IS_PLUGGED, device_id=instance_uuid)
     return rows.select_related("network").prefetch_related("addresses__subnet")
 
 
@@ -119,7 +165,11 @@ def _plug_all(
 
 def _bind(project_id: str, port_id: str, bound: Mapping[str, Any]) -> Port:
     rows = Port.objects.filter(
-        uuid=port_id, project_id=project_id, binding_host="", device_id__in=["", bound["device_id"]]
+        uuid=port_id,
+        project_id=project_id,
+        binding_host="",
+        is_plugged=False,
+        device_id__in=["", bound["device_id"]],
     )
     port = rows.select_for_update().first()
     if port is None:
