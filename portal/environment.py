@@ -176,9 +176,13 @@ class Environment:
     simulated_latency_seconds: float = _variable(_seconds(0, 600), "1")
     lease_seconds: float = _variable(_seconds(0.5, 3600), "10")
     sweep_seconds: float = _variable(_seconds(0.1, 3600), "2")
+    shutdown_seconds: float = _variable(_seconds(0, 3600), "60")
+    reclaim_seconds: float = _variable(_seconds(0, 10 * 365 * 86_400), "0")
     broker_url: str = _variable(_url("amqp", "amqps", "redis", "rediss"), is_secret=True)
     compute_queues: str = _variable(_choice("shared", "per-host"))
     channel_url: str = _variable(_url("redis", "rediss"), is_secret=True)
+    resize_confirm_seconds: float = _variable(_seconds(0, 10 * 365 * 86_400), "0")
+    allow_resize_to_same_host: bool = _variable(_boolean, "on")
     image_dir: Path = _variable(_directory)
     crash_at: str = _variable(_failpoint)
 

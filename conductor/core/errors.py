@@ -46,6 +46,10 @@ class ConcurrentUpdate(Conflict):
     """Somebody else changed the resource first; read it again and retry."""
 
 
+class StaleRevision(ConcurrentUpdate):
+    """The asker has seen an older revision; look again."""
+
+
 class Unavailable(NovellaError):
     """A service that is needed does not answer."""
 
@@ -91,6 +95,10 @@ class MigrationAborted(DriverError):
 
 class HostSilent(DriverError):
     """The compute host did not answer in time."""
+
+
+class HostClosed(DriverError):
+    """The host takes nothing now: somebody has it for himself."""
 
 
 class NotSupported(NovellaError):

@@ -18,3 +18,16 @@ def uuid_or_none(text: object) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+LONGEST_HOST = 80  # a lock's name has room for a use beside it
+
+
+def host_resource(host: str) -> str:
+    """The lock of whoever wants a host for itself."""
+    return f"host:{host[:LONGEST_HOST]}"
+
+
+def host_use_resource(host: str, run_uuid: UUID | str) -> str:
+    """The lock of one of those who use a host beside others."""
+    return f"{host_resource(host)}#{run_uuid}"

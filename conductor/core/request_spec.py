@@ -53,11 +53,27 @@ class GroupSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveSpec:
+    """What binds an instance that moves: it stays in its cell, and among hosts that can take such a guest over.
+
+    `capability` is what the destination's driver must be able to do. `gives_back` is what the instance holds at
+    `source_provider_uuid`: room that it may count on where it may stay on its host.
+    """
+
+    cell: str
+    hypervisor_type: str = ""
+    capability: str = ""
+    source_provider_uuid: str = ""
+    gives_back: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RequestSpec:
     """One request for `num_instances` equal instances.
 
     `scheduler_hints` maps a hint to a list of texts. `availability_zone` is "" for any.
-    `instance_hosts` says on which host each instance named by a hint lives.
+    `instance_hosts` says on which host each instance named by a hint lives. `requested_host` is the one host that
+    may take it, if it passes every filter; `force_hosts` are taken without asking the filters.
     """
 
     project_id: str
@@ -71,6 +87,8 @@ class RequestSpec:
     instance_hosts: Mapping[str, str] = field(default_factory=dict)
     ignore_hosts: tuple[str, ...] = ()
     force_hosts: tuple[str, ...] = ()
+    requested_host: str = ""
+    move: MoveSpec | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,6 +100,8 @@ class RequestSpec:
         values["image"] = ImageSpec(**values["image"])
         if values.get("group"):
             values["group"] = GroupSpec(**values["group"])
+        if values.get("move"):
+            values["move"] = MoveSpec(**values["move"])
         for name in ("ignore_hosts", "force_hosts"):
             values[name] = tuple(values.get(name, ()))
         return cls(**values)

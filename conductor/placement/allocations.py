@@ -69,6 +69,43 @@ def release(consumer_uuids: Iterable[UUID | str]) -> int:
     return released
 
 
+def move(from_consumer: UUID | str, to_consumer: UUID | str) -> bool:
+    """Let another consumer hold all that one holds; False when there is nothing to move, or it was moved before.
+
+    Raises ConsumerHolds when the other holds something already: two halves never come together on one consumer.
+    """
+    with write_tx(ALIAS):
+        if not Consumer.objects.filter(uuid=from_consumer).exists():
+            return False
+        if Consumer.objects.filter(uuid=to_consumer).exists():
+            raise ConsumerHolds(
+                f"Consumer {to_consumer} holds something else already.", consumer_uuid=str(to_consumer)
+            )
+        moved = Consumer.objects.filter(uuid=from_consumer)
+        return bool(moved.update(uuid=to_consumer, generation=F("generation") + 1))
+
+
+def shrink(consumer_uuid: UUID | str, provider_uuid: UUID | str, by: Mapping[str, int]) -> None:
+    """Give a part back, as far as the consumer holds it; the consumer stays, even with nothing left."""
+    with write_tx(ALIAS):
+        provider = ResourceProvider.objects.select_for_update().filter(uuid=provider_uuid).first()
+        rows = Allocation.objects.filter(consumer__uuid=consumer_uuid, provider=provider)
+        for row in rows.filter(resource_class__in=list(by)):
+            less = min(by[row.resource_class], row.amount)
+            Inventory.objects.filter(provider=provider, resource_class=row.resource_class).update(used=F("used") - less)
+            if row.amount == less:
+                row.delete()
+            else:
+                Allocation.objects.filter(pk=row.pk).update(amount=F("amount") - less)
+        if provider is not None:
+            touch({provider.pk})
+
+
+def is_there(consumer_uuid: UUID | str) -> bool:
+    """Whether the consumer is known: it holds something, or held it until `shrink` took the last of it."""
+    return Consumer.objects.filter(uuid=consumer_uuid).exists()
+
+
 def held_by(consumer_uuid: UUID | str) -> dict[str, dict[str, int]]:
     """Amounts by resource class, by provider uuid."""
     held: defaultdict[str, dict[str, int]] = defaultdict(dict)

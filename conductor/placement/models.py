@@ -50,7 +50,7 @@ class Inventory(models.Model):
 
 
 class Consumer(models.Model):
-    """Who holds: an instance."""
+    """Who holds: an instance, or a migration for what its instance held at the source."""
 
     uuid = models.UUIDField(unique=True)
     project_id = models.CharField(max_length=64, db_index=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conductor.api_db.models import InstanceGroupMember
+from conductor.api_db.models import InstanceGroup, InstanceGroupMember
 from conductor.core.scheduling.group_rules import may_join
 from conductor.core.selection import Selection
 from conductor.placement.allocations import ProviderFull
@@ -43,6 +43,8 @@ def _try(instance_uuid: str, alternate: Selection, project_id: str, user_id: str
     if not cell_facts.is_open(alternate.cell, alternate.host):
         return NOT_OPEN
     member = InstanceGroupMember.objects.filter(instance_uuid=instance_uuid).select_related("group").first()
+    if member:  # the policy holds against what is claimed by now, and nobody claims for the group meanwhile
+        InstanceGroup.objects.select_for_update().filter(pk=member.group_id).first()
     if member and not may_join(request_completion.group_spec(member.group), instance_uuid, alternate.host):
         return CLAIM_FAILED
     try:

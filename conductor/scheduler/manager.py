@@ -25,7 +25,7 @@ from conductor.core.scheduling.weighing import Multipliers
 from conductor.core.selection import Selection
 from conductor.placement.allocations import ProviderFull
 from conductor.plugins import registry
-from conductor.scheduler import allocation_claims, alternates, decision_log, request_completion
+from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion
 from conductor.scheduler.host_manager import host_manager
 from conductor.transactions import write_tx
 
@@ -56,6 +56,7 @@ class _Question:
     step_key: str
     run_uuid: str
     transaction: Transaction
+    migration_uuid: str = ""
     lost_races: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -67,13 +68,15 @@ def select_destinations(
     step_key: str,
     run_uuid: str,
     transaction: Transaction = write_tx,
+    migration_uuid: str = "",
 ) -> list[list[Selection]]:
     """Per instance the host that is claimed for it, and its alternates; for all of them or for none.
 
     The same `step_key` gets the same answer, whoever asks and however often. `transaction(alias)` is the write
-    transaction in which claims and decision are stored. Raises NoValidHost with `decision_uuid` in its details.
+    transaction in which claims and decision are stored. Where `migration_uuid` is given, the one instance holds
+    something already: that goes to the migration with the claim. Raises NoValidHost with `decision_uuid` in its details.
     """
-    question = _Question(spec, list(instance_uuids), step_key, run_uuid, transaction)
+    question = _Question(spec, list(instance_uuids), step_key, run_uuid, transaction, migration_uuid)
     for is_last in [False] * (PASSES - 1) + [True]:
         row = decision_log.find(step_key) or _one_pass(question, is_last=is_last)
         if row is not None:
@@ -98,7 +101,8 @@ def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | Non
     """Decide on a fresh snapshot and store the decision with its claims; None when another was faster."""
     spec = request_completion.complete(question.spec)
     snapshot = host_manager.snapshot()
-    outcome = decide(snapshot.table, spec, question.instance_uuids, pipeline=pipeline(), seed=secrets.randbits(32))
+    table = moving.with_room_given_back(snapshot.table, spec.move)
+    outcome = decide(table, spec, question.instance_uuids, pipeline=pipeline(), seed=secrets.randbits(32))
     _report(outcome)
     decision = explain(outcome, snapshot.missing_cells)
     try:
@@ -120,6 +124,8 @@ def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> Sched
             chosen = {
                 uuid: picked[0] for uuid, picked in zip(question.instance_uuids, decision.selections, strict=True)
             }
+            if question.migration_uuid:
+                moving.step_aside(question.instance_uuids[0], question.migration_uuid, *chosen.values())
             allocation_claims.claim(chosen, project_id=spec.project_id, user_id=spec.user_id)
         return decision_log.keep(
             decision,

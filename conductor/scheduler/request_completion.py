@@ -11,6 +11,7 @@ from conductor.cell_db.models import Instance
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import GroupSpec, RequestSpec
+from conductor.core.scheduling.group_rules import ANTI_AFFINITY, LEAVING
 
 GROUP_HINT = "group"
 HOST_HINTS = ("same_host", "different_host")
@@ -32,9 +33,16 @@ def group_now(spec: RequestSpec) -> GroupSpec | None:
 
 
 def group_spec(group: InstanceGroup) -> GroupSpec:
-    """A group with the hosts that are claimed for its members."""
-    members = InstanceGroupMember.objects.filter(group=group).values_list("instance_uuid", "host")
-    return GroupSpec(str(group.uuid), group.policy, group.rules, {str(uuid): host for uuid, host in members})
+    """A group with the hosts that are claimed for its members.
+
+    Members that must not meet count on both ends of their moves: the other end is there under a key of its own.
+    """
+    members = InstanceGroupMember.objects.filter(group=group)
+    hosts = {str(uuid): host for uuid, host in members.values_list("instance_uuid", "host")}
+    if group.policy == ANTI_AFFINITY:
+        leaving = members.exclude(leaving_host="").values_list("instance_uuid", "leaving_host")
+        hosts |= {f"{uuid}{LEAVING}": host for uuid, host in leaving}
+    return GroupSpec(str(group.uuid), group.policy, group.rules, hosts)
 
 
 def hosts_of(instance_uuids: Iterable[str]) -> dict[str, str]:

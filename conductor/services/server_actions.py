@@ -29,7 +29,7 @@ Prepare = Callable[[str, Instance, UUID], None]
 class Asked:
     """What comes with an action: inputs of its flow, secrets that no page may show, and what else it locks.
 
-    `run_uuid` may be given where asking twice must do it once.
+    `run_uuid` may be given where asking twice must do it once, `parent_uuid` names the run that asks.
     """
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -37,6 +37,7 @@ class Asked:
     resources: Iterable[str] = ()
     prepare: Prepare = lambda alias, instance, run_uuid: None
     run_uuid: UUID | None = None
+    parent_uuid: UUID | None = None
 
 
 def begin(context: RequestContext, instance_uuid: str, name: str, asked: Asked | None = None) -> str:
@@ -92,6 +93,7 @@ def _accept(
         instance_name=instance.name,
         inputs=asked.inputs,
         secrets=asked.secrets,
+        parent_uuid=asked.parent_uuid,
         run_uuid=run_uuid,
     )
     try:

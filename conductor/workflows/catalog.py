@@ -6,10 +6,50 @@ from conductor.core.errors import NotFound
 from conductor.journal.models import WorkflowRun
 from conductor.workflows.build_in_cell import BUILD_IN_CELL
 from conductor.workflows.build_instances import BUILD_INSTANCES
+from conductor.workflows.change_password import CHANGE_PASSWORD
+from conductor.workflows.confirm_resize import CONFIRM_RESIZE
 from conductor.workflows.delete_instance import DELETE_INSTANCE
 from conductor.workflows.flow import Flow, RemoteStep
+from conductor.workflows.hard_reboot_instance import HARD_REBOOT_INSTANCE
+from conductor.workflows.pause_instance import PAUSE_INSTANCE
+from conductor.workflows.reboot_instance import REBOOT_INSTANCE
+from conductor.workflows.rebuild_instance import REBUILD_INSTANCE
+from conductor.workflows.rescue_instance import RESCUE_INSTANCE
+from conductor.workflows.resize_instance import RESIZE_INSTANCE
+from conductor.workflows.restore_instance import RESTORE_INSTANCE
+from conductor.workflows.resume_instance import RESUME_INSTANCE
+from conductor.workflows.revert_resize import REVERT_RESIZE
+from conductor.workflows.soft_delete_instance import SOFT_DELETE_INSTANCE
+from conductor.workflows.start_instance import START_INSTANCE
+from conductor.workflows.stop_instance import STOP_INSTANCE
+from conductor.workflows.suspend_instance import SUSPEND_INSTANCE
+from conductor.workflows.trigger_crash_dump import TRIGGER_CRASH_DUMP
+from conductor.workflows.unpause_instance import UNPAUSE_INSTANCE
+from conductor.workflows.unrescue_instance import UNRESCUE_INSTANCE
 
-FLOWS: tuple[Flow, ...] = (BUILD_INSTANCES, BUILD_IN_CELL, DELETE_INSTANCE)
+FLOWS: tuple[Flow, ...] = (
+    BUILD_INSTANCES,
+    BUILD_IN_CELL,
+    DELETE_INSTANCE,
+    START_INSTANCE,
+    STOP_INSTANCE,
+    REBOOT_INSTANCE,
+    HARD_REBOOT_INSTANCE,
+    PAUSE_INSTANCE,
+    UNPAUSE_INSTANCE,
+    SUSPEND_INSTANCE,
+    RESUME_INSTANCE,
+    CHANGE_PASSWORD,
+    RESCUE_INSTANCE,
+    UNRESCUE_INSTANCE,
+    REBUILD_INSTANCE,
+    TRIGGER_CRASH_DUMP,
+    SOFT_DELETE_INSTANCE,
+    RESTORE_INSTANCE,
+    RESIZE_INSTANCE,
+    CONFIRM_RESIZE,
+    REVERT_RESIZE,
+)
 
 _by_version = {(flow.name, flow.version): flow for flow in FLOWS}
 

@@ -19,8 +19,12 @@ class InstanceGroup(models.Model):
 
 
 class InstanceGroupMember(models.Model):
-    """An instance in a group, and the host that was claimed for it ("" while there is none)."""
+    """An instance in a group, and the host that was claimed for it ("" while there is none).
+
+    `leaving_host` is set while it moves: it may yet go back there.
+    """
 
     group = models.ForeignKey(InstanceGroup, on_delete=models.CASCADE, related_name="members")
     instance_uuid = models.UUIDField(unique=True)
     host = models.CharField(max_length=255, default="")
+    leaving_host = models.CharField(max_length=255, default="", db_default="")

@@ -10,6 +10,7 @@ AFFINITY = "affinity"
 ANTI_AFFINITY = "anti-affinity"
 SOFT_AFFINITY = "soft-affinity"
 SOFT_ANTI_AFFINITY = "soft-anti-affinity"
+LEAVING = ":leaving"  # after a member's uuid: the host that it is leaving
 HARD = frozenset({AFFINITY, ANTI_AFFINITY})
 
 
@@ -27,7 +28,8 @@ def most_per_host(group: GroupSpec | None) -> int:
 
 def may_join(group: GroupSpec, instance_uuid: str, host: str) -> bool:
     """Whether a hard policy lets this member be on `host`, beside the others as they are."""
-    others = Counter(at for uuid, at in group.member_hosts.items() if at and uuid != instance_uuid)
+    own = (instance_uuid, instance_uuid + LEAVING)
+    others = Counter(at for uuid, at in group.member_hosts.items() if at and uuid not in own)
     if group.policy == ANTI_AFFINITY:
         return others[host] < most_per_host(group)
     if group.policy == AFFINITY:

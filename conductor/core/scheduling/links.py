@@ -73,14 +73,46 @@ class RequestedHosts(Filter):
     runs_once_per_request = True
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
-        mask = hosts.mask_of(spec.force_hosts) if spec.force_hosts else hosts.everyone
+        named = _named_hosts(spec)
+        mask = hosts.mask_of(named) if named else hosts.everyone
         return mask & ~hosts.mask_of(spec.ignore_hosts) if spec.ignore_hosts else mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
-        if spec.force_hosts and host.host not in spec.force_hosts:
-            return reject("another host was asked for", need=", ".join(spec.force_hosts), have=host.host)
+        named = _named_hosts(spec)
+        if named and host.host not in named:
+            return reject("another host was asked for", need=", ".join(named), have=host.host)
         if host.host in spec.ignore_hosts:
             return reject("this host must not be used", have=host.host)
+        return PASS
+
+
+class MoveRange(Filter):
+    """Where a guest that exists already can go: its cell, its kind of hypervisor, a driver that takes it over."""
+
+    name = "move_range"
+    runs_once_per_request = True
+
+    def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        move = spec.move
+        if move is None:
+            return hosts.everyone
+        mask = hosts.factor("cell").mask(lambda cell: cell == move.cell)
+        if move.hypervisor_type:
+            mask &= hosts.factor("hypervisor_type").mask(lambda kind: kind == move.hypervisor_type)
+        if move.capability:
+            mask &= hosts.factor("actions", actions_of).mask(lambda actions: move.capability in actions)
+        return mask
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        move = spec.move
+        if move is None:
+            return PASS
+        if host.cell != move.cell:
+            return reject("a server stays in its cell", need=move.cell, have=host.cell)
+        if move.hypervisor_type not in ("", host.hypervisor_type):
+            return reject("another kind of hypervisor", need=move.hypervisor_type, have=host.hypervisor_type)
+        if move.capability and move.capability not in actions_of(host):
+            return reject("the host's driver cannot take it over", need=move.capability, have="not there")
         return PASS
 
 
@@ -101,6 +133,11 @@ class RequestedZone(Filter):
         return reject("another zone was asked for", need=spec.availability_zone, have=host.availability_zone)
 
 
+def actions_of(host: HostState) -> frozenset[str]:
+    """What the host's driver said that it can do (names of core.compute_driver.CAPABILITIES)."""
+    return frozenset(host.capabilities.get("actions", ()))
+
+
 def free_of(host: HostState, resource_class: str) -> float:
     """What placement still gives out there; nothing of a class that the host does not have."""
     column = CLASSES.get(resource_class)
@@ -111,6 +148,10 @@ def shortfall_of(host: HostState, spec: RequestSpec) -> float:
     """The largest part of any need that the host lacks, between 0 and above: 0.5 is half of it."""
     needs = needs_of(spec).resources
     return max((1 - free_of(host, name) / amount for name, amount in needs.items()), default=0.0)
+
+
+def _named_hosts(spec: RequestSpec) -> tuple[str, ...]:
+    return spec.force_hosts or ((spec.requested_host,) if spec.requested_host else ())
 
 
 def _wrong_units(units: Units, needs: Needs) -> tuple[str, int, int, int] | None:

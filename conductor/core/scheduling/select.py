@@ -11,7 +11,8 @@ from conductor.core.host_state import HostTable, Mask
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import alternates_by_cell, best_rows, pick
 from conductor.core.scheduling.filtering import Filtering, PluginFault, Rules, passes_all, run_filters
-from conductor.core.scheduling.links import Placement, RequestedHosts, RequestedZone
+from conductor.core.scheduling.group_rules import LEAVING
+from conductor.core.scheduling.links import MoveRange, Placement, RequestedHosts, RequestedZone
 from conductor.core.scheduling.needs import Needs, needs_of
 from conductor.core.scheduling.weighing import Multipliers, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
@@ -87,7 +88,9 @@ def links_of(spec: RequestSpec, pipeline: Pipeline, needs: Needs | None = None) 
     chain: list[Filter] = [
         Placement(needs),  # first, as it turns away most and costs least, and as a claim would fail on what it rejects
     ]
-    if spec.force_hosts or spec.ignore_hosts:
+    if spec.move is not None:
+        chain.append(MoveRange())  # what exists already is bound, whoever asks
+    if spec.force_hosts or spec.ignore_hosts or spec.requested_host:
         chain.append(RequestedHosts())  # before the plugins: they need not judge what nobody asked for
     if spec.force_hosts:
         return tuple(chain)  # an operator who forces a host has judged for himself
@@ -203,7 +206,7 @@ def _without_own(spec: RequestSpec, instance_uuids: Sequence[str]) -> RequestSpe
     """The request without where its own instances are: they are placed now."""
     if spec.group is None:
         return spec
-    own = set(instance_uuids)
+    own = {f"{uuid}{suffix}" for uuid in instance_uuids for suffix in ("", LEAVING)}
     others = {uuid: host for uuid, host in spec.group.member_hosts.items() if uuid not in own}
     return replace(spec, group=replace(spec.group, member_hosts=others))
 

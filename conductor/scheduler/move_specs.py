@@ -1,0 +1,60 @@
+"""What an instance that exists already asks of a new host: as it was asked for once, in its size and image of now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from django.conf import settings
+
+from conductor.api_db.models import RequestSpecRecord
+from conductor.cell_db.models import ComputeNode, Instance, Migration
+from conductor.core.request_spec import FlavorSpec, ImageSpec, MoveSpec, RequestSpec
+from conductor.core.states import MigrationType
+
+# What the destination's driver must be able to do for each kind of move.
+CAPABILITIES: Mapping[str, str] = {
+    MigrationType.RESIZE: "migrate",
+    MigrationType.MIGRATION: "migrate",
+    MigrationType.LIVE_MIGRATION: "live_migrate",
+    MigrationType.EVACUATION: "evacuate",
+}
+
+
+def of(instance: Instance, migration: Migration, *, requested_host: str, tried_hosts: Sequence[str]) -> RequestSpec:
+    """The scheduler's question for one move. Nothing of it outlives the attempt: what was asked for stays as it is."""
+    alias = str(instance._state.db)
+    node = ComputeNode.objects.using(alias).filter(host=migration.source_host, node=migration.source_node).first()
+    may_stay = migration.migration_type == MigrationType.RESIZE and settings.NOVELLA_ALLOW_RESIZE_TO_SAME_HOST
+    source = str(node.uuid) if node else ""
+    held = migration.details.get("held", {})
+    return replace(
+        asked(instance),
+        flavor=FlavorSpec(**(migration.new_flavor or instance.flavor)),
+        ignore_hosts=(*(() if may_stay else (migration.source_host,)), *tried_hosts),
+        requested_host=requested_host,
+        force_hosts=(),
+        move=MoveSpec(
+            cell=alias,
+            hypervisor_type=node.hypervisor_type if node else "",
+            capability=CAPABILITIES[migration.migration_type],
+            source_provider_uuid=source,
+            gives_back=held.get(source, {}) if may_stay else {},
+        ),
+    )
+
+
+def asked(instance: Instance) -> RequestSpec:
+    """What was asked for when the instance was launched, with the image that it has by now."""
+    row = RequestSpecRecord.objects.filter(instance_uuid=instance.uuid).first()
+    image, flavor = ImageSpec(**instance.image), FlavorSpec(**instance.flavor)
+    if row is not None:
+        return replace(RequestSpec.from_json(row.spec), num_instances=1, flavor=flavor, image=image)
+    return RequestSpec(
+        project_id=instance.project_id,
+        user_id=instance.user_id,
+        flavor=flavor,
+        image=image,
+        availability_zone=instance.pinned_availability_zone,
+        scheduler_hints=instance.scheduler_hints,
+    )

@@ -1,0 +1,229 @@
+"""Resizing instances and moving them with the guest off; then keeping the new place and size, or going back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.conf import settings
+
+from conductor.api_db.models import HostMapping
+from conductor.cell_db.models import Instance, Migration
+from conductor.cells.lookup import cell_aliases
+from conductor.core.context import RequestContext, system_context
+from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
+from conductor.core.request_spec import FlavorSpec
+from conductor.core.states import MigrationStatus, MigrationType, VmState
+from conductor.placement import allocations
+from conductor.scheduler import quota_shares
+from conductor.services import flavors, quotas, server_actions
+from conductor.services.server_actions import Asked
+from conductor.transactions import database_now
+from conductor.workflows.silence import is_silent
+
+log = logging.getLogger(__name__)
+
+WITH_GUEST_OFF = (MigrationType.RESIZE, MigrationType.MIGRATION)
+
+
+def resize(context: RequestContext, instance_uuid: str, flavor_ref: str) -> str:
+    """Give an instance another size, wherever there is room; the workflow's uuid. It waits for a word at the end.
+
+    Raises Invalid for a flavor that cannot be, QuotaExceeded for growth that does not fit.
+    """
+    flavor = _flavor(context, flavor_ref)
+    migration_uuid = uuid4()
+    limits: dict[str, int] = {}
+
+    def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
+        _check_size(instance, flavor)
+        quota_shares.refuse_excess(instance.project_id, str(instance.uuid), flavor, limits_of(instance.project_id))
+        limits.update(limits_of(instance.project_id))
+        record(
+            context, alias, instance, run_uuid=run_uuid, migration_uuid=migration_uuid,
+            migration_type=MigrationType.RESIZE, new_flavor=asdict(flavor),
+        )  # fmt: skip
+
+    asked = Asked(inputs={"migration_uuid": str(migration_uuid), "limits": limits}, prepare=prepare)
+    return server_actions.begin(context, instance_uuid, "resize", asked)
+
+
+def migrate(
+    context: RequestContext, instance_uuid: str, host: str = "", *, details: Mapping[str, Any] | None = None,
+    parent_uuid: UUID | None = None,
+) -> str:  # fmt: skip
+    """Move an instance with its guest off, to `host` or where there is room; the workflow's uuid."""
+    migration_uuid = uuid4()
+
+    def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
+        check_destination(alias, instance, host)
+        record(
+            context, alias, instance, run_uuid=run_uuid, migration_uuid=migration_uuid,
+            migration_type=MigrationType.MIGRATION, details=details or {},
+        )  # fmt: skip
+
+    inputs = {"migration_uuid": str(migration_uuid), "host": host}
+    return server_actions.begin(
+        context, instance_uuid, "migrate", Asked(inputs=inputs, prepare=prepare, parent_uuid=parent_uuid)
+    )
+
+
+def confirm(context: RequestContext, instance_uuid: str) -> str:
+    """Keep the new size and place; the workflow's uuid. Raises Conflict while the source does not answer."""
+
+    def check(alias: str, migration: Migration) -> None:
+        if is_silent(alias, migration.source_host):
+            raise Conflict(
+                f"Cannot confirm instance {instance_uuid} yet: its source host does not answer, and must remove "
+                "what it kept."
+            )
+
+    return _settle(context, instance_uuid, "confirmResize", check)
+
+
+def revert(context: RequestContext, instance_uuid: str) -> str:
+    """Go back to the old size and place; the workflow's uuid. Raises Conflict while the source does not answer."""
+
+    def check(alias: str, migration: Migration) -> None:
+        if is_silent(alias, migration.source_host):
+            raise Conflict(
+                f"Cannot revert instance {instance_uuid} now: its source host does not answer, and must bring it back."
+            )
+
+    return _settle(context, instance_uuid, "revertResize", check)
+
+
+def confirm_overdue() -> int:
+    """Confirm what has waited for a word longer than the operator's option allows; returns how many were begun.
+
+    What belongs to a drain is confirmed at once. An instance that is under work is left for the next time.
+    """
+    begun = 0
+    for alias in cell_aliases(with_cell0=False):
+        for migration in _overdue(alias):
+            try:
+                confirm(system_context(), str(migration.instance_uuid))
+                begun += 1
+            except NovellaError as error:
+                log.info("not confirmed yet: instance=%s %s", migration.instance_uuid, error.message)
+    return begun
+
+
+def _overdue(alias: str) -> list[Migration]:
+    waiting = Migration.objects.using(alias).filter(
+        status=MigrationStatus.FINISHED, migration_type__in=WITH_GUEST_OFF
+    )
+    due = list(waiting.filter(details__confirms_itself=True))
+    if settings.NOVELLA_RESIZE_CONFIRM_SECONDS:
+        window = database_now(-settings.NOVELLA_RESIZE_CONFIRM_SECONDS)
+        due += [row for row in waiting.filter(updated_at__lt=window) if not row.details.get("confirms_itself")]
+    return due
+
+
+def _settle(context: RequestContext, instance_uuid: str, action: str, check: Any) -> str:
+    """Confirm or revert the newest finished move of an instance."""
+    inputs: dict[str, Any] = {}
+
+    def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
+        migration = finished(alias, instance)
+        check(alias, migration)
+        inputs["migration_uuid"] = str(migration.uuid)
+        Migration.objects.using(alias).filter(pk=migration.pk).update(run_uuid=run_uuid)
+
+    return server_actions.begin(context, instance_uuid, action, Asked(inputs=inputs, prepare=prepare))
+
+
+def finished(alias: str, instance: Instance) -> Migration:
+    """The move of an instance that waits for a word. Raises Invalid when there is none."""
+    rows = Migration.objects.using(alias).filter(
+        instance_uuid=instance.uuid, status=MigrationStatus.FINISHED, migration_type__in=WITH_GUEST_OFF
+    )
+    found = rows.order_by("-pk").first()
+    if found is None:
+        raise Invalid("Instance has not been resized.")
+    return found
+
+
+def record(
+    context: RequestContext,
+    alias: str,
+    instance: Instance,
+    *,
+    run_uuid: UUID,
+    migration_uuid: UUID,
+    migration_type: str,
+    **values: Any,
+) -> None:
+    """Write down a move that is accepted, with what the instance holds at its source."""
+    usual: dict[str, Any] = {
+        "status": MigrationStatus.PRE_MIGRATING if migration_type in WITH_GUEST_OFF else MigrationStatus.ACCEPTED,
+        "new_flavor": instance.flavor,
+    }
+    kept = {"held": allocations.held_by(instance.uuid), "availability_zone": instance.availability_zone}
+    details = {**values.pop("details", {}), **kept}
+    Migration.objects.using(alias).create(
+        uuid=migration_uuid,
+        instance_uuid=instance.uuid,
+        run_uuid=run_uuid,
+        migration_type=migration_type,
+        source_host=instance.host or "",
+        source_node=instance.node or "",
+        old_flavor=instance.flavor,
+        was_running=instance.vm_state == VmState.ACTIVE,
+        project_id=instance.project_id,
+        user_id=context.user_id,
+        created_at=database_now(),
+        updated_at=database_now(),
+        details=details,
+        **{**usual, **values},
+    )
+
+
+def check_destination(alias: str, instance: Instance, host: str) -> None:
+    """Raises Invalid for a named host that is not there, is in another cell, or is where the instance is."""
+    if not host:
+        return
+    mapping = HostMapping.objects.select_related("cell").filter(host=host).first()
+    if mapping is None:
+        raise Invalid(f"Compute host {host} could not be found.", field="host")
+    if mapping.cell.name != alias:
+        raise Invalid(f"Compute host {host} is in another cell: a server stays in its cell.", field="host")
+    if host == instance.host:
+        raise Invalid(f"Instance {instance.uuid} is on host {host} already: name another one.", field="host")
+
+
+def limits_of(project_id: str) -> dict[str, int]:
+    """The limits that a size counts against."""
+    all_limits = quotas.limits(project_id)
+    return {name: all_limits[name] for name in ("cores", "ram")}
+
+
+def _flavor(context: RequestContext, ref: str) -> FlavorSpec:
+    try:
+        found = flavors.get(context, ref)
+    except NotFound as error:
+        raise Invalid(error.message, field="resize.flavorRef") from None
+    if found.is_disabled:
+        raise Invalid(f"Flavor {ref} is disabled.", field="resize.flavorRef")
+    return found.spec
+
+
+def _check_size(instance: Instance, flavor: FlavorSpec) -> None:
+    if flavor.flavor_id == instance.flavor.get("flavor_id"):
+        raise Invalid("When resizing, instances must change flavor!", field="resize.flavorRef")
+    if instance.flavor.get("root_gb") and not flavor.root_gb:
+        raise Invalid("Resize to zero disk flavor is not allowed.", field="resize.flavorRef")
+    least_ram, least_disk = instance.image.get("min_ram_mb", 0), instance.image.get("min_disk_gb", 0)
+    if flavor.memory_mb < least_ram:
+        raise Invalid(
+            f"Flavor {flavor.name} has {flavor.memory_mb} MB of memory, the server's image needs {least_ram} MB.",
+            field="resize.flavorRef",
+        )
+    if 0 < flavor.root_gb < least_disk:
+        raise Invalid(
+            f"Flavor {flavor.name} has a disk of {flavor.root_gb} GB, the server's image needs {least_disk} GB.",
+            field="resize.flavorRef",
+        )
