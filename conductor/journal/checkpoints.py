@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, Field, JSONField, UUIDField
 
-from conductor.core.states import LIVE_RUN_STATES, RunState
+from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
 from conductor.journal.dialect import NOW, Insert, Later, names, run, update
 from conductor.journal.models import Event, ResourceLock, StepRecord, WorkflowRun
 
@@ -35,6 +35,16 @@ _OWN = (
     "UPDATE journal_workflowrun SET owner = %s, fencing_token = %s, lease_expires_at = {later}, waits_for = NULL, "
     f"state = CASE WHEN direction = 'undo' THEN '{RunState.UNDOING}' ELSE '{RunState.RUNNING}' END "
     "WHERE uuid = %s RETURNING "
+)
+_WAITS = f"step_key = %s AND state = '{StepState.WAITING}' AND answer IS NULL"
+_WAKE = (
+    f"UPDATE journal_workflowrun SET wake_at = {{now}} WHERE uuid = %s AND state IN ({_LIVE}) "
+    f"AND id IN (SELECT run_id FROM journal_steprecord WHERE {_WAITS}) RETURNING id"
+)
+_ANSWER = f"UPDATE journal_steprecord SET answer = %s WHERE {_WAITS}"
+_NEWEST_STEP = (
+    'SELECT id FROM journal_steprecord WHERE run_id = %s AND direction = %s AND "index" = %s AND attempt = %s '
+    "ORDER BY try_number DESC LIMIT 1"
 )
 CLAIMED = "claim"
 TAKEN_OVER = "takeover: the lease ran out"
@@ -103,6 +113,12 @@ def open_steps(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -
     return [pk for (pk,) in STEPS.run(connection, rows)]
 
 
+def newest_step(connection: BaseDatabaseWrapper, place: tuple[int, str, int, int]) -> int | None:
+    """The id of the newest record at a place: run, direction, index and attempt."""
+    rows = run(connection, _NEWEST_STEP, place)
+    return rows[0][0] if rows else None
+
+
 def step_row(record: StepRecord) -> tuple[Any, ...]:
     """What of a new record is not a default."""
     return tuple(getattr(record, column) for column in _STEP_COLUMNS)
@@ -121,12 +137,12 @@ def append_events(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]
     return [number for (number,) in EVENTS.run(connection, rows)]
 
 
-def is_due(connection: BaseDatabaseWrapper, run_uuid: UUID) -> bool:
+def is_due(connection: BaseDatabaseWrapper, run_uuid: UUID | str) -> bool:
     """Whether the run waits for an owner now."""
     return bool(run(connection, _IS_DUE, (uuid_param(run_uuid),)))
 
 
-def claim(connection: BaseDatabaseWrapper, run_uuid: UUID, owner: str, lease_seconds: float) -> WorkflowRun | None:
+def claim(connection: BaseDatabaseWrapper, run_uuid: UUID | str, owner: str, lease: float) -> WorkflowRun | None:
     """Make `owner` the owner of a run that is due; None when it is not, or when another is just claiming it."""
     uuid = uuid_param(run_uuid)
     granted = run(connection, _GRANT, (owner, CLAIMED, TAKEN_OVER, uuid))
@@ -134,8 +150,21 @@ def claim(connection: BaseDatabaseWrapper, run_uuid: UUID, owner: str, lease_sec
         return None
     fields = _loaded_fields()
     text = _OWN + names(field.column for field in fields)
-    (row,) = run(connection, text, (owner, granted[0][0], lease_seconds, uuid))
+    (row,) = run(connection, text, (owner, granted[0][0], lease, uuid))
     return _as_run(connection.alias, fields, row)
+
+
+def keep_answer(
+    connection: BaseDatabaseWrapper, run_uuid: UUID | str, step_key: str, answer: Mapping[str, Any]
+) -> bool:
+    """Write down what a host answered, once; the run is due then. False when nobody waits for it (any more).
+
+    The run's row is held first, as its owners do: else the two would wait for each other.
+    """
+    run(connection, "DELETE FROM journal_outboxmessage WHERE step_key = %s", (step_key,))
+    if not run(connection, _WAKE, (uuid_param(run_uuid), step_key)):
+        return False
+    return bool(run(connection, f"{_ANSWER} RETURNING id", (json.dumps(answer), step_key)))
 
 
 def uuid_param(value: UUID | str | None) -> str | None:

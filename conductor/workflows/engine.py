@@ -10,16 +10,18 @@ do: step 1 → step 2 → … ─ failure, cancel → undo: … → step 2 → s
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connections
 
 from conductor.cells.targeting import target_cell
 from conductor.core.errors import StaleToken
-from conductor.core.states import LIVE_RUN_STATES, StepState
-from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
+from conductor.core.states import StepState
+from conductor.journal import checkpoints
+from conductor.journal.models import StepRecord
 from conductor.rpc.messages import StepAnswered, StepProgressed
-from conductor.transactions import database_now, write_tx
+from conductor.transactions import write_tx
 from conductor.workflows import catalog, interventions, leases, records
 from conductor.workflows.turn import Turn
 
@@ -28,14 +30,26 @@ log = logging.getLogger(__name__)
 
 def run(alias: str, run_uuid: UUID | str) -> None:
     """Claim the run and take it as far as it goes; does nothing when it is not due or somebody else has it."""
-    claimed = leases.claim(alias, run_uuid)
-    if claimed is None:
-        return
+    if leases.is_due(alias, run_uuid):
+        _work_on(alias, run_uuid)
+
+
+def answer(alias: str, message: StepAnswered) -> None:
+    """Record a host's answer and go on with the run. A late, doubled or unknown answer changes nothing."""
+    given = {"ok": message.ok, "result": dict(message.result), "error": message.error}
+
+    def keep() -> bool:
+        return checkpoints.keep_answer(connections[alias], message.run_uuid, message.step_key, given)
+
+    _work_on(alias, message.run_uuid, keep)
+
+
+def _work_on(alias: str, run_uuid: UUID | str, first: Callable[[], bool] = lambda: True) -> None:
     with leases.AtWork(alias), target_cell(alias):
-        flow = catalog.flow_of(claimed)
         try:
-            if interventions.carry_out(alias, claimed, flow):
-                Turn(alias, claimed, flow).drive()
+            turn = _take_up(alias, run_uuid, first)
+            if turn is not None:
+                turn.drive()
         except StaleToken as error:
             log.warning("gave way: run=%s %s", run_uuid, error)
         except (OperationalError, InterfaceError):
@@ -44,18 +58,18 @@ def run(alias: str, run_uuid: UUID | str) -> None:
             log.exception("database failed: run=%s", run_uuid)
 
 
-def answer(alias: str, message: StepAnswered) -> None:
-    """Record a host's answer and go on with the run. A late, doubled or unknown answer changes nothing."""
+def _take_up(alias: str, run_uuid: UUID | str, first: Callable[[], bool]) -> Turn | None:
+    """In one transaction: what comes `first`, the claim, and all that can be done before something is done outside."""
     with write_tx(alias):
-        OutboxMessage.objects.using(alias).filter(step_key=message.step_key).delete()
-        waiting = StepRecord.objects.using(alias).filter(
-            step_key=message.step_key, state=StepState.WAITING, run__state__in=LIVE_RUN_STATES, answer__isnull=True
-        )
-        values = {"ok": message.ok, "result": dict(message.result), "error": message.error}
-        if not waiting.update(answer=values):
-            return
-        WorkflowRun.objects.using(alias).filter(uuid=message.run_uuid).update(wake_at=database_now())
-    run(alias, message.run_uuid)
+        claimed = leases.take(alias, run_uuid) if first() else None
+        if claimed is None:
+            return None
+        flow = catalog.flow_of(claimed)
+        turn = Turn(alias, claimed, flow)
+        if not claimed.orders:
+            turn.begin()
+            return turn
+    return turn if interventions.carry_out(alias, claimed, flow) else None
 
 
 def progress(alias: str, message: StepProgressed) -> None:

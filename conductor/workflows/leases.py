@@ -28,11 +28,20 @@ def claim(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
 
     The new owner's token is the id of its grant, higher than any token granted before in this database.
     """
-    connection, uuid = connections[alias], UUID(str(run_uuid))
-    if not checkpoints.is_due(connection, uuid):  # most doubled doorbells end here, without a write
+    if not is_due(alias, run_uuid):
         return None
     with write_tx(alias):
-        return checkpoints.claim(connection, uuid, WORKER, settings.NOVELLA_LEASE_SECONDS)
+        return take(alias, run_uuid)
+
+
+def is_due(alias: str, run_uuid: UUID | str) -> bool:
+    """Whether a run waits for an owner; most doubled doorbells end here, without a write."""
+    return checkpoints.is_due(connections[alias], run_uuid)
+
+
+def take(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
+    """Become the owner of a run if it is due; inside `write_tx(alias)`."""
+    return checkpoints.claim(connections[alias], run_uuid, WORKER, settings.NOVELLA_LEASE_SECONDS)
 
 
 def grant(alias: str, run: WorkflowRun) -> WorkflowRun:

@@ -27,8 +27,8 @@ def key_of(run: WorkflowRun, index: int, try_number: int) -> str:
 
 def current(alias: str, run: WorkflowRun, index: int) -> StepRecord | None:
     """The newest record of the step at `index` in the run's direction and attempt."""
-    mine = StepRecord.objects.using(alias).filter(run=run, index=index, direction=run.direction, attempt=run.attempt)
-    return mine.order_by("-try_number").first()
+    pk = checkpoints.newest_step(connections[alias], (run.pk, run.direction, index, run.attempt))
+    return None if pk is None else StepRecord.objects.using(alias).get(pk=pk)
 
 
 def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: StepRecord | None) -> StepRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -35,12 +36,24 @@ class Turn:
         self.flow = flow
         self.is_over = False
         self._opened: StepRecord | None = None  # the record of the step under way, once this turn knows it
+        self._has_begun = False
         self._must_reread = False
+
+    def begin(self) -> None:
+        """Open the step that the run stands at, and take its answer when it is there.
+
+        Call it in the transaction that made this worker the owner: what holds there needs no fence.
+        """
+        self._has_begun = True
+        self._begin()
+        if not self.is_over and self._record.state == StepState.WAITING:
+            self._take_at_once(self._next()[0])
 
     def drive(self) -> None:
         """Go on until the run parks or ends. Raises StaleToken when another worker owns it now."""
-        with self._tx():
-            self._begin()
+        if not self._has_begun:
+            with self._tx():
+                self.begin()
         while not self.is_over:
             step, _ = self._next()
             try:
@@ -84,17 +97,35 @@ class Turn:
             self._dispatch(step, record)
             reach(f"{place}.sent")
             return
-        reach(f"{place}.answered")
         with self._tx():
-            fresh = StepRecord.objects.using(self.alias).get(pk=record.pk)
-            if fresh.answer is None:
-                self._wait_longer(step, fresh)
-            elif fresh.answer["ok"]:
-                self._succeed(step, fresh.answer["result"])
-            else:
-                self._fail(step, {**fresh.answer["error"], "step": step.name, "attempt": self.run.attempt})
-            self._proceed()
+            self._take(step, StepRecord.objects.using(self.alias).get(pk=record.pk))
         reach(f"{place}.after")
+
+    def _take_at_once(self, step: Step) -> None:
+        """Take the answer in the transaction that brought it."""
+        record, place = self._record, self._place(step)
+        try:
+            with transaction.atomic(using=self.alias):  # a savepoint: the answer itself stays
+                self._take(step, record)
+        except NOT_THE_STEPS_FAULT:
+            raise
+        except Exception as error:
+            self.run.refresh_from_db(using=self.alias)
+            self._opened, record.state, self.is_over = record, StepState.WAITING, False
+            self._fail(step, records.describe(error, step, self.run))
+            self._proceed()
+        transaction.on_commit(partial(reach, f"{place}.after"), using=self.alias)
+
+    def _take(self, step: Step, record: StepRecord) -> None:
+        """Go on with what the host answered; inside a fenced transaction."""
+        reach(f"{self._place(step)}.answered")
+        if record.answer is None:
+            self._wait_longer(step, record)
+        elif record.answer["ok"]:
+            self._succeed(step, record.answer["result"])
+        else:
+            self._fail(step, {**record.answer["error"], "step": step.name, "attempt": self.run.attempt})
+        self._proceed()
 
     def _dispatch(self, step: RemoteStep, record: StepRecord) -> None:
         work = self._work(record.step_key)
@@ -115,7 +146,7 @@ class Turn:
             else:
                 self._park(WaitCause.HOST, command.host, settings.NOVELLA_HOST_DOWN_SECONDS)
 
-    def _wait_longer(self, step: RemoteStep, record: StepRecord) -> None:
+    def _wait_longer(self, step: Step, record: StepRecord) -> None:
         """Woken without an answer: a host that is alive gets more time, a silent one has failed."""
         sent = OutboxMessage.objects.using(self.alias).filter(step_key=record.step_key)
         if not is_silent(self.alias, record.host):
