@@ -127,7 +127,7 @@ def record_refusal(
         log.exception("audit record lost: action=%s instance=%s request=%s", action, wanted, context.request_id)
 
 
-def of_run(run: WorkflowRun, *, action: str, reason: str = "", error: Exception | None = None, **details: Any) -> Entry:
+def of_run(run: WorkflowRun, action: str, reason: str, details: Mapping[str, Any], error: Exception | None) -> Entry:
     """An entry about a run: whose work it is follows from the run."""
     return Entry(
         action=f"workflow.{action}",

@@ -15,7 +15,7 @@ from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.core.states import RunState
+from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.journal.models import WorkflowRun
 from conductor.services import event_log, flow_views
 from conductor.services.event_log import Cursor
@@ -26,7 +26,7 @@ MOST_EVENTS = 1000
 
 def get(context: RequestContext, run_uuid: UUID | str) -> RunView:
     """A run with its steps and locks, and the runs that it handed work to. Raises NotFound."""
-    alias, run = _find(context, run_uuid)
+    alias, run = locate(context, run_uuid)
     children = _rows(lambda runs: runs.filter(parent_uuid=run.uuid).order_by("pk"), cell_aliases())
     views = flow_views.detailed(context, [(alias, run), *_pairs(children)])
     return replace(views[0], children=views[1:])
@@ -99,7 +99,7 @@ def events_since(
     context: RequestContext, run_uuid: UUID | str, after: Cursor, limit: int = MOST_EVENTS
 ) -> tuple[list[EventView], Cursor]:
     """What happened to a run and its children after a place in the log, and how far that is. Raises NotFound."""
-    alias, run = _find(context, run_uuid)
+    alias, run = locate(context, run_uuid)
     children = _rows(lambda runs: runs.filter(parent_uuid=run.uuid), cell_aliases())
     by_alias: dict[str, list[str]] = {}
     for place, row in [(alias, run), *_pairs(children)]:
@@ -108,7 +108,8 @@ def events_since(
     return [flow_views.redacted(context, event) for event in events], reached
 
 
-def _find(context: RequestContext, run_uuid: UUID | str) -> tuple[str, WorkflowRun]:
+def locate(context: RequestContext, run_uuid: UUID | str) -> tuple[str, WorkflowRun]:
+    """A run and the database that it lies in. Raises NotFound, and CellUnavailable when it may be in a silent cell."""
     wanted = uuid_or_none(str(run_uuid))
     missing = NotFound(f"Workflow {run_uuid} could not be found.")
     if wanted is None:
@@ -123,6 +124,11 @@ def _find(context: RequestContext, run_uuid: UUID | str) -> tuple[str, WorkflowR
     if run is None or not context.may_see_project(run.project_id):
         raise missing
     return alias, run
+
+
+def live_children(run: WorkflowRun) -> list[tuple[str, WorkflowRun]]:
+    """The runs that a run handed work to and that go on still, with their databases."""
+    return _pairs(_rows(lambda runs: runs.filter(parent_uuid=run.uuid, state__in=LIVE_RUN_STATES), cell_aliases()))
 
 
 def _rows(narrow: flow_views.Narrowing, aliases: Iterable[str]) -> Gathered[list[WorkflowRun]]:
@@ -144,7 +150,7 @@ def _scope(context: RequestContext, *, only_own_project: bool = False) -> Q:
 
 def _after(context: RequestContext, marker: str) -> Q:
     try:
-        _, anchor = _find(context, marker)
+        _, anchor = locate(context, marker)
     except NotFound:
         raise Invalid(f"Marker {marker} could not be found.", field="marker") from None
     return Q(created_at__lt=anchor.created_at) | Q(created_at=anchor.created_at, uuid__gt=anchor.uuid)

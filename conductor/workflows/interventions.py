@@ -87,24 +87,25 @@ def _settle(alias: str, run: WorkflowRun, flow: Flow, order: Order) -> None:
     if run.direction == "undo":
         _settle_undo(work, step, index, order)
     else:
-        result = dict(order.get("result") or {})
+        result = dict(order["result"])
         if state == StepState.FORCED:
             step.apply(work, result)
         run.variables[step.name] = result
         _save(alias, run, orders=None, position=run.position + 1, variables=run.variables)
-    said = {"evidence": order["reason"], "by": order["by"], **dict(order.get("result") or {})}
+    said = {"evidence": order["reason"], "said_by": order["by"], **dict(order["result"])}
     records.close_record(alias, run, record, state, result=said)
 
 
 def _settle_undo(work: Work, step: Step, index: int, order: Order) -> None:
     run = work.run
+    rest = {"kind": "undo", "only": order["only"]} if "only" in order else None
     if order["state"] == StepState.FORCED:
         step.apply_revert(work)
         run.variables.pop(step.name, None)
-        _save(work.alias, run, orders=None, position=index, variables=run.variables)
+        _save(work.alias, run, orders=rest, position=index, variables=run.variables)
     else:
         left = f"{step.title}: left as it is by {order['by']}: {order['reason']}"
-        _save(work.alias, run, orders=None, position=index, leftovers=[*run.leftovers, left])
+        _save(work.alias, run, orders=rest, position=index, leftovers=[*run.leftovers, left])
 
 
 def _current_step(run: WorkflowRun, flow: Flow) -> tuple[Step, int]:

@@ -20,7 +20,7 @@ from conductor.rpc import outbox
 from conductor.transactions import write_tx
 from conductor.workflows import records, straight_on
 from conductor.workflows.failpoints import reach
-from conductor.workflows.flow import Flow, RemoteStep, Result, Step, Work
+from conductor.workflows.flow import Flow, NotYet, RemoteStep, Result, Step, Work
 from conductor.workflows.silence import is_silent
 
 # These say nothing about the step: the turn is given up, and the sweep rings again when the lease has run out.
@@ -78,7 +78,12 @@ class Turn:
         if self.run.direction == "undo":
             step.revert(work, self.run.variables.get(step.name, {}))
         else:
-            result = step.execute(work) or {}
+            try:
+                result = step.execute(work) or {}
+            except NotYet as wait:
+                with self._tx():
+                    self._park(wait.cause, wait.detail, wait.seconds)
+                return
         reach(f"{place}.effect")
         following = straight_on.go_on(self.alias, self.run, self.flow, record, result)
         if following is not None:
@@ -154,6 +159,9 @@ class Turn:
         elif self._may_be_owed():
             sent.update(is_owed=True)
             self._succeed(step, {"is_owed_by": record.host})
+        elif (known := step.on_silence(self._work(record.step_key))) is not None:
+            sent.delete()
+            self._succeed(step, known)
         else:
             sent.delete()
             self._fail(step, records.describe(HostSilent(f"Host {record.host} is silent."), step, self.run))
@@ -192,8 +200,12 @@ class Turn:
             self._do_local(step, index)
 
     def _open(self, step: Step, index: int) -> None:
-        """Open the step's record. Only the first step of a turn can have been begun by somebody before."""
-        last = None if self._opened else records.current(self.alias, self.run, index)
+        """Open the step's record.
+
+        Only the first step of a turn can have been begun by somebody before, unless an operator has it undone again.
+        """
+        is_new = self._opened is not None and not self.run.orders
+        last = None if is_new else records.current(self.alias, self.run, index)
         self._opened = records.open_record(self.alias, self.run, step, index, last)
         if self._opened is not last and self.run.direction == "do":
             step.apply_start(self._work(self._opened.step_key))
@@ -233,10 +245,11 @@ class Turn:
         state = StepState.UNDO_FAILED if is_undo else StepState.FAILED
         records.close_record(self.alias, self.run, record, state, error=error)
         retry = step.revert_retry if is_undo else step.retry
-        if retry.allows(record.try_number):
+        is_final = not is_undo and step.is_final(self._work(record.step_key), error)
+        if retry.allows(record.try_number) and not is_final:
             self._park(WaitCause.TIMER, f"next try of {step.title}", retry.pause(record.try_number))
         elif self.run.direction == "end":
-            self._finish(RunState.NEEDS_OPERATOR, error)
+            self._finish(RunState.NEEDS_OPERATOR, self.run.error or error)
         elif is_undo:
             self._save(position=index, leftovers=[*self.run.leftovers, f"{step.title}: {error['message']}"])
         else:

@@ -39,6 +39,7 @@ class TooLarge(errors.NovellaError):
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anything else is a 500 with a request id
     (errors.NotFound, 404),
+    (errors.StaleRevision, 412),
     (errors.Conflict, 409),
     (errors.QuotaExceeded, 403),
     (errors.Forbidden, 403),
