@@ -16,11 +16,13 @@ class Filter:
 
     A subclass must give `name` and `host_passes`. It may give `mask`, which answers for all hosts at once
     and must agree with `host_passes` on every row. `runs_once_per_request` filters see only the first
-    instance of a batch, as their answer cannot change within it.
+    instance of a batch, as their answer cannot change within it. `runs_on_rebuild` filters are asked again when a
+    server that stays on its host gets another image.
     """
 
     name: ClassVar[str] = ""
     runs_once_per_request: ClassVar[bool] = False
+    runs_on_rebuild: ClassVar[bool] = False
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         """PASS, or `reject(reason, need=…, have=…)`."""

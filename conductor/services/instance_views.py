@@ -91,6 +91,7 @@ def _of_row(alias: str, row: Any, fault: Fault | None, service: ServiceView | No
         tags=tuple(row.tags),
         security_groups=tuple(row.security_groups),
         cell=alias,
+        locked_reason=row.locked_reason,
         host=row.host or "",
         node=row.node or "",
         addresses=list(row.addresses),

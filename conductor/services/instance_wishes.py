@@ -38,9 +38,9 @@ class CheckedWish:
 def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     """Raises Invalid naming what is wrong, Forbidden for a host named by anybody but an administrator."""
     flavor = _flavor(context, wish.flavor_ref)
-    image = _image(context, wish.image_ref, flavor)
+    image = bootable_image(context, wish.image_ref, flavor)
     _check_zone(context, wish.availability_zone)
-    _check_metadata(context, wish.metadata)
+    check_metadata(context.project_id, wish.metadata)
     if wish.hostname and wish.max_count > 1:
         raise Invalid("Several servers cannot share one hostname: leave it out or ask for one.", field="hostname")
     if wish.max_count > 1 and len(f"{wish.name}-{wish.max_count}") > LONGEST_NAME:
@@ -98,7 +98,8 @@ def _flavor(context: RequestContext, ref: str) -> FlavorSpec:
     return found.spec
 
 
-def _image(context: RequestContext, ref: str, flavor: FlavorSpec) -> ImageSpec:
+def bootable_image(context: RequestContext, ref: str, flavor: FlavorSpec | None = None) -> ImageSpec:
+    """The image, if a guest (of this size, where one is given) can start from it. Raises Invalid."""
     if not ref:
         raise Invalid("Name an image to boot from: booting from volumes is not offered.", field="imageRef")
     try:
@@ -110,7 +111,8 @@ def _image(context: RequestContext, ref: str, flavor: FlavorSpec) -> ImageSpec:
     if row.container_format in PARTS_OF_IMAGES:
         raise Invalid(f"Image {ref} is a kernel or ramdisk: nothing boots from it alone.", field="imageRef")
     image = image_spec(row)
-    _check_fit(image, flavor)
+    if flavor is not None:
+        _check_fit(image, flavor)
     return image
 
 
@@ -137,8 +139,9 @@ def _check_zone(context: RequestContext, zone: str) -> None:
         raise Invalid("The requested availability zone is not available", field="availability_zone")
 
 
-def _check_metadata(context: RequestContext, metadata: Mapping[str, str]) -> None:
-    limit = quotas.limits(context.project_id)["metadata_items"]
+def check_metadata(project_id: str, metadata: Mapping[str, str]) -> None:
+    """Raises QuotaExceeded for more items than a server of the project may have."""
+    limit = quotas.limits(project_id)["metadata_items"]
     if limit != quotas.UNLIMITED and len(metadata) > limit:
         raise QuotaExceeded(f"Quota exceeded for metadata_items: {len(metadata)} asked for, {limit} allowed.")
 

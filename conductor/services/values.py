@@ -123,6 +123,7 @@ class InstanceView:
     reservation_id: str = ""
     launch_index: int = 0
     is_locked: bool = False
+    locked_reason: str | None = None
     is_simulated: bool = False
     launched_at: datetime | None = None
     terminated_at: datetime | None = None

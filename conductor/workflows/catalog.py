@@ -8,9 +8,12 @@ from conductor.workflows.build_in_cell import BUILD_IN_CELL
 from conductor.workflows.build_instances import BUILD_INSTANCES
 from conductor.workflows.change_password import CHANGE_PASSWORD
 from conductor.workflows.confirm_resize import CONFIRM_RESIZE
+from conductor.workflows.create_backup import CREATE_BACKUP
+from conductor.workflows.create_image import CREATE_IMAGE
 from conductor.workflows.delete_instance import DELETE_INSTANCE
 from conductor.workflows.flow import Flow, RemoteStep
 from conductor.workflows.hard_reboot_instance import HARD_REBOOT_INSTANCE
+from conductor.workflows.offload_instance import OFFLOAD_INSTANCE
 from conductor.workflows.pause_instance import PAUSE_INSTANCE
 from conductor.workflows.reboot_instance import REBOOT_INSTANCE
 from conductor.workflows.rebuild_instance import REBUILD_INSTANCE
@@ -19,6 +22,7 @@ from conductor.workflows.resize_instance import RESIZE_INSTANCE
 from conductor.workflows.restore_instance import RESTORE_INSTANCE
 from conductor.workflows.resume_instance import RESUME_INSTANCE
 from conductor.workflows.revert_resize import REVERT_RESIZE
+from conductor.workflows.shelve_instance import SHELVE_INSTANCE
 from conductor.workflows.soft_delete_instance import SOFT_DELETE_INSTANCE
 from conductor.workflows.start_instance import START_INSTANCE
 from conductor.workflows.stop_instance import STOP_INSTANCE
@@ -26,6 +30,7 @@ from conductor.workflows.suspend_instance import SUSPEND_INSTANCE
 from conductor.workflows.trigger_crash_dump import TRIGGER_CRASH_DUMP
 from conductor.workflows.unpause_instance import UNPAUSE_INSTANCE
 from conductor.workflows.unrescue_instance import UNRESCUE_INSTANCE
+from conductor.workflows.unshelve_instance import UNSHELVE_INSTANCE
 
 FLOWS: tuple[Flow, ...] = (
     BUILD_INSTANCES,
@@ -49,6 +54,11 @@ FLOWS: tuple[Flow, ...] = (
     RESIZE_INSTANCE,
     CONFIRM_RESIZE,
     REVERT_RESIZE,
+    CREATE_IMAGE,
+    CREATE_BACKUP,
+    SHELVE_INSTANCE,
+    OFFLOAD_INSTANCE,
+    UNSHELVE_INSTANCE,
 )
 
 _by_version = {(flow.name, flow.version): flow for flow in FLOWS}

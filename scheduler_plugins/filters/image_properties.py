@@ -36,6 +36,7 @@ class ImagePropertiesFilter(Filter):
 
     name = "ImagePropertiesFilter"
     runs_once_per_request = True
+    runs_on_rebuild = True
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
         wanted = _wanted(spec.image)

@@ -7,6 +7,7 @@ from typing import Any
 from conductor import events
 from conductor.cell_db.models import Instance
 from conductor.core.states import TaskState, VmState
+from conductor.journal.models import LockWait
 from conductor.transactions import database_now
 from conductor.workflows.flow import Work
 
@@ -19,14 +20,21 @@ def read(work: Work) -> Instance:
 def update(work: Work, **values: Any) -> None:
     """Change the instance and tell its followers; inside a fenced transaction.
 
-    A delete that was asked for stays visible: `task_state` is left alone while it says so.
+    What interrupts this run stays visible: `task_state` is left alone while a delete or another action waits for it.
     """
     rows = Instance.objects.using(work.alias).filter(uuid=work.instance_uuid)
     if "task_state" in values:
         task_state = values.pop("task_state")
-        rows.exclude(task_state=TaskState.DELETING).update(task_state=task_state)
+        if not (work.run.is_cancel_requested and is_awaited(work)):
+            rows.exclude(task_state=TaskState.DELETING).update(task_state=task_state)
     rows.update(updated_at=database_now(), **values)
     tell(work, "instance.updated")
+
+
+def is_awaited(work: Work) -> bool:
+    """Whether another run waits for the instance: it has put its own task state there when it was accepted."""
+    waiting = LockWait.objects.using(work.alias).filter(resource=f"instance:{work.instance_uuid}")
+    return waiting.exclude(run=work.run.pk).exists()
 
 
 def bury(work: Work) -> None:

@@ -25,7 +25,7 @@ def without_nulls(body: Any) -> Any:
 def build_wish(body: Mapping[str, Any]) -> BuildWish:
     """Raises Invalid for what the schema cannot say: counts, devices, user data, zones with hosts."""
     server = body["server"]
-    image_ref = _last_part(server.get("imageRef", ""))
+    image_ref = last_part(server.get("imageRef", ""))
     _refuse_what_is_not_offered(server)
     image_ref = _checked_devices(server, image_ref)
     min_count = int(server.get("min_count", 1))
@@ -40,7 +40,7 @@ def build_wish(body: Mapping[str, Any]) -> BuildWish:
         raise Invalid("A host is named in availability_zone and once more: name it once.", field="server.host")
     return BuildWish(
         name=server["name"],
-        flavor_ref=_last_part(str(server["flavorRef"])),
+        flavor_ref=last_part(str(server["flavorRef"])),
         image_ref=image_ref,
         min_count=min_count,
         max_count=max_count,
@@ -52,7 +52,7 @@ def build_wish(body: Mapping[str, Any]) -> BuildWish:
         tags=tuple(dict.fromkeys(server.get("tags", ()))),
         description=server.get("description"),
         hostname=server.get("hostname", ""),
-        user_data=_user_data(server.get("user_data")),
+        user_data=checked_user_data(server.get("user_data"), "server"),
         config_drive=as_boolean(server.get("config_drive", False), "server.config_drive"),
         disk_config=server.get("OS-DCF:diskConfig", "MANUAL"),
         access_ip_v4=server.get("accessIPv4", ""),
@@ -62,7 +62,7 @@ def build_wish(body: Mapping[str, Any]) -> BuildWish:
     )
 
 
-def _last_part(ref: str) -> str:
+def last_part(ref: str) -> str:
     """Old clients name images and flavors by their address."""
     return ref.rstrip("/").rpartition("/")[2]
 
@@ -125,14 +125,15 @@ def _words(value: Any) -> list[str]:
     return [str(word) for word in value] if isinstance(value, list) else [str(value)]
 
 
-def _user_data(text: str | None) -> str | None:
+def checked_user_data(text: str | None, where: str) -> str | None:
+    """The text as it was sent. Raises Invalid for what is no base64."""
     if text is None:
         return None
     try:
         base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         raise Invalid(
-            "Invalid input for field/attribute server.user_data. It must be encoded in base64.",
-            field="server.user_data",
+            f"Invalid input for field/attribute {where}.user_data. It must be encoded in base64.",
+            field=f"{where}.user_data",
         ) from None
     return text

@@ -172,7 +172,7 @@ FIELDS: Sequence[Field] = (
         is_basic=True,
         in_lists=False,
     ),
-    Field("locked_reason", lambda s: None, since="2.73", is_basic=True),
+    Field("locked_reason", lambda s: s.view.locked_reason, since="2.73", is_basic=True),
     Field("pinned_availability_zone", lambda s: s.view.pinned_availability_zone or None, since="2.96"),
 )
 

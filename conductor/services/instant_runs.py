@@ -1,0 +1,65 @@
+"""Actions that are done the moment they are asked for: kept on record like all others, with one step and its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conductor import events
+from conductor.cell_db.models import Instance
+from conductor.cells.lookup import queue_of
+from conductor.core.context import RequestContext
+from conductor.core.states import RunState, StepState
+from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.transactions import database_now
+
+# No flow of the catalog: nobody ever has to work on such a run.
+FLOW = "at_once"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deed:
+    """What was done: the Compute API's names of the action and its event, and a title for people."""
+
+    action: str
+    event: str
+    title: str
+    reason: str = ""
+
+
+def record(alias: str, context: RequestContext, instance: Instance, deed: Deed) -> WorkflowRun:
+    """Write down what this transaction does to an instance; inside `write_tx(alias)`."""
+    now = database_now()
+    run = WorkflowRun.objects.using(alias).create(
+        flow=FLOW,
+        flow_version=1,
+        action=deed.action,
+        state=RunState.DONE,
+        queue=queue_of(alias),
+        instance_uuid=instance.uuid,
+        instance_name=instance.name,
+        project_id=instance.project_id,
+        user_id=context.user_id,
+        user_name=context.user_name,
+        request_id=context.request_id,
+        context=context.to_json(),
+        inputs={"reason": deed.reason} if deed.reason else {},
+        plan=[{"name": deed.action, "title": deed.title, "lane": "Conductor", "event": deed.event}],
+        position=1,
+        wake_at=now,
+        created_at=now,
+        started_at=now,
+        finished_at=now,
+    )
+    StepRecord.objects.using(alias).create(
+        run=run,
+        index=0,
+        name=deed.action,
+        state=StepState.DONE,
+        step_key=f"{run.uuid}:do:0:1:1",
+        fencing_token=0,
+        result={},
+        started_at=now,
+        finished_at=now,
+    )
+    events.append(alias, events.about_run(run), "run.ended", {"state": RunState.DONE})
+    return run

@@ -1,0 +1,195 @@
+"""Have the host do one thing to a guest that is there: steps that differ only in the command that they send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from conductor.cell_db.models import Instance
+from conductor.core.request_spec import ImageSpec
+from conductor.core.states import TaskState, VmState
+from conductor.rpc import messages
+from conductor.workflows.flow import RemoteStep, Work
+from conductor.workflows.silence import is_silent
+from conductor.workflows.steps import instance_rows
+from conductor.workflows.steps.on_host import addressed, guest_of
+
+Address = Mapping[str, Any]  # the fields that every command carries
+Build = Callable[[Work, Instance, Address], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """One command to a guest. `undo` is sent where the host itself said that it failed; see `OnGuest`."""
+
+    title: str
+    event: str
+    command: Build
+    undo: Build | None = None
+    task_state: TaskState | None = None  # shown while the host is at it, where that differs from what was accepted
+
+
+class OnGuest(RemoteStep):
+    """Sends the command of a verb to the instance's host, and parks until it answers.
+
+    Only a failure that the host reported is undone there. A host that fell silent may have lost its guest to another
+    one by the time it is back, and whoever cancelled the run decides himself what becomes of the guest: in both cases
+    nothing is sent after it, and the next report says what the guest really does.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name  # type: ignore[misc]  # one class, a name for each verb
+        self.verb = VERBS[name]
+        self.title = self.verb.title  # type: ignore[misc]
+        self.event = self.verb.event  # type: ignore[misc]
+
+    @property
+    def has_revert(self) -> bool:
+        return self.verb.undo is not None
+
+    def apply_start(self, work: Work) -> None:
+        if self.verb.task_state is not None:
+            instance_rows.update(work, task_state=self.verb.task_state)
+
+    def command(self, work: Work) -> Any:
+        return self._send(work, self.verb.command)
+
+    def revert_command(self, work: Work) -> Any:
+        error = work.run.error or {}
+        if self.verb.undo is None or error.get("class") in ("HostSilent", "Cancelled"):
+            return None
+        return self._send(work, self.verb.undo)
+
+    def _send(self, work: Work, build: Build) -> Any:
+        instance = instance_rows.read(work)
+        return build(work, instance, addressed(work, instance.host)) if instance.host else None
+
+
+def _power_on(work: Work, instance: Instance, to: Address) -> Any:
+    return messages.PowerOn(**to, guest=guest_of(work, instance))
+
+
+def _power_off(work: Work, instance: Instance, to: Address) -> Any:
+    seconds = work.inputs.get("timeout_seconds", settings.NOVELLA_SHUTDOWN_SECONDS)
+    return messages.PowerOff(**to, timeout_seconds=float(seconds))
+
+
+def _power_off_at_once(work: Work, instance: Instance, to: Address) -> Any:
+    return messages.PowerOff(**to, timeout_seconds=0.0)
+
+
+def _reboot(*, is_hard: bool) -> Build:
+    def build(work: Work, instance: Instance, to: Address) -> Any:
+        seconds = 0.0 if is_hard else float(settings.NOVELLA_SHUTDOWN_SECONDS)
+        return messages.RebootInstance(**to, guest=guest_of(work, instance), is_hard=is_hard, timeout_seconds=seconds)
+
+    return build
+
+
+def _resume(work: Work, instance: Instance, to: Address) -> Any:
+    return messages.ResumeInstance(**to, guest=guest_of(work, instance))
+
+
+def _set_password(work: Work, instance: Instance, to: Address) -> Any:
+    return messages.SetAdminPassword(**to, password=work.secrets["admin_password"])
+
+
+def _rescue(work: Work, instance: Instance, to: Address) -> Any:
+    guest = guest_of(work, instance, image=ImageSpec(**work.inputs["image"]))
+    return messages.RescueInstance(**to, guest=guest, password=work.secrets.get("admin_password", ""))
+
+
+def _unrescue(work: Work, instance: Instance, to: Address) -> Any:
+    """Back as it was: a guest that was off stays off."""
+    is_running = instance.vm_state != VmState.STOPPED
+    return messages.UnrescueInstance(**to, guest=guest_of(work, instance), is_running=is_running)
+
+
+def _rebuild(work: Work, instance: Instance, to: Address) -> Any:
+    values = work.inputs["values"]
+    changes: dict[str, Any] = {name: values[name] for name in ("name", "hostname", "metadata") if name in values}
+    if "public_key" in values:
+        changes["public_key"] = values["public_key"]
+    if "user_data" in work.secrets:
+        changes["user_data"] = work.secrets["user_data"] or ""
+    guest = guest_of(
+        work,
+        instance,
+        image=ImageSpec(**values["image"]),
+        admin_password=work.secrets.get("admin_password", ""),
+        **changes,
+    )
+    return messages.RebuildInstance(**to, guest=guest, is_running=instance.vm_state != VmState.STOPPED)
+
+
+def _bare(kind: Callable[..., Any]) -> Build:
+    """A command that carries nothing but its address."""
+    return lambda work, instance, to: kind(**to)
+
+
+VERBS: Mapping[str, Verb] = {
+    "PowerOnGuest": Verb(title="Power on", event="compute_start_instance", command=_power_on, undo=_power_off_at_once),
+    "PowerOffGuest": Verb(title="Power off", event="compute_stop_instance", command=_power_off),
+    "RebootGuest": Verb(
+        title="Reboot",
+        event="compute_reboot_instance",
+        command=_reboot(is_hard=False),
+        task_state=TaskState.REBOOT_STARTED,
+    ),
+    "ResetGuest": Verb(
+        title="Reboot the hard way",
+        event="compute_reboot_instance",
+        command=_reboot(is_hard=True),
+        task_state=TaskState.REBOOT_STARTED_HARD,
+    ),
+    "PauseGuest": Verb(
+        title="Pause",
+        event="compute_pause_instance",
+        command=_bare(messages.PauseInstance),
+        undo=_bare(messages.UnpauseInstance),
+    ),
+    "UnpauseGuest": Verb(
+        title="Unpause",
+        event="compute_unpause_instance",
+        command=_bare(messages.UnpauseInstance),
+        undo=_bare(messages.PauseInstance),
+    ),
+    "SuspendGuest": Verb(
+        title="Suspend",
+        event="compute_suspend_instance",
+        command=_bare(messages.SuspendInstance),
+        undo=_resume,
+    ),
+    "ResumeGuest": Verb(title="Resume", event="compute_resume_instance", command=_resume),
+    "SetPassword": Verb(title="Set password", event="compute_set_admin_password", command=_set_password),
+    "RescueGuest": Verb(
+        title="Start from the rescue image", event="compute_rescue_instance", command=_rescue, undo=_unrescue
+    ),
+    "UnrescueGuest": Verb(title="Start from its own disk", event="compute_unrescue_instance", command=_unrescue),
+    "RebuildGuest": Verb(
+        title="Replace the disks",
+        event="compute_rebuild_instance",
+        command=_rebuild,
+        task_state=TaskState.REBUILD_SPAWNING,
+    ),
+    "DumpGuest": Verb(
+        title="Have it dump its memory",
+        event="compute_trigger_crash_dump",
+        command=_bare(messages.TriggerCrashDump),
+    ),
+}
+
+
+class PowerOffWhereHeard(OnGuest):
+    """Powers off on a host that answers. A guest on a silent one is found running when the host is back, and ended."""
+
+    def __init__(self) -> None:
+        super().__init__("PowerOffGuest")
+
+    def command(self, work: Work) -> Any:
+        if is_silent(work.alias, instance_rows.read(work).host or ""):
+            return None
+        return super().command(work)
