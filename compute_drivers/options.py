@@ -57,6 +57,12 @@ def _number(value: Any) -> float:
     return float(value)
 
 
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise TypeError
@@ -81,6 +87,7 @@ def _or_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 # Type of a field → what to call it in a complaint, and the conversion, which raises TypeError or ValueError.
 KINDS: dict[Any, tuple[str, Callable[[Any], Any]]] = {
+    bool: ("true or false", _yes_or_no),
     int: ("a whole number", _whole),
     int | None: ("a whole number", _or_none(_whole)),
     float: ("a number", _number),

@@ -1,4 +1,4 @@
-"""What a simulated hypervisor was told to do wrong: fail so many times, or be late, at calls of a name."""
+"""What a simulated hypervisor was told to do wrong: fail so many times, be late or hang, at calls of a name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,24 @@ from pathlib import Path
 from typing import IO, Any
 
 from compute_drivers.options import option, parse
-from conductor.core.errors import BuildAborted, DriverError, Invalid
+from conductor.core.compute_driver import ComputeDriver
+from conductor.core.errors import BuildAborted, DriverError, GuestMissing, Invalid
+from conductor.core.states import PowerState
 
-ERRORS: Mapping[str, type[DriverError]] = {"DriverError": DriverError, "BuildAborted": BuildAborted}
-VERBS = ("report", "guests", "spawn", "destroy", "console_log")
+ERRORS: Mapping[str, type[DriverError]] = {
+    "DriverError": DriverError,
+    "BuildAborted": BuildAborted,
+    "GuestMissing": GuestMissing,
+}
+# Every call of a driver can be told to fail, but for those that begin and end it.
+VERBS = tuple(
+    name
+    for name, value in vars(ComputeDriver).items()
+    if callable(value) and not name.startswith("_") and name not in ("start", "stop")
+)
+# What guests can be told to do by themselves, and the power state that they are in afterwards.
+EVENTS: Mapping[str, PowerState] = {"shutdown": PowerState.SHUTDOWN, "crash": PowerState.CRASHED}
+HANG_TICK_SECONDS = 0.1
 READ_TRIES = 10
 READ_PAUSE_SECONDS = 0.02
 
@@ -27,13 +41,17 @@ READ_PAUSE_SECONDS = 0.02
 class Fault:
     """One rule. It fails the first `fail_times` calls that it matches, and delays every one.
 
-    `match_name` and `match_host` are regular expressions, found anywhere in the guest's name and the host's.
+    `hangs` holds every one until it is aborted, nobody wants it any more, or the rule is gone. `after_effect` lets the
+    call do its work first. `match_name` and `match_host` are regular expressions, found anywhere in the guest's name
+    and the host's.
     """
 
     fail_times: int = option(0, least=0)
     error: str = option("DriverError", choices=tuple(ERRORS))
     message: str = option("The simulated hypervisor was told to fail.")
     delay_seconds: float = option(0.0, least=0.0)
+    hangs: bool = option(False)
+    after_effect: bool = option(False)
     match_name: str = option("")
     match_host: str = option("")
 
@@ -55,15 +73,33 @@ class Faults:
         self._gate = threading.Lock()
         self._counts: dict[str, int] = {}
 
-    def meet(self, verb: str, name: str = "", pause: Callable[[float], None] = time.sleep) -> None:
-        """Be late or fail, where a rule says so. Raises DriverError, BuildAborted, or what `pause` raises."""
+    def meet(
+        self, verb: str, name: str = "", pause: Callable[[float], None] = time.sleep, *, is_after: bool = False
+    ) -> None:
+        """Be late, hang or fail, where a rule says so. Raises the rule's error, or what `pause` raises."""
         for key, fault, is_own in self._all(verb):
-            if not fault.matches(self._host, name):
+            if fault.after_effect != is_after or not fault.matches(self._host, name):
                 continue
             if fault.delay_seconds:
                 pause(fault.delay_seconds)
+            if fault.hangs:
+                self._hang(verb, fault, pause)
             if fault.fail_times and self._is_next(key, fault.fail_times, is_own):
                 raise ERRORS[fault.error](fault.message)
+
+    def happens(self, event: str, name: str) -> bool:
+        """Whether a guest was told to do `event` (of EVENTS) now; `fail_times` guests do."""
+        return any(
+            fault.matches(self._host, name) and self._is_next(key, fault.fail_times, is_own)
+            for key, fault, is_own in self._all(event)
+        )
+
+    def has(self, verb: str) -> bool:
+        return any(True for _ in self._all(verb))
+
+    def _hang(self, verb: str, fault: Fault, pause: Callable[[float], None]) -> None:
+        while any(fault == known for _, known, _ in self._all(verb)):
+            pause(HANG_TICK_SECONDS)
 
     def _all(self, verb: str) -> Iterator[tuple[str, Fault, bool]]:
         for index, fault in enumerate(self._rules.get(verb, ())):
@@ -128,8 +164,8 @@ def _parsed(rules: Any) -> dict[str, tuple[Fault, ...]]:
     if not isinstance(rules, Mapping):
         raise Invalid("Faults are a mapping of calls to rules.")
     for verb in rules:
-        if verb not in VERBS:
-            raise Invalid(f"Faults: there is no call {verb!r}. There are: {', '.join(VERBS)}.")
+        if verb not in (*VERBS, *EVENTS):
+            raise Invalid(f"Faults: there is no call {verb!r}. There are: {', '.join((*VERBS, *EVENTS))}.")
     return {verb: tuple(_rules_of(verb, given)) for verb, given in rules.items()}
 
 
