@@ -11,11 +11,18 @@ from django.db import connections
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import StaleToken
-from conductor.journal import checkpoints
-from conductor.journal.models import ForeignFence, WorkflowRun
+from conductor.core.states import WaitCause
+from conductor.journal import checkpoints, dialect
+from conductor.journal.models import WorkflowRun
 from conductor.transactions import write_tx
 
 Result = Mapping[str, Any]
+
+FENCE_ABROAD = (
+    "INSERT INTO journal_foreignfence (run_uuid, fencing_token) VALUES (%s, %s) ON CONFLICT (run_uuid) DO UPDATE "
+    "SET fencing_token = excluded.fencing_token "
+    "WHERE journal_foreignfence.fencing_token <= excluded.fencing_token RETURNING fencing_token"
+)
 
 
 @dataclass(frozen=True)
@@ -75,14 +82,10 @@ class Work:
         self.run.is_cancel_requested = bool(is_cancel_requested)
 
     def _guard_abroad(self, alias: str) -> None:
-        fences = ForeignFence.objects.using(alias)
-        fence = fences.select_for_update().filter(run_uuid=self.run.uuid).first()
-        if fence is None:
-            fences.create(run_uuid=self.run.uuid, fencing_token=self.token)
-        elif fence.fencing_token > self.token:
-            raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is older than {fence.fencing_token}")
-        else:
-            fences.filter(run_uuid=self.run.uuid).update(fencing_token=self.token)
+        """One statement: of two owners at once the second waits for the first, and the higher token stays."""
+        held = dialect.run(connections[alias], FENCE_ABROAD, (self.run.uuid.hex, self.token))
+        if not held:
+            raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is older than one that wrote to {alias}")
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,19 @@ class Retry:
 
     def pause(self, try_number: int) -> float:
         return min(self.pause_seconds * 2.0 ** min(try_number - 1, 16), self.longest_pause_seconds)
+
+
+class NotYet(Exception):
+    """Raised by `execute` of a step that has nothing to do but wait: the run parks, and the step is asked again.
+
+    It is asked after `seconds`, or earlier when somebody rings; pages say that the run waits for `cause`.
+    """
+
+    def __init__(self, cause: WaitCause, detail: str, seconds: float) -> None:
+        super().__init__(detail)
+        self.cause = cause
+        self.detail = detail
+        self.seconds = seconds
 
 
 ONCE = Retry()
@@ -135,6 +151,10 @@ class Step:
     def apply_start(self, work: Work) -> None:
         """Show that the step begins."""
 
+    def is_final(self, work: Work, error: Mapping[str, Any]) -> bool:
+        """Whether trying again cannot help, whatever `retry` says."""
+        return False
+
     def execute(self, work: Work) -> Result:
         return {}
 
@@ -161,6 +181,13 @@ class RemoteStep(Step):
     def revert_command(self, work: Work) -> Any:
         """The message that undoes it; None when there is nothing to undo."""
         return None
+
+    def on_silence(self, work: Work) -> Result | None:
+        """The step's result when its host falls silent, for a flow that finds out what became of it; None: it failed."""
+        return None
+
+    def apply_progress(self, alias: str, run: WorkflowRun, figures: Mapping[str, int]) -> None:
+        """Keep amounts that the host told while it works, such as {"memory_remaining": bytes}; inside `write_tx`."""
 
     @property
     def is_local(self) -> bool:

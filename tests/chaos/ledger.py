@@ -1,0 +1,195 @@
+"""A flow whose every effect is a row in a ledger, so that a checker can count what was done, undone and doubled.
+
+Its steps are of each kind that the product's have: local, across databases, and by command to a host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connections
+
+from conductor.core.compute_driver import GuestSpec
+from conductor.core.errors import DriverError
+from conductor.core.request_spec import FlavorSpec, ImageSpec
+from conductor.rpc.messages import DestroyInstance, SpawnInstance
+from conductor.workflows.flow import UNTIL_DONE, Flow, RemoteStep, Result, Step, Work
+from conductor.workflows.steps.on_host import addressed
+
+HERE, ABROAD = "cell1", "default"
+HOST = "host-1"
+TABLE = "CREATE TABLE ledger (run TEXT NOT NULL, thing TEXT NOT NULL, what TEXT NOT NULL, token INTEGER NOT NULL)"
+
+
+class Faulty:
+    """What fails is decided by the schedule: it is asked at each effect."""
+
+    def meet(self, step: str) -> None:
+        """Raises DriverError when the step is to fail."""
+
+
+faults = Faulty()
+unlocked: list[str] = []  # effects on things that were not locked for the run
+
+
+def put(alias: str, work: Work, what: str) -> None:
+    """Note an effect, once; inside a fenced transaction. The thing must be locked for the run that touches it."""
+    with connections[HERE].cursor() as sql:
+        sql.execute("SELECT run_id FROM journal_resourcelock WHERE resource = %s", [f"instance:{work.instance_uuid}"])
+        holders = [run_id for (run_id,) in sql.fetchall()]
+    if holders != [work.run.pk]:
+        unlocked.append(f"run {work.run.pk} did {what} while the thing was locked for {holders}")
+    with connections[alias].cursor() as sql:
+        sql.execute("SELECT 1 FROM ledger WHERE run = %s AND what = %s", [str(work.run.uuid), what])
+        if sql.fetchone() is None:
+            row = [str(work.run.uuid), work.instance_uuid, what, work.token]
+            sql.execute("INSERT INTO ledger VALUES (%s, %s, %s, %s)", row)
+
+
+def take_away(alias: str, work: Work, what: str, *, of_all: bool = False) -> None:
+    """Take an effect of this run back, or that of whichever run had it on the same thing."""
+    column, value = ("thing", work.instance_uuid) if of_all else ("run", str(work.run.uuid))
+    with connections[alias].cursor() as sql:
+        sql.execute(f"DELETE FROM ledger WHERE {column} = %s AND what = %s", [value, what])
+
+
+class Begin(Step):
+    """Local, with nothing to undo."""
+
+    title = "Begin"
+
+
+class Take(Step):
+    """In another database, as ports and allocations are."""
+
+    title = "Take"
+
+    def execute(self, work: Work) -> Result:
+        faults.meet("Take")
+        with work.fenced(ABROAD):
+            put(ABROAD, work, "taken")
+        faults.meet("Take.late")
+        return {"taken": work.step_key}
+
+    def revert(self, work: Work, result: Result) -> None:
+        faults.meet("Take.undo")
+        with work.fenced(ABROAD):
+            take_away(ABROAD, work, "taken")
+
+
+class Reserve(Step):
+    """Abroad too, and right before another such step: the usual way on, from one to the next in one commit."""
+
+    title = "Reserve"
+
+    def execute(self, work: Work) -> Result:
+        faults.meet("Reserve")
+        with work.fenced(ABROAD):
+            put(ABROAD, work, "reserved")
+        return {}
+
+    def revert(self, work: Work, result: Result) -> None:
+        with work.fenced(ABROAD):
+            take_away(ABROAD, work, "reserved")
+
+
+class Note(Step):
+    """In the journal's own database, with the record."""
+
+    title = "Note"
+
+    def apply(self, work: Work, result: Result) -> None:
+        put(HERE, work, "noted")
+        faults.meet("Note")
+
+    def apply_revert(self, work: Work) -> None:
+        take_away(HERE, work, "noted")
+
+
+class Spawn(RemoteStep):
+    """On a host."""
+
+    title = "Spawn"
+
+    def command(self, work: Work) -> Any:
+        flavor = FlavorSpec("1", "one", vcpus=1, memory_mb=1)
+        guest = GuestSpec(work.instance_uuid, "guest", "guest", work.run.project_id, flavor, ImageSpec())
+        return SpawnInstance(**addressed(work, HOST), guest=guest.to_json())
+
+    def apply(self, work: Work, result: Result) -> None:
+        put(HERE, work, "spawned")
+
+    def revert_command(self, work: Work) -> Any:
+        return DestroyInstance(**addressed(work, HOST))
+
+    def apply_revert(self, work: Work) -> None:
+        take_away(HERE, work, "spawned")
+
+
+class Settle(Step):
+    """Abroad again, after the host: a failure here undoes everything."""
+
+    title = "Settle"
+
+    def execute(self, work: Work) -> Result:
+        faults.meet("Settle")
+        with work.fenced(ABROAD):
+            put(ABROAD, work, "settled")
+        return {}
+
+    def revert(self, work: Work, result: Result) -> None:
+        with work.fenced(ABROAD):
+            take_away(ABROAD, work, "settled")
+
+
+class Finish(Step):
+    """Local."""
+
+    title = "Finish"
+
+
+class Remove(RemoteStep):
+    """A delete's: on a host, until it is done."""
+
+    title = "Remove"
+    retry = UNTIL_DONE
+
+    def command(self, work: Work) -> Any:
+        return DestroyInstance(**addressed(work, HOST))
+
+    def apply(self, work: Work, result: Result) -> None:
+        take_away(HERE, work, "spawned", of_all=True)
+
+
+class GiveBack(Step):
+    """A delete's: abroad, until it is done."""
+
+    title = "Give back"
+    retry = UNTIL_DONE
+
+    def execute(self, work: Work) -> Result:
+        faults.meet("GiveBack")
+        with work.fenced(ABROAD):
+            for what in ("reserved", "taken", "settled"):
+                take_away(ABROAD, work, what, of_all=True)
+        return {}
+
+
+class Forget(Step):
+    """A delete's: local."""
+
+    title = "Forget"
+
+    def apply(self, work: Work, result: Result) -> None:
+        take_away(HERE, work, "noted", of_all=True)
+
+
+BUILD = Flow(
+    "ledger_build", version=1, steps=(Begin(), Reserve(), Take(), Note(), Spawn(), Settle(), Finish()), max_attempts=2
+)
+DELETE = Flow("ledger_delete", version=1, steps=(Remove(), GiveBack(), Forget()), cancellable_until=None)
+EFFECTS = {ABROAD: {"reserved", "taken", "settled"}, HERE: {"noted", "spawned"}}
+
+
+def fail(step: str) -> DriverError:
+    return DriverError(f"The schedule lets {step} fail.")

@@ -1,0 +1,353 @@
+"""One schedule: two conductors, a host and a wire, moved step by step by one seeded random, then checked.
+
+A conductor dies by an exception that nothing catches: the transaction it is in is rolled back, what it knew is gone.
+One that is frozen stays on the stack while the other takes over, and goes on afterwards with what it knew: a zombie.
+Time passes when the schedule says so: leases run out by an UPDATE, not by waiting.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+
+from conductor.actors.conductor import RECEIVERS
+from conductor.cell_db.models import Service
+from conductor.compute.host_journal import HostJournal
+from conductor.compute.hosts import HostConfig
+from conductor.compute.manager import ComputeManager, Shared
+from conductor.core.compute_driver import GuestSpec, Progress
+from conductor.core.context import system_context
+from conductor.core.errors import ResourceLocked
+from conductor.journal.models import OutboxMessage, WorkflowRun
+from conductor.rpc import broker, outbox
+from conductor.rpc.codec import decode, encode
+from conductor.rpc.messages import StepAnswered
+from conductor.transactions import database_now, write_tx
+from conductor.workflows import catalog, engine, leases, recovery, turn
+from conductor.workflows.flow import Flow
+from tests.chaos import ledger
+from tests.tiny_driver import TinyDriver
+
+CELL = ledger.HERE
+CONDUCTORS = ("conductor-a", "conductor-b")
+LONGEST_SETTLING = 60
+AN_HOUR = 3600.0
+
+
+class Killed(BaseException):
+    """The process is no more. Not an Exception: no code may survive it by catching one."""
+
+
+class InLine:
+    """Lanes without threads: what is submitted is done at once."""
+
+    def submit(self, group: object, lane: object, work: Callable[[], None], *, most_at_once: int = 1) -> None:
+        work()
+
+
+class Driver(TinyDriver):
+    """Keeps every token that had an effect, in order."""
+
+    def __init__(self, world: Schedule) -> None:
+        super().__init__(ledger.HOST)
+        self.world = world
+
+    def spawn(self, guest: GuestSpec, progress: Progress) -> None:
+        self.world.reach("host.spawn.before")
+        self.world.meet("host.spawn")
+        super().spawn(guest, progress)
+        self.world.reach("host.spawn.effect")
+
+    def destroy(self, instance_uuid: str) -> None:
+        self.world.reach("host.destroy.before")
+        super().destroy(instance_uuid)
+        self.world.reach("host.destroy.effect")
+
+
+class Schedule:
+    """The world of one seed. `run` moves it to its end and returns what is wrong with it."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.wire: list[tuple[str, dict[str, Any]]] = []
+        self.faults_left = self.random.randrange(0, 7)
+        self.failures_left = self.random.randrange(0, 4)
+        self.is_calm = False
+        self.depth = 0
+        self.asked: list[str] = []  # uuids of runs that were accepted
+        self.trace: list[str] = []
+        self.applied: list[tuple[str, int, str]] = []  # instance, token and key of each command the driver was given
+        self.answered: set[str] = set()  # keys of commands whose answer was given
+        self.things = 0
+        self.stubborn = "Take.undo" if self.random.random() < 0.05 else ""  # what never succeeds
+        self._at_work: set[str] = set()  # instances that the host works on: the lanes of a real agent
+        self.wrong: list[str] = []
+        self.driver = Driver(self)
+        self._folder = folder
+        self._journal: HostJournal | None = None
+        self._start_agent()
+
+    # -- what the product meets -------------------------------------------------------------------------------
+
+    def reach(self, place: str) -> None:
+        """A named place of the product's: here it may be killed, or frozen while the other goes on."""
+        self.trace.append(place)
+        if self.is_calm or self.faults_left <= 0 or self.random.random() > 0.12:
+            return
+        self.faults_left -= 1
+        if self.depth < 2 and self.random.random() < 0.5:
+            self._freeze(place)
+        else:
+            self.trace.append(f"killed at {place}")
+            raise Killed(place)
+
+    def meet(self, step: str) -> None:
+        """A step's effect may fail, a few times in all."""
+        if step == self.stubborn:
+            raise ledger.fail(step)
+        if self.failures_left > 0 and not self.is_calm and self.random.random() < 0.15:
+            self.failures_left -= 1
+            self.trace.append(f"failed: {step}")
+            raise ledger.fail(step)
+
+    def _freeze(self, place: str) -> None:
+        """Whoever is here sleeps past his lease; the other conductor works meanwhile."""
+        self.trace.append(f"frozen at {place}")
+        self.depth += 1
+        me, leases.WORKER = leases.WORKER, CONDUCTORS[CONDUCTORS[0] == leases.WORKER]
+        try:
+            self._let_time_pass()
+            for _ in range(self.random.randrange(1, 6)):
+                self._move()
+        finally:
+            leases.WORKER = me
+            self.depth -= 1
+            self.trace.append(f"goes on at {place}")
+
+    # -- moving -----------------------------------------------------------------------------------------------
+
+    def run(self) -> list[str]:
+        with self._installed():
+            self._ask()
+            for _ in range(self.random.randrange(4, 40)):
+                self._move()
+            self.is_calm = True
+            hear(True)
+            for _ in range(LONGEST_SETTLING):
+                if not self.wire and not self._unfinished():
+                    break
+                self._let_time_pass()
+                while self.wire:
+                    self._deliver(self.wire.pop(0))
+            else:
+                self.wrong.append(f"never settles: {self._unfinished()}")
+        self._stop_agent()
+        return self.wrong
+
+    def _move(self) -> None:
+        """One thing happens: a message arrives, twice or never; time passes; somebody asks for something."""
+        leases.WORKER = self.random.choice(CONDUCTORS) if not self.depth else leases.WORKER
+        chance = self.random.random()
+        if chance < 0.70 and self.wire:
+            index = self.random.randrange(len(self.wire))
+            message = self.wire[index]
+            if self.random.random() > 0.15:  # else it comes again
+                del self.wire[index]
+            if self.random.random() > 0.12:  # else it is lost
+                self._deliver(message)
+        elif chance < 0.80:
+            self._let_time_pass()
+        elif chance < 0.90:
+            self._ask()
+        elif chance < 0.94:
+            self._cancel()
+        elif chance < 0.97:
+            self._change_hearing()
+
+    def _deliver(self, message: tuple[str, dict[str, Any]]) -> None:
+        kind, body = message
+        self.trace.append(f"{leases.WORKER}: {kind} {body.get('message', '')}")
+        try:
+            if kind == "ring":
+                engine.run(body["alias"], body["run_uuid"])
+            elif kind == "compute":
+                self._command(body)
+            else:
+                received = decode(body)
+                RECEIVERS[type(received)](body["cell"], received)
+        except Killed:
+            self._after_a_death(is_of_agent=kind == "compute")
+        except Exception as error:  # it would be logged, and the sweep would ring again; but nothing may come to that
+            self.wrong.append(f"{kind} broke: {type(error).__name__}: {error}")
+            self._after_a_death(is_of_agent=kind == "compute")
+
+    def _command(self, body: dict[str, Any]) -> None:
+        command = decode(body)
+        if command.instance_uuid in self._at_work:  # it waits in its lane
+            self.wire.append(("compute", body))
+            return
+        self._at_work.add(command.instance_uuid)
+        before, was_answered = len(self.driver.calls), command.step_key in self.answered
+        try:
+            self.manager.receive(body)
+        finally:
+            self._at_work.discard(command.instance_uuid)
+            if len(self.driver.calls) > before:
+                self._note(command, was_answered=was_answered)
+
+    def _note(self, command: Any, *, was_answered: bool) -> None:
+        """Look at what was just applied, by rules that need no knowledge of how it came about."""
+        newest = max((token for thing, token, _ in self.applied if thing == command.instance_uuid), default=-1)
+        if command.fencing_token < newest:
+            self.wrong.append(f"the host obeyed token {command.fencing_token} after {newest}")
+        if was_answered:
+            self.wrong.append(f"the host did {command.step_key} again after it had answered")
+        self.applied.append((command.instance_uuid, command.fencing_token, command.step_key))
+
+    def _send(self, cell: str, message: Any) -> None:
+        if isinstance(message, StepAnswered):
+            self.answered.add(message.step_key)
+        self.wire.append(("conductor", {"cell": cell, **encode(message)}))
+
+    def _after_a_death(self, *, is_of_agent: bool) -> None:
+        for alias in (CELL, ledger.ABROAD):
+            connections[alias].close()
+        if is_of_agent:
+            self._stop_agent()
+            self._start_agent()
+
+    def _let_time_pass(self) -> None:
+        """Every lease that nobody renews runs out, every timer is due, what was not answered is sent again."""
+        with write_tx(CELL):
+            live = WorkflowRun.objects.using(CELL).live()
+            live.filter(owner__isnull=False).update(lease_expires_at=database_now(-1))
+            live.filter(wake_at__lt=database_now(AN_HOUR)).update(wake_at=database_now(-10))
+            OutboxMessage.objects.using(CELL).update(send_again_at=database_now(-1))
+        recovery.sweep(CELL, grace_seconds=0.0)
+
+    # -- asking -----------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Somebody wants a new thing built, or one of the things gone; sometimes twice at once."""
+        is_delete = self.things > 0 and self.random.random() < 0.35
+        flow = ledger.DELETE if is_delete else ledger.BUILD
+        self.things += not is_delete
+        number = self.random.randint(1, self.things) if is_delete else self.things
+        accepted = [self._open(flow, number, may_wait=is_delete or self.random.random() < 0.3)]
+        if not is_delete and self.random.random() < 0.3:
+            accepted.append(self._open(flow, number, may_wait=False))
+        if accepted.count(True) > 1:
+            self.wrong.append(f"two actions on thing {number} were accepted in the same millisecond")
+
+    def _open(self, flow: Flow, number: int, *, may_wait: bool) -> bool:
+        thing = str(UUID(int=number))
+        wanted = outbox.NewRun(
+            flow=flow.name,
+            action=flow.name,
+            context=system_context(),
+            resources=[f"instance:{thing}", *(["port:shared"] if self.random.random() < 0.2 else [])],
+            instance_uuid=thing,
+        )
+        try:
+            with write_tx(CELL):
+                run = outbox.open_run(CELL, wanted, may_wait=may_wait)
+        except ResourceLocked:
+            self.trace.append(f"refused: {flow.name} of {number}")
+            return False
+        self.asked.append(str(run.uuid))
+        self.trace.append(f"asked: {flow.name} {run.pk} of {number}")
+        return True
+
+    def _cancel(self) -> None:
+        with write_tx(CELL):
+            run = WorkflowRun.objects.using(CELL).live().order_by("?").first() if self.asked else None
+            if run is not None and not run.is_cancel_requested:
+                outbox.request_cancel(CELL, run, "the schedule says so")
+                self.trace.append(f"cancel: {run.pk}")
+
+    def _change_hearing(self) -> None:
+        """The host falls silent, or is heard again."""
+        hear(self.random.random() < 0.5)
+
+    def _unfinished(self) -> list[str]:
+        live = WorkflowRun.objects.using(CELL).live()
+        waiting = OutboxMessage.objects.using(CELL)
+        return [f"{run.pk} {run.flow} {run.state} {run.waits_for}" for run in live] + [
+            f"command {message.step_key}" for message in waiting.all()
+        ]
+
+    # -- the parts --------------------------------------------------------------------------------------------
+
+    def _start_agent(self) -> None:
+        config = HostConfig(host=ledger.HOST, cell=CELL, driver="tiny", journal_path=self._folder / "host.sqlite3")
+        self._journal = HostJournal(config.journal_path)
+        self.manager = ComputeManager(
+            config,
+            self.driver,
+            journal=self._journal,
+            shared=Shared(commands=InLine(), urgent=InLine(), send=self._send),  # type: ignore[arg-type]
+        )
+
+    def _stop_agent(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    @contextmanager
+    def _installed(self) -> Iterator[None]:
+        """The product, with this world for its wire, its places to die and its failures."""
+        flows = {(flow.name, flow.version): flow for flow in (ledger.BUILD, ledger.DELETE)}
+        mine: Mapping[tuple[Any, str], Any] = {
+            (broker, "ring"): lambda queue, body: self.wire.append(("ring", dict(body))),
+            (broker, "tell_compute"): lambda queue, body: self.wire.append(("compute", dict(body))),
+            (turn, "reach"): self.reach,
+            (catalog, "_by_version"): flows,
+            (ledger.faults, "meet"): self.meet,
+            (leases, "WORKER"): CONDUCTORS[0],
+        }
+        before = {(owner, name): getattr(owner, name) for owner, name in mine}
+        for (owner, name), value in mine.items():
+            setattr(owner, name, value)
+        try:
+            yield
+        finally:
+            for (owner, name), value in before.items():
+                setattr(owner, name, value)
+
+
+def hear(is_heard: bool) -> None:
+    """Have the host be up, or silent."""
+    with write_tx(CELL):
+        seen = database_now(100_000 if is_heard else -100_000)
+        Service.objects.using(CELL).filter(host=ledger.HOST).update(last_seen_at=seen)
+
+
+def clear(folder: Path) -> None:
+    """Empty everything for the next schedule."""
+    for alias in (CELL, ledger.ABROAD):
+        with connections[alias].cursor() as sql:
+            for table in TABLES:
+                sql.execute(f"DELETE FROM {table}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+TABLES = (
+    "ledger",
+    "journal_resourcelock",
+    "journal_lockwait",
+    "journal_steprecord",
+    "journal_leasegrant",
+    "journal_outboxmessage",
+    "journal_event",
+    "journal_foreignfence",
+    "journal_workflowrun",
+)
