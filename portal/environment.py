@@ -183,6 +183,7 @@ class Environment:
     channel_url: str = _variable(_url("redis", "rediss"), is_secret=True)
     resize_confirm_seconds: float = _variable(_seconds(0, 10 * 365 * 86_400), "0")
     allow_resize_to_same_host: bool = _variable(_boolean, "on")
+    shelved_offload_seconds: float = _variable(_seconds(-1, 10 * 365 * 86_400), "0")
     image_dir: Path = _variable(_directory)
     crash_at: str = _variable(_failpoint)
 

@@ -121,6 +121,7 @@ NOVELLA_SHUTDOWN_SECONDS = environment.shutdown_seconds
 NOVELLA_RECLAIM_SECONDS = environment.reclaim_seconds
 NOVELLA_RESIZE_CONFIRM_SECONDS = environment.resize_confirm_seconds
 NOVELLA_ALLOW_RESIZE_TO_SAME_HOST = environment.allow_resize_to_same_host
+NOVELLA_SHELVED_OFFLOAD_SECONDS = environment.shelved_offload_seconds
 NOVELLA_CRASH_AT = environment.crash_at
 NOVELLA_HOST = environment.host
 NOVELLA_PORT = environment.port

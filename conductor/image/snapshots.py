@@ -57,15 +57,19 @@ def activate(image_uuid: UUID | str) -> dict[str, Any]:
 
 
 def discard(image_uuid: UUID | str) -> bool:
-    """Remove an image and its data, whatever state it is in; False for one that is protected."""
+    """Remove an image, whatever state it is in, but for its data; False for one that is protected."""
     now = timezone.now()
     with write_tx():
         images = Image.objects.filter(uuid=image_uuid, deleted_at=None)
         if images.filter(is_protected=True).exists():
             return False
         images.update(status="deleted", deleted_at=now, updated_at=now)
-    store.remove(UUID(str(image_uuid)))
     return True
+
+
+def drop_data(image_uuid: UUID | str) -> None:
+    """Drop the data of an image that was discarded; after the transaction that did."""
+    store.remove(UUID(str(image_uuid)))
 
 
 def backups_beyond(project_id: str, instance_uuid: str, backup_type: str, rotation: int) -> list[str]:

@@ -66,6 +66,21 @@ def free(holder_uuid: UUID | str) -> None:
             locks.delete()
 
 
+def holder_of(resource: str) -> ResourceLock | None:
+    """Who holds a volume, port or image now."""
+    return ResourceLock.objects.using(API).select_related("run").filter(resource=resource).first()
+
+
+def require_free(resource: str) -> None:
+    """Raises ResourceLocked, naming the holder, while a workflow is at work on a volume, port or image.
+
+    In the write transaction that changes it: what begins later finds the change.
+    """
+    held = holder_of(resource)
+    if held is not None:
+        raise refusal([held])
+
+
 def sweep(alias: str) -> int:
     """Free what runs of the cell `alias` left here that are over or never came; returns how many."""
     old = ResourceLock.objects.using(API).filter(holder_alias=alias, granted_at__lt=database_now(-ARRIVAL_SECONDS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portal.api.authorization import ADMIN, ANYONE, MEMBER, OWNER, READER, RuleTable
+from portal.api.authorization import ADMIN, ANYONE, MEMBER, OWNER, READER, SERVICE, RuleTable
 
 _PREFIX = "os_compute_api:"
 _RULES: RuleTable = {
@@ -19,6 +19,22 @@ _RULES: RuleTable = {
     "servers:create:requested_destination": ADMIN,
     "os-extended-server-attributes": ADMIN,
     "os-console-output": MEMBER,
+    "servers:create_image": MEMBER,
+    "os-create-backup": MEMBER,
+    "os-shelve:shelve": MEMBER,
+    "os-shelve:shelve_offload": ADMIN,
+    "os-shelve:unshelve": MEMBER,
+    "os-shelve:unshelve_to_host": ADMIN,
+    "os-volumes-attachments:index": READER,
+    "os-volumes-attachments:show": READER,
+    "os-volumes-attachments:create": MEMBER,
+    "os-volumes-attachments:update": MEMBER,
+    "os-volumes-attachments:swap": SERVICE,
+    "os-volumes-attachments:delete": MEMBER,
+    "os-attach-interfaces:list": READER,
+    "os-attach-interfaces:show": READER,
+    "os-attach-interfaces:create": MEMBER,
+    "os-attach-interfaces:delete": MEMBER,
     "servers:start": MEMBER,
     "servers:stop": MEMBER,
     "servers:reboot": MEMBER,

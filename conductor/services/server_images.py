@@ -1,0 +1,159 @@
+"""Images made of servers: asked for here, made by a workflow; and shelving, which keeps a server as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from conductor.cell_db.models import ComputeNode, Instance
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Forbidden, Invalid
+from conductor.core.states import VmState
+from conductor.image import snapshots
+from conductor.journal import foreign_locks
+from conductor.services import availability_zones, server_actions
+from conductor.services.instance_queries import missing
+from conductor.services.server_actions import Asked
+
+# How long an image may wait for its workflow before it counts as left behind by a process that died.
+ABANDONED_SECONDS = 300.0
+MOST_PROPERTIES = 128
+
+
+@dataclass(frozen=True)
+class ImageWish:
+    """An image of a server: its name, and properties beside those that it inherits."""
+
+    name: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MadeImage:
+    """The image that waits for its data, and the workflow that fills it."""
+
+    image_id: str
+    run_uuid: str
+
+
+def create_image(context: RequestContext, instance_uuid: str, wish: ImageWish) -> MadeImage:
+    """Have an image made of the server's disk. Raises NotFound, Conflict, NotSupported, Invalid."""
+    return _make(context, instance_uuid, "createImage", wish, image_type=snapshots.SNAPSHOT)
+
+
+def create_backup(
+    context: RequestContext, instance_uuid: str, wish: ImageWish, *, backup_type: str, rotation: int
+) -> MadeImage:
+    """The same as a backup: of those of its type the newest `rotation` are kept, with 0 none."""
+    extra = {"backup_type": backup_type, "rotation": rotation}
+    return _make(context, instance_uuid, "createBackup", wish, image_type=snapshots.BACKUP, **extra)
+
+
+def shelve(context: RequestContext, instance_uuid: str) -> str:
+    """Turn the server off and keep it as an image; the uuid of the workflow."""
+    name = f"{_row(context, instance_uuid).name}-shelved"[:255]
+    return _make(context, instance_uuid, "shelve", ImageWish(name), image_type=snapshots.SNAPSHOT).run_uuid
+
+
+def offload(context: RequestContext, instance_uuid: str) -> str:
+    """Have a shelved server give its host up; the uuid of the workflow."""
+    return server_actions.begin(context, instance_uuid, "shelveOffload")
+
+
+def unshelve(
+    context: RequestContext, instance_uuid: str, *, availability_zone: str | None = None, host: str = ""
+) -> str:
+    """Have a shelved server run again; the uuid of the workflow. A zone of "" unbinds it from the one it had.
+
+    Raises Invalid for an unknown zone or host, Conflict for either while its old host still keeps it.
+    """
+    if availability_zone and not availability_zones.exists(context, availability_zone):
+        raise Invalid(f"The requested availability zone {availability_zone} is not available", field="unshelve")
+    row = _row(context, instance_uuid)
+    if host:
+        _check_host(context, row, host)
+
+    def only_where_offloaded(alias: str, instance: Instance, run_uuid: Any) -> None:
+        if (host or availability_zone is not None) and instance.vm_state != VmState.SHELVED_OFFLOADED:
+            raise Conflict(
+                f"Cannot 'unshelve' instance {instance.uuid} to a zone or host while it is in vm_state "
+                f"{instance.vm_state}: its host still keeps it."
+            )
+
+    inputs: dict[str, Any] = {"host": host}
+    if availability_zone is not None:
+        inputs["availability_zone"] = availability_zone
+    image = [f"image:{row.shelved_image_id}"] if row.shelved_image_id else []
+    asked = Asked(inputs=inputs, resources=image, prepare=only_where_offloaded)
+    return server_actions.begin(context, instance_uuid, "unshelve", asked)
+
+
+def settle_abandoned() -> int:
+    """Remove images whose asker died before there was a workflow, and data that came too late; counts the images."""
+    left = [
+        image_id
+        for image_id in snapshots.abandoned(ABANDONED_SECONDS)
+        if foreign_locks.holder_of(f"image:{image_id}") is None
+    ]
+    for image_id in left:
+        snapshots.discard(image_id)
+        snapshots.drop_data(image_id)
+    snapshots.remove_late_data(within_seconds=ABANDONED_SECONDS)
+    return len(left)
+
+
+def _make(
+    context: RequestContext, instance_uuid: str, action: str, wish: ImageWish, *, image_type: str, **inputs: Any
+) -> MadeImage:
+    image_id = str(uuid4())
+    row = _row(context, instance_uuid)
+    extra = {"backup_type": inputs["backup_type"]} if inputs else {}
+    values = _values(row, wish, image_type=image_type, user_id=context.user_id, **extra)
+    asked = Asked(inputs={"image_id": image_id, "image": values, **inputs}, resources=[f"image:{image_id}"])
+    run_uuid = server_actions.begin(context, instance_uuid, action, asked)
+    # Whoever asked looks at the image next; the workflow's first step makes it where we die here.
+    snapshots.reserve(image_id, row.project_id, values)
+    return MadeImage(image_id, run_uuid)
+
+
+def _values(row: Instance, wish: ImageWish, **told: str) -> dict[str, Any]:
+    """Values of the new image: it boots as the server's own did."""
+    source = row.image
+    properties = {
+        **snapshots.inherited(source.get("properties", {})),
+        **wish.metadata,
+        **told,
+        "base_image_ref": source.get("image_id", ""),
+        "instance_uuid": str(row.uuid),
+    }
+    if len(properties) > MOST_PROPERTIES:
+        raise Invalid(f"An image can have up to {MOST_PROPERTIES} properties, not {len(properties)}.", field="metadata")
+    return {
+        "name": wish.name,
+        "min_disk_gb": max(source.get("min_disk_gb", 0), row.flavor["root_gb"]),
+        "min_ram_mb": source.get("min_ram_mb", 0),
+        "is_simulated": _is_simulated(row),
+        "properties": properties,
+    }
+
+
+def _is_simulated(row: Instance) -> bool:
+    nodes = ComputeNode.objects.using(row._state.db).filter(host=row.host or "")
+    return nodes.filter(is_simulated=True).exists()
+
+
+def _check_host(context: RequestContext, row: Instance, host: str) -> None:
+    if not context.is_admin:
+        raise Forbidden("Policy doesn't allow os_compute_api:os-shelve:unshelve_to_host to be performed.")
+    if not ComputeNode.objects.using(row._state.db).filter(host=host).exists():
+        raise Invalid(f"Compute host {host} could not be found in the cell of the server.", field="unshelve.host")
+
+
+def _row(context: RequestContext, instance_uuid: str) -> Instance:
+    alias = server_actions.cell_of(context, instance_uuid)
+    row = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()
+    if row is None:
+        raise missing(instance_uuid)
+    return row
