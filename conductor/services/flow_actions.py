@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -16,6 +15,7 @@ from conductor.core.context import RequestContext
 from conductor.core.interventions import INTERVENTIONS, Facts, Intervention
 from conductor.core.states import RunState, StepState
 from conductor.journal.models import LeaseGrant, StepRecord, WorkflowRun
+from conductor.services import flows
 from conductor.transactions import database_now
 
 UNDO = "undo"
@@ -44,6 +44,25 @@ class LeaseView:
     owner: str
     reason: str
     granted_at: Any
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What may be done to a run, for the revision that it was computed from, and who has owned it so far."""
+
+    run_uuid: str
+    revision: str
+    actions: list[ActionChoice]
+    leases: list[LeaseView]
+
+
+def panel(context: RequestContext, run_uuid: UUID | str) -> Panel:
+    """The panel of one run; tenants do not learn who its workers were. Raises NotFound."""
+    alias, run = flows.locate(context, run_uuid)
+    children = len(flows.live_children(run)) if run.state == RunState.DONE else 0
+    facts = facts_of(alias, run, live_children=children)
+    owners = leases(alias, run.uuid) if context.is_admin else []
+    return Panel(str(run.uuid), revision_of(run), choices(context, run, facts), owners)
 
 
 def revision_of(run: WorkflowRun) -> str:
@@ -98,10 +117,6 @@ def leases(alias: str, run_uuid: UUID | str) -> list[LeaseView]:
     """Every ownership of a run, oldest first."""
     grants = LeaseGrant.objects.using(alias).filter(run__uuid=run_uuid).order_by("pk")
     return [LeaseView(grant.pk, grant.owner, grant.reason, grant.granted_at) for grant in grants]
-
-
-def as_json(found: Sequence[ActionChoice]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in found]
 
 
 def _choice(context: RequestContext, run: WorkflowRun, facts: Facts, one: Intervention) -> ActionChoice:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.api.own import audit, views
+from conductor.core.interventions import INTERVENTIONS
+from portal.api.own import audit, interventions, views
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", views.Workflows.as_view()),
     path("workflows/<str:run_uuid>", views.Workflow.as_view()),
     path("workflows/<str:run_uuid>/events", views.WorkflowEvents.as_view()),
+    *(
+        path(f"workflows/<str:run_uuid>/{one.id}", interventions.Intervention.as_view(name=one.id))
+        for one in INTERVENTIONS
+    ),
     path("audit", audit.Audit.as_view()),
     path("decisions/<str:decision_uuid>", views.Decision.as_view()),
 ]

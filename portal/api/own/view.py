@@ -12,6 +12,7 @@ from rest_framework.request import Request
 
 from conductor.core.context import RequestContext
 from conductor.services import event_log
+from conductor.services.flow_actions import Panel
 from conductor.services.values import DecisionView, EventView, RunView, StepView
 from portal.api.authentication import TokenAuthentication
 from portal.api.authorization import READER, RuleTable
@@ -60,6 +61,15 @@ def run_body(request: Request, run: RunView) -> dict[str, Any]:
         {"rel": "alternate", "href": absolute(request, f"/workflows/{run.uuid}"), "type": "text/html"},
     ]
     return body
+
+
+def panel_body(panel: Panel) -> dict[str, Any]:
+    """What may be done to a workflow, for which revision, and who has owned it."""
+    return {
+        "revision": panel.revision,
+        "actions": [asdict(action) for action in panel.actions],
+        "leases": [plain(asdict(lease)) for lease in panel.leases],
+    }
 
 
 def step_body(step: StepView) -> dict[str, Any]:

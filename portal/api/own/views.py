@@ -1,4 +1,4 @@
-"""Workflows, their events, and the decisions behind them; read-only."""
+"""Reading workflows, their events, and the decisions behind them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
 from conductor.core.states import RunState
-from conductor.services import decisions, event_log, flows
+from conductor.services import decisions, event_log, flow_actions, flows
 from portal.api.base import ApiRequest
-from portal.api.own.view import OwnView, decision_body, event_body, run_body
+from portal.api.own.view import OwnView, decision_body, event_body, panel_body, run_body
 from portal.api.pagination import next_links, parse_page
 
 USUAL_LIMIT = 100
@@ -32,8 +32,13 @@ class Workflows(OwnView):
 
 class Workflow(OwnView):
     def get(self, request: ApiRequest, run_uuid: str) -> Response:
+        """With `revision` and `actions`: what may be done to it now, and why not."""
         self.authorize("novella:workflows:show")
-        return Response({"workflow": run_body(request, flows.get(request.context, run_uuid))})
+        panel = flow_actions.panel(request.context, run_uuid)
+        run = run_body(request, flows.get(request.context, run_uuid))
+        answer = Response({"workflow": {**run, **panel_body(panel)}})
+        answer["ETag"] = f'"{panel.revision}"'
+        return answer
 
 
 class WorkflowEvents(OwnView):

@@ -1,0 +1,31 @@
+"""Bodies of our own API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conductor.core.interventions import INTERVENTIONS, Intervention
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 255}
+_FIELDS: Mapping[str, Any] = {
+    "reason": {**_TEXT, "pattern": r"\S", "x-fix": "Say why, in at most 255 characters: it is kept in the audit log."},
+    "step": {"type": "string", "minLength": 1, "maxLength": 64},
+    "confirm": _TEXT,
+    "mark": {"type": "string", "enum": ["forced", "skipped"]},
+}
+_OPTIONAL: Mapping[str, Mapping[str, Any]] = {"skip": {"result": {"type": "object", "maxProperties": 50}}}
+
+
+def _schema(one: Intervention) -> dict[str, Any]:
+    fields = {name: _FIELDS[name] for name in one.needs}
+    return {
+        "type": "object",
+        "properties": {**fields, **_OPTIONAL.get(one.id, {})},
+        "required": list(one.needs),
+        "additionalProperties": False,
+    }
+
+
+# One for each intervention, from the table that also says who may and when.
+INTERVENE: Mapping[str, dict[str, Any]] = {one.id: _schema(one) for one in INTERVENTIONS}
