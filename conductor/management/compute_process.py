@@ -18,7 +18,7 @@ from conductor import plugins
 from conductor.actors import compute as compute_door
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.hosts import HostConfig
-from conductor.image.store import open_image
+from conductor.image import store
 from conductor.rpc import broker
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,11 @@ class ComputeProcess:
 
     def __init__(self, config: HostConfig, drivers: Mapping[str, Any] | None = None) -> None:
         self._agent = ComputeAgent(
-            [config], drivers or plugins.registry().drivers, open_image, settings.NOVELLA_HEARTBEAT_SECONDS
+            [config],
+            drivers or plugins.registry().drivers,
+            store.open_image,
+            settings.NOVELLA_HEARTBEAT_SECONDS,
+            store_image=store.store_image,
         )
         self._worker = broker.make_worker([broker.compute_queue(config.host)], threads=THREADS, prefetch=PREFETCH)
 

@@ -17,7 +17,7 @@ from conductor.cell_db.models import Service
 from conductor.cells.lookup import journal_aliases, queue_of
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.hosts import HostConfig
-from conductor.image.store import open_image
+from conductor.image import store
 from conductor.management import web_server
 from conductor.management.conductor_process import conductor_name, hand_on
 from conductor.rpc import broker
@@ -35,7 +35,13 @@ class Embedded:
 
     def __init__(self, hosts: tuple[HostConfig, ...]) -> None:
         self._hosts = hosts
-        self._agent = ComputeAgent(hosts, plugins.registry().drivers, open_image, settings.NOVELLA_HEARTBEAT_SECONDS)
+        self._agent = ComputeAgent(
+            hosts,
+            plugins.registry().drivers,
+            store.open_image,
+            settings.NOVELLA_HEARTBEAT_SECONDS,
+            store_image=store.store_image,
+        )
         self._aliases = journal_aliases()
         queues = {*(queue_of(alias) for alias in self._aliases), *(broker.compute_queue(host.host) for host in hosts)}
         self._worker = broker.make_worker(queues, threads=WORKER_THREADS, prefetch=2 * WORKER_THREADS)
