@@ -23,6 +23,7 @@ from conductor.journal.models import StepRecord
 from conductor.rpc.messages import StepAnswered, StepProgressed
 from conductor.transactions import write_tx
 from conductor.workflows import catalog, interventions, leases, records
+from conductor.workflows.flow import RemoteStep
 from conductor.workflows.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -86,3 +87,7 @@ def progress(alias: str, message: StepProgressed) -> None:
         shown = {"message": message.message, "share": message.share}
         StepRecord.objects.using(alias).filter(pk=record.pk).update(progress=shown)
         records.tell(alias, record.run, "step.progress", record, progress=shown)
+        if message.figures and record.direction == "do":
+            step = catalog.flow_of(record.run).steps[record.index]
+            if isinstance(step, RemoteStep):
+                step.apply_progress(alias, record.run, message.figures)

@@ -183,7 +183,7 @@ class RemoteStep(Step):
         return None
 
     def on_silence(self, work: Work) -> Result | None:
-        """The step's result when its host falls silent, for a flow that finds out what became of it; None: it failed."""
+        """The result when its host falls silent, for a flow that finds out what became of it; None: it failed."""
         return None
 
     def apply_progress(self, alias: str, run: WorkflowRun, figures: Mapping[str, int]) -> None:

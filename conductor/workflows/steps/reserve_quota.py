@@ -1,4 +1,4 @@
-"""A size that grows needs its share of the quota from the first moment, and keeps the larger one until it is settled."""
+"""A size that grows needs its share of the quota at once, and keeps the larger one until it is settled."""
 
 from __future__ import annotations
 

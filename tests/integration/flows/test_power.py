@@ -1,0 +1,375 @@
+"""Everyday actions with each step failing in turn: what was accepted has an end, and nothing stays taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from conductor.cell_db.models import Instance, InstanceFault
+from conductor.core.errors import Conflict, Invalid, NotFound, NotSupported, ResourceLocked
+from conductor.core.server_actions import ACTIONS
+from conductor.core.states import PowerState, RunState, TaskState, VmState
+from conductor.image.models import Image
+from conductor.journal.models import OutboxMessage, ResourceLock, WorkflowRun
+from conductor.services import instances, rebuilds, server_actions
+from conductor.services.rebuilds import RebuildWish
+from conductor.workflows import catalog, engine
+from conductor.workflows.flow import Step
+from tests.fleet import silence
+from tests.integration.test_flows import Trouble, ana, held, instance_of, launch, part_of, run_to_the_end, trouble
+
+__all__ = ["ana", "trouble"]
+LIVING = {"allocations": 3, "used": 3, "ports": 1, "addresses": 1}
+SECRET = "correct horse battery"
+Ask = Callable[[Any, str], str]
+
+
+def begin(name: str) -> Ask:
+    return lambda context, uuid: server_actions.begin(context, uuid, name)
+
+
+def rebuild(context: Any, uuid: str) -> str:
+    other = Image.objects.create(
+        name="other", project_id=context.project_id, status="active", disk_format="raw", container_format="bare",
+        size=1024, created_at=Image.objects.first().created_at, updated_at=Image.objects.first().updated_at,
+    )  # fmt: skip
+    wish = RebuildWish(image_ref=str(other.uuid), values={"name": "renamed"}, admin_password=SECRET)
+    return rebuilds.rebuild(context, uuid, wish)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One action: where it begins, what it shows, where it ends; and where when its `breaking` step fails for ever."""
+
+    name: str
+    before: VmState
+    after: VmState
+    power: PowerState
+    ask: Ask
+    breaking: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def case(name: str, before: VmState, after: VmState, power: PowerState, ask: Ask | None = None, **more: str) -> Case:
+    return Case(name, before, after, power, ask or begin(name), **more)
+
+
+def rescue(context: Any, uuid: str) -> str:
+    return rebuilds.rescue(context, uuid, admin_password=SECRET)
+
+
+def change_password(context: Any, uuid: str) -> str:
+    return rebuilds.change_password(context, uuid, SECRET)
+
+
+CASES = [
+    case("start", VmState.STOPPED, VmState.ACTIVE, PowerState.RUNNING),
+    case("stop", VmState.ACTIVE, VmState.STOPPED, PowerState.SHUTDOWN),
+    case("reboot", VmState.ACTIVE, VmState.ACTIVE, PowerState.RUNNING),
+    case("reboot_hard", VmState.ERROR, VmState.ACTIVE, PowerState.RUNNING),
+    case("pause", VmState.ACTIVE, VmState.PAUSED, PowerState.PAUSED),
+    case("unpause", VmState.PAUSED, VmState.ACTIVE, PowerState.RUNNING),
+    case("suspend", VmState.ACTIVE, VmState.SUSPENDED, PowerState.SHUTDOWN),
+    case("resume", VmState.SUSPENDED, VmState.ACTIVE, PowerState.RUNNING),
+    case("changePassword", VmState.ACTIVE, VmState.ACTIVE, PowerState.RUNNING, change_password),
+    case("rescue", VmState.ACTIVE, VmState.RESCUED, PowerState.RUNNING, rescue),
+    case("unrescue", VmState.RESCUED, VmState.ACTIVE, PowerState.RUNNING),
+    case("rebuild", VmState.ACTIVE, VmState.ACTIVE, PowerState.RUNNING, rebuild, breaking="RebuildGuest"),
+    case("trigger_crash_dump", VmState.ACTIVE, VmState.ACTIVE, PowerState.RUNNING),
+    case("soft_delete", VmState.ACTIVE, VmState.SOFT_DELETED, PowerState.SHUTDOWN),
+    case("restore", VmState.SOFT_DELETED, VmState.ACTIVE, PowerState.RUNNING),
+]
+
+
+def steps_of(one: Case) -> tuple[Step, ...]:
+    flow = ACTIONS[one.name].flow
+    return next(found for found in catalog.FLOWS if found.name == flow).steps
+
+
+STEPS = [pytest.param(one, step, id=f"{one}-{step.name}") for one in CASES for step in steps_of(one)]
+
+
+def built(context: Any, vm_state: str = VmState.ACTIVE) -> str:
+    """A server that runs, and is then said to be in `vm_state`."""
+    uuid = launch(context)
+    run_to_the_end()
+    Instance.objects.using("cell1").filter(uuid=uuid).update(vm_state=vm_state)
+    return uuid
+
+
+def run_of(uuid: str) -> WorkflowRun:
+    return WorkflowRun.objects.using("cell1").get(uuid=uuid)
+
+
+def everything(alias: str = "cell1") -> list[Any]:
+    """All that a refused request could have changed."""
+    counts = [model.objects.using(alias).count() for model in (WorkflowRun, ResourceLock, OutboxMessage)]
+    return [*counts, *Instance.objects.using(alias).order_by("pk").values()]
+
+
+@pytest.mark.parametrize("one", CASES, ids=str)
+def test_an_action_shows_that_it_is_under_way_and_ends_in_its_state(one: Case, ana: Any) -> None:
+    uuid = built(ana, one.before)
+    run_uuid = one.ask(ana, uuid)
+    assert instance_of(uuid).task_state == ACTIONS[one.name].task_state
+    assert run_of(run_uuid).action == one.name
+    run_to_the_end()
+    instance = instance_of(uuid)
+    assert (instance.vm_state, instance.task_state) == (one.after, None)
+    if one.name != "trigger_crash_dump":
+        assert instance.power_state == one.power
+    run = run_of(run_uuid)
+    assert (run.state, run.error, run.secrets) == (RunState.DONE, None, {})
+    assert held() == LIVING
+
+
+@pytest.mark.parametrize(("one", "step"), STEPS)
+def test_a_step_that_fails_for_ever_leaves_the_server_as_it_was(
+    one: Case, step: Step, ana: Any, trouble: Trouble
+) -> None:
+    uuid = built(ana, one.before)
+    if step.name == "KeepRebuiltSpec":
+        trouble.strike(step, "execute", times=4)  # no way back from here: it goes on until it is done
+        run_uuid = one.ask(ana, uuid)
+        run_to_the_end()
+        assert (instance_of(uuid).vm_state, run_of(run_uuid).state) == (VmState.ACTIVE, RunState.DONE)
+        return
+    trouble.strike(step, part_of(step), times=10_000)
+    run_uuid = one.ask(ana, uuid)
+    run_to_the_end()
+    instance = instance_of(uuid)
+    names = [planned.name for planned in steps_of(one)]
+    is_broken = bool(one.breaking) and names.index(step.name) >= names.index(one.breaking)
+    assert (instance.vm_state, instance.task_state) == (VmState.ERROR if is_broken else one.before, None)
+    assert (instance.name, instance.image["name"]) == ("web-1", "simulated-linux")
+    assert InstanceFault.objects.using("cell1").get(instance_uuid=uuid).message == "RuntimeError"
+    run = run_of(run_uuid)
+    assert (run.state, run.secrets) == (RunState.FAILED_UNDONE, {})
+    assert held() == LIVING
+    instances.delete(ana, uuid)
+    run_to_the_end()
+    assert held() == {}
+
+
+@pytest.mark.parametrize(("one", "step"), STEPS)
+def test_what_fails_once_leaves_the_server_where_it_was_or_where_it_was_to_go(
+    one: Case, step: Step, ana: Any, trouble: Trouble
+) -> None:
+    uuid = built(ana, one.before)
+    trouble.strike(step, part_of(step), times=1)
+    run_uuid = one.ask(ana, uuid)
+    run_to_the_end()
+    instance = instance_of(uuid)
+    expected = {RunState.DONE: {one.after}, RunState.FAILED_UNDONE: {one.before, VmState.ERROR}}
+    assert instance.vm_state in expected[RunState(run_of(run_uuid).state)]
+    assert (instance.task_state, held()) == (None, LIVING)
+
+
+@pytest.mark.parametrize("one", [one for one in CASES if not ACTIONS[one.name].interrupts], ids=str)
+def test_a_second_action_is_refused_while_one_is_under_way(one: Case, ana: Any) -> None:
+    uuid = built(ana, one.before)
+    one.ask(ana, uuid)
+    before = everything()
+    with pytest.raises(Conflict) as refused:
+        one.ask(ana, uuid)
+    if one.name == "trigger_crash_dump":
+        assert isinstance(refused.value, ResourceLocked)
+    else:
+        task = ACTIONS[one.name].task_state
+        assert refused.value.message == f"Cannot '{one.name}' instance {uuid} while it is in task_state {task}"
+    assert everything() == before
+
+
+@pytest.mark.parametrize("one", [one for one in CASES if one.name != "soft_delete"], ids=str)
+def test_a_wrong_state_is_refused_and_nothing_changes(one: Case, ana: Any) -> None:
+    uuid = built(ana, VmState.SHELVED)
+    before = everything()
+    with pytest.raises(Conflict) as refused:
+        one.ask(ana, uuid)
+    assert refused.value.message == f"Cannot '{one.name}' instance {uuid} while it is in vm_state shelved"
+    assert everything() == before
+
+
+@pytest.mark.parametrize("one", CASES, ids=str)
+def test_a_lock_is_for_all_but_administrators(one: Case, ana: Any, people: Any) -> None:
+    uuid = built(ana, one.before)
+    Instance.objects.using("cell1").filter(uuid=uuid).update(is_locked=True, locked_by="owner")
+    before = everything()
+    with pytest.raises(Conflict, match=f"Instance {uuid} is locked"):
+        one.ask(ana, uuid)
+    assert everything() == before
+    one.ask(people.admin.context(), uuid)
+    run_to_the_end()
+    assert instance_of(uuid).vm_state == one.after
+
+
+@pytest.mark.parametrize("one", CASES, ids=str)
+def test_another_project_learns_nothing(one: Case, ana: Any, people: Any) -> None:
+    uuid = built(ana, one.before)
+    before = everything()
+    with pytest.raises(NotFound, match=f"Instance {uuid} could not be found."):
+        one.ask(people.chi.context(), uuid)
+    assert everything() == before
+
+
+@pytest.mark.parametrize("one", [one for one in CASES if ACTIONS[one.name].capability], ids=str)
+def test_what_the_driver_cannot_do_is_refused(one: Case, ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    uuid = built(ana, one.before)
+    monkeypatch.setattr(server_actions, "capabilities", lambda alias, host: frozenset())
+    before = everything()
+    with pytest.raises(NotSupported, match=f"cannot do '{one.name}'"):
+        one.ask(ana, uuid)
+    assert everything() == before
+
+
+def test_a_host_that_falls_silent_is_sent_nothing_afterwards(ana: Any) -> None:
+    uuid = built(ana, VmState.STOPPED)
+    run_uuid = server_actions.begin(ana, uuid, "start")
+    engine.run("cell1", run_uuid)
+    silence(instance_of(uuid).host or "")
+    engine_wakes(run_uuid)
+    instance = instance_of(uuid)
+    assert (instance.vm_state, instance.task_state) == (VmState.STOPPED, None)
+    assert "is silent" in InstanceFault.objects.using("cell1").get(instance_uuid=uuid).message
+    assert OutboxMessage.objects.using("cell1").count() == 0
+    assert held() == LIVING
+
+
+def engine_wakes(run_uuid: str) -> None:
+    """The run's alarm rings, until it is over."""
+    from conductor.transactions import database_now
+
+    for _ in range(3):
+        WorkflowRun.objects.using("cell1").filter(uuid=run_uuid).update(wake_at=database_now())
+        engine.run("cell1", run_uuid)
+
+
+@pytest.mark.parametrize("name", ["reboot", "pause", "suspend"])
+def test_a_hard_reboot_cuts_through_what_hangs(name: str, ana: Any) -> None:
+    uuid = built(ana)
+    hanging = server_actions.begin(ana, uuid, name)
+    engine.run("cell1", hanging)  # sent, and never answered
+    rescuing = server_actions.begin(ana, uuid, "reboot_hard")
+    assert instance_of(uuid).task_state == TaskState.REBOOTING_HARD
+    assert run_of(hanging).is_cancel_requested
+    engine.run("cell1", hanging)
+    assert run_of(hanging).state == RunState.CANCELLED
+    assert instance_of(uuid).task_state == TaskState.REBOOTING_HARD  # the cancelled one has not wiped it
+    run_to_the_end()
+    assert run_of(rescuing).state == RunState.DONE
+    instance = instance_of(uuid)
+    assert (instance.vm_state, instance.task_state) == (VmState.ACTIVE, None)
+    assert not InstanceFault.objects.using("cell1").exists()
+    assert held() == LIVING
+
+
+@pytest.mark.parametrize("one", CASES, ids=str)
+def test_a_delete_in_the_middle_of_an_action_wins(one: Case, ana: Any) -> None:
+    uuid = built(ana, one.before)
+    engine.run("cell1", one.ask(ana, uuid))
+    instances.delete(ana, uuid)
+    assert instance_of(uuid).task_state == TaskState.DELETING
+    run_to_the_end()
+    assert instance_of(uuid).vm_state == VmState.DELETED
+    assert held() == {}
+
+
+def test_a_password_is_nowhere_but_with_its_run_and_its_command(ana: Any) -> None:
+    uuid = built(ana)
+    run_uuid = change_password(ana, uuid)
+    assert run_of(run_uuid).secrets == {"admin_password": SECRET}
+    engine.run("cell1", run_uuid)
+    (command,) = OutboxMessage.objects.using("cell1").filter(run_uuid=run_uuid)
+    assert command.body["body"]["password"] == SECRET
+    run_to_the_end()
+    assert everything_said(uuid).count(SECRET) == 0
+
+
+def everything_said(uuid: str) -> str:
+    """Every text of runs, steps, commands and events that is left."""
+    from conductor.journal.models import Event, StepRecord
+
+    models = (WorkflowRun, StepRecord, OutboxMessage, Event)
+    return str([list(model.objects.using("cell1").values()) for model in models])
+
+
+def test_a_rebuild_changes_what_was_asked_for_and_keeps_the_rest(ana: Any) -> None:
+    uuid = built(ana, VmState.STOPPED)
+    before = instance_of(uuid)
+    image = Image.objects.get(name="simulated-linux")
+    wish = RebuildWish(
+        image_ref=str(image.uuid),
+        values={"name": "new", "hostname": "new-host", "metadata": {"a": "b"}, "description": "words"},
+        user_data="c2VjcmV0",
+        key_name=None,
+        admin_password=SECRET,
+    )
+    run_uuid = rebuilds.rebuild(ana, uuid, wish)
+    engine.run("cell1", run_uuid)
+    (command,) = OutboxMessage.objects.using("cell1").filter(run_uuid=run_uuid)
+    guest = command.body["body"]["guest"]
+    assert (guest["name"], guest["hostname"], guest["user_data"]) == ("new", "new-host", "c2VjcmV0")
+    assert (guest["admin_password"], command.body["body"]["is_running"]) == (SECRET, False)
+    assert instance_of(uuid).name == "web-1"  # until it is done
+    run_to_the_end()
+    after = instance_of(uuid)
+    assert (after.name, after.hostname, after.metadata, after.description) == ("new", "new-host", {"a": "b"}, "words")
+    assert (after.vm_state, after.user_data, after.key_name) == (VmState.STOPPED, "c2VjcmV0", None)
+    assert (after.host, after.addresses, after.flavor) == (before.host, before.addresses, before.flavor)
+    assert "c2VjcmV0" not in everything_said(uuid)
+
+
+def test_a_rebuild_with_an_image_that_the_host_cannot_run_loses_nothing(ana: Any) -> None:
+    uuid = built(ana)
+    row = Image.objects.get(name="simulated-linux")
+    row.pk, row.uuid, row.name, row.properties = None, uuid4(), "arm", {"hw_architecture": "aarch64"}
+    row.save()
+    run_uuid = rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=str(row.uuid)))
+    run_to_the_end()
+    instance = instance_of(uuid)
+    assert (instance.vm_state, instance.image["name"]) == (VmState.ACTIVE, "simulated-linux")
+    assert run_of(run_uuid).error["class"] == "NoValidHost"
+    assert not OutboxMessage.objects.using("cell1").exists()
+    assert held() == LIVING
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"min_disk_gb": 500}, "Flavor's disk is too small"),
+        ({"min_ram_mb": 500_000}, "Flavor's memory is too small"),
+        ({"status": "queued"}, "is not active"),
+        ({"container_format": "aki"}, "kernel or ramdisk"),
+    ],
+)
+def test_an_image_that_does_not_fit_is_refused(values: dict[str, Any], words: str, ana: Any) -> None:
+    uuid = built(ana)
+    image = Image.objects.get(name="simulated-linux")
+    Image.objects.filter(pk=image.pk).update(**values)
+    before = everything()
+    with pytest.raises(Invalid, match=words):
+        rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=str(image.uuid)))
+    assert everything() == before
+
+
+def test_a_rescue_starts_from_the_image_that_was_named_and_goes_back(ana: Any) -> None:
+    uuid = built(ana, VmState.STOPPED)
+    run_uuid = rescue(ana, uuid)
+    engine.run("cell1", run_uuid)
+    (command,) = OutboxMessage.objects.using("cell1").filter(run_uuid=run_uuid)
+    assert command.body["body"]["password"] == SECRET
+    assert command.body["body"]["guest"]["image"]["name"] == "simulated-linux"
+    run_to_the_end()
+    instance = instance_of(uuid)
+    assert (instance.vm_state, instance.previous_vm_state) == (VmState.RESCUED, VmState.STOPPED)
+    assert instance.rescue_image["name"] == "simulated-linux"
+    server_actions.begin(ana, uuid, "unrescue")
+    run_to_the_end()
+    instance = instance_of(uuid)
+    assert (instance.vm_state, instance.rescue_image, instance.previous_vm_state) == (VmState.ACTIVE, None, "")

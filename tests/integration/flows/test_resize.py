@@ -1,0 +1,272 @@
+"""Resize, cold migration, confirm and revert, with each step failing in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.api_db.models import InstanceMapping
+from conductor.cell_db.models import InstanceFault, Service
+from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
+from conductor.core.states import RunState, TaskState, VmState
+from conductor.journal.models import WorkflowRun
+from conductor.placement.models import Inventory
+from conductor.services import flavors, moves, quotas
+from conductor.workflows.confirm_resize import CONFIRM_RESIZE
+from conductor.workflows.flow import RemoteStep, Step
+from conductor.workflows.resize_instance import RESIZE_INSTANCE
+from conductor.workflows.revert_resize import REVERT_RESIZE
+from tests.fleet import silence
+from tests.integration.flows.moving import (
+    CELL,
+    OFF,
+    RUNNING,
+    Hosts,
+    assert_at_rest,
+    held_by,
+    instance_of,
+    migration_of,
+    run_to_the_end,
+)
+
+EVER = 10_000
+
+
+def part_of(step: Step) -> str:
+    return "apply" if step.is_local or isinstance(step, RemoteStep) else "execute"
+
+
+def run_of(uuid: str, flow: str) -> WorkflowRun:
+    run = WorkflowRun.objects.using(CELL).filter(instance_uuid=uuid, flow=flow).order_by("-pk").first()
+    assert run is not None
+    return run
+
+
+def test_a_resize_ends_in_its_new_size_and_holds_both_ends(hosts: Hosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    before = instance_of(uuid)
+    held = held_by(uuid)
+    moves.resize(ana, uuid, "2")
+    assert instance_of(uuid).task_state == TaskState.RESIZE_PREP
+    run_to_the_end(hosts)
+    after, migration = instance_of(uuid), migration_of(uuid)
+    assert (after.vm_state, after.flavor["flavor_id"]) == (VmState.RESIZED, "2")
+    assert (migration.status, migration.source_host) == ("finished", before.host)
+    assert migration.destination_host == after.host
+    assert_at_rest(hosts, uuid)
+    if after.host != before.host:
+        assert held_by(str(migration.uuid)) == held
+        assert hosts.left_over(uuid) == {before.host}
+
+
+@pytest.mark.parametrize("end", ["confirm", "revert"])
+def test_what_was_resized_is_kept_or_goes_back(end: str, hosts: Hosts, ana: Any, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    before = instance_of(uuid)
+    held = held_by(uuid)
+    moves.migrate(admin, uuid)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).host != before.host
+    getattr(moves, end)(ana, uuid)
+    run_to_the_end(hosts)
+    after = instance_of(uuid)
+    assert after.vm_state == VmState.ACTIVE
+    assert (after.host == before.host) == (end == "revert")
+    assert migration_of(uuid).status == {"confirm": "confirmed", "revert": "reverted"}[end]
+    assert hosts.has(uuid) == {after.host: RUNNING}
+    assert hosts.left_over(uuid) == set()
+    assert held_by(str(migration_of(uuid).uuid)) == {}
+    assert (held_by(uuid) == held) == (end == "revert")
+    assert_at_rest(hosts, uuid)
+
+
+def test_a_stopped_server_comes_out_stopped(hosts: Hosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    rows = type(instance_of(uuid)).objects.using(CELL).filter(uuid=uuid)
+    rows.update(vm_state=VmState.STOPPED, power_state=4)
+    host = instance_of(uuid).host or ""
+    hosts.guests[host][uuid] = OFF
+    moves.resize(ana, uuid, "2")
+    run_to_the_end(hosts)
+    assert list(hosts.has(uuid).values()) == [OFF]
+    moves.confirm(ana, uuid)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.STOPPED
+    assert_at_rest(hosts, uuid)
+
+
+@pytest.mark.parametrize("times", [1, EVER], ids=["once", "for ever"])
+@pytest.mark.parametrize("step", RESIZE_INSTANCE.steps, ids=lambda step: step.name)
+def test_a_step_of_a_resize_fails_and_the_server_is_as_it_was(
+    step: Step, times: int, hosts: Hosts, ana: Any, launch: Any, trouble: Any
+) -> None:
+    uuid = launch()
+    before, held = instance_of(uuid), held_by(uuid)
+    trouble.strike(step, part_of(step), times)
+    moves.resize(ana, uuid, "2")
+    run_to_the_end(hosts)
+    after = instance_of(uuid)
+    assert (after.vm_state, after.host, after.flavor) == (VmState.ACTIVE, before.host, before.flavor)
+    assert held_by(uuid) == held
+    assert migration_of(uuid).status == "error"
+    assert InstanceFault.objects.using(CELL).filter(instance_uuid=uuid).latest("pk").message == "RuntimeError"
+    assert hosts.has(uuid) == {before.host: RUNNING}
+    assert hosts.left_over(uuid) == set()
+    assert run_of(uuid, "resize_instance").state == RunState.FAILED_UNDONE
+    assert_at_rest(hosts, uuid)
+
+
+@pytest.mark.parametrize("message", ["migrate_out", "migrate_in"])
+def test_a_host_that_fails_is_followed_by_another(message: str, hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    before = instance_of(uuid)
+    failed: list[str] = []
+
+    def once(said: str, host: str) -> str | None:
+        if said == message and not failed:
+            failed.append(host)
+            return "DriverError"
+        return None
+
+    hosts.fails = once
+    moves.migrate(admin, uuid)
+    run_to_the_end(hosts)
+    after, run = instance_of(uuid), run_of(uuid, "resize_instance")
+    assert (after.vm_state, run.state, run.attempt) == (VmState.RESIZED, RunState.DONE, 2)
+    assert after.host == ({"sim-1", "sim-2", "sim-3"} - {before.host, run.variables["tried_hosts"][0]}).pop()
+    assert_at_rest(hosts, uuid)
+
+
+@pytest.mark.parametrize("step", [*CONFIRM_RESIZE.steps], ids=lambda step: step.name)
+def test_a_confirmation_goes_on_until_it_is_done(
+    step: Step, hosts: Hosts, ana: Any, admin: Any, launch: Any, trouble: Any
+) -> None:
+    uuid = launch()
+    moves.migrate(admin, uuid)
+    run_to_the_end(hosts)
+    if not step.is_local:
+        trouble.strike(step, part_of(step), times=4)
+    moves.confirm(ana, uuid)
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).vm_state, migration_of(uuid).status) == (VmState.ACTIVE, "confirmed")
+    assert_at_rest(hosts, uuid)
+
+
+@pytest.mark.parametrize("times", [1, 4], ids=["once", "again and again"])
+@pytest.mark.parametrize("step", REVERT_RESIZE.steps[:-1], ids=lambda step: step.name)
+def test_a_revert_fails_into_the_new_size_or_goes_on(
+    step: Step, times: int, hosts: Hosts, admin: Any, launch: Any, trouble: Any
+) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host
+    moves.migrate(admin, uuid)
+    run_to_the_end(hosts)
+    away = instance_of(uuid).host
+    trouble.strike(step, part_of(step), times)
+    moves.revert(admin, uuid)
+    run_to_the_end(hosts)
+    after = instance_of(uuid)
+    if step.name in ("StopAtDestination", "MovePortsBack"):
+        assert (after.vm_state, after.host, migration_of(uuid).status) == (VmState.RESIZED, away, "finished")
+    else:
+        assert (after.vm_state, after.host, migration_of(uuid).status) == (VmState.ACTIVE, home, "reverted")
+    assert hosts.has(uuid) == {after.host: RUNNING}
+    assert_at_rest(hosts, uuid)
+
+
+def test_a_resize_on_its_own_host_counts_the_larger_of_both(hosts: Hosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    Service.objects.using(CELL).exclude(host=home).update(is_disabled=True)
+    held = held_by(uuid)[home]
+    moves.resize(ana, uuid, "2")
+    run_to_the_end(hosts)
+    assert instance_of(uuid).host == home
+    new = held_by(uuid)[home]
+    kept = held_by(str(migration_of(uuid).uuid)).get(home, {})
+    for kind in new.keys() | held.keys():
+        assert new.get(kind, 0) + kept.get(kind, 0) == max(new.get(kind, 0), held.get(kind, 0))
+    moves.revert(ana, uuid)
+    run_to_the_end(hosts)
+    assert held_by(uuid) == {home: held}
+    assert_at_rest(hosts, uuid)
+
+
+def test_a_resize_fits_a_host_that_is_full_but_for_the_growth(hosts: Hosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    large = flavors.get(ana, "2").spec.memory_mb
+    home = instance_of(uuid).host or ""
+    Service.objects.using(CELL).exclude(host=home).update(is_disabled=True)
+    assert 0 < held_by(uuid)[home]["MEMORY_MB"] < large
+    Inventory.objects.filter(provider__name=home, resource_class="MEMORY_MB").update(total=large)
+    moves.resize(ana, uuid, "2")
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).vm_state, held_by(uuid)[home]["MEMORY_MB"]) == (VmState.RESIZED, large)
+    moves.confirm(ana, uuid)
+    run_to_the_end(hosts)
+    assert_at_rest(hosts, uuid)
+
+
+def test_what_cannot_be_is_refused_and_nothing_changes(hosts: Hosts, ana: Any, people: Any, launch: Any) -> None:
+    uuid = launch()
+    chi, admin = people.chi.context(), people.admin.context()
+    refusals: list[tuple[type[Exception], str, Any]] = [
+        (Invalid, "must change flavor", lambda: moves.resize(ana, uuid, "1")),
+        (Invalid, "nothing", lambda: moves.resize(ana, uuid, "nothing")),
+        (NotFound, "could not be found", lambda: moves.resize(chi, uuid, "2")),
+        (Invalid, "could not be found", lambda: moves.migrate(admin, uuid, "nowhere")),
+        (Invalid, "already", lambda: moves.migrate(admin, uuid, instance_of(uuid).host or "")),
+        (Conflict, "vm_state active", lambda: moves.confirm(ana, uuid)),
+        (Conflict, "vm_state active", lambda: moves.revert(ana, uuid)),
+    ]
+    before = instance_of(uuid)
+    for kind, words, ask in refusals:
+        with pytest.raises(kind, match=words):
+            ask()
+    quotas.update(admin, ana.project_id, {"ram": before.flavor["memory_mb"]})
+    with pytest.raises(QuotaExceeded, match="ram"):
+        moves.resize(ana, uuid, "2")
+    silence(before.host or "")
+    with pytest.raises(Conflict, match="does not answer"):
+        moves.resize(ana, uuid, "2")
+    assert instance_of(uuid).updated_at == before.updated_at
+    assert not WorkflowRun.objects.using(CELL).filter(flow="resize_instance").exists()
+    assert InstanceMapping.objects.get(instance_uuid=uuid).memory_mb == before.flavor["memory_mb"]
+
+
+def test_the_quota_counts_the_growth_until_it_is_settled(hosts: Hosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    small, large = (flavors.get(ana, ref).spec.memory_mb for ref in ("1", "2"))
+    moves.resize(ana, uuid, "2")
+    run_to_the_end(hosts)
+    assert quotas.usage(ana.project_id).ram == large
+    moves.revert(ana, uuid)
+    run_to_the_end(hosts)
+    assert quotas.usage(ana.project_id).ram == small
+
+
+def test_nothing_waits_for_a_word_longer_than_allowed(hosts: Hosts, admin: Any, launch: Any, settings: Any) -> None:
+    uuid = launch()
+    moves.migrate(admin, uuid)
+    run_to_the_end(hosts)
+    assert moves.confirm_overdue() == 0
+    settings.NOVELLA_RESIZE_CONFIRM_SECONDS = 1e-6
+    assert moves.confirm_overdue() == 1
+    assert moves.confirm_overdue() == 0
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).vm_state, migration_of(uuid).status) == (VmState.ACTIVE, "confirmed")
+    assert_at_rest(hosts, uuid)
+
+
+def test_nobody_finds_a_host_and_the_server_says_why(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host
+    Service.objects.using(CELL).exclude(host=home).update(is_disabled=True)
+    moves.migrate(admin, uuid)
+    run_to_the_end(hosts)
+    fault = InstanceFault.objects.using(CELL).get(instance_uuid=uuid)
+    assert instance_of(uuid).vm_state == VmState.ACTIVE
+    assert "No valid host was found" in fault.message
+    assert fault.decision_uuid
+    assert_at_rest(hosts, uuid)
