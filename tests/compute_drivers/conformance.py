@@ -7,14 +7,19 @@
         @pytest.fixture
         def make_guest(self) -> MakeGuest: ...                # a small guest that this driver can run, for a uuid
 
-Guests are the suite's to make and to remove: a driver may be shared by all tests of a session.
+A driver that can move guests also gives a second one, for another host:
+
+        @pytest.fixture
+        def other(self) -> Iterator[ComputeDriver]: ...
+
+What a driver does not name in `capabilities` is not asked of it. Guests are the suite's to make and to remove: a
+driver may be shared by all tests of a session.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
@@ -23,49 +28,17 @@ import pytest
 from conductor.core.compute_driver import ComputeDriver, GuestSpec, NodeReport
 from conductor.core.errors import StaleToken
 from conductor.core.states import PowerState
+from tests.compute_drivers.conformance_actions import ActionConformance
+from tests.compute_drivers.conformance_base import MakeGuest, NewGuest, Told, power_state, restarted, uuids
+from tests.compute_drivers.conformance_moves import MoveConformance
 
-MakeGuest = Callable[[str], GuestSpec]
-NewGuest = Callable[[], GuestSpec]
-
-
-class Told:
-    """A `progress` that remembers; `stop_at` is the call at which it says that nobody wants the guest any more."""
-
-    def __init__(self, stop_at: int | None = None) -> None:
-        self.calls: list[tuple[str, float | None]] = []
-        self.stop_at = stop_at
-
-    def __call__(self, message: str, share: float | None) -> None:
-        self.calls.append((message, share))
-        if self.stop_at is not None and len(self.calls) >= self.stop_at:
-            raise StaleToken()
+__all__ = ["DriverConformance", "MakeGuest", "NewGuest", "Told"]
 
 
-class DriverConformance:
+class DriverConformance(ActionConformance, MoveConformance):
     """What every driver does. `console_seconds` is how long a guest may take to its first line."""
 
     console_seconds = 120.0
-
-    @pytest.fixture
-    def driver(self) -> Iterator[ComputeDriver]:
-        raise NotImplementedError
-
-    @pytest.fixture
-    def make_guest(self) -> MakeGuest:
-        raise NotImplementedError
-
-    @pytest.fixture
-    def new_guest(self, driver: ComputeDriver, make_guest: MakeGuest) -> Iterator[NewGuest]:
-        """Makes specs of new guests, and destroys whatever became of them."""
-        made: list[str] = []
-
-        def make() -> GuestSpec:
-            made.append(str(uuid4()))
-            return make_guest(made[-1])
-
-        yield make
-        for uuid in made:
-            driver.destroy(uuid)
 
     # -- what it offers ---------------------------------------------------------------------------------------
 
@@ -97,10 +70,10 @@ class DriverConformance:
 
     def test_a_spawned_guest_runs(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         guest = new_guest()
-        others = _uuids(driver)
+        others = uuids(driver)
         driver.spawn(guest, Told())
-        assert _power_state(driver, guest) is PowerState.RUNNING
-        assert _uuids(driver) == others | {guest.instance_uuid}
+        assert power_state(driver, guest) is PowerState.RUNNING
+        assert uuids(driver) == others | {guest.instance_uuid}
 
     def test_spawning_again_changes_nothing(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         guest = new_guest()
@@ -108,16 +81,16 @@ class DriverConformance:
         before = sorted(found.instance_uuid for found in driver.guests())
         driver.spawn(guest, Told())
         assert sorted(found.instance_uuid for found in driver.guests()) == before
-        assert _power_state(driver, guest) is PowerState.RUNNING
+        assert power_state(driver, guest) is PowerState.RUNNING
 
     def test_a_destroyed_guest_is_gone(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         guest, other = new_guest(), new_guest()
         driver.spawn(guest, Told())
         driver.spawn(other, Told())
         driver.destroy(guest.instance_uuid)
-        assert guest.instance_uuid not in _uuids(driver)
+        assert guest.instance_uuid not in uuids(driver)
         assert driver.console_log(guest.instance_uuid, 0) == b""
-        assert _power_state(driver, other) is PowerState.RUNNING
+        assert power_state(driver, other) is PowerState.RUNNING
 
     def test_destroying_again_and_destroying_nothing_succeed(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         guest = new_guest()
@@ -125,38 +98,36 @@ class DriverConformance:
         driver.spawn(guest, Told())
         driver.destroy(guest.instance_uuid)
         driver.destroy(guest.instance_uuid)
-        assert guest.instance_uuid not in _uuids(driver)
+        assert guest.instance_uuid not in uuids(driver)
 
     def test_a_guest_can_be_built_again_under_its_uuid(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         guest = new_guest()
         driver.spawn(guest, Told())
         driver.destroy(guest.instance_uuid)
         driver.spawn(guest, Told())
-        assert _power_state(driver, guest) is PowerState.RUNNING
+        assert power_state(driver, guest) is PowerState.RUNNING
 
     def test_guests_of_several_threads(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         guests = [new_guest() for _ in range(4)]
         with ThreadPoolExecutor(len(guests)) as threads:
             list(threads.map(lambda guest: driver.spawn(guest, Told()), guests))
-            assert {guest.instance_uuid for guest in guests} <= _uuids(driver)
+            assert {guest.instance_uuid for guest in guests} <= uuids(driver)
             list(threads.map(lambda guest: driver.destroy(guest.instance_uuid), guests))
-        assert not {guest.instance_uuid for guest in guests} & _uuids(driver)
+        assert not {guest.instance_uuid for guest in guests} & uuids(driver)
 
     def test_guests_run_on_when_the_driver_stops(self, driver: ComputeDriver, new_guest: NewGuest) -> None:
         guest = new_guest()
         driver.spawn(guest, Told())
-        driver.stop()
+        again = restarted(driver)
         try:
-            again = type(driver)(driver.host, driver.options, driver.open_image)
-            again.start()
-            assert _power_state(again, guest) is PowerState.RUNNING
+            assert power_state(again, guest) is PowerState.RUNNING
             again.spawn(guest, Told())
             again.destroy(guest.instance_uuid)
-            assert guest.instance_uuid not in _uuids(again)
+            assert guest.instance_uuid not in uuids(again)
             again.stop()
         finally:
             driver.start()
-        assert guest.instance_uuid not in _uuids(driver)
+        assert guest.instance_uuid not in uuids(driver)
 
     # -- progress ---------------------------------------------------------------------------------------------
 
@@ -172,10 +143,10 @@ class DriverConformance:
         counting = Told()
         driver.spawn(new_guest(), counting)
         for stop_at in range(1, min(len(counting.calls), 2) + 1):
-            guest, before = new_guest(), _uuids(driver)
+            guest, before = new_guest(), uuids(driver)
             with pytest.raises(StaleToken):
                 driver.spawn(guest, Told(stop_at))
-            assert _uuids(driver) == before
+            assert uuids(driver) == before
             assert driver.console_log(guest.instance_uuid, 0) == b""
 
     # -- the console ------------------------------------------------------------------------------------------
@@ -200,12 +171,3 @@ class DriverConformance:
                 return text
             time.sleep(0.05)
         raise AssertionError(f"no word on the console within {self.console_seconds} seconds")
-
-
-def _uuids(driver: ComputeDriver) -> set[str]:
-    return {guest.instance_uuid for guest in driver.guests()}
-
-
-def _power_state(driver: ComputeDriver, guest: GuestSpec) -> PowerState | None:
-    states = {found.instance_uuid: found.power_state for found in driver.guests()}
-    return states.get(guest.instance_uuid)

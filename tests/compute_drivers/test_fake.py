@@ -39,9 +39,15 @@ def started(host: str = "sim-1", **options: Any) -> FakeDriver:
 class TestConformance(DriverConformance):
     @pytest.fixture
     def driver(self, tmp_path: Path) -> Iterator[ComputeDriver]:
-        driver = started(state_file=str(tmp_path / "guests.json"), latency_seconds=0.02)
+        driver = started(state_file=str(tmp_path / "guests.json"), latency_seconds=0.02, live_migration_seconds=0.2)
         yield driver
         driver.stop()
+
+    @pytest.fixture
+    def other(self, tmp_path: Path) -> Iterator[ComputeDriver]:
+        other = started("sim-2", state_file=str(tmp_path / "others.json"))
+        yield other
+        other.stop()
 
     @pytest.fixture
     def make_guest(self) -> MakeGuest:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, Inventory, NodeReport, Progress
+from conductor.core.errors import GuestMissing
 from conductor.core.states import PowerState
 
-# The hypervisor, as it were: it goes on when a driver stops. Host → instance uuid → guest.
-_MACHINES: dict[str, dict[str, GuestSpec]] = {}
+# The hypervisor, as it were: it goes on when a driver stops. Host → instance uuid → guest and its power state.
+_MACHINES: dict[str, dict[str, tuple[GuestSpec, PowerState]]] = {}
 
 
 class MemoryDriver(ComputeDriver):
@@ -31,15 +32,29 @@ class MemoryDriver(ComputeDriver):
         )
 
     def guests(self) -> list[GuestInfo]:
-        return [GuestInfo(uuid, PowerState.RUNNING) for uuid in self._guests]
+        return [GuestInfo(uuid, state) for uuid, (_, state) in self._guests.items()]
 
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         progress("remembering the guest", 0.5)
-        self._guests[guest.instance_uuid] = guest
+        self._guests[guest.instance_uuid] = (guest, PowerState.RUNNING)
 
     def destroy(self, instance_uuid: str) -> None:
         self._guests.pop(instance_uuid, None)
 
     def console_log(self, instance_uuid: str, offset: int) -> bytes:
-        guest = self._guests.get(instance_uuid)
+        guest, _ = self._guests.get(instance_uuid, (None, None))
         return f"{guest.hostname} login:\n".encode()[offset:] if guest else b""
+
+    def power_on(self, guest: GuestSpec) -> None:
+        self._put(guest.instance_uuid, PowerState.RUNNING)
+
+    def power_off(self, instance_uuid: str, timeout_seconds: float) -> None:
+        self._put(instance_uuid, PowerState.SHUTDOWN)
+
+    def reboot(self, guest: GuestSpec, *, is_hard: bool, timeout_seconds: float) -> None:
+        self._put(guest.instance_uuid, PowerState.RUNNING)
+
+    def _put(self, instance_uuid: str, state: PowerState) -> None:
+        if instance_uuid not in self._guests:
+            raise GuestMissing()
+        self._guests[instance_uuid] = (self._guests[instance_uuid][0], state)

@@ -1,0 +1,329 @@
+"""The law for what is done to guests that stay where they are. See `conformance.py`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from typing import BinaryIO
+from uuid import uuid4
+
+import pytest
+
+from conductor.core.compute_driver import CAPABILITIES, ComputeDriver, GuestSpec, NetworkPort, VolumeConnection
+from conductor.core.errors import DriverError, GuestMissing, StaleToken
+from conductor.core.states import PowerState
+from tests.compute_drivers.conformance_base import Base, MakeGuest, NewGuest, Told, power_state, restarted, uuids
+
+VERBS_OF = {
+    "pause": ("pause", "unpause"),
+    "suspend": ("suspend", "resume"),
+    "rescue": ("rescue", "unrescue"),
+    "rebuild": ("rebuild",),
+    "snapshot": ("snapshot",),
+    "set_password": ("set_admin_password",),
+    "crash_dump": ("trigger_crash_dump",),
+    "attach_volume": ("attach_volume", "detach_volume"),
+    "attach_interface": ("attach_interface", "detach_interface"),
+    "migrate": ("migrate_out", "migrate_in", "confirm_migration", "revert_migration"),
+    "live_migrate": (
+        *("prepare_live_migration", "live_migrate", "finish_live_migration", "cancel_live_migration"),
+        *("abort_live_migration", "force_live_migration"),
+    ),
+    "evacuate": (),  # no verb of its own: `spawn` finds the disks
+}
+ALWAYS = ("report", "guests", "spawn", "destroy", "power_on", "power_off", "reboot")
+PORT = NetworkPort("0a6f3f0e-5d52-4d0e-9a53-2f1f6f1f8d3c", "back", "fa:16:3e:0a:0b:0c", "10.9.0.7", 24, "10.9.0.0/24")
+OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
+
+# What is done to a guest that is not there, by the capability that it needs.
+ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] = {
+    "power_on": ("", lambda driver, guest: driver.power_on(guest)),
+    "power_off": ("", lambda driver, guest: driver.power_off(guest.instance_uuid, 0.0)),
+    "reboot": ("", lambda driver, guest: driver.reboot(guest, is_hard=False, timeout_seconds=0.0)),
+    "pause": ("pause", lambda driver, guest: driver.pause(guest.instance_uuid)),
+    "unpause": ("pause", lambda driver, guest: driver.unpause(guest.instance_uuid)),
+    "suspend": ("suspend", lambda driver, guest: driver.suspend(guest.instance_uuid)),
+    "resume": ("suspend", lambda driver, guest: driver.resume(guest)),
+    "rescue": ("rescue", lambda driver, guest: driver.rescue(guest, "", Told())),
+    "unrescue": ("rescue", lambda driver, guest: driver.unrescue(guest, is_running=True)),
+    "rebuild": ("rebuild", lambda driver, guest: driver.rebuild(guest, Told(), is_running=True)),
+    "set_admin_password": ("set_password", lambda driver, guest: driver.set_admin_password(guest.instance_uuid, "x")),
+    "trigger_crash_dump": ("crash_dump", lambda driver, guest: driver.trigger_crash_dump(guest.instance_uuid)),
+    "snapshot": (
+        "snapshot",
+        lambda driver, guest: driver.snapshot(guest.instance_uuid, str(uuid4()), Shelf().store, Told()),
+    ),
+    "detach_volume": ("attach_volume", lambda driver, guest: driver.detach_volume(guest.instance_uuid, str(uuid4()))),
+    "attach_interface": ("attach_interface", lambda driver, guest: driver.attach_interface(guest.instance_uuid, PORT)),
+    "detach_interface": (
+        "attach_interface",
+        lambda driver, guest: driver.detach_interface(guest.instance_uuid, PORT.port_uuid),
+    ),
+    "migrate_out": ("migrate", lambda driver, guest: driver.migrate_out(guest, "elsewhere", Told())),
+    "revert_migration": ("migrate", lambda driver, guest: driver.revert_migration(guest, is_running=True)),
+    "finish_live_migration": ("live_migrate", lambda driver, guest: driver.finish_live_migration(guest)),
+}
+
+
+class Shelf:
+    """Takes the images that a driver stores."""
+
+    def __init__(self) -> None:
+        self.images: dict[str, tuple[str, bytes]] = {}
+
+    def store(self, image_id: str, disk_format: str, data: BinaryIO) -> None:
+        self.images[image_id] = (disk_format, data.read())
+
+
+class ActionConformance(Base):
+    """Power, pause, rescue, rebuild, snapshots, volumes and ports."""
+
+    @pytest.fixture
+    def make_volume(self, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], VolumeConnection]:
+        """A volume that the host can open."""
+
+        def make() -> VolumeConnection:
+            uuid = str(uuid4())
+            path = tmp_path_factory.mktemp("volumes") / f"{uuid}.raw"
+            with path.open("wb") as file:
+                file.truncate(1 << 20)
+            return VolumeConnection(uuid, str(path), 1, device_name="/dev/vdf", serial=uuid[:20])
+
+        return make
+
+    def test_it_says_what_it_can_do_and_can(self, driver: ComputeDriver) -> None:
+        assert driver.capabilities <= set(CAPABILITIES) == set(VERBS_OF)
+        verbs = {verb for name in driver.capabilities for verb in VERBS_OF[name]} | set(ALWAYS)
+        base = vars(ComputeDriver)
+        assert [verb for verb in sorted(verbs) if getattr(type(driver), verb) is base[verb]] == []
+
+    @pytest.mark.parametrize("verb", ON_NOTHING)
+    def test_a_guest_that_is_not_there_is_missing(
+        self, driver: ComputeDriver, make_guest: MakeGuest, verb: str
+    ) -> None:
+        needs, call = ON_NOTHING[verb]
+        if needs and needs not in driver.capabilities:
+            return
+        before = driver.guests()
+        with pytest.raises(GuestMissing):
+            call(driver, make_guest(str(uuid4())))
+        assert driver.guests() == before
+
+    # -- power
+
+    def test_off_and_on_again_and_again(self, driver: ComputeDriver, running: GuestSpec) -> None:
+        for _ in range(2):
+            driver.power_off(running.instance_uuid, 0.0)
+            assert power_state(driver, running) in OFF
+        for _ in range(2):
+            driver.power_on(running)
+            assert power_state(driver, running) is PowerState.RUNNING
+
+    def test_a_guest_that_is_off_stays_off_over_a_restart_and_can_be_destroyed(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        driver.power_off(running.instance_uuid, 0.0)
+        again = restarted(driver)
+        try:
+            assert power_state(again, running) in OFF
+            again.power_on(running)
+            assert power_state(again, running) is PowerState.RUNNING
+            again.power_off(running.instance_uuid, 0.0)
+            again.destroy(running.instance_uuid)
+            assert running.instance_uuid not in uuids(again)
+        finally:
+            again.stop()
+            driver.start()
+
+    @pytest.mark.parametrize("is_hard", [False, True])
+    def test_a_rebooted_guest_runs(self, driver: ComputeDriver, running: GuestSpec, is_hard: bool) -> None:
+        for _ in range(2):
+            driver.reboot(running, is_hard=is_hard, timeout_seconds=0.0)
+            assert power_state(driver, running) is PowerState.RUNNING
+
+    def test_a_hard_reboot_starts_whatever_is_there(self, driver: ComputeDriver, running: GuestSpec) -> None:
+        driver.power_off(running.instance_uuid, 0.0)
+        driver.reboot(running, is_hard=True, timeout_seconds=0.0)
+        assert power_state(driver, running) is PowerState.RUNNING
+        if "pause" in driver.capabilities:
+            driver.pause(running.instance_uuid)
+            driver.reboot(running, is_hard=True, timeout_seconds=0.0)
+            assert power_state(driver, running) is PowerState.RUNNING
+
+    def test_paused_and_going_on(self, driver: ComputeDriver, running: GuestSpec) -> None:
+        if "pause" not in driver.capabilities:
+            return
+        for _ in range(2):
+            driver.pause(running.instance_uuid)
+            assert power_state(driver, running) is PowerState.PAUSED
+        for _ in range(2):
+            driver.unpause(running.instance_uuid)
+            assert power_state(driver, running) is PowerState.RUNNING
+        driver.power_off(running.instance_uuid, 0.0)
+        with pytest.raises(DriverError):
+            driver.pause(running.instance_uuid)
+        assert power_state(driver, running) in OFF
+
+    def test_suspended_over_a_restart_and_resumed(self, driver: ComputeDriver, running: GuestSpec) -> None:
+        if "suspend" not in driver.capabilities:
+            return
+        for _ in range(2):
+            driver.suspend(running.instance_uuid)
+            assert power_state(driver, running) is PowerState.SUSPENDED
+        again = restarted(driver)
+        try:
+            assert power_state(again, running) is PowerState.SUSPENDED
+            for _ in range(2):
+                again.resume(running)
+                assert power_state(again, running) is PowerState.RUNNING
+            again.suspend(running.instance_uuid)
+            again.destroy(running.instance_uuid)
+            assert running.instance_uuid not in uuids(again)
+        finally:
+            again.stop()
+            driver.start()
+
+    # -- other disks
+
+    def test_rescued_and_back(self, driver: ComputeDriver, running: GuestSpec) -> None:
+        if "rescue" not in driver.capabilities:
+            return
+        for _ in range(2):
+            driver.rescue(running, "correct horse", Told())
+            assert power_state(driver, running) is PowerState.RUNNING
+        for is_running in (True, True, False):
+            driver.unrescue(running, is_running=is_running)
+            assert power_state(driver, running) is PowerState.RUNNING  # once is enough
+        driver.rescue(running, "correct horse", Told())
+        driver.unrescue(running, is_running=False)
+        assert power_state(driver, running) in OFF
+        driver.power_on(running)
+        assert power_state(driver, running) is PowerState.RUNNING
+
+    def test_a_rescued_guest_can_be_destroyed(self, driver: ComputeDriver, running: GuestSpec) -> None:
+        if "rescue" not in driver.capabilities:
+            return
+        driver.rescue(running, "", Told())
+        driver.destroy(running.instance_uuid)
+        assert running.instance_uuid not in uuids(driver)
+
+    def test_rebuilt_running_or_not(self, driver: ComputeDriver, running: GuestSpec) -> None:
+        if "rebuild" not in driver.capabilities:
+            return
+        for is_running in (True, False, True):
+            driver.rebuild(running, Told(), is_running=is_running)
+            assert (power_state(driver, running) is PowerState.RUNNING) is is_running
+
+    def test_a_rebuild_that_nobody_wants_any_more_can_be_done_again(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        if "rebuild" not in driver.capabilities:
+            return
+        with pytest.raises(StaleToken):
+            driver.rebuild(running, Told(stop_at=1), is_running=True)
+        driver.rebuild(running, Told(), is_running=True)
+        assert power_state(driver, running) is PowerState.RUNNING
+
+    def test_a_snapshot_of_a_guest_that_runs_and_of_one_that_is_off(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        if "snapshot" not in driver.capabilities:
+            return
+        shelf, told = Shelf(), Told()
+        driver.snapshot(running.instance_uuid, "first", shelf.store, told)
+        assert power_state(driver, running) is PowerState.RUNNING
+        driver.power_off(running.instance_uuid, 0.0)
+        driver.snapshot(running.instance_uuid, "second", shelf.store, told)
+        assert power_state(driver, running) in OFF
+        assert set(shelf.images) == {"first", "second"}
+        assert all(disk_format and data for disk_format, data in shelf.images.values())
+        assert told.calls
+
+    def test_a_snapshot_that_cannot_be_stored_leaves_the_guest_as_it_is(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        if "snapshot" not in driver.capabilities:
+            return
+
+        def full(image_id: str, disk_format: str, data: io.IOBase) -> None:
+            raise OSError("no space left")
+
+        with pytest.raises((OSError, DriverError)):
+            driver.snapshot(running.instance_uuid, "first", full, Told())  # type: ignore[arg-type]
+        assert power_state(driver, running) is PowerState.RUNNING
+        shelf = Shelf()
+        driver.snapshot(running.instance_uuid, "first", shelf.store, Told())
+        assert "first" in shelf.images
+
+    # -- inside of it
+
+    def test_a_password_and_a_crash_dump_need_a_guest_that_runs(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        driver.power_off(running.instance_uuid, 0.0)
+        if "set_password" in driver.capabilities:
+            with pytest.raises(DriverError):
+                driver.set_admin_password(running.instance_uuid, "correct horse")
+        if "crash_dump" in driver.capabilities:
+            with pytest.raises(DriverError):
+                driver.trigger_crash_dump(running.instance_uuid)
+        assert power_state(driver, running) in OFF
+
+    # -- what hangs on it
+
+    def test_volumes_come_and_go_while_it_runs_and_while_it_is_off(
+        self, driver: ComputeDriver, running: GuestSpec, make_volume: Callable[[], VolumeConnection]
+    ) -> None:
+        if "attach_volume" not in driver.capabilities:
+            return
+        volume, uuid = make_volume(), running.instance_uuid
+        for turn in ("on", "off"):
+            for _ in range(2):
+                driver.attach_volume(uuid, volume)
+            for _ in range(2):
+                driver.detach_volume(uuid, volume.volume_uuid)
+            if turn == "on":
+                assert power_state(driver, running) is PowerState.RUNNING
+                driver.power_off(uuid, 0.0)
+        driver.attach_volume(uuid, volume)
+        driver.power_on(replace(running, volumes=(volume,)))
+        assert power_state(driver, running) is PowerState.RUNNING
+        driver.detach_volume(uuid, volume.volume_uuid)
+
+    def test_volumes_are_never_removed_with_the_guest(
+        self, driver: ComputeDriver, new_guest: NewGuest, make_volume: Callable[[], VolumeConnection]
+    ) -> None:
+        if "attach_volume" not in driver.capabilities:
+            return
+        volume = make_volume()
+        guest = replace(new_guest(), volumes=(volume,))
+        driver.spawn(guest, Told())
+        driver.destroy(guest.instance_uuid)
+        with open(volume.path, "rb") as file:
+            assert len(file.read()) == 1 << 20
+
+    def test_a_volume_for_a_guest_that_is_not_there(
+        self, driver: ComputeDriver, make_volume: Callable[[], VolumeConnection]
+    ) -> None:
+        if "attach_volume" not in driver.capabilities:
+            return
+        with pytest.raises(GuestMissing):
+            driver.attach_volume(str(uuid4()), make_volume())
+
+    def test_ports_come_and_go_while_it_runs_and_while_it_is_off(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        if "attach_interface" not in driver.capabilities:
+            return
+        uuid = running.instance_uuid
+        for turn in ("on", "off"):
+            for _ in range(2):
+                driver.attach_interface(uuid, PORT)
+            for _ in range(2):
+                driver.detach_interface(uuid, PORT.port_uuid)
+            if turn == "on":
+                assert power_state(driver, running) is PowerState.RUNNING
+                driver.power_off(uuid, 0.0)
+        driver.power_on(running)
+        assert power_state(driver, running) is PowerState.RUNNING

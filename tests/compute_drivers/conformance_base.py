@@ -1,0 +1,81 @@
+"""What the parts of the conformance suite share: fixtures, and questions that are asked of every driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from uuid import uuid4
+
+import pytest
+
+from conductor.core.compute_driver import ComputeDriver, GuestSpec
+from conductor.core.errors import StaleToken
+from conductor.core.states import PowerState
+
+MakeGuest = Callable[[str], GuestSpec]
+NewGuest = Callable[[], GuestSpec]
+
+
+class Told:
+    """A `progress` that remembers; `stop_at` is the call at which it says that nobody wants the guest any more."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.calls: list[tuple[str, float | None]] = []
+        self.figures: list[Mapping[str, int]] = []
+        self.stop_at = stop_at
+
+    def __call__(self, message: str, share: float | None = None, figures: Mapping[str, int] | None = None, /) -> None:
+        self.calls.append((message, share))
+        if figures is not None:
+            self.figures.append(figures)
+        if self.stop_at is not None and len(self.calls) >= self.stop_at:
+            raise StaleToken()
+
+
+class Base:
+    """Fixtures to be given, and one that makes guests and removes whatever became of them."""
+
+    @pytest.fixture
+    def driver(self) -> Iterator[ComputeDriver]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def make_guest(self) -> MakeGuest:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def new_guest(self, driver: ComputeDriver, make_guest: MakeGuest) -> Iterator[NewGuest]:
+        """Makes specs of new guests, and destroys whatever became of them."""
+        made: list[str] = []
+
+        def make() -> GuestSpec:
+            made.append(str(uuid4()))
+            return make_guest(made[-1])
+
+        yield make
+        for uuid in made:
+            driver.destroy(uuid)
+
+    @pytest.fixture
+    def running(self, driver: ComputeDriver, new_guest: NewGuest) -> GuestSpec:
+        """A guest that was spawned."""
+        guest = new_guest()
+        driver.spawn(guest, Told())
+        return guest
+
+
+def restarted(driver: ComputeDriver) -> ComputeDriver:
+    """The same host as another process would find it; stop it, and start `driver` again, when done."""
+    driver.stop()
+    again = type(driver)(driver.host, driver.options, driver.open_image)
+    again.start()
+    return again
+
+
+def uuids(driver: ComputeDriver) -> set[str]:
+    return {guest.instance_uuid for guest in driver.guests()}
+
+
+def power_state(driver: ComputeDriver, guest: GuestSpec) -> PowerState | None:
+    """None when the driver has no such guest."""
+    states = {found.instance_uuid: found.power_state for found in driver.guests()}
+    return states.get(guest.instance_uuid)

@@ -1,0 +1,226 @@
+"""The law for guests that move between two hosts. See `conformance.py`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from conductor.core.compute_driver import ComputeDriver, GuestSpec
+from conductor.core.errors import DriverError, StaleToken
+from conductor.core.states import PowerState
+from tests.compute_drivers.conformance_base import Base, MakeGuest, Told, power_state, uuids
+
+OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
+
+
+@dataclass(frozen=True)
+class Two:
+    """A guest that runs on `source`, and where it may go."""
+
+    source: ComputeDriver
+    destination: ComputeDriver
+    guest: GuestSpec
+
+    @property
+    def uuid(self) -> str:
+        return self.guest.instance_uuid
+
+    def on(self) -> list[str]:
+        """The hosts that list the guest."""
+        return [driver.host for driver in (self.source, self.destination) if self.uuid in uuids(driver)]
+
+    def out(self) -> dict[str, Any]:
+        """What `migrate_out` says, as it arrives at the destination."""
+        return as_sent(self.source.migrate_out(self.guest, self.destination.host, Told()))
+
+    def prepare(self) -> dict[str, Any]:
+        return as_sent(self.destination.prepare_live_migration(self.guest, is_block_migration=None))
+
+    def move(self, target: dict[str, Any], told: Told | None = None) -> None:
+        self.source.live_migrate(self.guest, target, told or Told(), is_block_migration=None)
+
+
+def as_sent(answer: Any) -> dict[str, Any]:
+    """Through JSON, as a message goes."""
+    return dict(json.loads(json.dumps(answer)))
+
+
+class MoveConformance(Base):
+    """Cold moves out, in, confirmed and reverted; live ones prepared, moved, finished, cancelled, aborted, forced."""
+
+    @pytest.fixture
+    def other(self) -> Iterator[ComputeDriver]:
+        """A second host of this driver, started; asked for only when the driver can move guests."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def two(self, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest) -> Iterator[Two | None]:
+        """None for a driver that cannot move guests."""
+        if not {"migrate", "live_migrate"} & driver.capabilities:
+            yield None
+            return
+        found = Two(driver, request.getfixturevalue("other"), make_guest(str(uuid4())))
+        driver.spawn(found.guest, Told())
+        yield found
+        for host in (found.destination, found.source):
+            host.destroy(found.uuid)
+            if "migrate" in driver.capabilities:
+                host.confirm_migration(found.uuid)
+
+    # -- with the guest off
+
+    @pytest.mark.parametrize("is_running", [True, False])
+    def test_moved_and_confirmed(self, two: Two | None, is_running: bool) -> None:
+        if two is None or "migrate" not in two.source.capabilities:
+            return
+        disks = two.out()
+        assert two.out() == disks
+        assert two.on() == []
+        larger = replace(two.guest, flavor=replace(two.guest.flavor, memory_mb=two.guest.flavor.memory_mb + 32))
+        for _ in range(2):
+            two.destination.migrate_in(larger, disks, Told(), is_running=is_running)
+            assert two.on() == [two.destination.host]
+            assert (power_state(two.destination, larger) is PowerState.RUNNING) is is_running
+        for _ in range(2):
+            two.source.confirm_migration(two.uuid)
+        assert two.on() == [two.destination.host]
+
+    def test_moved_and_reverted(self, two: Two | None) -> None:
+        if two is None or "migrate" not in two.source.capabilities:
+            return
+        disks = two.out()
+        two.destination.migrate_in(two.guest, disks, Told(), is_running=True)
+        two.destination.destroy(two.uuid)
+        for _ in range(2):
+            two.source.revert_migration(two.guest, is_running=True)
+            assert two.on() == [two.source.host]
+            assert power_state(two.source, two.guest) is PowerState.RUNNING
+
+    def test_a_guest_that_never_went_out_is_left_as_it_is(self, two: Two | None) -> None:
+        if two is None or "migrate" not in two.source.capabilities:
+            return
+        two.source.revert_migration(two.guest, is_running=False)
+        assert power_state(two.source, two.guest) is PowerState.RUNNING
+
+    def test_a_move_that_nobody_wants_any_more_leaves_nothing_at_the_destination(self, two: Two | None) -> None:
+        if two is None or "migrate" not in two.source.capabilities:
+            return
+        disks = two.out()
+        with pytest.raises(StaleToken):
+            two.destination.migrate_in(two.guest, disks, Told(stop_at=1), is_running=True)
+        assert two.on() == []
+        two.source.revert_migration(two.guest, is_running=False)
+        assert power_state(two.source, two.guest) in OFF
+
+    def test_resized_on_its_own_host(self, two: Two | None) -> None:
+        if two is None or "migrate" not in two.source.capabilities:
+            return
+        larger = replace(two.guest, flavor=replace(two.guest.flavor, vcpus=two.guest.flavor.vcpus + 1))
+        disks = two.out()
+        two.source.migrate_in(larger, disks, Told(), is_running=True)
+        assert two.on() == [two.source.host]
+        two.source.destroy(two.uuid)  # what was kept is not touched by that
+        two.source.revert_migration(two.guest, is_running=True)
+        assert power_state(two.source, two.guest) is PowerState.RUNNING
+
+    def test_disks_that_are_gone_are_a_failure_and_leave_nothing(self, two: Two | None) -> None:
+        if two is None or "migrate" not in two.source.capabilities:
+            return
+        disks = two.out()
+        two.source.confirm_migration(two.uuid)
+        with pytest.raises(DriverError):
+            two.destination.migrate_in(two.guest, disks, Told(), is_running=True)
+        assert two.on() == []
+
+    # -- while it runs
+
+    def test_moved_while_it_runs(self, two: Two | None) -> None:
+        if two is None or "live_migrate" not in two.source.capabilities:
+            return
+        target = two.prepare()
+        assert two.prepare() == target
+        assert two.on() == [two.source.host]
+        told = Told()
+        for _ in range(2):
+            two.move(target, told)
+            assert two.on() == [two.destination.host]
+        for _ in range(2):
+            two.destination.finish_live_migration(two.guest)
+        two.destination.cancel_live_migration(two.uuid)
+        assert two.on() == [two.destination.host]
+        assert power_state(two.destination, two.guest) is PowerState.RUNNING
+        assert told.figures
+        assert all({"memory_total", "memory_remaining"} <= set(figures) for figures in told.figures)
+
+    def test_a_move_that_was_prepared_can_be_cancelled(self, two: Two | None) -> None:
+        if two is None or "live_migrate" not in two.source.capabilities:
+            return
+        target = two.prepare()
+        for _ in range(2):
+            two.destination.cancel_live_migration(two.uuid)
+        with pytest.raises(DriverError):
+            two.move(target)
+        assert two.on() == [two.source.host]
+        assert power_state(two.source, two.guest) is PowerState.RUNNING
+        two.move(two.prepare())
+        assert two.on() == [two.destination.host]
+
+    def test_a_live_move_that_nobody_wants_any_more_leaves_the_guest_where_it_is(self, two: Two | None) -> None:
+        if two is None or "live_migrate" not in two.source.capabilities:
+            return
+        target = two.prepare()
+        with pytest.raises(StaleToken):
+            two.move(target, Told(stop_at=1))
+        assert two.on() == [two.source.host]
+        assert power_state(two.source, two.guest) is PowerState.RUNNING
+
+    def test_abort_and_force_without_a_move_do_nothing(self, two: Two | None) -> None:
+        if two is None or "live_migrate" not in two.source.capabilities:
+            return
+        two.source.abort_live_migration(two.uuid)
+        two.source.force_live_migration(two.uuid)
+        assert two.on() == [two.source.host]
+
+    def test_back_and_forth(self, two: Two | None) -> None:
+        if two is None or "live_migrate" not in two.source.capabilities:
+            return
+        back = Two(two.destination, two.source, two.guest)
+        for way in (two, back, two):
+            way.move(way.prepare())
+            way.destination.finish_live_migration(two.guest)
+            assert way.on() == [way.destination.host]
+
+    def test_what_has_just_arrived_can_be_destroyed(self, two: Two | None) -> None:
+        if two is None or "live_migrate" not in two.source.capabilities:
+            return
+        two.move(two.prepare())
+        two.destination.destroy(two.uuid)
+        assert two.on() == []
+
+    def test_whoever_looks_sees_it_once(self, two: Two | None) -> None:
+        """One look after the other: of two equal looks at the source, the one between at the destination differs."""
+        if two is None or "live_migrate" not in two.source.capabilities:
+            return
+        target, is_over = two.prepare(), threading.Event()
+
+        def move() -> None:
+            two.move(target)
+            is_over.set()
+
+        mover = threading.Thread(target=move)
+        mover.start()
+        looks = 0
+        while not is_over.is_set() or looks == 0:
+            before, there = two.uuid in uuids(two.source), two.uuid in uuids(two.destination)
+            after = two.uuid in uuids(two.source)
+            if before == after:
+                assert there is not before
+                looks += 1
+        mover.join()
+        assert two.on() == [two.destination.host]
