@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.db import connections
 
-from conductor.core.states import RunState
 from conductor.journal import checkpoints
 from conductor.journal.models import LeaseGrant, WorkflowRun
 from conductor.transactions import database_now, write_tx
@@ -44,18 +43,15 @@ def take(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
     return checkpoints.claim(connections[alias], run_uuid, WORKER, settings.NOVELLA_LEASE_SECONDS)
 
 
-def grant(alias: str, run: WorkflowRun) -> WorkflowRun:
-    """Make this worker the owner of `run`; inside a transaction that holds the row."""
-    reason = checkpoints.TAKEN_OVER if run.owner else checkpoints.CLAIMED
-    token = LeaseGrant.objects.using(alias).create(run=run, owner=WORKER, reason=reason, granted_at=database_now())
-    WorkflowRun.objects.using(alias).filter(pk=run.pk).update(
-        owner=WORKER,
-        fencing_token=token.pk,
-        lease_expires_at=database_now(settings.NOVELLA_LEASE_SECONDS),
-        state=RunState.UNDOING if run.direction == "undo" else RunState.RUNNING,
-        waits_for=None,
-    )
-    return WorkflowRun.objects.using(alias).get(pk=run.pk)
+def outrank(alias: str, run: WorkflowRun) -> None:
+    """Raise the owner's own token: what is still owed to a host must never come after what follows.
+
+    Inside a fenced transaction on the journal.
+    """
+    grants = LeaseGrant.objects.using(alias)
+    token = grants.create(run=run, owner=WORKER, reason="a command is still owed", granted_at=database_now())
+    WorkflowRun.objects.using(alias).filter(pk=run.pk).update(fencing_token=token.pk)
+    run.fencing_token = token.pk
 
 
 class AtWork:

@@ -18,7 +18,7 @@ from conductor.journal.dialect import NOW, Later
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.transactions import write_tx
-from conductor.workflows import records, straight_on
+from conductor.workflows import leases, records, straight_on
 from conductor.workflows.failpoints import reach
 from conductor.workflows.flow import Flow, NotYet, RemoteStep, Result, Step, Work
 from conductor.workflows.silence import is_silent
@@ -146,7 +146,7 @@ class Turn:
                 state=StepState.WAITING, host=command.host, fencing_token=work.token
             )
             if is_owed:
-                self._succeed(step, {"is_owed_by": command.host})
+                self._owe(step, command.host)
                 self._proceed()
             else:
                 self._park(WaitCause.HOST, command.host, settings.NOVELLA_HOST_DOWN_SECONDS)
@@ -158,13 +158,18 @@ class Turn:
             self._park(WaitCause.HOST, record.host, settings.NOVELLA_HOST_DOWN_SECONDS)
         elif self._may_be_owed():
             sent.update(is_owed=True)
-            self._succeed(step, {"is_owed_by": record.host})
+            self._owe(step, record.host)
         elif (known := step.on_silence(self._work(record.step_key))) is not None:
             sent.delete()
             self._succeed(step, known)
         else:
             sent.delete()
             self._fail(step, records.describe(HostSilent(f"Host {record.host} is silent."), step, self.run))
+
+    def _owe(self, step: Step, host: str) -> None:
+        """Go on without the host; it is told until it answers, and refuses what it is told too late."""
+        leases.outrank(self.alias, self.run)
+        self._succeed(step, {"is_owed_by": host})
 
     def _may_be_owed(self) -> bool:
         """What only tidies up need not wait for a dead host: it will be told when it comes back."""

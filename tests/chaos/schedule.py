@@ -88,7 +88,7 @@ class Schedule:
         self.answered: set[str] = set()  # keys of commands whose answer was given
         self.things = 0
         self.stubborn = "Take.undo" if self.random.random() < 0.05 else ""  # what never succeeds
-        self._at_work: set[str] = set()  # instances that the host works on: the lanes of a real agent
+        self._at_work: set[str] = set()  # the instance that the host works on
         self.wrong: list[str] = []
         self.driver = Driver(self)
         self._folder = folder
@@ -103,7 +103,9 @@ class Schedule:
         if self.is_calm or self.faults_left <= 0 or self.random.random() > 0.12:
             return
         self.faults_left -= 1
-        if self.depth < 2 and self.random.random() < 0.5:
+        # Who is frozen inside a transaction holds the database's rows, and nobody overtakes him.
+        is_inside = any(connections[alias].in_atomic_block for alias in (CELL, ledger.ABROAD))
+        if not is_inside and self.depth < 2 and self.random.random() < 0.5:
             self._freeze(place)
         else:
             self.trace.append(f"killed at {place}")
@@ -191,7 +193,7 @@ class Schedule:
 
     def _command(self, body: dict[str, Any]) -> None:
         command = decode(body)
-        if command.instance_uuid in self._at_work:  # it waits in its lane
+        if self._at_work:  # the host is at work on another, or frozen there
             self.wire.append(("compute", body))
             return
         self._at_work.add(command.instance_uuid)
