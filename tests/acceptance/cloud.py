@@ -52,81 +52,21 @@ class Answer:
         return json.loads(self.raw)
 
 
-class Cloud:
-    """One data folder, and the process that serves it now."""
+class Client:
+    """A person's way in: the APIs of the cloud at `url`, with the passwords of its data folder."""
 
-    def __init__(self, data_dir: Path, **variables: str) -> None:
+    def __init__(self, data_dir: Path, url: str = "") -> None:
         self.data_dir = data_dir
-        self.port = free_port()
-        self.variables = {"NOVELLA_REAL_HOST": "off", "NOVELLA_SIMULATED_HOSTS": "2"} | variables
-        self.process: subprocess.Popen[str] | None = None
-        self.lines: list[str] = []
+        self._url = url
         self._tokens: dict[str, str] = {}
-
-    # -- the process ------------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def environment(self, **variables: str) -> dict[str, str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "OS_"))}
-        inherited.pop("DJANGO_SETTINGS_MODULE", None)
-        own = {"NOVELLA_DATA": str(self.data_dir), "NOVELLA_PORT": str(self.port), "PYTHONUNBUFFERED": "1"}
-        return {**inherited, **own, **self.variables, **variables}
-
-    def start(self, **variables: str) -> Cloud:
-        """Start and wait for the ready line."""
-        self.log_path.touch()
-        log = self.log_path.open("a")
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROJECT / "manage.py"), "up"],
-            env=self.environment(**variables),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=PROJECT,
-            text=True,
-            start_new_session=True,
-        )
-        before = self.log_path.stat().st_size
-        wait_until("the ready line\n" + self.log_tail(), lambda: self._is_ready(before), START_SECONDS)
-        return self
-
-    def _is_ready(self, offset: int) -> bool:
-        assert self.process is not None
-        with self.log_path.open() as log:
-            log.seek(offset)
-            if READY in log.read():
-                return True
-        assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log_tail()}"
-        return False
-
-    @property
-    def log_path(self) -> Path:
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        return self.data_dir / "process.log"
+        return self._url
 
     def log_tail(self) -> str:
-        return self.log_path.read_text()[-4000:]
-
-    def kill_9(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(timeout=30)
-
-    def wait_for_death(self, seconds: float = 60.0) -> int:
-        """The exit code of a process that ends by itself."""
-        assert self.process is not None
-        return self.process.wait(timeout=seconds)
-
-    def stop(self) -> int:
-        """End with SIGTERM; returns the exit code."""
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
-
-    # -- over HTTP --------------------------------------------------------------------------------------------
+        """What the processes said last, for the messages of tests that fail."""
+        return ""
 
     def call(self, method: str, path: str, body: Any = None, *, user: str = "demo", version: str = "2.90") -> Answer:
         """One request with a token of `user` ("demo", "admin" or "" for none)."""
@@ -193,6 +133,80 @@ class Cloud:
             f"{uuid} gone\n{self.log_tail()}",
             lambda: self.call("GET", f"/compute/v2.1/servers/{uuid}").status == 404,
         )
+
+
+class Cloud(Client):
+    """One data folder, and the process that serves it now."""
+
+    def __init__(self, data_dir: Path, **variables: str) -> None:
+        super().__init__(data_dir)
+        self.port = free_port()
+        self.variables = {"NOVELLA_REAL_HOST": "off", "NOVELLA_SIMULATED_HOSTS": "2"} | variables
+        self.process: subprocess.Popen[str] | None = None
+        self.lines: list[str] = []
+
+    # -- the process ------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "OS_"))}
+        inherited.pop("DJANGO_SETTINGS_MODULE", None)
+        own = {"NOVELLA_DATA": str(self.data_dir), "NOVELLA_PORT": str(self.port), "PYTHONUNBUFFERED": "1"}
+        return {**inherited, **own, **self.variables, **variables}
+
+    def start(self, **variables: str) -> Cloud:
+        """Start and wait for the ready line."""
+        self.log_path.touch()
+        log = self.log_path.open("a")
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROJECT / "manage.py"), "up"],
+            env=self.environment(**variables),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=PROJECT,
+            text=True,
+            start_new_session=True,
+        )
+        before = self.log_path.stat().st_size
+        wait_until("the ready line\n" + self.log_tail(), lambda: self._is_ready(before), START_SECONDS)
+        return self
+
+    def _is_ready(self, offset: int) -> bool:
+        assert self.process is not None
+        with self.log_path.open() as log:
+            log.seek(offset)
+            if READY in log.read():
+                return True
+        assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log_tail()}"
+        return False
+
+    @property
+    def log_path(self) -> Path:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        return self.data_dir / "process.log"
+
+    def log_tail(self) -> str:
+        return self.log_path.read_text()[-4000:]
+
+    def kill_9(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(timeout=30)
+
+    def wait_for_death(self, seconds: float = 60.0) -> int:
+        """The exit code of a process that ends by itself."""
+        assert self.process is not None
+        return self.process.wait(timeout=seconds)
+
+    def stop(self) -> int:
+        """End with SIGTERM; returns the exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
 
     # -- what is stored ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,265 @@
+"""A whole Novella in separate processes: webs, conductors and hosts, a real broker and a real database.
+
+with Deployment(folder, broker="rabbitmq", database="postgresql") as cloud:
+    answer = cloud.api(1).launch("web-1")
+    cloud.kill("cell1", 0)                 # SIGKILL to the first conductor of cell1
+    cloud.broker.kill(); cloud.broker.restart()
+    cloud.restart("cell1", 0)
+    assert cloud.leftovers() == {}
+
+Every process has a log of its own in `folder/logs`. All are started at once, by a nursery (see nursery.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.acceptance.cloud import Client, free_port, wait_until
+from tests.acceptance.nursery import Child, Nursery
+from tests.services import postgresql, rabbitmq, redis
+
+START_SECONDS = 180.0
+STOP_SECONDS = 60.0
+CELLS = {"cell1": 2, "cell2": 2}
+HOSTS = {"cell1": ("h1", "h2", "h3"), "cell2": ("h4", "h5", "h6")}
+BROKERS = {"rabbitmq": rabbitmq.start, "redis": redis.start}
+# Leases and sweeps are short: a test that kills should not wait ten seconds each time.
+VARIABLES = {"NOVELLA_REAL_HOST": "off", "NOVELLA_LEASE_SECONDS": "3", "NOVELLA_SWEEP_SECONDS": "0.5"}
+LIVE = "('queued', 'running', 'waiting', 'undoing')"
+
+
+@dataclass
+class Member:
+    """One process of the deployment: what it is started with, and its present life."""
+
+    role: str  # "web", "api", a cell's name, or "host"
+    name: str
+    arguments: tuple[str, ...]
+    log_path: Path
+    variables: dict[str, str] = field(default_factory=dict)
+    child: Child | None = None
+    began_at: int = 0  # where in the log its present life begins
+
+    @property
+    def is_alive(self) -> bool:
+        return self.child is not None and self.child.code is None
+
+    def log_tail(self) -> str:
+        text = self.log_path.read_text(errors="replace")[-3000:] if self.log_path.exists() else ""
+        return f"--- {self.name}\n{text}"
+
+    def is_ready(self) -> bool:
+        assert self.child is not None
+        with self.log_path.open(errors="replace") as log:
+            log.seek(self.began_at)
+            is_ready = " is ready: " in log.read()
+        assert is_ready or self.child.code is None, f"{self.name} ended with {self.child.code}\n{self.log_tail()}"
+        return is_ready
+
+
+class Deployment:
+    """See above. `webs`, `api_conductors` and `cells` are numbers of processes; `hosts` are named per cell.
+
+    `variables` go to all processes; `host_options` to the driver of each host.
+    """
+
+    def __init__(  # noqa: PLR0913 - one word for each thing that a test may want otherwise
+        self,
+        folder: Path,
+        *,
+        database: str = "sqlite",
+        broker: str = "rabbitmq",
+        webs: int = 2,
+        api_conductors: int = 2,
+        cells: Mapping[str, int] = CELLS,
+        hosts: Mapping[str, Iterable[str]] = HOSTS,
+        **variables: str,
+    ) -> None:
+        self.folder = folder
+        self.data_dir = folder / "var"
+        self.variables = VARIABLES | variables
+        self.cells = tuple(cells)
+        self.members: list[Member] = []
+        self._database_kind, self._broker_kind = database, broker
+        self._nursery: Nursery | None = None
+        self._web_ports = [free_port() for _ in range(webs)]
+        self._clients: dict[int, Client] = {}
+        for number, port in enumerate(self._web_ports, start=1):
+            self._add("web", f"web-{number}", "web", "--port", str(port))
+        for number in range(1, api_conductors + 1):
+            self._add("api", f"api-{number}", "conductor", "--api-level", "--name", f"api-{number}")
+        for cell, count in cells.items():
+            for number in range(1, count + 1):
+                name = f"{cell}-{number}"
+                self._add(cell, name, "conductor", "--cell", cell, "--name", name)
+        for cell, names in hosts.items():
+            for rank, host in enumerate(names):
+                zone = f"az-{rank % 3 + 1}"
+                place = ("--host", host, "--cell", cell, "--zone", zone, "--driver", "fake")
+                self._add("host", host, "compute", *place, *self._host_options(host))
+
+    def _host_options(self, host: str) -> tuple[str, ...]:
+        options = {
+            "latency_seconds": self.variables.pop("latency_seconds", "0.05"),
+            "state_file": json.dumps(str(self.data_dir / "agents" / f"{host}.guests.json")),
+            "faults_file": json.dumps(str(self.data_dir / "faults.json")),
+        }
+        self.variables["latency_seconds"] = options["latency_seconds"]
+        return tuple(word for key, value in options.items() for word in ("--option", f"{key}={value}"))
+
+    def _add(self, role: str, name: str, *arguments: str) -> None:
+        self.members.append(Member(role, name, arguments, self.folder / "logs" / f"{name}.log"))
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> Deployment:
+        """Start services, seed, start every process; returns when all are ready."""
+        (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+        self.variables.pop("latency_seconds", None)
+        with ThreadPoolExecutor() as pool:
+            broker = pool.submit(BROKERS[self._broker_kind], self.folder / "broker")
+            database = pool.submit(self._start_database)
+            nursery = pool.submit(Nursery)
+        self.broker, self.database, self._nursery = broker.result(), database.result(), nursery.result()
+        self._seed()
+        for member in self.members:
+            self._begin(member)
+        self._await_ready(self.members)
+        return self
+
+    def _start_database(self) -> postgresql.Service | None:
+        return postgresql.start(self.folder / "postgresql") if self._database_kind == "postgresql" else None
+
+    def _seed(self) -> None:
+        seeder = Member("seed", "seed", ("seed",), self.folder / "logs" / "seed.log")
+        self._begin(seeder)
+        assert seeder.child is not None
+        assert seeder.child.wait(START_SECONDS) == 0, seeder.log_tail()
+
+    def stop(self) -> None:
+        """End everything, also after a start that failed."""
+        if self._nursery is not None:
+            self._nursery.close()
+        for service in (getattr(self, "broker", None), getattr(self, "database", None)):
+            if service is not None:
+                service.stop()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def environment(self, member: Member) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "OS_"))}
+        inherited.pop("DJANGO_SETTINGS_MODULE", None)
+        own = {"NOVELLA_DATA": str(self.data_dir), "NOVELLA_BROKER_URL": self.broker.url}
+        if self._broker_kind == "redis":
+            own["NOVELLA_CHANNEL_URL"] = self.broker.url
+        if self.database is not None and member.role != "host":  # a host is told of no database
+            own["NOVELLA_DATABASE_URL"] = self.database.url
+        if set(self.cells) != set(CELLS):
+            own["NOVELLA_CELLS"] = ",".join(self.cells)
+        return {**inherited, **own, **self.variables, **member.variables}
+
+    def _begin(self, member: Member) -> None:
+        assert self._nursery is not None
+        member.log_path.touch()
+        member.began_at = member.log_path.stat().st_size
+        member.child = self._nursery.spawn(member.arguments, self.environment(member), member.log_path)
+
+    def _await_ready(self, members: Sequence[Member]) -> None:
+        waiting = list(members)
+        for member in waiting:
+            wait_until(f"{member.name} is ready", member.is_ready, START_SECONDS)
+
+    # -- one process --------------------------------------------------------------------------------------------
+
+    def of(self, role: str) -> list[Member]:
+        """The processes of a role: "web", "api", "host" or a cell's name (its conductors)."""
+        return [member for member in self.members if member.role == role]
+
+    def kill(self, role: str, index: int = 0, number: int = signal.SIGKILL) -> int:
+        """Send a signal and wait for the end; the exit code (a negative signal number when it was killed)."""
+        child = self.of(role)[index].child
+        assert child is not None
+        child.send_signal(number)
+        return child.wait(STOP_SECONDS)
+
+    def restart(self, role: str, index: int = 0, **variables: str) -> None:
+        """Start a process that has ended again, this time with these variables too; returns when it is ready."""
+        member = self.of(role)[index]
+        assert not member.is_alive, f"{member.name} lives"
+        member.variables = variables
+        self._begin(member)
+        self._await_ready([member])
+
+    def dead(self) -> list[str]:
+        """Names of processes that have ended."""
+        return [member.name for member in self.members if not member.is_alive]
+
+    def log_tail(self) -> str:
+        return "\n".join(member.log_tail() for member in self.members)
+
+    # -- from outside -------------------------------------------------------------------------------------------
+
+    def api(self, web: int = 0) -> Client:
+        """The API through one of the webs; the same client each time."""
+        if web not in self._clients:
+            self._clients[web] = _Client(self.data_dir, f"http://127.0.0.1:{self._web_ports[web]}", self.log_tail)
+        return self._clients[web]
+
+    def rows(self, database: str, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of one of the databases: api, cell0 or a cell; on PostgreSQL every value is text."""
+        if self.database is not None:
+            answer = self.database.psql(sql, f"novella_{database}")
+            return [tuple(line.split("|")) for line in answer.splitlines()]
+        connection = sqlite3.connect(f"file:{self.data_dir / database}.sqlite3?mode=ro", uri=True, timeout=30)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+    def guests(self) -> list[str]:
+        """Uuids of the guests on all hosts."""
+        found: list[str] = []
+        for path in (self.data_dir / "agents").glob("*.guests.json"):
+            found += json.loads(path.read_text() or "{}").get("guests", {})
+        return sorted(found)
+
+    def leftovers(self) -> dict[str, list[Any]]:
+        """Everything that a cloud without servers must not have; empty when it is clean."""
+        found: dict[str, list[Any]] = {"guests": self.guests()}
+        for table in ("placement_allocation", "network_port", "network_addressallocation", "api_db_buildrequest"):
+            found[table] = self.rows("api", f"select * from {table}")
+        found["used"] = self.rows("api", "select * from placement_inventory where used <> 0")
+        for database in ("api", "cell0", *self.cells):
+            for table in ("resourcelock", "lockwait", "outboxmessage"):
+                found[f"{database} {table}"] = self.rows(database, f"select * from journal_{table}")
+            found[f"{database} runs"] = self.rows(
+                database, f"select flow, state, waits_for from journal_workflowrun where state in {LIVE}"
+            )
+        return {name: rows for name, rows in found.items() if rows}
+
+
+class _Client(Client):
+    def __init__(self, data_dir: Path, url: str, log_tail: Callable[[], str]) -> None:
+        super().__init__(data_dir, url)
+        self._log_tail = log_tail
+
+    def log_tail(self) -> str:
+        return self._log_tail()

@@ -1,0 +1,239 @@
+"""Starts `manage.py` processes quickly: a parent that has imported the libraries forks each of them.
+
+The parent imports nothing of the product and knows no settings, so each child reads its own environment and is in
+everything but its first second what `python manage.py …` is. It reads one JSON line per child to start and writes one
+when a child has begun or ended; when its own parent is gone it ends all that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[2]
+START_SECONDS = 120.0
+# What most of the start goes into. dramatiq is not here: it reads its options when it is imported.
+LIBRARIES = (
+    "django.core.management.commands.migrate",
+    "django.core.wsgi",
+    "django.db.models",
+    "django.db.backends.sqlite3.base",
+    "django.db.backends.postgresql.base",
+    "django.template.loader",
+    "django.template.loader_tags",
+    "django.template.defaulttags",
+    "django.contrib.sessions.backends.db",
+    "django.contrib.messages.storage.fallback",
+    "django.contrib.staticfiles.finders",
+    "django.forms",
+    "django.views.generic",
+    "django.http",
+    "rest_framework.exceptions",
+    "rest_framework.request",
+    "channels.generic.websocket",
+    "channels.sessions",
+    "channels.routing",
+    "channels_redis.pubsub",
+    "uvicorn.server",
+    "uvicorn.supervisors",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
+    "websockets.asyncio.server",
+    "numpy",
+    "jsonschema",
+    "cryptography.hazmat.primitives.serialization",
+    "cryptography.hazmat.primitives.asymmetric.rsa",
+    "cryptography.x509",
+    "psycopg",
+    "psycopg.types.json",
+    "pika",
+    "redis",
+    "a2wsgi",
+    "whitenoise.middleware",
+    "structlog",
+    "django_htmx.middleware",
+    "pluggy",
+    "importlib.metadata",
+    "logging.config",
+    "asyncio",
+    "multiprocessing",
+)
+
+
+@dataclass
+class Child:
+    """A process that the nursery started; `code` is its exit code once it has ended, below zero for a signal."""
+
+    pid: int
+    code: int | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def send_signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self.code is None:
+                os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> int:
+        if not self.ended.wait(seconds):
+            raise TimeoutError(f"process {self.pid} does not end")
+        assert self.code is not None
+        return self.code
+
+
+class Nursery:
+    """The parent, and the children that live."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.acceptance.nursery"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=PROJECT,
+        )
+        self._begun: queue.Queue[int] = queue.Queue()
+        self._children: dict[int, Child] = {}
+        self._gate = threading.Lock()
+        self._reader = threading.Thread(target=self._read, name="nursery", daemon=True)
+        self._reader.start()
+
+    def spawn(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Child:
+        """Start `manage.py` with these arguments; what it says goes to the end of `log`."""
+        assert self._process.stdin is not None
+        with self._gate:
+            wish = {"arguments": list(arguments), "environment": dict(environment), "log": str(log)}
+            self._process.stdin.write(json.dumps(wish) + "\n")
+            self._process.stdin.flush()
+            return self._children[self._begun.get(timeout=START_SECONDS)]
+
+    def close(self) -> None:
+        """End whatever still lives, and the nursery."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._reader.join(timeout=10)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            said = json.loads(line)
+            if "code" not in said:
+                self._children[said["pid"]] = Child(said["pid"])
+                self._begun.put(said["pid"])
+                continue
+            child = self._children[said["pid"]]
+            child.code = said["code"]
+            child.ended.set()
+
+
+# -- inside the nursery -------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    from django.conf import settings
+
+    assert not settings.configured, "a library has read the settings: children would have the nursery's"
+    gc.collect()
+    gc.freeze()  # children share these pages for as long as nobody touches them
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    alive: set[int] = set()
+    while True:
+        readable, _, _ = select.select([0, woken], [], [])
+        if woken in readable:
+            os.read(woken, 4096)
+            _reap(alive)
+        if 0 in readable:
+            line = sys.stdin.readline()
+            if not line:
+                break
+            alive.add(_fork(json.loads(line)))
+    _end_all(alive)
+
+
+def _fork(wish: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        _become(wish)
+    _say({"pid": pid})
+    return pid
+
+
+def _become(wish: dict[str, Any]) -> None:
+    """Be `manage.py` with the wished arguments and environment; never returns."""
+    code = 70
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        log = os.open(wish["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for descriptor, place in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(descriptor, place)
+        os.closerange(3, 256)
+        sys.stdin = os.fdopen(0, closefd=False)
+        sys.stdout = os.fdopen(1, "w", closefd=False, buffering=1)
+        sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1)
+        os.environ.clear()
+        os.environ.update(wish["environment"])
+        gc.unfreeze()
+        import manage
+
+        sys.argv = ["manage.py", *wish["arguments"]]
+        code = manage.main(sys.argv)
+    except SystemExit as wished:
+        code = wished.code if isinstance(wished.code, int) else int(wished.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _reap(alive: set[int]) -> None:
+    for pid in list(alive):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            alive.discard(pid)
+            _say({"pid": pid, "code": os.waitstatus_to_exitcode(status)})
+
+
+def _end_all(alive: set[int]) -> None:
+    for pid in alive:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while alive and time.monotonic() < deadline:
+        _reap(alive)
+        time.sleep(0.01)
+
+
+def _say(what: dict[str, Any]) -> None:
+    os.write(1, (json.dumps(what) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

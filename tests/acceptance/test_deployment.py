@@ -1,0 +1,70 @@
+"""Separate processes, a real broker, a real database: builds and deletes through both webs, also while things die."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cloud import wait_until
+from tests.acceptance.deployment import Deployment
+
+SERVERS = 20
+
+
+def launch_all(cloud: Deployment, prefix: str) -> list[str]:
+    """Uuids of servers that were asked for through both webs in turn, four requests at a time."""
+
+    def launch(number: int) -> str:
+        answer = cloud.api(number % 2).launch(f"{prefix}-{number}", flavor="tiny")
+        assert answer.status == 202, answer.raw
+        return str(answer.json["server"]["id"])
+
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(launch, range(SERVERS)))
+
+
+def wait_until_active(cloud: Deployment, uuids: Sequence[str]) -> None:
+    def are_active() -> bool:
+        seen = {server["id"]: server["status"] for server in cloud.api(0).servers()}
+        assert not [uuid for uuid in uuids if seen.get(uuid) == "ERROR"], seen
+        return all(seen.get(uuid) == "ACTIVE" for uuid in uuids)
+
+    wait_until(f"all active\n{cloud.log_tail()}", are_active)
+    assert cloud.guests() == sorted(uuids)
+    hosts = {cloud.api(1).server(uuid)["OS-EXT-SRV-ATTR:host"] for uuid in uuids}
+    assert hosts == {"h1", "h2", "h3", "h4", "h5", "h6"}
+
+
+def delete_all(cloud: Deployment, uuids: Sequence[str]) -> None:
+    for number, uuid in enumerate(uuids):
+        assert cloud.api(number % 2).call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+
+
+def wait_until_clean(cloud: Deployment) -> None:
+    wait_until(f"all gone\n{cloud.log_tail()}", lambda: not cloud.api(1).servers())
+    wait_until(f"nothing left: {cloud.leftovers()}", lambda: cloud.leftovers() == {}, 60)
+
+
+@pytest.mark.parametrize(("database", "broker"), [("postgresql", "rabbitmq"), ("sqlite", "redis")])
+def test_twenty_servers_also_while_conductors_and_the_broker_die(database: str, broker: str, tmp_path: Path) -> None:
+    with Deployment(tmp_path, database=database, broker=broker) as cloud:
+        uuids = launch_all(cloud, "calm")
+        wait_until_active(cloud, uuids)
+        delete_all(cloud, uuids)
+        wait_until_clean(cloud)
+
+        uuids = launch_all(cloud, "storm")
+        cloud.broker.kill()
+        for role in ("api", "cell1", "cell2"):
+            assert cloud.kill(role, 0) == -9
+        cloud.broker.restart()
+        wait_until_active(cloud, uuids)
+        delete_all(cloud, uuids[:10])
+        cloud.broker.kill()
+        delete_all(cloud, uuids[10:])  # what is answered needs no broker
+        cloud.broker.restart()
+        wait_until_clean(cloud)
+        assert cloud.dead() == ["api-1", "cell1-1", "cell2-1"]
