@@ -13,7 +13,7 @@ from conductor.cell_db.models import Service
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.interventions import INTERVENTIONS, Facts, Intervention
-from conductor.core.states import RunState, StepState
+from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
 from conductor.journal.models import LeaseGrant, StepRecord, WorkflowRun
 from conductor.services import flows
 from conductor.transactions import database_now
@@ -34,6 +34,7 @@ class ActionChoice:
     needs: tuple[str, ...]
     choices: tuple[str, ...] = ()
     is_danger: bool = False
+    is_for_asker: bool = True  # the role suffices, whatever the state
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Panel:
     revision: str
     actions: list[ActionChoice]
     leases: list[LeaseView]
+    requested: str = ""  # what was ordered and is not carried out yet
 
 
 def panel(context: RequestContext, run_uuid: UUID | str) -> Panel:
@@ -62,7 +64,7 @@ def panel(context: RequestContext, run_uuid: UUID | str) -> Panel:
     children = len(flows.live_children(run)) if run.state == RunState.DONE else 0
     facts = facts_of(alias, run, live_children=children)
     owners = leases(alias, run.uuid) if context.is_admin else []
-    return Panel(str(run.uuid), revision_of(run), choices(context, run, facts), owners)
+    return Panel(str(run.uuid), revision_of(run), choices(context, run, facts), owners, _requested(run))
 
 
 def revision_of(run: WorkflowRun) -> str:
@@ -119,6 +121,16 @@ def leases(alias: str, run_uuid: UUID | str) -> list[LeaseView]:
     return [LeaseView(grant.pk, grant.owner, grant.reason, grant.granted_at) for grant in grants]
 
 
+ORDER_TITLES = {"reschedule": "reschedule", "settle": "skip", "undo": "undo"}
+
+
+def _requested(run: WorkflowRun) -> str:
+    if run.state not in LIVE_RUN_STATES:
+        return ""
+    ordered = ORDER_TITLES.get((run.orders or {}).get("kind", ""), "")
+    return "cancel" if run.is_cancel_requested and run.direction == "do" else ordered
+
+
 def _choice(context: RequestContext, run: WorkflowRun, facts: Facts, one: Intervention) -> ActionChoice:
     is_allowed = may(context, one, run.project_id)
     why_not = one.why_not(facts) if is_allowed else f"It takes the role {one.role}."
@@ -134,6 +146,7 @@ def _choice(context: RequestContext, run: WorkflowRun, facts: Facts, one: Interv
         needs=one.needs,
         choices=steps,
         is_danger=one.is_danger,
+        is_for_asker=is_allowed,
     )
 
 

@@ -14,14 +14,16 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.states import LIVE_RUN_STATES, RunState
-from conductor.services import flows
+from conductor.services import audit, flows
+from conductor.services.audit import AuditQuery
 from conductor.services.values import EventView
-from portal.pages import faces, placement, stories
+from portal.pages import faces, interventions, placement, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.live_marks import live_marks
 from portal.pages.stories import Story
 
 PAGE_SIZE = 50
+MOST_AUDITED = 21  # a request and its first children
 FAILED = (RunState.FAILED_UNDONE, RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR)
 VIEWS: Mapping[str, tuple[str, tuple[str, ...] | None, timedelta | None]] = {
     "": ("All", None, None),
@@ -97,6 +99,7 @@ def page_context(asker: RequestContext, run_uuid: str, tab: str) -> dict[str, An
             {"name": name, "url": _tab_url(run_uuid, key), "is_here": key == tab} for key, (name, *_) in TABS.items()
         ],
         "body_template": template,
+        "panel": interventions.panel_of(asker, story),
         **_cause(story),
         **extra(asker, story),
     }
@@ -200,10 +203,24 @@ def _words(event: EventView) -> str:
         said.append(
             " ".join(filter(None, ("waits for", data["waits_for"].get("cause"), data["waits_for"].get("detail"))))
         )
-    said += [str(data[name]) for name in ("state", "reason", "message", "owner", "host") if data.get(name)]
+    said += [
+        str(data[name])
+        for name in ("intervention", "by", "state", "reason", "message", "owner", "host")
+        if data.get(name)
+    ]
     if data.get("attempt", 1) > 1:
         said.append(f"attempt {data['attempt']}")
     return " · ".join(said)
+
+
+def _audit(asker: RequestContext, story: Story) -> dict[str, Any]:
+    """What was done to the workflow by order, and what was refused."""
+    found = [
+        record
+        for run in story.runs[:MOST_AUDITED]
+        for record in audit.list_records(asker, AuditQuery(run_uuid=run.uuid)).items
+    ]
+    return {"records": sorted(found, key=lambda record: record.created_at, reverse=True)}
 
 
 Extra = Callable[[RequestContext, Story], dict[str, Any]]
@@ -212,5 +229,6 @@ TABS: Mapping[str, tuple[str, str, Extra]] = {
     "steps": ("Steps", "workflows/_steps.html", _no_extra),
     "placement": ("Placement", "workflows/_placement.html", _placement),
     "locks": ("Locks", "workflows/_locks.html", _locks),
+    "audit": ("Audit", "workflows/_audit.html", _audit),
     "events": ("Events", "workflows/_events.html", _events),
 }

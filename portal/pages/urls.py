@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.pages import accounts, flows, home, hosts, launch, servers
+from portal.pages import accounts, flows, home, hosts, interventions, launch, servers
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.home, name="home"),
@@ -20,6 +20,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("servers/<str:server_uuid>/<slug:tab>", servers.server, name="server-tab"),
     path("workflows", flows.workflow_list, name="workflows"),
     path("workflows/<str:run_uuid>", flows.workflow, name="workflow"),
+    path("workflows/<str:run_uuid>/do/<slug:name>", interventions.intervene, name="intervene"),
     path("workflows/<str:run_uuid>/<slug:tab>", flows.workflow, name="workflow-tab"),
     path("hosts", hosts.host_list, name="hosts"),
 ]

@@ -67,6 +67,7 @@ def panel_body(panel: Panel) -> dict[str, Any]:
     """What may be done to a workflow, for which revision, and who has owned it."""
     return {
         "revision": panel.revision,
+        "requested": panel.requested,
         "actions": [asdict(action) for action in panel.actions],
         "leases": [plain(asdict(lease)) for lease in panel.leases],
     }

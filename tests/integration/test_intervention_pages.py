@@ -1,0 +1,114 @@
+"""The workflow's buttons and forms, without a browser: who sees which, what is asked for, and what a refusal says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from conductor.journal.models import AuditRecord, WorkflowRun
+from conductor.rpc import outbox
+from conductor.transactions import write_tx
+from tests import factories
+from tests.integration.interventions import snapshot
+from tests.people import PASSWORD
+
+ALIAS = "cell1"
+
+
+def signed_in(name: str, **extra: Any) -> Client:
+    client = Client(**extra)
+    assert client.post("/sign-in", {"username": name, "password": PASSWORD}).status_code == 302
+    return client
+
+
+@pytest.fixture
+def run(people: Any) -> WorkflowRun:
+    factories.cells()
+    with write_tx(ALIAS):
+        wanted = outbox.NewRun(
+            flow="build_in_cell", action="create", context=people.ana.context(), resources=["thing:1"]
+        )
+        return outbox.open_run(ALIAS, wanted)
+
+
+def text(answer: Any) -> str:
+    return answer.content.decode()  # type: ignore[no-any-return]
+
+
+def revision(html: str) -> str:
+    found = re.search(r'name="revision" value="([0-9a-f]{16})"', html)
+    assert found
+    return found[1]
+
+
+def test_a_member_sees_what_a_member_may(run: WorkflowRun) -> None:
+    html = text(signed_in("ana").get(f"/workflows/{run.uuid}"))
+    assert f'href="/workflows/{run.uuid}/do/cancel"' in html
+    assert "Force complete" not in html
+    assert f"/workflows/{run.uuid}/do/cancel" not in text(signed_in("rea").get(f"/workflows/{run.uuid}"))
+
+
+def test_a_disabled_button_says_why(run: WorkflowRun) -> None:
+    html = text(signed_in("admin").get(f"/workflows/{run.uuid}"))
+    assert "Nothing is left behind." in html
+    assert "Not now (7)" in html
+
+
+def test_the_form_cancels_and_says_that_it_was_requested(run: WorkflowRun) -> None:
+    ana = signed_in("ana")
+    asked = f"/workflows/{run.uuid}/do/cancel"
+    answer = ana.post(asked, {"reason": "not wanted", "revision": revision(text(ana.get(asked)))}, follow=True)
+    assert "Cancel was requested" in text(answer)
+    assert "cancel requested" in text(answer)
+    audit = text(ana.get(f"/workflows/{run.uuid}/audit"))
+    assert "workflow.cancel" in audit
+    assert "not wanted" in audit
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "said"),
+    [
+        ({"reason": " ", "revision": ""}, 400, "reason"),
+        ({"reason": "x", "revision": "0" * 16}, 412, "has moved"),
+    ],
+)
+def test_a_form_that_does_not_fit_changes_nothing_and_says_so(
+    run: WorkflowRun, form: dict[str, str], status: int, said: str
+) -> None:
+    ana, before = signed_in("ana"), snapshot()
+    answer = ana.post(f"/workflows/{run.uuid}/do/cancel", form)
+    assert (answer.status_code, said in text(answer)) == (status, True)
+    assert snapshot() == before
+
+
+def test_what_is_not_allowed_is_refused_in_words(run: WorkflowRun) -> None:
+    admin, before = signed_in("admin"), snapshot()
+    assert "Nothing is left behind." in text(admin.get(f"/workflows/{run.uuid}/do/undo"))
+    answer = admin.post(f"/workflows/{run.uuid}/do/undo", {"reason": "x"})
+    assert answer.status_code == 409
+    assert "Nothing is left behind." in text(answer)
+    assert signed_in("ana").post(f"/workflows/{run.uuid}/do/undo", {"reason": "x"}).status_code == 403
+    assert snapshot() == before
+    assert AuditRecord.objects.using(ALIAS).count() == 2
+
+
+def test_other_projects_and_unknown_interventions_are_not_found(run: WorkflowRun) -> None:
+    assert signed_in("chi").get(f"/workflows/{run.uuid}/do/cancel").status_code == 404
+    assert signed_in("ana").get(f"/workflows/{run.uuid}/do/explode").status_code == 404
+
+
+def test_a_form_without_its_token_is_refused(run: WorkflowRun) -> None:
+    ana = signed_in("ana")
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = ana.cookies
+    assert strict.post(f"/workflows/{run.uuid}/do/cancel", {"reason": "x"}).status_code == 403
+
+
+def test_reasons_are_text_on_every_page(run: WorkflowRun) -> None:
+    ana = signed_in("ana")
+    ana.post(f"/workflows/{run.uuid}/do/cancel", {"reason": "<script>x</script>"})
+    for tab in ("", "/audit", "/events", "/locks"):
+        assert "<script>x" not in text(ana.get(f"/workflows/{run.uuid}{tab}"))
