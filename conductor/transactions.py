@@ -28,6 +28,18 @@ def write_tx(using: str = "default") -> Iterator[None]:
         yield
 
 
+def one_at_a_time(using: str, *names: str) -> None:
+    """Until this transaction ends, whoever else asks for one of `names` waits; inside `write_tx(using)`.
+
+    For what is checked and then written where no row could be held, as a quota is: "project:<id>". Ask before the
+    transaction holds rows, and for all names at once: they are taken in order, so nobody waits in a ring.
+    """
+    if connections[using].vendor == "postgresql":  # SQLite's writers are alone from the start
+        with connections[using].cursor() as cursor:
+            for name in sorted(set(names)):
+                cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+
+
 def database_now(plus_seconds: float = 0.0) -> Any:
     """The database's clock, as an expression: time that decides anything is never a worker's."""
     if not plus_seconds:

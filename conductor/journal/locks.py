@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from conductor.core.errors import ResourceLocked
+from django.db import IntegrityError, transaction
+
+from conductor.core.errors import ConcurrentUpdate, ResourceLocked
 from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
-from conductor.transactions import database_now
+from conductor.transactions import database_now, one_at_a_time
+
+ROUNDS = 10  # looking and taking again, when somebody took or freed in between
 
 # All of these run inside the caller's write transaction on `alias`.
 
@@ -18,33 +22,44 @@ def take(alias: str, run: WorkflowRun, resources: Iterable[str], *, may_wait: bo
     ResourceLocked names the holder.
     """
     wanted = sorted(set(resources))
-    held = _holders(alias, wanted)
-    if not held:
-        _grant(alias, run, wanted)
-        return True
-    if may_wait:
-        LockWait.objects.using(alias).bulk_create(LockWait(resource=resource, run=run) for resource in wanted)
-        return False
-    raise refusal(held)
+    for _ in range(ROUNDS):
+        held = _holders(alias, wanted, are_held_too=may_wait)
+        if held and not may_wait:
+            raise refusal(held)
+        if held:
+            LockWait.objects.using(alias).bulk_create(LockWait(resource=resource, run=run) for resource in wanted)
+            return False
+        if _grant(alias, run, wanted):
+            return True
+    raise ConcurrentUpdate(f"Others keep taking {', '.join(wanted)}; try again.")
 
 
 def free(alias: str, run: WorkflowRun) -> list[WorkflowRun]:
     """Take all locks and waits from `run`; returns the waiting runs that hold theirs now."""
-    freed = sorted(run.locks.using(alias).values_list("resource", flat=True))
-    run.locks.using(alias).all().delete()
+    mine = ResourceLock.objects.using(alias).filter(run=run)
+    # In order, as `take` holds them: whoever is about to wait for one has either written so, or finds it gone.
+    freed = list(mine.order_by("resource").select_for_update().values_list("resource", flat=True))
+    mine.delete()
     run.lock_waits.using(alias).all().delete()
-    waiting = (
-        LockWait.objects.using(alias).filter(resource__in=freed).order_by("run_id").values_list("run_id", flat=True)
-    )
-    granted = []
-    for run_id in dict.fromkeys(waiting):
-        waiter = WorkflowRun.objects.using(alias).get(pk=run_id)
-        wanted = sorted(waiter.lock_waits.using(alias).values_list("resource", flat=True))
-        if not _holders(alias, wanted):
-            waiter.lock_waits.using(alias).all().delete()
-            _grant(alias, waiter, wanted)
-            granted.append(waiter)
-    return granted
+    waits = LockWait.objects.using(alias).filter(resource__in=freed)
+    waiting = dict.fromkeys(waits.order_by("run_id").values_list("run_id", flat=True))
+    if waiting:
+        # Of two runs that end together each may see the other's lock still there, and neither would wake the waiter.
+        one_at_a_time(alias, "locks: hand over")
+    return [waiter for run_id in waiting if (waiter := _hand_over(alias, run_id))]
+
+
+def _hand_over(alias: str, run_id: int) -> WorkflowRun | None:
+    """The waiting run, when nothing that it wants is held any more; it holds all of it then."""
+    waits = LockWait.objects.using(alias).filter(run_id=run_id)
+    wanted = sorted(waits.values_list("resource", flat=True))
+    if not wanted or _holders(alias, wanted):
+        return None
+    waiter = WorkflowRun.objects.using(alias).get(pk=run_id)
+    if not _grant(alias, waiter, wanted):
+        return None
+    waits.delete()
+    return waiter
 
 
 def refusal(held: Iterable[ResourceLock]) -> ResourceLocked:
@@ -54,11 +69,18 @@ def refusal(held: Iterable[ResourceLock]) -> ResourceLocked:
     return ResourceLocked(f"{lock.resource} is locked by {lock.holder}.", resource=lock.resource, holder=str(uuid))
 
 
-def _holders(alias: str, resources: list[str]) -> list[ResourceLock]:
-    return list(ResourceLock.objects.using(alias).filter(resource__in=resources).select_related("run"))
+def _holders(alias: str, resources: list[str], *, are_held_too: bool = False) -> list[ResourceLock]:
+    """The locks on `resources`. Held too: none of them goes before this transaction has ended."""
+    locks = ResourceLock.objects.using(alias).filter(resource__in=resources).select_related("run")
+    return list(locks.order_by("resource").select_for_update(of=("self",)) if are_held_too else locks)
 
 
-def _grant(alias: str, run: WorkflowRun, resources: list[str]) -> None:
-    ResourceLock.objects.using(alias).bulk_create(
-        ResourceLock(resource=resource, run=run, granted_at=database_now()) for resource in resources
-    )
+def _grant(alias: str, run: WorkflowRun, resources: list[str]) -> bool:
+    """False when somebody was quicker: the key decides, whoever looked first."""
+    rows = [ResourceLock(resource=resource, run=run, granted_at=database_now()) for resource in resources]
+    try:
+        with transaction.atomic(using=alias):
+            ResourceLock.objects.using(alias).bulk_create(rows)
+    except IntegrityError:
+        return False
+    return True

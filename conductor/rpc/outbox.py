@@ -104,6 +104,14 @@ def request_cancel(alias: str, run: WorkflowRun, reason: str) -> None:
     wake(alias, run.uuid)
 
 
+def hold(alias: str, **which: Any) -> list[WorkflowRun]:
+    """The runs that these fields name, as they are and stay until this transaction ends; inside `write_tx(alias)`.
+
+    A conductor's transactions begin by holding their run too. So what it writes is there to be read, or comes after.
+    """
+    return list(WorkflowRun.objects.using(alias).filter(**which).order_by("pk").select_for_update())
+
+
 def wake(alias: str, run_uuid: UUID | str) -> None:
     """Have a conductor look at a run that may be parked; one that waits for a lock stays in its queue."""
     live = WorkflowRun.objects.using(alias).live().filter(uuid=run_uuid)

@@ -22,7 +22,7 @@ from conductor.core.states import PowerState
 from conductor.placement import inventories
 from conductor.rpc.messages import HostReported
 from conductor.services import reported_guests
-from conductor.transactions import database_now, write_tx
+from conductor.transactions import database_now, one_at_a_time, write_tx
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +137,8 @@ def _write_node(cell: str, message: HostReported, report: NodeReport, *, was_up:
         if node.running_guests != running:
             nodes.filter(pk=node.pk).update(running_guests=running, updated_at=database_now())
         return node.uuid
+    # The scheduler reads what is above the number that it has seen: numbers must rise in the order of the commits.
+    one_at_a_time(cell, "compute nodes: change number")
     values = {
         **seen,
         "running_guests": running,

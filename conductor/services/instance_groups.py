@@ -8,12 +8,13 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from conductor.api_db.models import InstanceGroup, InstanceMapping
+from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.services import quotas
 from conductor.services.values import GroupView
-from conductor.transactions import write_tx
+from conductor.transactions import one_at_a_time, write_tx
 
 POLICIES = ("affinity", "anti-affinity", "soft-affinity", "soft-anti-affinity")
 
@@ -40,6 +41,7 @@ def create(context: RequestContext, name: str, policy: str, rules: Mapping[str, 
     if rules and policy != "anti-affinity":
         raise Invalid("Only anti-affinity policy supports rules.", field="server_group.rules")
     with write_tx():
+        one_at_a_time(API_ALIAS, quotas.project_name(context.project_id))
         there = InstanceGroup.objects.filter(project_id=context.project_id).count()
         quotas.require_room(context.project_id, "server_groups", in_use=there)
         row = InstanceGroup.objects.create(

@@ -24,7 +24,7 @@ from conductor.services.instance_actions import list_actions as history
 from conductor.services.instance_queries import ROUNDS, get, list_page, mapping_of, missing
 from conductor.services.instance_wishes import CheckedWish
 from conductor.services.values import BuildWish, Launched
-from conductor.transactions import database_now, database_time, write_tx
+from conductor.transactions import database_now, database_time, one_at_a_time, write_tx
 
 __all__ = ["console_output", "create", "delete", "get", "history", "list_page"]
 
@@ -220,8 +220,12 @@ def _common_values(checked: CheckedWish) -> dict[str, Any]:
 
 def _delete_request(context: RequestContext, instance_uuid: UUID) -> bool:
     """Mark a boot that has no cell yet: its workflow sees it and lets go. False when it moved on meanwhile."""
+    waiting = BuildRequest.objects.filter(instance_uuid=instance_uuid, instance_uuid__in=_without_cell())
     with write_tx(API):
-        request = BuildRequest.objects.filter(instance_uuid=instance_uuid, instance_uuid__in=_without_cell()).first()
+        run_uuid = waiting.values_list("run_uuid", flat=True).first()
+        if run_uuid is None or not outbox.hold(API, uuid=run_uuid):
+            return False
+        request = waiting.first()  # once more: until we held its workflow, that could give it a cell
         if request is None:
             return False
         if not request.is_deleting:
@@ -238,12 +242,11 @@ def _without_cell() -> Any:
 def _delete_in_cell(context: RequestContext, cell: str, instance_uuid: UUID) -> None:
     """Cancel what is under way on the instance and queue its delete behind it."""
     with write_tx(cell):
+        one_at_a_time(cell, f"delete:{instance_uuid}")
         row = Instance.objects.using(cell).alive().filter(uuid=instance_uuid).first()
         if row is None:
             raise missing(str(instance_uuid))
-        unfinished = list(
-            WorkflowRun.objects.using(cell).filter(instance_uuid=instance_uuid, state__in=UNFINISHED).order_by("pk")
-        )
+        unfinished = outbox.hold(cell, instance_uuid=instance_uuid, state__in=UNFINISHED)
         if any(run.flow == DELETE_FLOW for run in unfinished):
             return
         for run in unfinished:

@@ -11,11 +11,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from conductor.api_db.models import KeyPair
+from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.services import quotas
 from conductor.services.values import KeyPairView, Page
-from conductor.transactions import database_now, write_tx
+from conductor.transactions import database_now, one_at_a_time, write_tx
 
 KEY_TYPES = frozenset(
     {
@@ -84,6 +85,7 @@ def fingerprint(public_key: str) -> str:
 def _store(context: RequestContext, user_id: str, name: str, public_key: str, *, private_key: str = "") -> KeyPairView:
     seen = fingerprint(public_key)
     with write_tx():
+        one_at_a_time(API_ALIAS, f"user:{user_id}")
         mine = KeyPair.objects.filter(user_id=user_id)
         if mine.filter(name=name).exists():
             raise Conflict(f"Key pair '{name}' already exists.")

@@ -9,12 +9,13 @@ from django.db.models import Count, Sum
 from django.db.models.functions import Coalesce
 
 from conductor.api_db.models import InstanceGroup, InstanceMapping, Quota
+from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, QuotaExceeded
 from conductor.core.request_spec import FlavorSpec
 from conductor.identity.models import Project
 from conductor.services.values import QuotaView
-from conductor.transactions import write_tx
+from conductor.transactions import one_at_a_time, write_tx
 
 UNLIMITED = -1
 DEFAULTS: Mapping[str, int] = {
@@ -78,6 +79,7 @@ def update(
     if not Project.objects.filter(pk=project_id).exists():
         raise Invalid(f"Project ID {project_id} is not a valid project.", field="project_id")
     with write_tx():
+        one_at_a_time(API_ALIAS, project_name(project_id))
         if not is_forced:
             _require_above_usage(show(context, project_id), wanted)
         for resource, limit in wanted.items():
@@ -94,8 +96,9 @@ def reset(context: RequestContext, project_id: str) -> None:
 def room_for(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int) -> int:
     """How many instances of a size fit, `at_most` at most. Raises QuotaExceeded when fewer than `at_least` do.
 
-    Call it in the write transaction that adds the instances: then nobody else can take the room meanwhile.
+    Call it in the write transaction that adds the instances, first: then nobody else can take the room meanwhile.
     """
+    one_at_a_time(API_ALIAS, project_name(project_id))
     allowed = limits(project_id)
     taken = usage(project_id)
     per_instance = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}
@@ -109,8 +112,16 @@ def room_for(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int
     return fits
 
 
+def project_name(project_id: str) -> str:
+    """The name under which what counts against a project's limits is done one at a time."""
+    return f"project:{project_id}"
+
+
 def require_room(project_id: str, resource: str, *, in_use: int, wanted: int = 1) -> None:
-    """Raises QuotaExceeded when `wanted` more do not fit; in the write transaction that adds them."""
+    """Raises QuotaExceeded when `wanted` more do not fit.
+
+    In the write transaction that adds them, which has asked for `project_name` before it counted what is in use.
+    """
     limit = limits(project_id)[resource]
     if limit != UNLIMITED and in_use + wanted > limit:
         words = resource.replace("_", " ")

@@ -39,7 +39,7 @@ def child_uuid(work: Work, instance_uuid: str) -> UUID:
 
 
 def _open_children(work: Work, cell: str, instance_uuids: list[str]) -> None:
-    rows = Instance.objects.using(cell).filter(uuid__in=instance_uuids, deleted_at__isnull=True)
+    rows = Instance.objects.using(cell).filter(uuid__in=instance_uuids, deleted_at__isnull=True).order_by("uuid")
     children = {child_uuid(work, uuid): uuid for uuid in instance_uuids}
     there = set(WorkflowRun.objects.using(cell).filter(uuid__in=children).values_list("uuid", flat=True))
     selections = work.result_of(SelectDestinations)["selections"]
