@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conductor.core.errors import NotFound
 from conductor.journal.models import WorkflowRun
+from conductor.workflows.abort_live_migration import ABORT_LIVE_MIGRATION
 from conductor.workflows.build_in_cell import BUILD_IN_CELL
 from conductor.workflows.build_instances import BUILD_INSTANCES
 from conductor.workflows.change_password import CHANGE_PASSWORD
@@ -11,8 +12,12 @@ from conductor.workflows.confirm_resize import CONFIRM_RESIZE
 from conductor.workflows.create_backup import CREATE_BACKUP
 from conductor.workflows.create_image import CREATE_IMAGE
 from conductor.workflows.delete_instance import DELETE_INSTANCE
+from conductor.workflows.delete_when_cell_is_back import DELETE_WHEN_CELL_IS_BACK
+from conductor.workflows.evacuate_instance import EVACUATE_INSTANCE
 from conductor.workflows.flow import Flow, RemoteStep
+from conductor.workflows.force_live_migration import FORCE_LIVE_MIGRATION
 from conductor.workflows.hard_reboot_instance import HARD_REBOOT_INSTANCE
+from conductor.workflows.live_migrate_instance import LIVE_MIGRATE_INSTANCE
 from conductor.workflows.offload_instance import OFFLOAD_INSTANCE
 from conductor.workflows.pause_instance import PAUSE_INSTANCE
 from conductor.workflows.reboot_instance import REBOOT_INSTANCE
@@ -36,6 +41,7 @@ FLOWS: tuple[Flow, ...] = (
     BUILD_INSTANCES,
     BUILD_IN_CELL,
     DELETE_INSTANCE,
+    DELETE_WHEN_CELL_IS_BACK,
     START_INSTANCE,
     STOP_INSTANCE,
     REBOOT_INSTANCE,
@@ -54,6 +60,10 @@ FLOWS: tuple[Flow, ...] = (
     RESIZE_INSTANCE,
     CONFIRM_RESIZE,
     REVERT_RESIZE,
+    EVACUATE_INSTANCE,
+    FORCE_LIVE_MIGRATION,
+    ABORT_LIVE_MIGRATION,
+    LIVE_MIGRATE_INSTANCE,
     CREATE_IMAGE,
     CREATE_BACKUP,
     SHELVE_INSTANCE,

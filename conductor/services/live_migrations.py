@@ -1,0 +1,110 @@
+"""Moving instances while they run, stopping such a move, and making it switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from conductor.cell_db.models import Instance, Migration
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.states import MigrationStatus, MigrationType, TaskState
+from conductor.journal.models import WorkflowRun
+from conductor.rpc import outbox
+from conductor.services import migrations, moves, server_actions
+from conductor.services.server_actions import Asked
+from conductor.transactions import write_tx
+
+# Before the guest moves a run is simply cancelled; while it moves its source must stop it.
+NOT_MOVING_YET = frozenset({MigrationStatus.ACCEPTED, MigrationStatus.QUEUED, MigrationStatus.PREPARING})
+
+
+def begin(
+    context: RequestContext, instance_uuid: str, host: str = "", *, block_migration: bool | None = None,
+    details: Mapping[str, Any] | None = None, parent_uuid: UUID | None = None,
+) -> str:  # fmt: skip
+    """Move an instance while it runs, to `host` or where there is room; the workflow's uuid."""
+    migration_uuid = uuid4()
+
+    def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
+        moves.check_destination(alias, instance, host)
+        moves.record(
+            context, alias, instance, run_uuid=run_uuid, migration_uuid=migration_uuid,
+            migration_type=MigrationType.LIVE_MIGRATION, details=details or {},
+        )  # fmt: skip
+
+    inputs = {"migration_uuid": str(migration_uuid), "host": host, "block_migration": block_migration}
+    asked = Asked(inputs=inputs, prepare=prepare, parent_uuid=parent_uuid)
+    return server_actions.begin(context, instance_uuid, "live-migration", asked)
+
+
+def abort(context: RequestContext, instance_uuid: str, migration: str, *, queued_too: bool = True) -> str:
+    """Stop a live migration before the guest has switched; the uuid of the workflow that does it.
+
+    `queued_too` also stops one that has not begun to move. Raises NotFound, Conflict for a server that is locked,
+    Invalid for a migration that is too far or over.
+    """
+    alias = server_actions.cell_of(context, instance_uuid)
+    with write_tx(alias):
+        instance, row = _under_way(context, alias, instance_uuid, migration, "abort")
+        may_stop = {MigrationStatus.RUNNING, *(NOT_MOVING_YET if queued_too else ())}
+        if row.status not in may_stop:
+            raise Invalid(_wrong_status("abort", row))
+        if row.status in NOT_MOVING_YET:
+            for run in outbox.hold(alias, uuid=row.run_uuid):
+                outbox.request_cancel(alias, run, "the live migration was aborted")
+            return str(row.run_uuid)
+        return _order(context, alias, instance, row, ("abort_live_migration", "live_migration_cancel"))
+
+
+def force_complete(context: RequestContext, instance_uuid: str, migration: str) -> str:
+    """Have a live migration switch now; the workflow's uuid. Raises as `abort` does."""
+    alias = server_actions.cell_of(context, instance_uuid)
+    with write_tx(alias):
+        instance, row = _under_way(context, alias, instance_uuid, migration, "force_complete")
+        if row.status != MigrationStatus.RUNNING:
+            raise Invalid(_wrong_status("force_complete", row))
+        return _order(context, alias, instance, row, ("force_live_migration", "live_migration_force_complete"))
+
+
+def _under_way(
+    context: RequestContext, alias: str, instance_uuid: str, migration: str, action: str
+) -> tuple[Instance, Migration]:
+    instance = Instance.objects.using(alias).alive().select_for_update().filter(uuid=instance_uuid).first()
+    row = migrations.of_instance(alias, instance_uuid, migration)
+    if instance is None or row is None:
+        raise NotFound(f"Migration {migration} for server {instance_uuid} could not be found.")
+    if instance.is_locked and not context.is_admin:
+        raise Conflict(f"Instance {instance_uuid} is locked")
+    if row.migration_type != MigrationType.LIVE_MIGRATION:
+        raise Invalid(f"Migration {migration} of server {instance_uuid} is no live migration.")
+    if instance.task_state != TaskState.MIGRATING:
+        raise Conflict(f"Cannot '{action}' instance {instance_uuid} while it is in task_state {instance.task_state}")
+    return instance, row
+
+
+def _order(context: RequestContext, alias: str, instance: Instance, row: Migration, names: tuple[str, str]) -> str:
+    """A run of its own beside the one that moves the guest, which holds the instance."""
+    flow, action = names
+    live = WorkflowRun.objects.using(alias).live().filter(uuid=row.run_uuid)
+    if not live.exists():
+        raise Invalid(_wrong_status(action, row))
+    run = outbox.open_run(
+        alias,
+        outbox.NewRun(
+            flow=flow,
+            action=action,
+            context=replace(context, project_id=instance.project_id),
+            resources=(),
+            instance_uuid=instance.uuid,
+            instance_name=instance.name,
+            inputs={"live_run_uuid": str(row.run_uuid)},
+        ),
+    )
+    return str(run.uuid)
+
+
+def _wrong_status(action: str, row: Migration) -> str:
+    return f"Cannot {action} migration {row.uuid} of server {row.instance_uuid} while it is {row.status}."

@@ -1,0 +1,262 @@
+"""Live migration: the guest is always somewhere, once: at home in any failure before the switch, else where it went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.cell_db.models import InstanceFault, Migration, Service
+from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.states import RunState, TaskState, VmState
+from conductor.journal.models import OutboxMessage, ResourceLock, StepRecord, WorkflowRun
+from conductor.rpc.messages import StepProgressed
+from conductor.services import instance_groups, live_migrations, migrations
+from conductor.workflows import engine
+from conductor.workflows.flow import RemoteStep, Step
+from conductor.workflows.live_migrate_instance import LIVE_MIGRATE_INSTANCE
+from tests.fleet import silence
+from tests.integration.flows.moving import (
+    CELL,
+    COMING,
+    RUNNING,
+    Hosts,
+    assert_at_rest,
+    held_by,
+    instance_of,
+    migration_of,
+    run_to_the_end,
+    step_on,
+)
+
+EVER = 10_000
+BEFORE_THE_SWITCH = ("PickDestination", "PrepareAtDestination", "MoveLive")
+
+
+def part_of(step: Step) -> str:
+    return "apply" if step.is_local or isinstance(step, RemoteStep) else "execute"
+
+
+def run_of(uuid: str, flow: str = "live_migrate_instance") -> WorkflowRun:
+    run = WorkflowRun.objects.using(CELL).filter(instance_uuid=uuid, flow=flow).order_by("-pk").first()
+    assert run is not None
+    return run
+
+
+def until_it_moves(hosts: Hosts, uuid: str) -> WorkflowRun:
+    """Take the run to where its source has the command, and hold the answer back."""
+    source = instance_of(uuid).host or ""
+    hosts.mute.add(source)
+    for _ in range(10):
+        step_on(hosts)
+        moving = StepRecord.objects.using(CELL).filter(run__instance_uuid=uuid, name="MoveLive", state="waiting")
+        if moving.exists():
+            return run_of(uuid)
+    raise AssertionError("it does not begin to move")
+
+
+def test_a_server_moves_while_it_runs(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host
+    live_migrations.begin(admin, uuid)
+    assert instance_of(uuid).task_state == TaskState.MIGRATING
+    run_to_the_end(hosts)
+    after = instance_of(uuid)
+    assert (after.vm_state, after.task_state) == (VmState.ACTIVE, None)
+    assert after.host != home
+    assert migration_of(uuid).status == "completed"
+    assert hosts.has(uuid) == {after.host: RUNNING}
+    assert held_by(str(migration_of(uuid).uuid)) == {}
+    assert_at_rest(hosts, uuid)
+
+
+def test_it_goes_to_the_host_that_was_named_if_that_passes(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host
+    away = ({"sim-1", "sim-2", "sim-3"} - {home}).pop()
+    Service.objects.using(CELL).filter(host=away).update(is_disabled=True)
+    live_migrations.begin(admin, uuid, away)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).host == home
+    assert "No valid host" in InstanceFault.objects.using(CELL).get(instance_uuid=uuid).message
+    Service.objects.using(CELL).filter(host=away).update(is_disabled=False)
+    live_migrations.begin(admin, uuid, away)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).host == away
+    assert_at_rest(hosts, uuid)
+
+
+@pytest.mark.parametrize("times", [1, EVER], ids=["once", "for ever"])
+@pytest.mark.parametrize("step", LIVE_MIGRATE_INSTANCE.steps, ids=lambda step: step.name)
+def test_each_step_fails_and_the_guest_is_there_once(
+    step: Step, times: int, hosts: Hosts, admin: Any, launch: Any, trouble: Any
+) -> None:
+    uuid = launch()
+    home, held = instance_of(uuid).host, held_by(uuid)
+    is_forward = step.name not in BEFORE_THE_SWITCH
+    if step.name == "MoveLive":  # what fails there is the source's word; see the tests below
+        hosts.fails = lambda message, host: "DriverError" if message == "live_migrate" else None
+    elif step.name == "MarkMoved":
+        times = 0  # nothing can fail in it but the database, and then nothing of it is written
+    elif step.name != "CloseDestination":
+        trouble.strike(step, part_of(step), 4 if is_forward else times)
+    live_migrations.begin(admin, uuid)
+    run_to_the_end(hosts)
+    after = instance_of(uuid)
+    assert after.vm_state == VmState.ACTIVE
+    if is_forward:
+        assert (after.host != home, migration_of(uuid).status) == (True, "completed")
+    else:
+        assert (after.host, migration_of(uuid).status, held_by(uuid)) == (home, "failed", held)
+        assert run_of(uuid).state == RunState.FAILED_UNDONE
+    assert hosts.has(uuid) == {after.host: RUNNING}
+    assert hosts.left_over(uuid) == set()
+    assert_at_rest(hosts, uuid)
+
+
+def test_a_destination_that_cannot_is_followed_by_another(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    refused: list[str] = []
+
+    def once(message: str, host: str) -> str | None:
+        if message == "prepare_live_migration" and not refused:
+            refused.append(host)
+            return "DriverError"
+        return None
+
+    hosts.fails = once
+    live_migrations.begin(admin, uuid)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).host not in refused
+    assert (run_of(uuid).attempt, run_of(uuid).state) == (2, RunState.DONE)
+    assert_at_rest(hosts, uuid)
+
+
+@pytest.mark.parametrize("has_arrived", [True, False], ids=["arrived", "not arrived"])
+def test_a_source_that_falls_silent_leaves_the_word_to_the_destination(
+    has_arrived: bool, hosts: Hosts, admin: Any, launch: Any
+) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    live_migrations.begin(admin, uuid)
+    until_it_moves(hosts, uuid)
+    away = migration_of(uuid).destination_host or ""
+    assert hosts.guests[away][uuid] == COMING
+    if has_arrived:
+        hosts.guests[away][uuid] = hosts.guests[home].pop(uuid)
+    silence(home)
+    WorkflowRun.objects.using(CELL).filter(pk=run_of(uuid).pk).update(wake_at="2020-01-01T00:00Z")
+    run_to_the_end(hosts)
+    after = instance_of(uuid)
+    assert after.host == (away if has_arrived else home)
+    assert migration_of(uuid).status == ("completed" if has_arrived else "failed")
+    assert after.vm_state == VmState.ACTIVE
+    assert ("cancel_live_migration", away) in hosts.said, "nothing may arrive while it is asked"
+    assert hosts.left_over(uuid) == set()
+    assert_at_rest(hosts, uuid)
+
+
+def test_an_abort_before_the_guest_moves_is_a_cancel(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host
+    live_migrations.begin(admin, uuid)
+    live_migrations.abort(admin, uuid, str(migration_of(uuid).uuid))
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).host, migration_of(uuid).status) == (home, "cancelled")
+    assert run_of(uuid).state == RunState.CANCELLED
+    assert_at_rest(hosts, uuid)
+
+
+@pytest.mark.parametrize("order", ["abort", "force_complete"])
+def test_an_order_carries_the_token_of_the_move(order: str, hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    live_migrations.begin(admin, uuid)
+    run = until_it_moves(hosts, uuid)
+    command = OutboxMessage.objects.using(CELL).get(run_uuid=run.uuid)
+    number = migrations.of_server(admin, uuid)[0].number
+    getattr(live_migrations, order)(admin, uuid, str(number))
+    step_on(hosts)
+    flow = {"abort": "abort_live_migration", "force_complete": "force_live_migration"}[order]
+    ordered = OutboxMessage.objects.using(CELL).get(run_uuid=run_of(uuid, flow).uuid)
+    assert ordered.body["body"]["fencing_token"] == command.body["body"]["fencing_token"]
+    assert ordered.host == home
+    hosts.mute.clear()
+    if order == "abort":
+        hosts.fails = lambda message, host: "MigrationAborted" if message == "live_migrate" else None
+    run_to_the_end(hosts)
+    assert run_of(uuid, flow).state == RunState.DONE
+    if order == "abort":
+        assert (instance_of(uuid).host, migration_of(uuid).status) == (home, "cancelled")
+    else:
+        assert (instance_of(uuid).host != home, migration_of(uuid).status) == (True, "completed")
+    assert_at_rest(hosts, uuid)
+
+
+def test_its_figures_are_shown_while_it_moves(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    live_migrations.begin(admin, uuid)
+    run = until_it_moves(hosts, uuid)
+    record = StepRecord.objects.using(CELL).get(run=run, name="MoveLive")
+    engine.progress(
+        CELL,
+        StepProgressed(
+            step_key=record.step_key, run_uuid=str(run.uuid), fencing_token=record.fencing_token, host=record.host,
+            message="copying memory", share=0.5, figures={"memory_total": 512, "memory_remaining": 256, "odd": 1},
+        ),
+    )  # fmt: skip
+    (view,) = migrations.of_server(admin, uuid)
+    assert (view.status, view.amounts["memory_total"], view.amounts["memory_remaining"]) == ("running", 512, 256)
+    hosts.mute.clear()
+    run_to_the_end(hosts)
+    assert migrations.of_server(admin, uuid) == []
+
+
+def test_two_members_that_must_not_meet_do_not(hosts: Hosts, ana: Any, admin: Any, launch: Any) -> None:
+    group = instance_groups.create(ana, "apart", "anti-affinity", {})
+    first, second = (launch(name, scheduler_hints={"group": [group.uuid]}) for name in ("web-1", "web-2"))
+    homes = {instance_of(first).host, instance_of(second).host}
+    assert len(homes) == 2
+    for uuid in (first, second):
+        live_migrations.begin(admin, uuid)
+    run_to_the_end(hosts)
+    ends = [instance_of(uuid).host for uuid in (first, second)]
+    assert len(set(ends)) == 2
+    assert sorted(migration_of(uuid).status for uuid in (first, second)) == ["completed", "failed"]
+    for uuid in (first, second):
+        assert_at_rest(hosts, uuid)
+
+
+def test_the_destination_is_held_and_said_so(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    live_migrations.begin(admin, uuid)
+    run = until_it_moves(hosts, uuid)
+    held = set(ResourceLock.objects.using(CELL).filter(run=run).values_list("resource", flat=True))
+    assert held == {f"instance:{uuid}", f"host:{migration_of(uuid).destination_host}#{run.uuid}"}
+    hosts.mute.clear()
+    run_to_the_end(hosts)
+    assert_at_rest(hosts, uuid)
+
+
+def test_what_cannot_be_is_refused_and_nothing_changes(hosts: Hosts, people: Any, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    refusals: list[tuple[type[Exception], str, Any]] = [
+        (Invalid, "already", lambda: live_migrations.begin(admin, uuid, home)),
+        (Invalid, "could not be found", lambda: live_migrations.begin(admin, uuid, "nowhere")),
+        (NotFound, "could not be found", lambda: live_migrations.begin(people.chi.context(), uuid)),
+        (NotFound, "could not be found", lambda: live_migrations.abort(admin, uuid, "17")),
+    ]
+    for kind, words, ask in refusals:
+        with pytest.raises(kind, match=words):
+            ask()
+    rows = type(instance_of(uuid)).objects.using(CELL).filter(uuid=uuid)
+    rows.update(vm_state=VmState.STOPPED)
+    with pytest.raises(Conflict, match="vm_state stopped"):
+        live_migrations.begin(admin, uuid)
+    rows.update(vm_state=VmState.ACTIVE)
+    silence(home)
+    with pytest.raises(Conflict, match="does not answer"):
+        live_migrations.begin(admin, uuid)
+    assert not Migration.objects.using(CELL).exists()
+    assert instance_of(uuid).task_state is None
