@@ -78,9 +78,7 @@ def move(from_consumer: UUID | str, to_consumer: UUID | str) -> bool:
         if not Consumer.objects.filter(uuid=from_consumer).exists():
             return False
         if Consumer.objects.filter(uuid=to_consumer).exists():
-            raise ConsumerHolds(
-                f"Consumer {to_consumer} holds something else already.", consumer_uuid=str(to_consumer)
-            )
+            raise ConsumerHolds(f"Consumer {to_consumer} holds something else already.", consumer_uuid=str(to_consumer))
         moved = Consumer.objects.filter(uuid=from_consumer)
         return bool(moved.update(uuid=to_consumer, generation=F("generation") + 1))
 

@@ -68,7 +68,10 @@ def step_back(instance_uuid: UUID | str, migration_uuid: UUID | str, *, held: He
             allocations.release([migration_uuid])
             project_id, user_id = owner
             allocations.claim_many(
-                [Claim(str(instance_uuid), provider, amounts, project_id, user_id) for provider, amounts in held.items()]
+                [
+                    Claim(str(instance_uuid), provider, amounts, project_id, user_id)
+                    for provider, amounts in held.items()
+                ]
             )
         members = InstanceGroupMember.objects.filter(instance_uuid=instance_uuid).exclude(leaving_host="")
         for member in members.select_for_update():

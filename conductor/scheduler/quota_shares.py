@@ -40,7 +40,9 @@ def refuse_excess(project_id: str, instance_uuid: str, new: FlavorSpec, limits: 
         names = ", ".join(over)
         asked, there = (", ".join(str(amounts[name]) for name in over) for amounts in (growth, used))
         most = ", ".join(str(limits[name]) for name in over)
-        raise QuotaExceeded(f"Quota exceeded for {names}: Requested {asked}, but already used {there} of {most} {names}")
+        raise QuotaExceeded(
+            f"Quota exceeded for {names}: Requested {asked}, but already used {there} of {most} {names}"
+        )
 
 
 def take(instance_uuid: UUID | str, vcpus: int, memory_mb: int) -> None:

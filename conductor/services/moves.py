@@ -113,9 +113,7 @@ def confirm_overdue() -> int:
 
 
 def _overdue(alias: str) -> list[Migration]:
-    waiting = Migration.objects.using(alias).filter(
-        status=MigrationStatus.FINISHED, migration_type__in=WITH_GUEST_OFF
-    )
+    waiting = Migration.objects.using(alias).filter(status=MigrationStatus.FINISHED, migration_type__in=WITH_GUEST_OFF)
     due = list(waiting.filter(details__confirms_itself=True))
     if settings.NOVELLA_RESIZE_CONFIRM_SECONDS:
         window = database_now(-settings.NOVELLA_RESIZE_CONFIRM_SECONDS)
