@@ -23,9 +23,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.acceptance.cloud import Client, free_port, wait_until
+from tests.acceptance.cloud import Client, wait_until
 from tests.acceptance.nursery import Child, Nursery
 from tests.services import postgresql, rabbitmq, redis
+from tests.services.process import free_port
 
 START_SECONDS = 180.0
 STOP_SECONDS = 60.0

@@ -12,12 +12,13 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.services import process
 
 BINARIES = Path("/usr/lib/postgresql/15/bin")
 ACCOUNT = "postgres"  # the server refuses to run as root; Debian makes this account with the package
@@ -108,7 +109,7 @@ def start(folder: Path, *, is_durable: bool = True) -> Service:
     if not BINARIES.is_dir():
         raise RuntimeError(f"no {BINARIES}: install Debian's package postgresql (make test does)")
     folder.mkdir(parents=True, exist_ok=True)
-    service = Service(folder, _free_port())
+    service = Service(folder, process.free_port())
     _own(folder)
     data = folder / "data"
     initdb = [BINARIES / "initdb", "-D", data, "-U", ROLE, "-A", "trust", "-E", "UTF8", "--no-sync"]
@@ -167,12 +168,6 @@ def _own(folder: Path) -> None:
         mode = parent.stat().st_mode
         if not mode & 0o001:
             parent.chmod(mode | 0o001)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _children(pid: int) -> list[int]:
