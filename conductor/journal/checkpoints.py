@@ -76,14 +76,28 @@ def create_run(connection: BaseDatabaseWrapper, made: WorkflowRun) -> WorkflowRu
 
 def take_locks(connection: BaseDatabaseWrapper, run_id: int, resources: Sequence[str]) -> list[str]:
     """Those of `resources` that were free, and are the run's now. Waits for whoever is just taking or freeing one."""
+    if not resources:
+        return []
     return [resource for (resource,) in _LOCKS.run(connection, [(resource, run_id) for resource in resources])]
 
 
 def drop_locks(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
-    """Take all locks, and all places in queues for locks, from a run; the resources that it held."""
+    """Take all locks, and all places in queues for locks, from a run; the resources that it held.
+
+    In order, as those who want to wait for one hold them: they have either written so, or find it gone.
+    """
+    mine = "FROM journal_resourcelock WHERE run_id = %s"
+    held = run(connection, f"SELECT resource {mine} ORDER BY resource {{for update}}", (run_id,))
+    run(connection, f"DELETE {mine}", (run_id,))
     run(connection, "DELETE FROM journal_lockwait WHERE run_id = %s", (run_id,))
-    held = run(connection, "DELETE FROM journal_resourcelock WHERE run_id = %s RETURNING resource", (run_id,))
-    return sorted(resource for (resource,) in held)
+    return [resource for (resource,) in held]
+
+
+def is_any_held(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> bool:
+    """Whether a run holds one of `resources`, as far as one can see."""
+    places = ", ".join(["%s"] * len(resources))
+    text = f"SELECT 1 FROM journal_resourcelock WHERE resource IN ({places}) LIMIT 1"
+    return bool(resources) and bool(run(connection, text, resources))
 
 
 def waiting_for(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> list[int]:

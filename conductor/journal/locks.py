@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from django.db import IntegrityError, transaction
+from django.db import connections
 
 from conductor.core.errors import ConcurrentUpdate, ResourceLocked
+from conductor.journal import checkpoints
 from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
-from conductor.transactions import database_now, one_at_a_time
+from conductor.transactions import one_at_a_time
 
 ROUNDS = 10  # looking and taking again, when somebody took or freed in between
 
@@ -23,7 +24,8 @@ def take(alias: str, run: WorkflowRun, resources: Iterable[str], *, may_wait: bo
     """
     wanted = sorted(set(resources))
     for _ in range(ROUNDS):
-        held = _holders(alias, wanted, are_held_too=may_wait)
+        is_held = checkpoints.is_any_held(connections[alias], wanted)
+        held = _holders(alias, wanted, are_held_too=may_wait) if is_held else []
         if held and not may_wait:
             raise refusal(held)
         if held:
@@ -36,13 +38,8 @@ def take(alias: str, run: WorkflowRun, resources: Iterable[str], *, may_wait: bo
 
 def free(alias: str, run: WorkflowRun) -> list[WorkflowRun]:
     """Take all locks and waits from `run`; returns the waiting runs that hold theirs now."""
-    mine = ResourceLock.objects.using(alias).filter(run=run)
-    # In order, as `take` holds them: whoever is about to wait for one has either written so, or finds it gone.
-    freed = list(mine.order_by("resource").select_for_update().values_list("resource", flat=True))
-    mine.delete()
-    run.lock_waits.using(alias).all().delete()
-    waits = LockWait.objects.using(alias).filter(resource__in=freed)
-    waiting = dict.fromkeys(waits.order_by("run_id").values_list("run_id", flat=True))
+    connection = connections[alias]
+    waiting = checkpoints.waiting_for(connection, checkpoints.drop_locks(connection, run.pk))
     if waiting:
         # Of two runs that end together each may see the other's lock still there, and neither would wake the waiter.
         one_at_a_time(alias, "locks: hand over")
@@ -77,10 +74,7 @@ def _holders(alias: str, resources: list[str], *, are_held_too: bool = False) ->
 
 def _grant(alias: str, run: WorkflowRun, resources: list[str]) -> bool:
     """False when somebody was quicker: the key decides, whoever looked first."""
-    rows = [ResourceLock(resource=resource, run=run, granted_at=database_now()) for resource in resources]
-    try:
-        with transaction.atomic(using=alias):
-            ResourceLock.objects.using(alias).bulk_create(rows)
-    except IntegrityError:
-        return False
-    return True
+    taken = checkpoints.take_locks(connections[alias], run.pk, resources)
+    if len(taken) < len(resources):
+        ResourceLock.objects.using(alias).filter(resource__in=taken).delete()
+    return len(taken) == len(resources)

@@ -46,8 +46,11 @@ class Turn:
         """
         self._has_begun = True
         self._begin()
-        if not self.is_over and self._record.state == StepState.WAITING:
-            self._take_at_once(self._next()[0])
+        if self.is_over:
+            return
+        step, _ = self._next()
+        if isinstance(step, RemoteStep) and self._record.state == StepState.WAITING:
+            self._take_at_once(step)
 
     def drive(self) -> None:
         """Go on until the run parks or ends. Raises StaleToken when another worker owns it now."""
@@ -106,7 +109,7 @@ class Turn:
             self._take(step, StepRecord.objects.using(self.alias).get(pk=record.pk))
         reach(f"{place}.after")
 
-    def _take_at_once(self, step: Step) -> None:
+    def _take_at_once(self, step: RemoteStep) -> None:
         """Take the answer in the transaction that brought it."""
         record, place = self._record, self._place(step)
         try:
@@ -121,7 +124,7 @@ class Turn:
             self._proceed()
         transaction.on_commit(partial(reach, f"{place}.after"), using=self.alias)
 
-    def _take(self, step: Step, record: StepRecord) -> None:
+    def _take(self, step: RemoteStep, record: StepRecord) -> None:
         """Go on with what the host answered; inside a fenced transaction."""
         reach(f"{self._place(step)}.answered")
         if record.answer is None:
@@ -151,7 +154,7 @@ class Turn:
             else:
                 self._park(WaitCause.HOST, command.host, settings.NOVELLA_HOST_DOWN_SECONDS)
 
-    def _wait_longer(self, step: Step, record: StepRecord) -> None:
+    def _wait_longer(self, step: RemoteStep, record: StepRecord) -> None:
         """Woken without an answer: a host that is alive gets more time, a silent one has failed."""
         sent = OutboxMessage.objects.using(self.alias).filter(step_key=record.step_key)
         if not is_silent(self.alias, record.host):
@@ -284,19 +287,14 @@ class Turn:
             run=self.run, attempt=self.run.attempt, direction="do", state=StepState.FAILED
         )
         last = failed.order_by("-pk").first()
-        if (
-            last is None
-            or not (last.error or {}).get("is_reschedulable")
-            or self.run.is_cancel_requested
-            or self.run.leftovers
-            or self.run.orders
-        ):
+        error = (last.error if last else None) or {}
+        if not error.get("is_reschedulable") or self.run.is_cancel_requested or self.run.leftovers or self.run.orders:
             return False
-        is_used_up = self.run.attempt >= self.flow.max_attempts and not last.error.get("is_ordered")
+        is_used_up = self.run.attempt >= self.flow.max_attempts and not error.get("is_ordered")
         if is_used_up or not self.flow.next_attempt(self._work("")):
             return False
         self._save(direction="do", attempt=self.run.attempt + 1, state=RunState.RUNNING)
-        records.tell(self.alias, self.run, "run.rescheduled", error=last.error)
+        records.tell(self.alias, self.run, "run.rescheduled", error=error)
         return True
 
     def _end(self) -> None:
