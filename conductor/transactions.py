@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+import random
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.db.models.sql import Query
+
+log = logging.getLogger(__name__)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# SQLSTATE: serialization failure, deadlock. The server has undone the whole transaction, so it may be done again.
+CROSSED = frozenset({"40001", "40P01"})
+TRIES = 5
+LONGEST_PAUSE_SECONDS = 0.05  # before the second try; doubled before each further one
 
 # SQLite has one writer and an unfair busy loop: competing connections starve each other for seconds.
 # One lock per file and process makes writers queue in order.
@@ -26,6 +39,37 @@ def write_tx(using: str = "default") -> Iterator[None]:
     gate = _writers[using] if connections[using].vendor == "sqlite" else nullcontext()
     with gate, transaction.atomic(using=using):
         yield
+
+
+def has_crossed(error: BaseException) -> bool:
+    """Whether two transactions stood in each other's way and this one was undone: nothing else is wrong."""
+    return isinstance(error, OperationalError) and getattr(error.__cause__, "sqlstate", "") in CROSSED
+
+
+def retried(work: Callable[P, R]) -> Callable[P, R]:
+    """Do `work` again, after a short random pause, when its transaction crossed another one.
+
+    For functions whose transactions may each be repeated: what an earlier one of them committed must be found again
+    or belong to nobody. Inside of a transaction nothing is repeated, as that one has been undone too.
+    """
+
+    @functools.wraps(work)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        for tried in range(1, TRIES):
+            try:
+                return work(*args, **kwargs)
+            except OperationalError as error:
+                if not has_crossed(error) or _is_inside():
+                    raise
+                log.info("transaction crossed another: %s, try %s", work.__qualname__, tried)
+                time.sleep(random.uniform(0, LONGEST_PAUSE_SECONDS * 2 ** (tried - 1)))
+        return work(*args, **kwargs)
+
+    return wrapped
+
+
+def _is_inside() -> bool:
+    return any(connection.in_atomic_block for connection in connections.all(initialized_only=True))
 
 
 def one_at_a_time(using: str, *names: str) -> None:

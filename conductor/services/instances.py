@@ -11,29 +11,29 @@ from uuid import UUID, uuid4
 
 from conductor import events
 from conductor.api_db.models import BuildRequest, InstanceGroupMember, InstanceMapping, RequestSpecRecord
-from conductor.cell_db.models import ConsoleLog, Instance
+from conductor.cell_db.models import ConsoleLog
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Conflict
-from conductor.core.states import LIVE_RUN_STATES, PowerState, RunState, TaskState, VmState
+from conductor.core.states import PowerState, TaskState, VmState
 from conductor.journal.models import WorkflowRun
 from conductor.network import ports
 from conductor.rpc import outbox
 from conductor.services import instance_wishes, quotas
+from conductor.services.deletions import delete
 from conductor.services.instance_actions import list_actions as history
-from conductor.services.instance_queries import ROUNDS, get, list_page, mapping_of, missing
+from conductor.services.instance_queries import get, list_page
 from conductor.services.instance_wishes import CheckedWish
 from conductor.services.values import BuildWish, Launched
-from conductor.transactions import database_now, database_time, one_at_a_time, write_tx
+from conductor.transactions import database_time, retried, write_tx
 
 __all__ = ["console_output", "create", "delete", "get", "history", "list_page"]
 
 API = "default"
 BUILD_FLOW = "build_instances"
-DELETE_FLOW = "delete_instance"
-UNFINISHED = LIVE_RUN_STATES | {RunState.NEEDS_OPERATOR}
 
 
+@retried
 def create(context: RequestContext, wish: BuildWish) -> Launched:
     """Write down what is to be built, and hand it to the conductor: all of it in one transaction.
 
@@ -46,20 +46,6 @@ def create(context: RequestContext, wish: BuildWish) -> Launched:
     with write_tx(API):
         again = _launched_before(context, wish.run_uuid)
         return again or _launch(context, checked)
-
-
-def delete(context: RequestContext, instance_uuid: str) -> None:
-    """Have an instance go, from whatever state; asking again while it goes does nothing new. Raises NotFound."""
-    for _ in range(ROUNDS):
-        mapping = mapping_of(context, instance_uuid)
-        owner = replace(context, project_id=mapping.project_id)
-        if mapping.cell:
-            return _delete_in_cell(owner, mapping.cell.name, mapping.instance_uuid)
-        if _delete_request(owner, mapping.instance_uuid):
-            return None
-        if mapping.is_deleted:
-            break
-    raise missing(instance_uuid)
 
 
 def console_output(context: RequestContext, instance_uuid: str, length: int | None = None) -> str:
@@ -216,57 +202,6 @@ def _common_values(checked: CheckedWish) -> dict[str, Any]:
         "access_ip_v6": wish.access_ip_v6,
         "is_locked": False,
     }
-
-
-def _delete_request(context: RequestContext, instance_uuid: UUID) -> bool:
-    """Mark a boot that has no cell yet: its workflow sees it and lets go. False when it moved on meanwhile."""
-    waiting = BuildRequest.objects.filter(instance_uuid=instance_uuid, instance_uuid__in=_without_cell())
-    with write_tx(API):
-        run_uuid = waiting.values_list("run_uuid", flat=True).first()
-        if run_uuid is None or not outbox.hold(API, uuid=run_uuid):
-            return False
-        request = waiting.first()  # once more: until we held its workflow, that could give it a cell
-        if request is None:
-            return False
-        if not request.is_deleting:
-            BuildRequest.objects.filter(pk=request.pk).update(is_deleting=True)
-            _tell(API, str(instance_uuid), "instance.updated", context.project_id, request.run_uuid)
-        outbox.wake(API, request.run_uuid)
-    return True
-
-
-def _without_cell() -> Any:
-    return InstanceMapping.objects.filter(cell__isnull=True, is_deleted=False).values("instance_uuid")
-
-
-def _delete_in_cell(context: RequestContext, cell: str, instance_uuid: UUID) -> None:
-    """Cancel what is under way on the instance and queue its delete behind it."""
-    with write_tx(cell):
-        one_at_a_time(cell, f"delete:{instance_uuid}")
-        row = Instance.objects.using(cell).alive().filter(uuid=instance_uuid).first()
-        if row is None:
-            raise missing(str(instance_uuid))
-        unfinished = outbox.hold(cell, instance_uuid=instance_uuid, state__in=UNFINISHED)
-        if any(run.flow == DELETE_FLOW for run in unfinished):
-            return
-        for run in unfinished:
-            if not run.is_cancel_requested:
-                outbox.request_cancel(cell, run, "the server is being deleted")
-        Instance.objects.using(cell).filter(pk=row.pk).update(task_state=TaskState.DELETING, updated_at=database_now())
-        run = outbox.open_run(
-            cell,
-            outbox.NewRun(
-                flow=DELETE_FLOW,
-                action="delete",
-                context=context,
-                resources=[f"instance:{instance_uuid}"],
-                instance_uuid=instance_uuid,
-                instance_name=row.name,
-                is_cancellable=False,
-            ),
-            may_wait=True,
-        )
-        _tell(cell, str(instance_uuid), "instance.updated", row.project_id, run.uuid)
 
 
 def _tell(alias: str, instance_uuid: str, kind: str, project_id: str, run_uuid: UUID) -> None:

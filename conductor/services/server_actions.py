@@ -13,12 +13,12 @@ from conductor.cells.lookup import CELL0
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, NotSupported, ResourceLocked
 from conductor.core.server_actions import ACTIONS, ServerAction
-from conductor.core.states import FINAL_RUN_STATES, VmState
+from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, VmState
 from conductor.journal import foreign_locks
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.services.instance_queries import mapping_of, missing
-from conductor.transactions import database_now, write_tx
+from conductor.transactions import database_now, retried, write_tx
 from conductor.workflows.silence import is_silent
 
 # Reads what it needs of the row, writes what belongs to the action, and may refuse; in the transaction that accepts it.
@@ -40,6 +40,7 @@ class Asked:
     parent_uuid: UUID | None = None
 
 
+@retried
 def begin(context: RequestContext, instance_uuid: str, name: str, asked: Asked | None = None) -> str:
     """Accept the action `name` (a row of core.server_actions) on an instance; the uuid of its workflow.
 
@@ -73,6 +74,8 @@ def cell_of(context: RequestContext, instance_uuid: str) -> str:
 def _accept(
     context: RequestContext, alias: str, action: ServerAction, *, instance_uuid: str, asked: Asked, run_uuid: UUID
 ) -> None:
+    if action.interrupts:  # a conductor holds a run before its instance, so whoever needs both does likewise
+        outbox.hold(alias, instance_uuid=instance_uuid, state__in=LIVE_RUN_STATES)
     rows = Instance.objects.using(alias).alive().filter(uuid=instance_uuid)
     instance = rows.select_for_update().first()
     if instance is None:

@@ -21,7 +21,7 @@ from conductor.core.states import StepState
 from conductor.journal import checkpoints
 from conductor.journal.models import StepRecord
 from conductor.rpc.messages import StepAnswered, StepProgressed
-from conductor.transactions import write_tx
+from conductor.transactions import has_crossed, write_tx
 from conductor.workflows import catalog, interventions, leases, records
 from conductor.workflows.flow import RemoteStep
 from conductor.workflows.turn import Turn
@@ -46,17 +46,21 @@ def answer(alias: str, message: StepAnswered) -> None:
 
 
 def _work_on(alias: str, run_uuid: UUID | str, first: Callable[[], bool] = lambda: True) -> None:
-    with leases.AtWork(alias), target_cell(alias):
+    with leases.AtWork(alias, run_uuid), target_cell(alias):
         try:
             turn = _take_up(alias, run_uuid, first)
             if turn is not None:
                 turn.drive()
         except StaleToken as error:
             log.warning("gave way: run=%s %s", run_uuid, error)
-        except (OperationalError, InterfaceError):
+        except (OperationalError, InterfaceError) as error:
             # The database does not answer: nothing is known, so nothing is decided. The lease runs out and the
             # sweep rings again.
-            log.exception("database failed: run=%s", run_uuid)
+            if has_crossed(error):
+                log.info("transaction crossed another: run=%s", run_uuid)
+                leases.give_back(alias, run_uuid)
+            else:
+                log.exception("database failed: run=%s", run_uuid)
 
 
 def _take_up(alias: str, run_uuid: UUID | str, first: Callable[[], bool]) -> Turn | None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import connections
+from django.db import InterfaceError, OperationalError, connections
 
 from conductor.journal import checkpoints
 from conductor.journal.models import LeaseGrant, WorkflowRun
 from conductor.transactions import database_now, write_tx
 
+log = logging.getLogger(__name__)
+
 # One life of one process: a new id at every start, so an id is an epoch.
 WORKER = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
-_busy: Counter[str] = Counter()
+_busy: Counter[tuple[str, UUID]] = Counter()
 _busy_lock = threading.Lock()
 
 
@@ -55,28 +58,46 @@ def outrank(alias: str, run: WorkflowRun) -> None:
 
 
 class AtWork:
-    """While inside, the heartbeat keeps this worker's leases in the database `alias` alive."""
+    """While inside, the heartbeat keeps this worker's lease of a run alive.
 
-    def __init__(self, alias: str) -> None:
-        self.alias = alias
+    Of that run alone: one that was given up because its database failed still has this worker as its owner, and
+    must run out although the worker lives.
+    """
+
+    def __init__(self, alias: str, run_uuid: UUID | str) -> None:
+        self._work = alias, run_uuid if isinstance(run_uuid, UUID) else UUID(run_uuid)
 
     def __enter__(self) -> None:
         with _busy_lock:
-            _busy[self.alias] += 1
+            _busy[self._work] += 1
 
     def __exit__(self, *exc: object) -> None:
         with _busy_lock:
-            _busy[self.alias] -= 1
+            _busy[self._work] -= 1
+            if not _busy[self._work]:
+                del _busy[self._work]
 
 
 def renew_all() -> None:
     """One statement per database in which this worker owns runs."""
+    at_work: defaultdict[str, list[UUID]] = defaultdict(list)
     with _busy_lock:
-        aliases = [alias for alias, turns in _busy.items() if turns > 0]
-    for alias in aliases:
-        with write_tx(alias):
-            mine = WorkflowRun.objects.using(alias).live().filter(owner=WORKER)
-            mine.update(lease_expires_at=database_now(settings.NOVELLA_LEASE_SECONDS))
+        for alias, run_uuid in _busy:
+            at_work[alias].append(run_uuid)
+    for alias, run_uuids in at_work.items():
+        try:
+            with write_tx(alias):
+                mine = WorkflowRun.objects.using(alias).live().filter(owner=WORKER, uuid__in=run_uuids)
+                mine.update(lease_expires_at=database_now(settings.NOVELLA_LEASE_SECONDS))
+        except (OperationalError, InterfaceError):  # that cell's runs will be taken over; the others' must not
+            log.warning("leases not renewed: alias=%s", alias, exc_info=True)
+
+
+def give_back(alias: str, run_uuid: UUID | str) -> None:
+    """End this worker's lease of one run: whoever looks next takes it up."""
+    with write_tx(alias):
+        mine = WorkflowRun.objects.using(alias).live().filter(uuid=run_uuid, owner=WORKER)
+        mine.update(lease_expires_at=database_now(-1), wake_at=database_now())
 
 
 def let_go(alias: str) -> list[tuple[str, UUID]]:

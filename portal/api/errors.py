@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import OperationalError
+from django.db import IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseServerError, JsonResponse
 from django.template.loader import render_to_string
 from django.views import defaults
@@ -54,7 +54,9 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (SuspiciousOperation, 400),
     (PermissionDenied, 403),
     (Http404, 404),
+    (IntegrityError, 409),  # what was free when it was looked at was taken when it was written
     (OperationalError, 503),
+    (InterfaceError, 503),  # the connection died
 )
 EXCEPTIONS_TO_THE_RULE: Mapping[tuple[str, type[Exception]], int] = {("network", errors.QuotaExceeded): 409}
 
@@ -65,6 +67,7 @@ WORDS = {
     403: "Policy does not allow this request.",
     404: "The resource could not be found.",
     405: "The method is not allowed for this resource.",
+    409: "Somebody else changed the same thing at the same moment; read it again and retry.",
     413: "The request body is too large.",
     415: "The media type of the request is not supported; send application/json.",
     503: "A service that is needed does not answer; try again in a moment.",
