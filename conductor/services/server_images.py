@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from django.conf import settings
+
 from conductor.cell_db.models import ComputeNode, Instance
-from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, Forbidden, Invalid
+from conductor.cells.lookup import cell_aliases
+from conductor.core.context import RequestContext, system_context
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.states import VmState
 from conductor.image import snapshots
 from conductor.journal import foreign_locks
 from conductor.services import availability_zones, server_actions
 from conductor.services.instance_queries import missing
 from conductor.services.server_actions import Asked
+from conductor.transactions import database_now
+
+log = logging.getLogger(__name__)
 
 # How long an image may wait for its workflow before it counts as left behind by a process that died.
 ABANDONED_SECONDS = 300.0
@@ -102,6 +109,26 @@ def settle_abandoned() -> int:
         snapshots.drop_data(image_id)
     snapshots.remove_late_data(within_seconds=ABANDONED_SECONDS)
     return len(left)
+
+
+def offload_due() -> int:
+    """Have servers give their hosts up that were shelved long enough ago; returns how many."""
+    seconds = settings.NOVELLA_SHELVED_OFFLOAD_SECONDS
+    begun = 0
+    for alias in cell_aliases(with_cell0=False) if seconds > 0 else ():
+        rows = Instance.objects.using(alias).alive().filter(vm_state=VmState.SHELVED, task_state=None)
+        for uuid in rows.filter(shelved_at__lt=database_now(-seconds)).values_list("uuid", flat=True):
+            begun += _begin_due(str(uuid))
+    return begun
+
+
+def _begin_due(instance_uuid: str) -> bool:
+    try:
+        server_actions.begin(system_context(), instance_uuid, "shelveOffload")
+    except (Conflict, NotFound) as error:  # somebody else is at work on it: the next round sees what became of it
+        log.info("not offloaded now: instance=%s %s", instance_uuid, error.message)
+        return False
+    return True
 
 
 def _make(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conductor.workflows.flow import Flow
 from conductor.workflows.steps.activate_image import ActivateImage
 from conductor.workflows.steps.free_instance import FreeInstance
-from conductor.workflows.steps.note_failure import NoteFailure
+from conductor.workflows.steps.give_image_up import GiveImageUp
 from conductor.workflows.steps.reserve_image import ReserveImage
 from conductor.workflows.steps.rotate_backups import RotateBackups
 from conductor.workflows.steps.snapshot_on_host import SnapshotOnHost
@@ -20,7 +20,7 @@ CREATE_BACKUP = Flow(
         RotateBackups(),  # only now: no old backup goes before the new one is whole
         FreeInstance(),
     ),
-    on_failure=NoteFailure(),
-    on_cancel=NoteFailure(),
+    on_failure=GiveImageUp(),
+    on_cancel=GiveImageUp(),
     cancellable_until="RotateBackups",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conductor.workflows.flow import Flow
 from conductor.workflows.steps.activate_image import ActivateImage
 from conductor.workflows.steps.free_instance import FreeInstance
-from conductor.workflows.steps.note_failure import NoteFailure
+from conductor.workflows.steps.give_image_up import GiveImageUp
 from conductor.workflows.steps.reserve_image import ReserveImage
 from conductor.workflows.steps.snapshot_on_host import SnapshotOnHost
 
@@ -18,6 +18,6 @@ CREATE_IMAGE = Flow(
         ActivateImage(),  # takes over what the host stored
         FreeInstance(),
     ),
-    on_failure=NoteFailure(),
-    on_cancel=NoteFailure(),
+    on_failure=GiveImageUp(),
+    on_cancel=GiveImageUp(),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from conductor.workflows.flow import Flow
 from conductor.workflows.steps.activate_image import ActivateImage
+from conductor.workflows.steps.give_image_up import GiveImageUp
 from conductor.workflows.steps.mark_shelved import MarkShelved
-from conductor.workflows.steps.note_failure import NoteFailure
 from conductor.workflows.steps.reserve_image import ReserveImage
 from conductor.workflows.steps.snapshot_for_shelving import SnapshotForShelving
 from conductor.workflows.steps.stop_for_shelving import StopForShelving
@@ -20,6 +20,6 @@ SHELVE_INSTANCE = Flow(
         ActivateImage(),  # takes over what the host stored
         MarkShelved(),  # and opens offload_instance where the host is given up at once
     ),
-    on_failure=NoteFailure(),
-    on_cancel=NoteFailure(),
+    on_failure=GiveImageUp(),
+    on_cancel=GiveImageUp(),
 )

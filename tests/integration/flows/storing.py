@@ -1,0 +1,100 @@
+"""Hosts that copy disks and have volumes and ports plugged while guests are there, and what must be left at the end."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+
+from conductor.cells.lookup import journal_aliases
+from conductor.image import store
+from conductor.journal.models import LockWait, OutboxMessage, ResourceLock, WorkflowRun
+from conductor.network.models import AddressAllocation, Port
+from conductor.placement.models import Allocation
+from conductor.workflows.flow import RemoteStep, Step
+from tests.integration.flows.moving import CELL, OFF, Hosts, Said, instance_of
+
+DISK = b"a disk as it was copied" * 10
+EVER = 10_000
+
+
+class StorageHosts(Hosts):
+    """Remembers what each guest has plugged: `plugged[uuid]` holds uuids of volumes and ports."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plugged: defaultdict[str, set[str]] = defaultdict(set)
+        self.spawned_from: dict[str, str] = {}
+
+    def spawn_instance(self, host: str, body: Said) -> None:
+        super().spawn_instance(host, body)
+        guest = body["guest"]
+        self.spawned_from[body["instance_uuid"]] = guest["image"]["image_id"]
+        self.plugged[body["instance_uuid"]] = {volume["volume_uuid"] for volume in guest["volumes"]}
+
+    def destroy_instance(self, host: str, body: Said) -> None:
+        super().destroy_instance(host, body)
+        self.plugged.pop(body["instance_uuid"], None)
+
+    def snapshot_instance(self, host: str, body: Said) -> None:
+        self._there(host, body)
+        store.store_image(body["image_id"], "qcow2", io.BytesIO(DISK))
+
+    def attach_volume(self, host: str, body: Said) -> None:
+        self._there(host, body)
+        self.plugged[body["instance_uuid"]].add(body["volume"]["volume_uuid"])
+
+    def detach_volume(self, host: str, body: Said) -> None:
+        self.plugged[body["instance_uuid"]].discard(body["volume_uuid"])
+
+    def attach_interface(self, host: str, body: Said) -> None:
+        self._there(host, body)
+        self.plugged[body["instance_uuid"]].add(body["port"]["port_uuid"])
+
+    def detach_interface(self, host: str, body: Said) -> None:
+        self.plugged[body["instance_uuid"]].discard(body["port_uuid"])
+
+
+def part_of(step: Step) -> str:
+    """The part of a step that has its effect."""
+    return "apply" if step.is_local or isinstance(step, RemoteStep) else "execute"
+
+
+def times_of(step: Step) -> int:
+    """For ever, but for a step that goes on until it is done."""
+    return EVER if step.retry.tries else 4
+
+
+def run_of(uuid: str, flow: str) -> WorkflowRun:
+    """The newest run of a flow on an instance."""
+    run = WorkflowRun.objects.using(CELL).filter(instance_uuid=uuid, flow=flow).order_by("-pk").first()
+    assert run is not None
+    return run
+
+
+def assert_nothing_under_way(uuid: str) -> None:
+    """No lock, wait or command is left, and the server says that nothing is under way."""
+    for alias in journal_aliases():
+        for model in (ResourceLock, LockWait, OutboxMessage):
+            left = list(model.objects.using(alias).values())  # type: ignore[attr-defined]
+            assert left == [], f"{model.__name__} in {alias}"
+    assert instance_of(uuid).task_state is None
+
+
+def taken() -> dict[str, int]:
+    """How much is taken of what others could have."""
+    return {
+        "allocations": Allocation.objects.count(),
+        "ports": Port.objects.count(),
+        "addresses": AddressAllocation.objects.count(),
+    }
+
+
+def stored_images() -> set[str]:
+    """Names of the files in the image store, but for those of seeded images."""
+    return {path.name for path in store._directory().glob("*") if path.read_bytes() == DISK or path.suffix == ".json"}
+
+
+__all__ = [
+    "CELL", "DISK", "EVER", "OFF", "StorageHosts", "assert_nothing_under_way", "part_of", "run_of", "stored_images",
+    "taken", "times_of",
+]  # fmt: skip
