@@ -10,12 +10,14 @@ from functools import partial
 from django.conf import settings
 from django.db import close_old_connections
 
-from conductor.cells.lookup import API_ALIAS
+from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
-from conductor.services import conductors
+from conductor.services import conductors, deletions
 from conductor.workflows import leases, recovery
 
 log = logging.getLogger(__name__)
+
+RECLAIM_EVERY_SECONDS = 10.0
 
 
 class Ticker:
@@ -66,6 +68,17 @@ def report_all(aliases: Iterable[str], name: str) -> None:
             log.exception("heartbeat failed: alias=%s", alias)
 
 
+def reclaim_all(aliases: Iterable[str]) -> None:
+    """Delete for good what was deleted long enough ago in each of these cells."""
+    for alias in aliases:
+        if alias in (API_ALIAS, CELL0):  # nothing there ever ran
+            continue
+        try:
+            deletions.reclaim(alias)
+        except Exception:
+            log.exception("reclaim failed: alias=%s", alias)
+
+
 def settle_uploads() -> None:
     """Images whose uploader died go back to waiting for their data."""
     settled = images.settle_broken_uploads()
@@ -80,6 +93,7 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("lease-heartbeat", settings.NOVELLA_LEASE_SECONDS / 3, leases.renew_all),
         Ticker("service-heartbeat", settings.NOVELLA_HEARTBEAT_SECONDS, partial(report_all, ours, name)),
         Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, partial(sweep_all, ours)),
+        Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),
     ]
 
 

@@ -14,6 +14,7 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.core.states import FINAL_RUN_STATES, PowerState
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
+from conductor.services import power_sync
 from conductor.transactions import database_now
 
 log = logging.getLogger(__name__)
@@ -28,17 +29,19 @@ KNOWN_POWER_STATES = frozenset(int(state) for state in PowerState)
 class Unsettled:
     """Instances by uuid, with the number of reports in a row that did not fit the cell's rows.
 
-    `strangers` are guests that do not belong on the host, `missing` instances that the host does not have;
-    `is_pending` says that an instance under work will have to be looked at again.
+    `strangers` are guests that do not belong on the host, `missing` instances that the host does not have, `odd` those
+    whose guest does what their state does not say; `is_pending` says that an instance under work will have to be
+    looked at again.
     """
 
     strangers: dict[str, int] = field(default_factory=dict)
     missing: dict[str, int] = field(default_factory=dict)
+    odd: dict[str, int] = field(default_factory=dict)
     is_pending: bool = False
 
     @property
     def is_any(self) -> bool:
-        return bool(self.strangers or self.missing or self.is_pending)
+        return bool(self.strangers or self.missing or self.odd or self.is_pending)
 
 
 def settle(cell: str, host: str, guests: Mapping[str, int], before: Mapping[str, Any]) -> Unsettled:
@@ -49,9 +52,11 @@ def settle(cell: str, host: str, guests: Mapping[str, int], before: Mapping[str,
     found = {uuid: state for text, state in guests.items() if (uuid := uuid_or_none(text)) is not None}
     unsettled = Unsettled()
     rows = Instance.objects.using(cell).alive().filter(host=host)
-    placed = list(rows.only("uuid", "project_id", "power_state", "task_state"))
+    placed = list(rows.only("uuid", "project_id", "name", "vm_state", "power_state", "task_state"))
     for instance in placed:
-        _compare(cell, instance, found.get(instance.uuid), before.get("missing", {}), unsettled)
+        reported = found.get(instance.uuid)
+        _compare(cell, instance, reported, before.get("missing", {}), unsettled)
+        power_sync.look(cell, instance, reported, before.get("odd", {}), unsettled.odd)
     strangers = set(found) - {instance.uuid for instance in placed}
     if strangers:
         for uuid in _unwanted(cell, host, strangers):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from conductor.workflows.flow import Flow
 from conductor.workflows.steps.destroy_on_host import DestroyOnHost
+from conductor.workflows.steps.forget_moves import ForgetAtSource
 from conductor.workflows.steps.free_allocation import FreeAllocation
 from conductor.workflows.steps.mark_deleted import MarkDeleted
+from conductor.workflows.steps.remove_shelved_image import RemoveShelvedImage
 from conductor.workflows.steps.unplug_networks import UnplugNetworks
 
 DELETE_INSTANCE = Flow(
     "delete_instance",
     version=1,
     steps=(
+        ForgetAtSource(),  # what an unconfirmed move keeps at its source
         DestroyOnHost(),  # a silent host is told when it comes back
         UnplugNetworks(),
         FreeAllocation(),
+        RemoveShelvedImage(),
         MarkDeleted(),
     ),
     cancellable_until=None,  # a delete goes forward until it is done

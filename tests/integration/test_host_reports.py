@@ -215,7 +215,7 @@ def test_the_default_zone_needs_no_aggregate() -> None:
 
 
 def test_a_power_state_is_taken_over_and_told_once() -> None:
-    instance = make_instance()
+    instance = make_instance(vm_state="error")
     guests = {str(instance.uuid): PowerState.CRASHED}
     for number in (1, 2, 3):
         host_reports.record(CELL, report(number, guests))
@@ -268,7 +268,7 @@ def test_a_guest_that_does_not_belong_goes_after_two_reports_and_only_once(kind:
     OutboxMessage.objects.using(CELL).all().delete()  # the host has answered
     host_reports.record(CELL, report(5, {}))
     assert owed() == []
-    assert service().unsettled == {"strangers": {}, "missing": {}, "is_pending": False}
+    assert service().unsettled == {"strangers": {}, "missing": {}, "odd": {}, "is_pending": False}
 
 
 def test_a_guest_that_was_gone_in_between_is_given_grace_again() -> None:

@@ -14,7 +14,7 @@ from conductor.core.errors import NotFound
 from conductor.core.states import RunState
 from conductor.journal.models import Event, LockWait, ResourceLock, WorkflowRun
 from conductor.rpc import outbox
-from conductor.services import instance_queries, instances
+from conductor.services import deletions, instance_queries, instances
 from conductor.services.values import BuildWish
 from conductor.transactions import database_now, write_tx
 from tests.compute_rows import Cloud, make_cloud, make_instance
@@ -136,7 +136,7 @@ def test_a_request_that_gets_its_cell_meanwhile_is_deleted_there(cloud: Cloud, m
         looks.append(seen.cell)
         return seen
 
-    monkeypatch.setattr(instances, "mapping_of", look_then_move)
+    monkeypatch.setattr(deletions, "mapping_of", look_then_move)
     instances.delete(cloud.people.ana.context(), uuid)
     assert looks[0] is None
     assert looks[1].name == "cell1"

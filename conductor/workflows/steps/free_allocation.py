@@ -1,10 +1,14 @@
-"""Give back what the instance holds: its allocation, its place in a group, its share of the quota."""
+"""Give back what the instance holds: allocation, place in a group, share of the quota, claims of moves."""
 
 from __future__ import annotations
 
 from conductor.api_db.models import InstanceMapping
-from conductor.scheduler import allocation_claims
+from conductor.cell_db.models import Migration
+from conductor.core.states import MigrationStatus
+from conductor.scheduler import allocation_claims, moving
+from conductor.transactions import database_now
 from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
+from conductor.workflows.steps.forget_moves import open_moves
 
 
 class FreeAllocation(Step):
@@ -13,7 +17,15 @@ class FreeAllocation(Step):
     retry = UNTIL_DONE
 
     def execute(self, work: Work) -> Result:
+        moves = [str(uuid) for uuid in open_moves(work).values_list("uuid", flat=True)]
         with work.fenced("default"):
+            for migration_uuid in moves:
+                moving.settle(work.instance_uuid, migration_uuid)
             allocation_claims.release(work.instance_uuid)
             InstanceMapping.objects.filter(instance_uuid=work.instance_uuid).update(is_deleted=True)
-        return {}
+        return {"moves": moves}
+
+    def apply(self, work: Work, result: Result) -> None:
+        if result["moves"]:
+            rows = Migration.objects.using(work.alias).filter(uuid__in=result["moves"])
+            rows.update(status=MigrationStatus.CONFIRMED, updated_at=database_now())

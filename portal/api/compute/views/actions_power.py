@@ -116,7 +116,7 @@ def console_output(view: ServerView, server_id: str, value: Any) -> Response:
 
 
 def force_delete(view: ServerView, server_id: str, value: Any) -> Response:
-    instances.delete(view.request.context, server_id)
+    instances.delete(view.request.context, server_id, is_forced=True)
     return Response(status=202)
 
 

@@ -1,0 +1,150 @@
+"""Having instances go: at once, so that it can be undone for a while, and once their cell is back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError
+
+from conductor import events
+from conductor.api_db.models import BuildRequest, InstanceMapping
+from conductor.cell_db.models import Instance
+from conductor.cells.lookup import API_ALIAS, CELL0
+from conductor.core.context import RequestContext, system_context
+from conductor.core.states import TaskState, VmState
+from conductor.rpc import deletes, outbox
+from conductor.services import server_actions
+from conductor.services.instance_queries import ROUNDS, mapping_of, missing
+from conductor.services.server_actions import Asked
+from conductor.transactions import database_now, one_at_a_time, retried, write_tx
+
+WAITING_FLOW = "delete_when_cell_is_back"
+CELL_IS_SILENT = (OperationalError, InterfaceError)
+GOING = (TaskState.DELETING, TaskState.SOFT_DELETING)
+
+
+def delete(context: RequestContext, instance_uuid: str, *, is_forced: bool = False) -> None:
+    """Have an instance go, from whatever state; asking again while it goes does nothing new.
+
+    Where deletions can be undone (NOVELLA_RECLAIM_SECONDS) it is kept for that long, unless `is_forced`. While its cell
+    is silent the wish is kept, and carried out when the cell is back. Raises NotFound, and Conflict for one that is
+    locked against the asker.
+    """
+    for _ in range(ROUNDS):
+        mapping = mapping_of(context, instance_uuid)
+        owner = replace(context, project_id=mapping.project_id)
+        if mapping.cell is None:
+            if _delete_request(owner, mapping.instance_uuid):
+                return None
+            if mapping.is_deleted:
+                break
+            continue
+        try:
+            if _delete_in_cell(owner, mapping.cell.name, mapping.instance_uuid, is_forced=is_forced):
+                return None
+        except CELL_IS_SILENT:
+            return _delete_later(owner, mapping)
+        if mapping.is_deleted:
+            break
+    raise missing(instance_uuid)
+
+
+def reclaim(alias: str) -> int:
+    """Delete for good what was deleted in the cell long enough ago; returns how many. Nothing where that is off."""
+    seconds = settings.NOVELLA_RECLAIM_SECONDS
+    if not seconds:
+        return 0
+    over = (
+        Instance.objects.using(alias)
+        .alive()
+        .filter(vm_state=VmState.SOFT_DELETED, task_state=None, soft_deleted_at__lt=database_now(-seconds))
+    )
+    reclaimed = 0
+    for uuid in list(over.order_by("soft_deleted_at").values_list("uuid", flat=True)[:100]):
+        with write_tx(alias):
+            if over.filter(uuid=uuid).select_for_update().exists():  # not restored meanwhile
+                reclaimed += deletes.open_delete(alias, system_context(), uuid)
+    return reclaimed
+
+
+@retried
+def _delete_in_cell(context: RequestContext, cell: str, instance_uuid: UUID, *, is_forced: bool) -> bool:
+    """False when the instance is not there (any more): it may have moved on meanwhile."""
+    if settings.NOVELLA_RECLAIM_SECONDS and not is_forced and cell != CELL0:
+        row = Instance.objects.using(cell).alive().filter(uuid=instance_uuid).first()
+        if row is not None and _can_be_kept(row):
+            return _soft_delete(context, row)
+    with write_tx(cell):
+        return deletes.open_delete(cell, context, instance_uuid)
+
+
+def _can_be_kept(row: Instance) -> bool:
+    """Only what once ran and is on a host can be had back; what goes already just goes on."""
+    return row.launched_at is not None and bool(row.host) and row.task_state != TaskState.DELETING
+
+
+def _soft_delete(context: RequestContext, row: Instance) -> bool:
+    if row.vm_state == VmState.SOFT_DELETED or row.task_state == TaskState.SOFT_DELETING:
+        return True
+
+    def refuse_what_goes(alias: str, instance: Instance, run_uuid: UUID) -> None:
+        if instance.task_state in GOING or instance.vm_state == VmState.SOFT_DELETED:
+            raise _GoesAlready
+
+    with suppress(_GoesAlready):
+        server_actions.begin(context, str(row.uuid), "soft_delete", Asked(prepare=refuse_what_goes))
+    return True
+
+
+class _GoesAlready(Exception):
+    """Somebody else was quicker."""
+
+
+@retried
+def _delete_request(context: RequestContext, instance_uuid: UUID) -> bool:
+    """Mark a boot that has no cell yet: its workflow sees it and lets go. False when it moved on meanwhile."""
+    waiting = BuildRequest.objects.filter(instance_uuid=instance_uuid, instance_uuid__in=_without_cell())
+    with write_tx(API_ALIAS):
+        run_uuid = waiting.values_list("run_uuid", flat=True).first()
+        if run_uuid is None or not outbox.hold(API_ALIAS, uuid=run_uuid):
+            return False
+        request = waiting.first()  # once more: until we held its workflow, that could give it a cell
+        if request is None:
+            return False
+        if not request.is_deleting:
+            BuildRequest.objects.filter(pk=request.pk).update(is_deleting=True)
+            topic = events.about_instance(instance_uuid, context.project_id, request.run_uuid)
+            events.append(API_ALIAS, topic, "instance.updated")
+        outbox.wake(API_ALIAS, request.run_uuid)
+    return True
+
+
+def _without_cell() -> Any:
+    return InstanceMapping.objects.filter(cell__isnull=True, is_deleted=False).values("instance_uuid")
+
+
+def _delete_later(context: RequestContext, mapping: InstanceMapping) -> None:
+    """Keep the wish at the API level: one workflow per instance, which tries until the cell answers."""
+    uuid = mapping.instance_uuid
+    assert mapping.cell is not None
+    with write_tx(API_ALIAS):
+        one_at_a_time(API_ALIAS, f"delete:{uuid}")
+        if outbox.hold(API_ALIAS, flow=WAITING_FLOW, instance_uuid=uuid, state__in=deletes.UNFINISHED):
+            return
+        inputs: Mapping[str, Any] = {"cell": mapping.cell.name}
+        wanted = outbox.NewRun(
+            flow=WAITING_FLOW,
+            action="delete",
+            context=context,
+            resources=[f"instance:{uuid}"],
+            instance_uuid=uuid,
+            inputs=inputs,
+            is_cancellable=False,
+        )
+        run = outbox.open_run(API_ALIAS, wanted, may_wait=True)
+        events.append(API_ALIAS, events.about_instance(uuid, context.project_id, run.uuid), "instance.updated")
