@@ -203,11 +203,20 @@ class Operators(RuleBasedStateMachine):
         self.run = start(inputs={"selections": [{"host": f"host-{number}"} for number in range(1, 9)]})
         self.token = 0
 
-    @rule(name=st.sampled_from(NAMES), mark=st.sampled_from(["forced", "skipped"]))
-    def intervene(self, name: str, mark: str) -> None:
+    @rule(number=st.integers(0, len(NAMES) - 1), mark=st.sampled_from(["forced", "skipped"]))
+    def do_what_is_offered(self, number: int, mark: str) -> None:
+        run = fresh(self.run)
+        choices = flow_actions.choices(ADMIN, run, flow_actions.facts_of(ALIAS, run))
+        offered = [one.id for one in choices if one.enabled]
+        if offered:
+            name = offered[number % len(offered)]
+            order(run, name, **{**words(run, name), "mark": mark})
+
+    @rule(name=st.sampled_from(NAMES))
+    def do_what_may_be_refused(self, name: str) -> None:
         before = snapshot()
         try:
-            order(self.run, name, **{**words(self.run, name), "mark": mark})
+            order(self.run, name, **words(self.run, name))
         except NovellaError:
             assert snapshot() == before
 
@@ -277,8 +286,8 @@ def test_any_sequence_of_orders_turns_and_answers_leaves_no_lock_behind() -> Non
     run_state_machine_as_test(
         Operators,
         settings=settings(
-            max_examples=40,
-            stateful_step_count=18,
+            max_examples=30,
+            stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
