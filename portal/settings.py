@@ -39,6 +39,7 @@ INSTALLED_APPS = [
     "conductor.identity.apps.Config",
     "conductor.image.apps.Config",
     "conductor.network.apps.Config",
+    "conductor.volume.apps.Config",
     "portal.apps.PortalConfig",
 ]
 

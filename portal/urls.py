@@ -24,6 +24,7 @@ urlpatterns = [
     *api("compute", "compute"),
     *api("image", "image"),
     *api("network", "network"),
+    *api("volume", "volume"),
     *api("api", "own"),
     path("", include("portal.pages.urls")),
 ]

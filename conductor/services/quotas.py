@@ -90,7 +90,7 @@ def update(
 def reset(context: RequestContext, project_id: str) -> None:
     """Give a project the default limits again."""
     with write_tx():
-        Quota.objects.filter(project_id=project_id).delete()
+        Quota.objects.filter(project_id=project_id, resource__in=DEFAULTS).delete()
 
 
 def room_for(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int) -> int:

@@ -58,7 +58,10 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (OperationalError, 503),
     (InterfaceError, 503),  # the connection died
 )
-EXCEPTIONS_TO_THE_RULE: Mapping[tuple[str, type[Exception]], int] = {("network", errors.QuotaExceeded): 409}
+EXCEPTIONS_TO_THE_RULE: Mapping[tuple[str, type[Exception]], int] = {
+    ("network", errors.QuotaExceeded): 409,
+    ("volume", errors.QuotaExceeded): 413,
+}
 
 # The words of errors that are not ours: what the framework says may name internals.
 WORDS = {
@@ -116,6 +119,7 @@ FAULTS: Mapping[str, Fault] = {
     "compute": _compute,
     "identity": _identity,
     "network": _network,
+    "volume": _compute,
     "image": _image,
     "own": _own,
 }

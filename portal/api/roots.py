@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-# First path segment → service. The first four speak as OpenStack's services do; `api` is our own.
-ROOTS = {"identity": "identity", "compute": "compute", "image": "image", "network": "network", "api": "own"}
+# First path segment → service. All but the last speak as OpenStack's services do; `api` is our own.
+ROOTS = {
+    "identity": "identity",
+    "compute": "compute",
+    "image": "image",
+    "network": "network",
+    "volume": "volume",
+    "api": "own",
+}
 # Paths without sessions, cookies and CSRF. Our own API is read by pages too, so it keeps the session.
-COOKIELESS = frozenset({"identity", "compute", "image", "network", "healthz", "readyz"})
+COOKIELESS = frozenset({"identity", "compute", "image", "network", "volume", "healthz", "readyz"})
 
 
 def _first_segment(path: str) -> str:

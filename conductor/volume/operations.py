@@ -1,0 +1,203 @@
+"""What becomes of volumes: made, described, grown, deleted, and lent to instances. Every change of status is a CAS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from conductor.core.compute_driver import VolumeConnection
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.transactions import write_tx
+from conductor.volume import store
+from conductor.volume.models import Volume, VolumeAttachment
+from conductor.volume.states import (
+    ATTACHING,
+    AVAILABLE,
+    CHANGES,
+    CREATING,
+    DELETING,
+    DETACHING,
+    ERROR,
+    EXTENDING,
+    IN_USE,
+    PASSING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeWish:
+    """A volume to be."""
+
+    size_gb: int
+    name: str = ""
+    description: str | None = None
+    availability_zone: str = "nova"
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lending:
+    """A volume lent to an instance, under the uuid of the cell's block device."""
+
+    attachment_uuid: str
+    volume_uuid: str
+    instance_uuid: str
+    device: str
+    host: str = ""
+
+
+# -- made, grown, deleted: first the status, in the caller's transaction; then `settle` does what it promises
+
+
+def insert(context: RequestContext, wish: VolumeWish) -> Volume:
+    """A volume that is being created; inside the caller's write transaction, which counted the quota."""
+    now = timezone.now()
+    return Volume.objects.create(
+        **{**asdict(wish), "metadata": dict(wish.metadata)},
+        project_id=context.project_id,
+        user_id=context.user_id,
+        status=CREATING,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def begin_extending(volume: Volume, size_gb: int) -> None:
+    """Raises Invalid for one that does not grow, or that is not free."""
+    if size_gb <= volume.size_gb:
+        raise Invalid(
+            f"New size for extend must be greater than current size. (current: {volume.size_gb}, extended: {size_gb}).",
+            field="os-extend.new_size",
+        )
+    if not _change(_one(volume.uuid), (AVAILABLE,), EXTENDING, size_gb=size_gb):
+        raise Invalid(f"Volume {volume.uuid} status must be 'available' to extend, but is {_status(volume.uuid)}.")
+
+
+def begin_deleting(volume: Volume) -> None:
+    """Raises Invalid for one that is in use or under work."""
+    if not _change(_one(volume.uuid), (AVAILABLE, ERROR), DELETING):
+        raise Invalid(
+            f"Volume {volume.uuid} status must be available or error to delete, but is {_status(volume.uuid)}."
+        )
+
+
+def settle(volume_uuid: UUID | str) -> None:
+    """Do what the status promises: have the file, have it larger, or have neither file nor row. Repeatable."""
+    volume = Volume.objects.filter(uuid=volume_uuid, status__in=PASSING).first()
+    if volume is None:
+        return
+    if volume.status == DELETING:
+        store.remove(volume.uuid)
+        with write_tx():
+            _one(volume.uuid).filter(status=DELETING).delete()
+        return
+    store.ensure(volume.uuid, volume.size_gb)
+    with write_tx():
+        _change(_one(volume.uuid), (CREATING, EXTENDING), AVAILABLE)
+
+
+def settle_all() -> int:
+    """Finish what died in between; returns how many."""
+    uuids = list(Volume.objects.filter(status__in=PASSING).values_list("uuid", flat=True))
+    for uuid in uuids:
+        settle(uuid)
+    return len(uuids)
+
+
+def describe(volume: Volume, **values: Any) -> None:
+    """Change name, description, metadata or bootability; inside a write transaction."""
+    _one(volume.uuid).update(**values, updated_at=timezone.now())
+
+
+# -- lent to instances; each inside the caller's fenced write transaction, and doing nothing twice
+
+
+def reserve(lending: Lending) -> None:
+    """Keep a free volume for an instance. Raises Conflict when it is not free, NotFound when it is gone."""
+    if _lent(lending.attachment_uuid).exists():
+        return
+    volume = Volume.objects.filter(uuid=lending.volume_uuid).select_for_update().first()
+    if volume is None:
+        raise NotFound(f"Volume {lending.volume_uuid} is gone.")
+    if not _change(_one(volume.uuid), (AVAILABLE,), ATTACHING):
+        raise Conflict(f"Volume {volume.uuid} is {volume.status}, not available.")
+    VolumeAttachment.objects.create(
+        uuid=lending.attachment_uuid,
+        volume=volume,
+        instance_uuid=lending.instance_uuid,
+        device=lending.device,
+        host=lending.host,
+    )
+
+
+def complete(attachment_uuid: str) -> None:
+    """The guest has it."""
+    if _change(_of(attachment_uuid), (ATTACHING, DETACHING), IN_USE):
+        _lent(attachment_uuid).filter(attached_at=None).update(attached_at=timezone.now())
+
+
+def begin_detaching(attachment_uuid: str) -> None:
+    """The guest is to let it go. Raises Conflict when it is not in use."""
+    if not _change(_of(attachment_uuid), (IN_USE,), DETACHING) and not _of(attachment_uuid).filter(status=DETACHING):
+        raise Conflict("The volume is not in use.")
+
+
+def release(attachment_uuid: str) -> None:
+    """The guest does not have it, or not any more."""
+    _change(_of(attachment_uuid), (ATTACHING, DETACHING, IN_USE), AVAILABLE)
+    _lent(attachment_uuid).delete()
+
+
+def release_for_ever(attachment_uuid: str) -> str:
+    """The guest is gone and takes the volume along; its uuid for `settle` after the transaction, "" for none."""
+    volume = _of(attachment_uuid).first()
+    _change(_of(attachment_uuid), (ATTACHING, DETACHING, IN_USE), DELETING)
+    _lent(attachment_uuid).delete()
+    return str(volume.uuid) if volume else ""
+
+
+def move(instance_uuid: str, host: str) -> None:
+    """The instance's volumes are used on `host` now; "" for no host."""
+    VolumeAttachment.objects.filter(instance_uuid=instance_uuid).update(host=host)
+
+
+def connection_of(volume: Volume, device: str, *, boot_index: int = -1) -> dict[str, Any]:
+    """How a host opens the volume: core.VolumeConnection as JSON."""
+    return asdict(
+        VolumeConnection(
+            volume_uuid=str(volume.uuid),
+            path=str(store.path_of(volume.uuid)),
+            size_gb=volume.size_gb,
+            device_name=device,
+            boot_index=boot_index,
+            serial=str(volume.uuid),
+        )
+    )
+
+
+def _one(volume_uuid: UUID | str) -> QuerySet[Volume]:
+    return Volume.objects.filter(uuid=volume_uuid)
+
+
+def _of(attachment_uuid: str) -> QuerySet[Volume]:
+    return Volume.objects.filter(attachment__uuid=attachment_uuid)
+
+
+def _lent(attachment_uuid: str) -> QuerySet[VolumeAttachment]:
+    return VolumeAttachment.objects.filter(uuid=attachment_uuid)
+
+
+def _status(volume_uuid: UUID | str) -> str:
+    return _one(volume_uuid).values_list("status", flat=True).first() or "deleted"
+
+
+def _change(rows: QuerySet[Volume], before: Iterable[str], after: str, **values: Any) -> bool:
+    """One UPDATE: whether the volume was in one of the states `before`, and now is in `after`."""
+    allowed = [status for status in before if (status, after) in CHANGES]
+    return bool(rows.filter(status__in=allowed).update(status=after, updated_at=timezone.now(), **values))

@@ -1,0 +1,36 @@
+"""States of volumes: which follows which, and which are passed through only."""
+
+from __future__ import annotations
+
+CREATING = "creating"
+AVAILABLE = "available"
+ATTACHING = "attaching"
+IN_USE = "in-use"
+DETACHING = "detaching"
+EXTENDING = "extending"
+DELETING = "deleting"
+ERROR = "error"
+STATUSES = (CREATING, AVAILABLE, ATTACHING, IN_USE, DETACHING, EXTENDING, DELETING, ERROR)
+
+# From the first to the second, and by whom.
+CHANGES = frozenset(
+    {
+        (CREATING, AVAILABLE),  # its file is there
+        (AVAILABLE, ATTACHING),  # attach_volume reserves it
+        (ATTACHING, IN_USE),  # the guest has it
+        (ATTACHING, AVAILABLE),  # the guest could not have it
+        (IN_USE, DETACHING),  # detach_volume begins
+        (DETACHING, IN_USE),  # the guest kept it
+        (DETACHING, AVAILABLE),  # the guest has let it go
+        (IN_USE, AVAILABLE),  # its server is gone
+        (ATTACHING, DELETING),  # its server is gone, and takes it along
+        (IN_USE, DELETING),
+        (DETACHING, DELETING),
+        (AVAILABLE, EXTENDING),  # its file grows
+        (EXTENDING, AVAILABLE),
+        (AVAILABLE, DELETING),  # its owner deletes it; the row goes with the file
+        (ERROR, DELETING),
+    }
+)
+# What a process that dies leaves behind here is finished by the next sweep.
+PASSING = (CREATING, EXTENDING, DELETING)
