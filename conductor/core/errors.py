@@ -97,6 +97,10 @@ class HostSilent(DriverError):
     """The compute host did not answer in time."""
 
 
+class InstanceMoved(Conflict):
+    """The instance is elsewhere by now."""
+
+
 class HostClosed(DriverError):
     """The host takes nothing now: somebody has it for himself."""
 

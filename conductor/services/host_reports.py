@@ -21,7 +21,7 @@ from conductor.core.errors import Conflict
 from conductor.core.states import PowerState
 from conductor.placement import inventories
 from conductor.rpc.messages import HostReported
-from conductor.services import reported_guests
+from conductor.services import evacuations, reported_guests
 from conductor.transactions import database_now, one_at_a_time, write_tx
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ def record(cell: str, message: HostReported) -> None:
             log.error("nothing can be placed on host %s: %s", message.host, error)
             return
         _settle(cell, message, digest)
+        evacuations.clean(cell, message.host, message.guests)
 
 
 def _is_known_to_the_letter(cell: str, message: HostReported, digest: str) -> bool:

@@ -17,7 +17,6 @@ from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import MigrationStatus, MigrationType, VmState
-from conductor.placement import allocations
 from conductor.scheduler import quota_shares
 from conductor.services import flavors, quotas, server_actions
 from conductor.services.server_actions import Asked
@@ -155,13 +154,11 @@ def record(
     migration_type: str,
     **values: Any,
 ) -> None:
-    """Write down a move that is accepted, with what the instance holds at its source."""
+    """Write down a move that is accepted."""
     usual: dict[str, Any] = {
         "status": MigrationStatus.PRE_MIGRATING if migration_type in WITH_GUEST_OFF else MigrationStatus.ACCEPTED,
         "new_flavor": instance.flavor,
     }
-    kept = {"held": allocations.held_by(instance.uuid), "availability_zone": instance.availability_zone}
-    details = {**values.pop("details", {}), **kept}
     Migration.objects.using(alias).create(
         uuid=migration_uuid,
         instance_uuid=instance.uuid,
@@ -175,7 +172,6 @@ def record(
         user_id=context.user_id,
         created_at=database_now(),
         updated_at=database_now(),
-        details=details,
         **{**usual, **values},
     )
 

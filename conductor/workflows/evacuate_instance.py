@@ -6,6 +6,7 @@ from django.conf import settings
 
 from conductor.core.states import MigrationStatus, VmState
 from conductor.workflows.flow import Flow, Work
+from conductor.workflows.steps.look_at_source import LookAtSource
 from conductor.workflows.steps.mark_evacuated import MarkEvacuated
 from conductor.workflows.steps.mark_move_failed import MarkMoveFailed
 from conductor.workflows.steps.move_ports import MovePorts
@@ -22,6 +23,7 @@ EVACUATE_INSTANCE = EvacuateInstance(
     "evacuate_instance",
     version=1,
     steps=(
+        LookAtSource(),  # it is still there, and what it holds there is noted; no undo, as it only looks
         PickDestination(),  # claimed there; what is held at the dead host stays the migration's until that is clean
         MovePorts(),  # ports are bound to the destination; revert binds them back
         SpawnAtDestination(),  # one command to the destination; revert destroys what it built

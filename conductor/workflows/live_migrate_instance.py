@@ -6,6 +6,7 @@ from conductor.core.states import MigrationStatus
 from conductor.workflows.flow import Flow, Work
 from conductor.workflows.steps.close_destination import CloseDestination
 from conductor.workflows.steps.finish_at_destination import FinishAtDestination
+from conductor.workflows.steps.look_at_source import LookAtSource
 from conductor.workflows.steps.mark_move_failed import MarkMoveFailed
 from conductor.workflows.steps.mark_moved import MarkMoved
 from conductor.workflows.steps.move_live import MoveLive
@@ -28,6 +29,7 @@ LIVE_MIGRATE_INSTANCE = LiveMigrateInstance(
     "live_migrate_instance",
     version=1,
     steps=(
+        LookAtSource(),  # it is still there, and what it holds there is noted; no undo, as it only looks
         PickDestination(),  # claimed there; what is held here goes to the migration; revert moves it back
         PrepareAtDestination(),  # the destination listens; revert removes what was prepared, never a guest
         MoveLive(),  # the run parks while the guest moves; no undo: in any failure the guest goes on at its source

@@ -6,6 +6,7 @@ from django.conf import settings
 
 from conductor.core.states import MigrationStatus
 from conductor.workflows.flow import Flow, Work
+from conductor.workflows.steps.look_at_source import LookAtSource
 from conductor.workflows.steps.mark_move_failed import MarkMoveFailed
 from conductor.workflows.steps.mark_resized import MarkResized
 from conductor.workflows.steps.migrate_in import MigrateInAtDestination
@@ -24,6 +25,7 @@ RESIZE_INSTANCE = ResizeInstance(
     "resize_instance",
     version=1,
     steps=(
+        LookAtSource(),  # it is still there, and what it holds there is noted; no undo, as it only looks
         ReserveQuota(),  # the larger of both sizes until it is settled; revert gives the growth back
         PickDestination(),  # claimed there; what is held here goes to the migration; revert moves it back
         MigrateOutOfSource(),  # the guest stops, its disks can be fetched; revert brings it back as it was

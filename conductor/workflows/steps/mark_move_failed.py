@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conductor.cell_db.models import InstanceFault
+from conductor.core.errors import InstanceMoved
 from conductor.core.states import MigrationStatus, VmState
 from conductor.transactions import database_now
 from conductor.workflows.flow import Result, Step, Work
@@ -28,6 +29,8 @@ class MarkMoveFailed(Step):
         error = work.run.error or {}
         add_fault(work)
         state = VmState.ERROR if work.run.leftovers else self.vm_state
+        if error.get("class") == InstanceMoved.__name__:  # nothing was begun
+            state = None
         instance_rows.update(work, task_state=None, **({"vm_state": state} if state else {}))
         is_aborted = error.get("class") == "MigrationAborted"
         move_rows.update(work, status=MigrationStatus.CANCELLED if is_aborted else self.status)

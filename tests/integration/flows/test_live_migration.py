@@ -30,7 +30,7 @@ from tests.integration.flows.moving import (
 )
 
 EVER = 10_000
-BEFORE_THE_SWITCH = ("PickDestination", "PrepareAtDestination", "MoveLive")
+BEFORE_THE_SWITCH = ("LookAtSource", "PickDestination", "PrepareAtDestination", "MoveLive")
 
 
 def part_of(step: Step) -> str:

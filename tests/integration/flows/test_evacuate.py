@@ -1,0 +1,196 @@
+"""Evacuation: only from a host that is fenced; what that still has goes before it may work again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.api_db.models import HostMapping
+from conductor.cell_db.models import InstanceFault, Migration, Service
+from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
+from conductor.core.states import PowerState, RunState, VmState
+from conductor.journal.models import OutboxMessage, WorkflowRun
+from conductor.placement.models import ResourceProvider
+from conductor.rpc.messages import HostReported
+from conductor.services import evacuations, host_closing, host_reports, instances, live_migrations, moves
+from conductor.services import hosts as host_service
+from conductor.workflows.evacuate_instance import EVACUATE_INSTANCE
+from conductor.workflows.flow import RemoteStep, Step
+from tests.fleet import provider_of, silence
+from tests.integration.flows.moving import (
+    CELL,
+    OFF,
+    RUNNING,
+    Hosts,
+    assert_at_rest,
+    assert_placement_is_true,
+    held_by,
+    instance_of,
+    migration_of,
+    run_to_the_end,
+    step_on,
+)
+
+EVER = 10_000
+
+
+def kill(hosts: Hosts, host: str, *, is_fenced: bool = True) -> None:
+    """The host is gone, with all that it runs; fenced says that somebody made sure."""
+    hosts.mute.add(host)
+    silence(host)
+    Service.objects.using(CELL).filter(host=host).update(is_forced_down=is_fenced)
+
+
+def service_of(context: Any, host: str) -> Any:
+    (found,) = host_service.list_services(context, host=host, binary="nova-compute").items
+    return found
+
+
+def test_a_server_of_a_dead_host_lives_on_elsewhere(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    held = held_by(uuid)
+    kill(hosts, home)
+    evacuations.begin(admin, uuid)
+    assert instance_of(uuid).task_state == "rebuilding"
+    run_to_the_end(hosts)
+    after, migration = instance_of(uuid), migration_of(uuid)
+    assert (after.vm_state, after.power_state, after.host != home) == (VmState.ACTIVE, PowerState.RUNNING, True)
+    assert (migration.status, held_by(str(migration.uuid))) == ("done", held)
+    assert hosts.guests[after.host or ""][uuid] == RUNNING
+    assert_placement_is_true()
+
+
+@pytest.mark.parametrize("times", [1, EVER], ids=["once", "for ever"])
+@pytest.mark.parametrize("step", EVACUATE_INSTANCE.steps, ids=lambda step: step.name)
+def test_a_step_fails_and_nothing_is_left_on_living_hosts(
+    step: Step, times: int, hosts: Hosts, admin: Any, launch: Any, trouble: Any
+) -> None:
+    uuid = launch()
+    home, held = instance_of(uuid).host or "", held_by(uuid)
+    kill(hosts, home)
+    trouble.strike(step, "apply" if step.is_local or isinstance(step, RemoteStep) else "execute", times)
+    evacuations.begin(admin, uuid)
+    run_to_the_end(hosts)
+    after = instance_of(uuid)
+    assert (after.vm_state, after.host, migration_of(uuid).status) == (VmState.ERROR, home, "error")
+    assert InstanceFault.objects.using(CELL).get(instance_uuid=uuid).message == "RuntimeError"
+    assert held_by(uuid) == held
+    assert_at_rest(hosts, uuid)
+
+
+def test_it_needs_a_host_that_is_dead_and_fenced(hosts: Hosts, people: Any, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    with pytest.raises(Invalid, match="still in use"):
+        evacuations.begin(admin, uuid)
+    kill(hosts, home, is_fenced=False)
+    with pytest.raises(Conflict, match="Cut its power"):
+        evacuations.begin(admin, uuid)
+    kill(hosts, home)
+    others = sorted({"sim-1", "sim-2", "sim-3"} - {home})
+    silence(others[0])
+    with pytest.raises(Invalid, match="does not answer"):
+        evacuations.begin(admin, uuid, others[0])
+    with pytest.raises(NotFound):
+        evacuations.begin(people.chi.context(), uuid)
+    assert instance_of(uuid).task_state is None
+    assert not Migration.objects.using(CELL).exists()
+    evacuations.begin(admin, uuid, others[1], stays_off=True)
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).host, instance_of(uuid).vm_state) == (others[1], VmState.STOPPED)
+    assert hosts.guests[others[1]][uuid] == OFF
+
+
+def test_a_host_that_comes_back_must_be_clean_before_it_works(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    kill(hosts, home)
+    evacuations.begin(admin, uuid)
+    run_to_the_end(hosts)
+    migration = migration_of(uuid)
+
+    def report(number: int) -> None:
+        node = {
+            "node": home, "hypervisor_type": "fake", "hypervisor_version": 1,
+            "inventory": {"VCPU": {"total": 64}, "MEMORY_MB": {"total": 65536}, "DISK_GB": {"total": 1000}},
+        }  # fmt: skip
+        found = {uuid: 1 for uuid in hosts.guests[home]}
+        host_reports.record(CELL, HostReported(
+            host=home, cell=CELL, driver="fake", is_simulated=True, service_version=1, report_number=number,
+            availability_zone="", report=node, guests=found,
+        ))  # fmt: skip
+
+    assert uuid in hosts.guests[home], "it was cut off, not emptied"
+    hosts.mute.clear()
+    report(1)
+    with pytest.raises(Invalid, match="rid of 1 evacuated"):
+        host_closing.update(admin, service_of(admin, home), is_forced_down=False)
+    report(2)
+    for command in OutboxMessage.objects.using(CELL).filter(host=home):
+        hosts.answer(CELL, command)
+    assert uuid not in hosts.guests[home]
+    assert migration_of(uuid).status == "done"
+    report(3)
+    assert (migration_of(uuid).status, held_by(str(migration.uuid))) == ("completed", {})
+    host_closing.update(admin, service_of(admin, home), is_forced_down=False)
+    assert service_of(admin, home).is_up
+    assert_at_rest(hosts, uuid)
+
+
+def test_what_was_under_way_on_a_dead_host_gives_way(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    hosts.mute.add(home)
+    moves.migrate(admin, uuid)
+    for _ in range(3):
+        step_on(hosts)
+    kill(hosts, home)
+    evacuations.begin(admin, uuid)
+    for _ in range(20):
+        WorkflowRun.objects.using(CELL).filter(state=RunState.WAITING).update(wake_at="2020-01-01T00:00Z")
+        if not step_on(hosts):
+            break
+    after = instance_of(uuid)
+    assert (after.vm_state, after.task_state) == (VmState.ACTIVE, None)
+    assert after.host != home
+    flows = dict(WorkflowRun.objects.using(CELL).filter(instance_uuid=uuid).values_list("flow", "state"))
+    assert (flows["resize_instance"], flows["evacuate_instance"]) == (RunState.CANCELLED, RunState.DONE)
+    assert_placement_is_true()
+
+
+def test_all_of_a_dead_host_go_at_once(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuids = [launch(f"web-{number}") for number in range(4)]
+    home = instance_of(uuids[0]).host or ""
+    there = [uuid for uuid in uuids if instance_of(uuid).host == home]
+    kill(hosts, home)
+    begun, refused = evacuations.begin_all(admin, service_of(admin, home))
+    assert (sorted(begun), refused) == (sorted(there), {})
+    run_to_the_end(hosts)
+    assert all(instance_of(uuid).host != home for uuid in uuids)
+    assert_placement_is_true()
+
+
+def test_a_service_goes_only_when_nobody_needs_it(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    with pytest.raises(Conflict, match="hosting instances"):
+        host_closing.delete(admin, service_of(admin, home))
+    live_migrations.begin(admin, uuid)
+    hosts.mute.add(home)
+    for _ in range(4):
+        step_on(hosts)
+    away = migration_of(uuid).destination_host or ""
+    with pytest.raises(ResourceLocked, match="live-migration"):
+        host_closing.delete(admin, service_of(admin, away))
+    hosts.mute.clear()
+    run_to_the_end(hosts)
+    host_closing.delete(admin, service_of(admin, home))
+    assert not Service.objects.using(CELL).filter(host=home).exists()
+    assert not HostMapping.objects.filter(host=home).exists()
+    assert not ResourceProvider.objects.filter(uuid=provider_of(home)).exists()
+    assert Service.objects.using(CELL).filter(host=away).exists()
+    instances.delete(admin, uuid)
+    run_to_the_end(hosts)
+    assert held_by(uuid) == {}
