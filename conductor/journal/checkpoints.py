@@ -82,22 +82,25 @@ def take_locks(connection: BaseDatabaseWrapper, run_id: int, resources: Sequence
 
 
 def drop_locks(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
-    """Take all locks, and all places in queues for locks, from a run; the resources that it held.
+    """Take all locks, and all places in queues for locks, from a run; the resources that it held or waited for.
 
     In order, as those who want to wait for one hold them: they have either written so, or find it gone.
     """
     mine = "FROM journal_resourcelock WHERE run_id = %s"
     held = run(connection, f"SELECT resource {mine} ORDER BY resource {{for update}}", (run_id,))
     run(connection, f"DELETE {mine}", (run_id,))
-    run(connection, "DELETE FROM journal_lockwait WHERE run_id = %s", (run_id,))
-    return [resource for (resource,) in held]
+    waited = run(connection, "DELETE FROM journal_lockwait WHERE run_id = %s RETURNING resource", (run_id,))
+    return [resource for (resource,) in (*held, *waited)]
 
 
 def is_any_held(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> bool:
-    """Whether a run holds one of `resources`, as far as one can see."""
+    """Whether a run holds one of `resources`, or waits for one, as far as one can see."""
     places = ", ".join(["%s"] * len(resources))
-    text = f"SELECT 1 FROM journal_resourcelock WHERE resource IN ({places}) LIMIT 1"
-    return bool(resources) and bool(run(connection, text, resources))
+    looks = [f"SELECT 1 FROM {table} WHERE resource IN ({places})" for table in _LOCK_TABLES]
+    return bool(resources) and bool(run(connection, f"{' UNION ALL '.join(looks)} LIMIT 1", (*resources, *resources)))
+
+
+_LOCK_TABLES = ("journal_resourcelock", "journal_lockwait")
 
 
 def waiting_for(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> list[int]:

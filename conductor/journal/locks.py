@@ -19,16 +19,17 @@ ROUNDS = 10  # looking and taking again, when somebody took or freed in between
 def take(alias: str, run: WorkflowRun, resources: Iterable[str], *, may_wait: bool = False) -> bool:
     """Give `run` all of `resources`; True when it got them.
 
-    When one is held: with `may_wait` the run is queued for all of them and False is returned, else
-    ResourceLocked names the holder.
+    When one is held, or somebody waits for one (who came first goes first): with `may_wait` the run is queued for all
+    of them and False is returned, else ResourceLocked names the holder.
     """
     wanted = sorted(set(resources))
     for _ in range(ROUNDS):
         is_held = checkpoints.is_any_held(connections[alias], wanted)
         held = _holders(alias, wanted, are_held_too=may_wait) if is_held else []
-        if held and not may_wait:
-            raise refusal(held)
-        if held:
+        queued = _waiters(alias, wanted) if is_held and not held else []
+        if (held or queued) and not may_wait:
+            raise refusal(held or queued)
+        if held or queued:
             LockWait.objects.using(alias).bulk_create(LockWait(resource=resource, run=run) for resource in wanted)
             return False
         if _grant(alias, run, wanted):
@@ -70,6 +71,12 @@ def _holders(alias: str, resources: list[str], *, are_held_too: bool = False) ->
     """The locks on `resources`. Held too: none of them goes before this transaction has ended."""
     locks = ResourceLock.objects.using(alias).filter(resource__in=resources).select_related("run")
     return list(locks.order_by("resource").select_for_update(of=("self",)) if are_held_too else locks)
+
+
+def _waiters(alias: str, resources: list[str]) -> list[ResourceLock]:
+    """The locks that waiting runs will have."""
+    waits = LockWait.objects.using(alias).filter(resource__in=resources).select_related("run").order_by("run_id")
+    return [ResourceLock(resource=wait.resource, run=wait.run) for wait in waits]
 
 
 def _grant(alias: str, run: WorkflowRun, resources: list[str]) -> bool:

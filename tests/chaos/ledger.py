@@ -32,8 +32,11 @@ faults = Faulty()
 unlocked: list[str] = []  # effects on things that were not locked for the run
 
 
-def put(alias: str, work: Work, what: str) -> None:
-    """Note an effect, once; inside a fenced transaction. The thing must be locked for the run that touches it."""
+def put(alias: str, work: Work, what: str, *, is_repeatable: bool = True) -> None:
+    """Note an effect, once where the step may run again under its key; inside a fenced transaction.
+
+    The thing must be locked for the run that touches it.
+    """
     with connections[HERE].cursor() as sql:
         sql.execute("SELECT run_id FROM journal_resourcelock WHERE resource = %s", [f"instance:{work.instance_uuid}"])
         holders = [run_id for (run_id,) in sql.fetchall()]
@@ -41,7 +44,7 @@ def put(alias: str, work: Work, what: str) -> None:
         unlocked.append(f"run {work.run.pk} did {what} while the thing was locked for {holders}")
     with connections[alias].cursor() as sql:
         sql.execute("SELECT 1 FROM ledger WHERE run = %s AND what = %s", [str(work.run.uuid), what])
-        if sql.fetchone() is None:
+        if sql.fetchone() is None or not is_repeatable:
             row = [str(work.run.uuid), work.instance_uuid, what, work.token]
             sql.execute("INSERT INTO ledger VALUES (%s, %s, %s, %s)", row)
 
@@ -99,7 +102,7 @@ class Note(Step):
     title = "Note"
 
     def apply(self, work: Work, result: Result) -> None:
-        put(HERE, work, "noted")
+        put(HERE, work, "noted", is_repeatable=False)  # it commits with its record: once is the promise
         faults.meet("Note")
 
     def apply_revert(self, work: Work) -> None:
@@ -117,7 +120,7 @@ class Spawn(RemoteStep):
         return SpawnInstance(**addressed(work, HOST), guest=guest.to_json())
 
     def apply(self, work: Work, result: Result) -> None:
-        put(HERE, work, "spawned")
+        put(HERE, work, "spawned", is_repeatable=False)
 
     def revert_command(self, work: Work) -> Any:
         return DestroyInstance(**addressed(work, HOST))

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from django.db import connections
+
+from conductor.actors.conductor import RECEIVERS
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.manager import ComputeManager
 from conductor.core.states import StepState
 from conductor.journal import checkpoints, locks, passages
 from conductor.journal.models import OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc import outbox
-from conductor.rpc.messages import DestroyInstance
+from conductor.rpc.messages import DestroyInstance, StepAnswered
 from conductor.transactions import database_now, write_tx
-from conductor.workflows import engine, leases, records, recovery
+from conductor.workflows import engine, leases, records, recovery, turn
 from conductor.workflows.flow import RemoteStep, Step, Work
 from conductor.workflows.turn import Turn
 
@@ -59,11 +62,11 @@ def no_fence_abroad() -> None:
 def token_not_raised() -> None:
     """A new owner works with the token of the one before."""
 
-    def make(claim: Any) -> Any:
+    def make(take: Any) -> Any:
         def same_token(alias: str, run_uuid: Any) -> WorkflowRun | None:
             before = WorkflowRun.objects.using(alias).filter(uuid=run_uuid).values_list("fencing_token", flat=True)
             token = before.first()
-            run: WorkflowRun | None = claim(alias, run_uuid)
+            run: WorkflowRun | None = take(alias, run_uuid)
             if run is not None and token:
                 WorkflowRun.objects.using(alias).filter(pk=run.pk).update(fencing_token=token)
                 run.fencing_token = token
@@ -71,7 +74,7 @@ def token_not_raised() -> None:
 
         return same_token
 
-    _replace(leases, "claim", make)
+    _replace(leases, "take", make)
 
 
 @bug
@@ -104,14 +107,12 @@ def record_before_effect() -> None:
     """A step is recorded as done, and done afterwards."""
 
     def here(self: Turn, step: Step, record: StepRecord) -> None:
-        from conductor.workflows.turn import reach
-
         work = self._work(record.step_key)
         is_undo, result = self.run.direction == "undo", self.run.variables.get(step.name, {})
         with self._tx():
             self._succeed(step, {})
             self._proceed()
-        reach(f"{self._place(step)}.before")
+        turn.reach(f"{self._place(step)}.before")
         if is_undo:
             step.revert(work, result)
         else:
@@ -127,14 +128,12 @@ def effect_in_a_transaction_of_its_own() -> None:
     def make(succeed: Any) -> Any:
         def apart(self: Turn, step: Step, result: Any, *, state: str = StepState.DONE) -> None:
             if self.run.direction == "do" and step.name == "Note":
-                connection = __import__("django.db").db.connections[self.alias]
+                connection = connections[self.alias]
                 step.apply(self._work(self._record.step_key), result)
                 connection.connection.commit()
                 connection.connection.execute("BEGIN IMMEDIATE")
                 connection.savepoint_ids.clear()
-                from conductor.workflows.turn import reach
-
-                reach("between effect and record")
+                turn.reach("between effect and record")
             succeed(self, step, result, state=state)
 
         return apart
@@ -274,15 +273,7 @@ def any_answer_will_do() -> None:
             WorkflowRun.objects.using(alias).filter(uuid=message.run_uuid).update(wake_at=database_now())
         engine.run(alias, message.run_uuid)
 
-    from conductor.actors import conductor
-
-    conductor.RECEIVERS[type_of_answer()] = answer
-
-
-def type_of_answer() -> type[Any]:
-    from conductor.rpc.messages import StepAnswered
-
-    return StepAnswered
+    RECEIVERS[StepAnswered] = answer
 
 
 @bug
