@@ -1,0 +1,34 @@
+"""Fixtures of tests that bring made flows into trouble; see tests/integration/interventions.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conductor.services import flow_actions
+from conductor.workflows import catalog
+from conductor.workflows.flow import Flow, Step
+from tests.integration.interventions import DIARY, Last
+
+
+@pytest.fixture
+def flow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """flow(Noted("one"), OnHost(), max_attempts=2): the flow "made" from now on, with an empty diary."""
+    DIARY.clear()
+
+    def use(*parts: Step, **options: Any) -> Flow:
+        made = Flow("made", 1, parts, **{"on_failure": Last(), "on_cancel": Last(), **options})
+        monkeypatch.setitem(catalog._by_version, ("made", 1), made)
+        return made
+
+    yield use
+    DIARY.clear()
+
+
+@pytest.fixture
+def host_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every host is alive, as far as engine and operators can tell."""
+    monkeypatch.setattr("conductor.workflows.turn.is_silent", lambda alias, host: False)
+    monkeypatch.setattr(flow_actions, "_is_heard", lambda alias, host: True)
