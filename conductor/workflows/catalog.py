@@ -33,6 +33,7 @@ from conductor.workflows.start_instance import START_INSTANCE
 from conductor.workflows.stop_instance import STOP_INSTANCE
 from conductor.workflows.suspend_instance import SUSPEND_INSTANCE
 from conductor.workflows.trigger_crash_dump import TRIGGER_CRASH_DUMP
+from conductor.workflows.try_again import TRY_AGAIN
 from conductor.workflows.unpause_instance import UNPAUSE_INSTANCE
 from conductor.workflows.unrescue_instance import UNRESCUE_INSTANCE
 from conductor.workflows.unshelve_instance import UNSHELVE_INSTANCE
@@ -40,6 +41,7 @@ from conductor.workflows.unshelve_instance import UNSHELVE_INSTANCE
 FLOWS: tuple[Flow, ...] = (
     BUILD_INSTANCES,
     BUILD_IN_CELL,
+    TRY_AGAIN,
     DELETE_INSTANCE,
     DELETE_WHEN_CELL_IS_BACK,
     START_INSTANCE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from conductor.core.interventions import INTERVENTIONS
-from portal.api.own import audit, interventions, views
+from portal.api.own import audit, interventions, servers, views
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", views.Workflows.as_view()),
@@ -16,5 +16,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
         for one in INTERVENTIONS
     ),
     path("audit", audit.Audit.as_view()),
+    path("servers/<str:server_id>/try-again", servers.TryAgain.as_view()),
     path("decisions/<str:decision_uuid>", views.Decision.as_view()),
 ]

@@ -11,11 +11,10 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from conductor.core.context import RequestContext
-from conductor.services import event_log
 from conductor.services.flow_actions import Panel
 from conductor.services.values import DecisionView, EventView, RunView, StepView
 from portal.api.authentication import TokenAuthentication
-from portal.api.authorization import READER, RuleTable
+from portal.api.authorization import MEMBER, READER, RuleTable
 from portal.api.base import ApiView
 from portal.api.links import absolute
 from portal.askers import asker_of, user_of
@@ -27,6 +26,7 @@ RULES: RuleTable = {
     "novella:workflows:events": READER,
     "novella:decisions:show": READER,
     "novella:audit:list": READER,
+    "novella:servers:try_again": MEMBER,
 }
 
 
@@ -79,9 +79,7 @@ def step_body(step: StepView) -> dict[str, Any]:
 
 def event_body(event: EventView) -> dict[str, Any]:
     """An event; `cursor` is the place after it in its log."""
-    values = asdict(event)
-    del values["transaction_id"]  # a part of the cursor
-    return {**plain(values), "cursor": event_log.cursor_of(event)}
+    return {**plain(asdict(event)), "cursor": f"{event.alias}:{event.number}"}
 
 
 def decision_body(decision: DecisionView) -> dict[str, Any]:
