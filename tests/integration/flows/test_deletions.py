@@ -1,0 +1,254 @@
+"""Deleting from any state: whatever is under way, whoever is silent, and so that it can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import OperationalError
+
+from conductor.api_db.models import InstanceMapping
+from conductor.cell_db.models import Instance, Migration
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict
+from conductor.core.states import MigrationStatus, RunState, TaskState, VmState
+from conductor.image.models import Image
+from conductor.journal.models import OutboxMessage, WorkflowRun
+from conductor.placement.allocations import move
+from conductor.rpc import deletes
+from conductor.services import deletions, instances, server_actions
+from conductor.transactions import database_now, write_tx
+from conductor.workflows import engine
+from tests.fleet import silence
+from tests.integration.test_flows import ana, held, instance_of, launch, run_to_the_end
+
+__all__ = ["ana"]
+LIVING = {"allocations": 3, "used": 3, "ports": 1, "addresses": 1}
+
+
+def built(context: Any, **values: Any) -> str:
+    uuid = launch(context)
+    run_to_the_end()
+    if values:
+        Instance.objects.using("cell1").filter(uuid=uuid).update(**values)
+    return uuid
+
+
+def commands() -> list[tuple[str, str]]:
+    rows = OutboxMessage.objects.using("cell1").order_by("pk")
+    return [(row.body["message"], row.host) for row in rows]
+
+
+@contextmanager
+def cell_down(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The cell's database does not answer those who want to delete there."""
+
+    def silent(*args: Any, **more: Any) -> Any:
+        raise OperationalError("the database does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deletes, "open_delete", silent)
+        yield
+
+
+@pytest.mark.parametrize("state", [state for state in VmState if state != VmState.DELETED])
+def test_from_every_state(state: str, ana: Any) -> None:
+    uuid = built(ana, vm_state=state)
+    instances.delete(ana, uuid)
+    assert instance_of(uuid).task_state == TaskState.DELETING
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
+
+
+def test_a_locked_server_stays_for_all_but_administrators(ana: Any, people: Any) -> None:
+    uuid = built(ana, is_locked=True)
+    with pytest.raises(Conflict, match=f"Instance {uuid} is locked"):
+        instances.delete(ana, uuid)
+    assert (instance_of(uuid).task_state, held()) == (None, LIVING)
+    instances.delete(people.admin.context(), uuid)
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
+
+
+def test_a_silent_host_owes_the_destroy(ana: Any) -> None:
+    uuid = built(ana)
+    host = instance_of(uuid).host or ""
+    silence(host)
+    instances.delete(ana, uuid)
+    run = WorkflowRun.objects.using("cell1").get(flow="delete_instance")
+    engine.run("cell1", run.uuid)
+    assert instance_of(uuid).vm_state == VmState.DELETED
+    assert commands() == [("destroy_instance", host)]
+    assert OutboxMessage.objects.using("cell1").get().is_owed
+    assert held() == {"cell1 OutboxMessage": 1}
+
+
+def test_a_resized_server_leaves_nothing_at_its_source(ana: Any) -> None:
+    uuid = built(ana, vm_state=VmState.RESIZED)
+    instance = instance_of(uuid)
+    source = next(host for host in ("sim-1", "sim-2") if host != instance.host)
+    migration = Migration.objects.using("cell1").create(
+        instance_uuid=uuid, migration_type="resize", status=MigrationStatus.FINISHED, source_host=source,
+        destination_host=instance.host, project_id=ana.project_id, user_id=ana.user_id, created_at=database_now(),
+        updated_at=database_now(),
+    )  # fmt: skip
+    move(uuid, migration.uuid)  # as if only the source had been claimed
+    instances.delete(ana, uuid)
+    run = WorkflowRun.objects.using("cell1").get(flow="delete_instance")
+    engine.run("cell1", run.uuid)
+    assert commands() == [("confirm_migration", source)]
+    run_to_the_end()
+    migration.refresh_from_db(using="cell1")
+    assert (migration.status, instance_of(uuid).vm_state) == (MigrationStatus.CONFIRMED, VmState.DELETED)
+    assert held() == {}
+
+
+@pytest.mark.parametrize("is_protected", [False, True])
+def test_a_shelved_server_takes_its_image_along_unless_that_is_protected(is_protected: bool, ana: Any) -> None:
+    uuid = built(ana, vm_state=VmState.SHELVED_OFFLOADED)
+    image = Image.objects.get(name="simulated-linux")
+    image.pk, image.uuid, image.is_protected = None, uuid4(), is_protected
+    image.save()
+    Instance.objects.using("cell1").filter(uuid=uuid).update(shelved_image_id=str(image.uuid))
+    instances.delete(ana, uuid)
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
+    assert (Image.objects.get(uuid=image.uuid).deleted_at is None) is is_protected
+    assert Image.objects.filter(name="simulated-linux", deleted_at=None).exists()
+
+
+def test_while_the_cell_is_silent_the_wish_is_kept_and_carried_out_later(
+    ana: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuid = built(ana)
+    with cell_down(monkeypatch):
+        instances.delete(ana, uuid)
+        instances.delete(ana, uuid)  # asking again changes nothing
+        run = WorkflowRun.objects.using("default").get(flow="delete_when_cell_is_back")
+        for _ in range(3):
+            WorkflowRun.objects.using("default").filter(pk=run.pk).update(wake_at=database_now())
+            engine.run("default", run.uuid)
+        run.refresh_from_db(using="default")
+        assert (run.state, run.action, run.waits_for["cause"]) == (RunState.WAITING, "delete", "timer")
+        assert run.steps.using("default").order_by("-pk").first().error["message"] == "The cell cell1 does not answer."
+    assert instance_of(uuid).task_state is None
+    run_to_the_end()
+    run.refresh_from_db(using="default")
+    assert run.state == RunState.DONE
+    assert WorkflowRun.objects.using("cell1").get(flow="delete_instance").parent_uuid == run.uuid
+    assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
+    assert InstanceMapping.objects.get().is_deleted
+
+
+def test_a_server_that_was_locked_while_its_cell_was_silent_stays(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    uuid = built(ana)
+    with cell_down(monkeypatch):
+        instances.delete(ana, uuid)
+    Instance.objects.using("cell1").filter(uuid=uuid).update(is_locked=True)
+    run_to_the_end()
+    run = WorkflowRun.objects.using("default").get(flow="delete_when_cell_is_back")
+    assert (run.state, run.variables["OpenDelete"]) == (RunState.DONE, {"is_refused": f"Instance {uuid} is locked"})
+    assert (instance_of(uuid).vm_state, held()) == (VmState.ACTIVE, LIVING)
+
+
+# -- deletions that can be undone
+
+
+@pytest.fixture
+def kept(settings: Any) -> None:
+    settings.NOVELLA_RECLAIM_SECONDS = 3600.0
+
+
+@pytest.mark.usefixtures("kept")
+def test_it_is_kept_and_can_be_had_back(ana: Any) -> None:
+    uuid = built(ana)
+    instances.delete(ana, uuid)
+    assert instance_of(uuid).task_state == TaskState.SOFT_DELETING
+    instances.delete(ana, uuid)
+    run_to_the_end()
+    instance = instance_of(uuid)
+    assert (instance.vm_state, instance.task_state, held()) == (VmState.SOFT_DELETED, None, LIVING)
+    assert instance.soft_deleted_at is not None
+    instances.delete(ana, uuid)  # deleted already: nothing new
+    assert not WorkflowRun.objects.using("cell1").filter(flow="delete_instance").exists()
+    server_actions.begin(ana, uuid, "restore")
+    run_to_the_end()
+    instance = instance_of(uuid)
+    assert (instance.vm_state, instance.soft_deleted_at, held()) == (VmState.ACTIVE, None, LIVING)
+
+
+@pytest.mark.usefixtures("kept")
+def test_forced_it_goes_at_once(ana: Any) -> None:
+    uuid = built(ana)
+    instances.delete(ana, uuid)
+    run_to_the_end()
+    instances.delete(ana, uuid, is_forced=True)
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
+
+
+@pytest.mark.usefixtures("kept")
+def test_what_never_ran_is_not_kept(ana: Any) -> None:
+    uuid = launch(ana)
+    run_to_the_end(refused=2)
+    instances.delete(ana, uuid)
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
+
+
+@pytest.mark.usefixtures("kept")
+def test_on_a_silent_host_it_is_kept_without_a_command(ana: Any) -> None:
+    uuid = built(ana)
+    silence(instance_of(uuid).host or "")
+    instances.delete(ana, uuid)
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, commands(), held()) == (VmState.SOFT_DELETED, [], LIVING)
+
+
+@pytest.mark.usefixtures("kept")
+def test_what_is_being_destroyed_is_not_kept_instead(ana: Any) -> None:
+    uuid = built(ana)
+    instances.delete(ana, uuid, is_forced=True)
+    instances.delete(ana, uuid)
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
+    assert not WorkflowRun.objects.using("cell1").filter(flow="soft_delete_instance").exists()
+
+
+@pytest.mark.usefixtures("kept")
+def test_it_is_reclaimed_when_its_time_is_over_and_not_before(ana: Any) -> None:
+    old, young = built(ana), built(ana)
+    for uuid in (old, young):
+        instances.delete(ana, uuid)
+    run_to_the_end()
+    assert deletions.reclaim("cell1") == 0
+    Instance.objects.using("cell1").filter(uuid=old).update(soft_deleted_at=database_now(-3700))
+    assert deletions.reclaim("cell1") == 1
+    assert deletions.reclaim("cell1") == 0  # it goes already
+    run = WorkflowRun.objects.using("cell1").get(flow="delete_instance")
+    assert (run.user_name, run.project_id) == ("system", ana.project_id)
+    run_to_the_end()
+    assert (instance_of(old).vm_state, instance_of(young).vm_state) == (VmState.DELETED, VmState.SOFT_DELETED)
+    assert held() == LIVING
+
+
+def test_without_the_setting_nothing_is_reclaimed(ana: Any) -> None:
+    built(ana, vm_state=VmState.SOFT_DELETED, soft_deleted_at=database_now(-1e6))
+    assert deletions.reclaim("cell1") == 0
+
+
+@pytest.mark.usefixtures("kept")
+def test_restored_at_the_last_moment_it_stays(ana: Any) -> None:
+    uuid = built(ana, vm_state=VmState.SOFT_DELETED, soft_deleted_at=database_now(-3700))
+    server_actions.begin(ana, uuid, "restore")
+    assert deletions.reclaim("cell1") == 0
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, held()) == (VmState.ACTIVE, LIVING)
+
+
+def test_opening_a_delete_of_what_is_not_there_says_so(ana: RequestContext) -> None:
+    with write_tx("cell1"):
+        assert deletes.open_delete("cell1", ana, uuid4()) is False
