@@ -129,9 +129,23 @@ def _url(*schemes: str) -> Callable[[str], str]:
 
 
 def _failpoint(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_.:/-]+", text):
-        raise _Refused(f'"{text}" is not the name of a failpoint')
+    if not re.fullmatch(r"@?[A-Za-z0-9_.:/-]+", text):
+        raise _Refused(f'"{text}" is not the name of a failpoint, nor @ and a file')
     return text
+
+
+MESSAGE_FAULTS = ("lose", "repeat", "delay")
+
+
+def _message_faults(text: str) -> Mapping[str, float]:
+    """ "lose=0.05,repeat=0.1": the share of messages that each of MESSAGE_FAULTS happens to."""
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, share = part.strip().partition("=")
+        if name not in MESSAGE_FAULTS or not re.fullmatch(r"0?\.[0-9]+|0|1", share):
+            raise _Refused(f'"{part}" is not one of {", ".join(MESSAGE_FAULTS)} with a share from 0 to 1: lose=0.05')
+        shares[name] = float(share)
+    return shares
 
 
 def _cells(text: str) -> tuple[str, ...]:
@@ -186,6 +200,7 @@ class Environment:
     shelved_offload_seconds: float = _variable(_seconds(-1, 10 * 365 * 86_400), "0")
     image_dir: Path = _variable(_directory)
     crash_at: str = _variable(_failpoint)
+    message_faults: Mapping[str, float] | None = _variable(_message_faults)
 
     def database_of(self, name: str) -> DatabaseUrl | None:
         """Where the database `name` ("api", "cell0", a cell) is; None for a file in the data folder."""

@@ -124,6 +124,7 @@ NOVELLA_RESIZE_CONFIRM_SECONDS = environment.resize_confirm_seconds
 NOVELLA_ALLOW_RESIZE_TO_SAME_HOST = environment.allow_resize_to_same_host
 NOVELLA_SHELVED_OFFLOAD_SECONDS = environment.shelved_offload_seconds
 NOVELLA_CRASH_AT = environment.crash_at
+NOVELLA_MESSAGE_FAULTS = environment.message_faults
 NOVELLA_HOST = environment.host
 NOVELLA_PORT = environment.port
 NOVELLA_VIRT_TYPE = environment.virt_type

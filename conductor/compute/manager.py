@@ -16,6 +16,7 @@ from conductor.compute.hosts import HostConfig
 from conductor.compute.lanes import Lanes
 from conductor.core.compute_driver import ComputeDriver, Progress, StoreImage
 from conductor.core.errors import NotSupported, NovellaError, StaleToken, Unavailable
+from conductor.failpoints import reach
 from conductor.rpc.codec import UnknownMessage, decode
 from conductor.rpc.messages import StepAnswered, StepProgressed
 
@@ -93,9 +94,13 @@ class ComputeManager:
 
     def _carry_out(self, command: Any) -> None:
         """Do what the command says, keep the answer, and only then give it."""
+        place = f"host.{command.MESSAGE_NAME}"
         try:
+            reach(f"{place}.before")
             answer = self._try(command)
+            reach(f"{place}.effect")
             self._journal.finish(command.step_key, answer)
+            reach(f"{place}.kept")
         except BaseException:
             # What is not kept is not said: a repeated command must never get another answer.
             self._journal.abandon(command.step_key)

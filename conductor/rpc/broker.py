@@ -26,6 +26,7 @@ from dramatiq.common import dq_name
 from dramatiq.middleware import CurrentMessage, Middleware, ShutdownNotifications
 
 from conductor.rpc.codec import encode
+from conductor.rpc.message_faults import Unreliable
 from conductor.rpc.senders import AtOnce, Outage, Postman, Sender
 
 COMPUTE_QUEUE = "compute"
@@ -99,8 +100,17 @@ def _chosen() -> str:
         return ""
 
 
+def _chosen_faults() -> Mapping[str, float] | None:
+    try:
+        return settings.NOVELLA_MESSAGE_FAULTS  # type: ignore[no-any-return]
+    except ImproperlyConfigured:
+        return None
+
+
 outage = Outage()
 broker, _sender = make(_chosen())
+if _sender_faults := _chosen_faults():
+    _sender = Unreliable(_sender, _sender_faults)
 dramatiq.set_broker(broker)
 
 Handler = Callable[[dict[str, Any]], None]

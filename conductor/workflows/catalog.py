@@ -5,6 +5,7 @@ from __future__ import annotations
 from conductor.core.errors import NotFound
 from conductor.journal.models import WorkflowRun
 from conductor.workflows.abort_live_migration import ABORT_LIVE_MIGRATION
+from conductor.workflows.attach_volume import ATTACH_VOLUME
 from conductor.workflows.build_in_cell import BUILD_IN_CELL
 from conductor.workflows.build_instances import BUILD_INSTANCES
 from conductor.workflows.change_password import CHANGE_PASSWORD
@@ -13,6 +14,7 @@ from conductor.workflows.create_backup import CREATE_BACKUP
 from conductor.workflows.create_image import CREATE_IMAGE
 from conductor.workflows.delete_instance import DELETE_INSTANCE
 from conductor.workflows.delete_when_cell_is_back import DELETE_WHEN_CELL_IS_BACK
+from conductor.workflows.detach_volume import DETACH_VOLUME
 from conductor.workflows.evacuate_instance import EVACUATE_INSTANCE
 from conductor.workflows.flow import Flow, RemoteStep
 from conductor.workflows.force_live_migration import FORCE_LIVE_MIGRATION
@@ -71,6 +73,8 @@ FLOWS: tuple[Flow, ...] = (
     SHELVE_INSTANCE,
     OFFLOAD_INSTANCE,
     UNSHELVE_INSTANCE,
+    ATTACH_VOLUME,
+    DETACH_VOLUME,
 )
 
 _by_version = {(flow.name, flow.version): flow for flow in FLOWS}
@@ -86,13 +90,14 @@ def flow_of(run: WorkflowRun) -> Flow:
     return flow
 
 
-def failpoints(flow: Flow) -> list[str]:
-    """Every place of a flow's way forward at which `crash_at` can end the process, in order."""
+def failpoints(flow: Flow, direction: str = "do") -> list[str]:
+    """Every place of a flow's way forward ("do") or back ("undo") at which `crash_at` can end the process, in order."""
+    steps = flow.steps if direction == "do" else tuple(step for step in reversed(flow.steps) if step.has_revert)
     places = []
-    for step in flow.steps:
+    for step in steps:
         if isinstance(step, RemoteStep):
             moments: tuple[str, ...] = ("before", "sent", "answered", "after")
         else:
-            moments = () if step.is_local else ("before", "effect", "after")
-        places += [f"{flow.name}.do.{step.name}.{moment}" for moment in moments]
+            moments = () if step.is_local and direction == "do" else ("before", "effect", "after")
+        places += [f"{flow.name}.{direction}.{step.name}.{moment}" for moment in moments]
     return places

@@ -19,7 +19,7 @@ from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.transactions import write_tx
 from conductor.workflows import leases, records, straight_on
-from conductor.workflows.failpoints import reach
+from conductor.failpoints import reach
 from conductor.workflows.flow import Flow, NotYet, RemoteStep, Result, Step, Work
 from conductor.workflows.silence import is_silent
 
