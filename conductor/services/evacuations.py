@@ -19,7 +19,9 @@ from conductor.transactions import database_now, write_tx
 log = logging.getLogger(__name__)
 
 
-def begin(context: RequestContext, instance_uuid: str, host: str = "", *, stays_off: bool = False) -> str:
+def begin(
+    context: RequestContext, instance_uuid: str, host: str = "", *, stays_off: bool = False, admin_password: str = ""
+) -> str:
     """Build an instance of a dead host anew, on `host` or where there is room; the workflow's uuid.
 
     Raises Invalid while its host lives, Conflict while nobody has said that it is fenced: a guest that still runs
@@ -39,7 +41,9 @@ def begin(context: RequestContext, instance_uuid: str, host: str = "", *, stays_
             migration_type=MigrationType.EVACUATION,
         )  # fmt: skip
 
-    return server_actions.begin(context, instance_uuid, "evacuate", Asked(inputs=inputs, prepare=prepare))
+    secrets = {"admin_password": admin_password} if admin_password else {}
+    asked = Asked(inputs=inputs, secrets=secrets, prepare=prepare)
+    return server_actions.begin(context, instance_uuid, "evacuate", asked)
 
 
 def begin_all(context: RequestContext, service: ServiceView) -> tuple[dict[str, str], dict[str, str]]:

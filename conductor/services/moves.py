@@ -20,7 +20,7 @@ from conductor.core.states import MigrationStatus, MigrationType, VmState
 from conductor.scheduler import quota_shares
 from conductor.services import flavors, quotas, server_actions
 from conductor.services.server_actions import Asked
-from conductor.transactions import database_now
+from conductor.transactions import database_now, database_time
 from conductor.workflows.silence import is_silent
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 WITH_GUEST_OFF = (MigrationType.RESIZE, MigrationType.MIGRATION)
 
 
-def resize(context: RequestContext, instance_uuid: str, flavor_ref: str) -> str:
+def resize(context: RequestContext, instance_uuid: str, flavor_ref: str, *, disk_config: str = "") -> str:
     """Give an instance another size, wherever there is room; the workflow's uuid. It waits for a word at the end.
 
     Raises Invalid for a flavor that cannot be, QuotaExceeded for growth that does not fit.
@@ -41,6 +41,8 @@ def resize(context: RequestContext, instance_uuid: str, flavor_ref: str) -> str:
         _check_size(instance, flavor)
         quota_shares.refuse_excess(instance.project_id, str(instance.uuid), flavor, limits_of(instance.project_id))
         limits.update(limits_of(instance.project_id))
+        if disk_config:
+            Instance.objects.using(alias).filter(pk=instance.pk).update(disk_config=disk_config)
         record(
             context, alias, instance, run_uuid=run_uuid, migration_uuid=migration_uuid,
             migration_type=MigrationType.RESIZE, new_flavor=asdict(flavor),
@@ -170,7 +172,7 @@ def record(
         was_running=instance.vm_state == VmState.ACTIVE,
         project_id=instance.project_id,
         user_id=context.user_id,
-        created_at=database_now(),
+        created_at=database_time(alias),  # pages are cut by it: it must be the same when it is read
         updated_at=database_now(),
         **{**usual, **values},
     )

@@ -22,7 +22,7 @@ class SpawnAtDestination(RemoteStep):
     def command(self, work: Work) -> Any:
         return SpawnInstance(
             **addressed(work, move_rows.read(work).destination_host or ""),
-            guest=guest_of(work, instance_rows.read(work)),
+            guest=guest_of(work, instance_rows.read(work), admin_password=str(work.secrets.get("admin_password", ""))),
             is_running=bool(work.inputs.get("is_running", True)),
         )
 

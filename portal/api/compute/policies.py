@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portal.api.authorization import ADMIN, ANYONE, MEMBER, OWNER, READER, SERVICE, RuleTable
+from portal.api.authorization import ADMIN, ANYONE, MANAGER, MEMBER, OWNER, READER, SERVICE, RuleTable
 
 _PREFIX = "os_compute_api:"
 _RULES: RuleTable = {
@@ -98,6 +98,20 @@ _RULES: RuleTable = {
     "os-hypervisors": ADMIN,
     "os-services:list": ADMIN,
     "os-services:update": ADMIN,
+    "servers:resize": MEMBER,
+    "servers:confirm_resize": MEMBER,
+    "servers:revert_resize": MEMBER,
+    "os-migrate-server:migrate": MANAGER,
+    "os-migrate-server:migrate:host": ADMIN,
+    "os-migrate-server:migrate_live": MANAGER,
+    "os-migrate-server:migrate_live:host": ADMIN,
+    "os-evacuate": ADMIN,
+    "os-migrations:index": MANAGER,
+    "servers:migrations:index": MANAGER,
+    "servers:migrations:show": ADMIN,
+    "servers:migrations:delete": MANAGER,
+    "servers:migrations:force_complete": MANAGER,
+    "os-services:delete": ADMIN,
     "os-server-groups:index": READER,
     "os-server-groups:index:all_projects": ADMIN,
     "os-server-groups:show": READER,

@@ -14,6 +14,7 @@ from portal.api.compute.views import (
     hypervisors,
     instance_actions,
     keypairs,
+    migrations,
     quotas,
     server_actions,
     server_addresses,
@@ -23,6 +24,7 @@ from portal.api.compute.views import (
     servers,
     services,
     versions,
+    volume_attachments,
 )
 
 _SERVER = "v2.1/servers/<str:server_id>"
@@ -43,8 +45,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_SERVER}/tags/<str:tag>", server_tags.ServerTag.as_view()),
     path(f"{_SERVER}/ips", server_addresses.ServerAddresses.as_view()),
     path(f"{_SERVER}/ips/<str:network>", server_addresses.ServerAddressesByNetwork.as_view()),
+    path(f"{_SERVER}/os-volume_attachments", volume_attachments.VolumeAttachments.as_view()),
+    path(f"{_SERVER}/os-volume_attachments/<str:volume_id>", volume_attachments.VolumeAttachment.as_view()),
     path(f"{_SERVER}/os-instance-actions", instance_actions.InstanceActions.as_view()),
     path(f"{_SERVER}/os-instance-actions/<str:request_id>", instance_actions.InstanceAction.as_view()),
+    path(f"{_SERVER}/migrations", migrations.ServerMigrations.as_view()),
+    path(f"{_SERVER}/migrations/<str:ref>", migrations.ServerMigration.as_view()),
+    path(f"{_SERVER}/migrations/<str:ref>/action", migrations.ServerMigrationAction.as_view()),
+    path("v2.1/os-migrations", migrations.Migrations.as_view()),
     path("v2.1/flavors", flavors.Flavors.as_view()),
     path("v2.1/flavors/detail", flavors.FlavorsDetail.as_view()),
     path(_FLAVOR, flavors.FlavorById.as_view()),

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.services import hosts
+from conductor.services import host_closing, hosts
 from conductor.services.values import ServiceView
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import services as schemas
@@ -41,8 +41,16 @@ class ServiceByRef(ComputeView):
         if uuid_or_none(ref) is None:
             raise Invalid(f"Invalid uuid {ref[:60]}", field="id")
         service = hosts.get_service(request.context, ref)
-        changed = hosts.update_service(request.context, service, **_changes(validate(request.data, schemas.UPDATE)))
+        changed = host_closing.update(request.context, service, **_changes(validate(request.data, schemas.UPDATE)))
         return Response({"service": serializers.show(changed, request.microversion)})
+
+    def delete(self, request: ApiRequest, ref: str) -> Response:
+        """Forget a service, and with it a host that has nothing left."""
+        self.allow("os-services:delete")
+        if request.microversion.covers(UUIDS_SINCE) and uuid_or_none(ref) is None:
+            raise Invalid(f"Invalid uuid {ref[:60]}", field="id")
+        host_closing.delete(request.context, hosts.get_service(request.context, ref))
+        return Response(status=204)
 
     def _by_name(self, action: str) -> Response:
         schema = BY_NAME.get(action)
@@ -50,7 +58,7 @@ class ServiceByRef(ComputeView):
             raise NotFound("Unknown action")
         body = validate(self.request.data, schema)
         service = self._named(body["host"], body["binary"])
-        changed = hosts.update_service(self.request.context, service, **_changes_by_name(action, body))
+        changed = host_closing.update(self.request.context, service, **_changes_by_name(action, body))
         return Response({"service": serializers.by_name(changed, action)})
 
     def _named(self, host: str, binary: str) -> ServiceView:

@@ -1,0 +1,70 @@
+"""Moves out, per version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.request import Request
+
+from conductor.services.migrations import MigrationView
+from portal.api.compute.serializers import parts
+from portal.api.microversions import Microversion
+
+UUID_SINCE = "2.59"
+OWNERS_SINCE = "2.80"
+KINDS_SINCE = "2.23"
+
+
+def show(request: Request, move: MigrationView, version: Microversion) -> dict[str, Any]:
+    """A move in the list of all."""
+    shown: dict[str, Any] = {
+        "id": move.number,
+        **_ends(move),
+        "instance_uuid": move.instance_uuid,
+        "status": move.status,
+        "old_instance_type_id": move.old_flavor_number,
+        "new_instance_type_id": move.new_flavor_number,
+        **_times(move),
+    }
+    if version.covers(KINDS_SINCE):
+        shown["migration_type"] = move.migration_type
+        if move.is_live_and_under_way:
+            shown["links"] = parts.links(request, "servers", move.instance_uuid, "migrations", str(move.number))
+    return shown | _versioned(move, version)
+
+
+def of_server(move: MigrationView, version: Microversion) -> dict[str, Any]:
+    """A live migration of one server that is under way, with how far it is."""
+    amounts = {f"{name}_bytes": amount for name, amount in move.amounts.items()}
+    return {
+        "id": move.number,
+        **_ends(move),
+        "server_uuid": move.instance_uuid,
+        "status": move.status,
+        **amounts,
+        **_times(move),
+        **_versioned(move, version),
+    }
+
+
+def _ends(move: MigrationView) -> dict[str, Any]:
+    return {
+        "source_compute": move.source_host,
+        "source_node": move.source_node,
+        "dest_compute": move.destination_host,
+        "dest_node": move.destination_node,
+        "dest_host": move.destination_ip or None,
+    }
+
+
+def _times(move: MigrationView) -> dict[str, Any]:
+    return {"created_at": parts.to_the_digit(move.created_at), "updated_at": parts.to_the_digit(move.updated_at)}
+
+
+def _versioned(move: MigrationView, version: Microversion) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    if version.covers(UUID_SINCE):
+        shown["uuid"] = move.uuid
+    if version.covers(OWNERS_SINCE):
+        shown |= {"user_id": move.user_id, "project_id": move.project_id}
+    return shown

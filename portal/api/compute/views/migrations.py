@@ -1,0 +1,98 @@
+"""Moves of servers: all of them for operators, and those of a server that are under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.response import Response
+
+from conductor.core.errors import Invalid
+from conductor.services import live_migrations, migrations
+from conductor.services.migrations import MigrationQuery
+from portal.api.base import ApiRequest
+from portal.api.compute.schemas import moves as schemas
+from portal.api.compute.serializers import migrations as serializers
+from portal.api.compute.serializers.server_queries import time_of
+from portal.api.compute.view import ComputeView
+from portal.api.compute.views.servers import ServerView
+from portal.api.pagination import next_links, parse_page
+from portal.api.validation import validate
+
+PAGED_SINCE = "2.59"
+QUEUED_ABORT_SINCE = "2.65"
+# Filter of the API → field of the query.
+FILTERS = {
+    "host": "host",
+    "source_compute": "source_host",
+    "status": "status",
+    "migration_type": "migration_type",
+    "instance_uuid": "instance_uuid",
+}
+OWNERS = {"user_id": "user_id", "project_id": "project_id"}
+
+
+class Migrations(ComputeView):
+    def get(self, request: ApiRequest) -> Response:
+        self.allow("os-migrations:index")
+        found = migrations.list_page(request.context, self._query())
+        shown = [serializers.show(request, move, request.microversion) for move in found.items]
+        body: dict[str, Any] = {"migrations": shown}
+        if request.microversion.covers(PAGED_SINCE):
+            last = found.items[-1].uuid if found.items else None
+            body |= next_links(request, "migrations", last_id=last, has_more=found.has_more)
+        return Response(body)
+
+    def _query(self) -> MigrationQuery:
+        version, given = self.request.microversion, self.request.query_params
+        names = {**FILTERS, **(OWNERS if version.covers("2.80") else {})}
+        known = (*names, "hidden", "changes-since", *(("changes-before",) if version.covers("2.66") else ()))
+        self.refuse_unknown_query(known, since=PAGED_SINCE)
+        asked: dict[str, Any] = {field: given[name] for name, field in names.items() if given.get(name)}
+        if version.covers(PAGED_SINCE):
+            page = parse_page(self.request)
+            asked |= {"limit": page.limit, "marker": page.marker}
+            if "changes-since" in given:
+                asked["changed_since"] = time_of(given["changes-since"], "changes-since")
+            if "changes-before" in given and version.covers("2.66"):
+                asked["changed_before"] = time_of(given["changes-before"], "changes-before")
+        query = MigrationQuery(**asked)
+        if query.changed_since and query.changed_before and query.changed_before < query.changed_since:
+            raise Invalid("changes-since must not be after changes-before.", field="changes-since")
+        return query
+
+
+class ServerMigrations(ServerView):
+    min_microversion = "2.23"
+
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("servers:migrations:index")
+        found = migrations.of_server(request.context, server_id)
+        return Response({"migrations": [serializers.of_server(move, request.microversion) for move in found]})
+
+
+class ServerMigration(ServerView):
+    min_microversion = "2.23"
+
+    def get(self, request: ApiRequest, server_id: str, ref: str) -> Response:
+        self.allow("servers:migrations:show")
+        found = migrations.get_of_server(request.context, server_id, ref)
+        return Response({"migration": serializers.of_server(found, request.microversion)})
+
+    def delete(self, request: ApiRequest, server_id: str, ref: str) -> Response:
+        """Abort it: before the guest moves as a cancel, later by its source."""
+        if not request.microversion.covers("2.24"):
+            return self.http_method_not_allowed(request)
+        self.allow("servers:migrations:delete")
+        queued_too = request.microversion.covers(QUEUED_ABORT_SINCE)
+        live_migrations.abort(request.context, server_id, ref, queued_too=queued_too)
+        return Response(status=202)
+
+
+class ServerMigrationAction(ServerView):
+    min_microversion = "2.22"
+
+    def post(self, request: ApiRequest, server_id: str, ref: str) -> Response:
+        self.allow("servers:migrations:force_complete")
+        validate(request.data, schemas.FORCE_COMPLETE)
+        live_migrations.force_complete(request.context, server_id, ref)
+        return Response(status=202)
