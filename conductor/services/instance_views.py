@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
 from conductor.api_db.models import BuildRequest, CellMapping, InstanceMapping, RequestSpecRecord
-from conductor.cell_db.models import Instance, InstanceFault
+from conductor.cell_db.models import BlockDevice, Instance, InstanceFault
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState, TaskState, VmState, status_of
 from conductor.journal.models import WorkflowRun
@@ -49,10 +50,12 @@ def with_runs(rows: QuerySet[Instance], alias: str) -> QuerySet[Instance]:
 
 
 def of_rows(alias: str, rows: Sequence[Any]) -> list[InstanceView]:
-    """Rows of `with_runs` as callers see them: at most three queries, however many rows."""
+    """Rows of `with_runs` as callers see them: at most four queries, however many rows."""
     faults = _faults(alias, [row.uuid for row in rows if row.vm_state in FAULTY_STATES])
     services = _services(alias, {row.host for row in rows if row.host})
-    return [_of_row(alias, row, faults.get(str(row.uuid)), services.get(row.host or "")) for row in rows]
+    views = [_of_row(alias, row, faults.get(str(row.uuid)), services.get(row.host or "")) for row in rows]
+    volumes = _volumes(alias, [row.uuid for row in rows])
+    return [replace(view, volumes=tuple(volumes[view.uuid])) if view.uuid in volumes else view for view in views]
 
 
 def of_request(row: BuildRequest) -> InstanceView:
@@ -144,6 +147,14 @@ def _faults(alias: str, uuids: Sequence[Any]) -> dict[str, Fault]:
         )
         for row in rows
     }
+
+
+def _volumes(alias: str, uuids: Sequence[Any]) -> dict[str, list[tuple[str, bool]]]:
+    found: dict[str, list[tuple[str, bool]]] = {}
+    rows = BlockDevice.objects.using(alias).filter(instance_uuid__in=uuids).order_by("pk")
+    for uuid, volume, is_deleted in rows.values_list("instance_uuid", "volume_uuid", "delete_on_termination"):
+        found.setdefault(str(uuid), []).append((str(volume), is_deleted))
+    return found
 
 
 def _services(alias: str, names: set[str]) -> dict[str, ServiceView]:

@@ -85,7 +85,7 @@ class Fault:
 class InstanceView:
     """An instance, whether still a build request or in a cell; the same fields for both.
 
-    `addresses` are core.NetworkPort values as JSON. `run_uuid` is the newest workflow on it. `is_simulated` tells
+    `addresses` are core.NetworkPort values as JSON, `volumes` are ids, with whether each goes with the instance. `run_uuid` is the newest workflow on it. `is_simulated` tells
     whether its host is. `is_partial` marks one whose cell does not answer: status UNKNOWN, and of the rest only what
     the API database knows. `host_status` is UP, UNKNOWN, MAINTENANCE, DOWN or "" without a host.
     """
@@ -133,6 +133,7 @@ class InstanceView:
     group_uuid: str = ""
     host_status: str = ""
     is_partial: bool = False
+    volumes: tuple[tuple[str, bool], ...] = ()
 
 
 @dataclass(frozen=True)

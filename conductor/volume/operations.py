@@ -154,12 +154,10 @@ def release(attachment_uuid: str) -> None:
     _lent(attachment_uuid).delete()
 
 
-def release_for_ever(attachment_uuid: str) -> str:
-    """The guest is gone and takes the volume along; its uuid for `settle` after the transaction, "" for none."""
-    volume = _of(attachment_uuid).first()
+def release_for_ever(attachment_uuid: str) -> None:
+    """The guest is gone and takes the volume along: `settle` it after the transaction."""
     _change(_of(attachment_uuid), (ATTACHING, DETACHING, IN_USE), DELETING)
     _lent(attachment_uuid).delete()
-    return str(volume.uuid) if volume else ""
 
 
 def move(instance_uuid: str, host: str) -> None:

@@ -90,14 +90,13 @@ def flow_of(run: WorkflowRun) -> Flow:
     return flow
 
 
-def failpoints(flow: Flow, direction: str = "do") -> list[str]:
-    """Every place of a flow's way forward ("do") or back ("undo") at which `crash_at` can end the process, in order."""
-    steps = flow.steps if direction == "do" else tuple(step for step in reversed(flow.steps) if step.has_revert)
+def failpoints(flow: Flow) -> list[str]:
+    """Every place of a flow's way forward at which `crash_at` can end the process, in order."""
     places = []
-    for step in steps:
+    for step in flow.steps:
         if isinstance(step, RemoteStep):
             moments: tuple[str, ...] = ("before", "sent", "answered", "after")
         else:
-            moments = () if step.is_local and direction == "do" else ("before", "effect", "after")
-        places += [f"{flow.name}.{direction}.{step.name}.{moment}" for moment in moments]
+            moments = () if step.is_local else ("before", "effect", "after")
+        places += [f"{flow.name}.do.{step.name}.{moment}" for moment in moments]
     return places

@@ -8,6 +8,7 @@ from conductor.workflows.steps.forget_moves import ForgetAtSource
 from conductor.workflows.steps.free_allocation import FreeAllocation
 from conductor.workflows.steps.mark_deleted import MarkDeleted
 from conductor.workflows.steps.remove_shelved_image import RemoveShelvedImage
+from conductor.workflows.steps.release_volumes import ReleaseVolumes
 from conductor.workflows.steps.unplug_networks import UnplugNetworks
 
 DELETE_INSTANCE = Flow(
@@ -19,6 +20,7 @@ DELETE_INSTANCE = Flow(
         UnplugNetworks(),
         FreeAllocation(),
         RemoveShelvedImage(),
+        ReleaseVolumes(),  # those that are to go with the server go, the others are free again
         MarkDeleted(),
     ),
     cancellable_until=None,  # a delete goes forward until it is done

@@ -35,6 +35,13 @@ def _always(server: Server) -> bool:
     return True
 
 
+def _volumes(server: Server) -> list[dict[str, Any]]:
+    """Ids; from 2.3 on with whether each goes with the server."""
+    if not server.version.covers("2.3"):
+        return [{"id": volume_id} for volume_id, _ in server.view.volumes]
+    return [{"id": volume_id, "delete_on_termination": goes} for volume_id, goes in server.view.volumes]
+
+
 @dataclass(frozen=True)
 class Field:
     """One member of a server. `is_basic` ones are in the answer to an update of every version."""
@@ -134,7 +141,7 @@ FIELDS: Sequence[Field] = (
     Field("OS-EXT-STS:power_state", lambda s: s.view.power_state),
     Field("OS-SRV-USG:launched_at", lambda s: parts.to_the_digit(s.view.launched_at)),
     Field("OS-SRV-USG:terminated_at", lambda s: parts.to_the_digit(s.view.terminated_at)),
-    Field("os-extended-volumes:volumes_attached", lambda s: []),
+    Field("os-extended-volumes:volumes_attached", _volumes),
     Field("OS-EXT-SRV-ATTR:host", lambda s: s.view.host or None, operators_until=""),
     Field("OS-EXT-SRV-ATTR:instance_name", lambda s: f"novella-{s.view.uuid}", operators_until=""),
     Field("OS-EXT-SRV-ATTR:hypervisor_hostname", lambda s: s.view.node or None, operators_until=""),

@@ -1,0 +1,23 @@
+"""Have the host take the volume from the guest; a server without a host has it on none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.rpc.messages import AttachVolume, DetachVolume
+from conductor.workflows.flow import RemoteStep, Work
+from conductor.workflows.steps import devices, instance_rows
+from conductor.workflows.steps.on_host import addressed
+
+
+class DetachOnHost(RemoteStep):
+    title = "Detach on host"
+    event = "compute_detach_volume"
+
+    def command(self, work: Work) -> Any:
+        host = instance_rows.read(work).host
+        return DetachVolume(**addressed(work, host), volume_uuid=work.inputs["volume_id"]) if host else None
+
+    def revert_command(self, work: Work) -> Any:
+        host = instance_rows.read(work).host
+        return AttachVolume(**addressed(work, host), volume=devices.read(work).connection) if host else None

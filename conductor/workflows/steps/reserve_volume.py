@@ -1,0 +1,29 @@
+"""Keep the volume for the server: from here on nobody else gets it."""
+
+from __future__ import annotations
+
+from conductor.core.errors import Conflict
+from conductor.journal.models import OutboxMessage
+from conductor.volume import operations
+from conductor.workflows.flow import Result, Retry, Step, Work
+from conductor.workflows.steps import devices
+
+
+class ReserveVolume(Step):
+    title = "Reserve volume"
+    lane = "Cell conductor"
+    revert_retry = Retry(tries=3, pause_seconds=2.0)
+
+    def execute(self, work: Work) -> Result:
+        lending = devices.lending(work)
+        with work.fenced("default"):
+            operations.reserve(lending)
+        return {}
+
+    def revert(self, work: Work, result: Result) -> None:
+        """A volume that a silent host may still write to is kept from everybody, and named as not given back."""
+        owed = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True).first()
+        if owed is not None:
+            raise Conflict(f"Volume {work.inputs['volume_id']} stays reserved until host {owed.host} lets it go.")
+        with work.fenced("default"):
+            operations.release(work.inputs["attachment_id"])
