@@ -1,111 +1,123 @@
-"""Workflow steps per second through the engine, as a share of this machine's commit limit in the same run.
+"""Workflow steps through the engine, as a share of this machine's commit limit in the same run.
 
-    python benchmarks/workflow_steps.py
+    python benchmarks/workflow_steps.py [sqlite | postgresql]
 
-A flow of eight persisted steps that do nothing else, run one at a time on the embedded default's SQLite settings; the
-limit is measured before and after, in the same directory.
+A flow of eight persisted steps that do nothing else: one flow at a time, 32 at once, and eight steps undone against
+eight done. The limit is measured before and after each round, on the same disk or server. Without an argument both
+databases are measured, each in a process of its own; PostgreSQL is a private server of the benchmark's own.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-STEPS = 8
+from benchmarks.bench_flow import ALIAS, POSTGRESQL, SQLITE, STEPS, database, marks, run_flow
+
 ROUNDS = 5
 FLOWS_PER_ROUND = 20
+IN_FLIGHT = 32
+FLOWS_PER_THREAD = 4
+UNDONE_PER_ROUND = 10
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="novella-bench-") as name:
-        directory = Path(name)
-        os.environ |= {
-            "NOVELLA_DATA": name,
-            "NOVELLA_LOG_LEVEL": "WARNING",
-            "DJANGO_SETTINGS_MODULE": "portal.settings",
-        }
-        import django
-
-        django.setup()
-        _measure(directory)
+def main(kinds: Sequence[str]) -> int:
+    if kinds:
+        for kind in kinds:
+            _measure(kind)
+        return 0
+    return max(
+        subprocess.run([sys.executable, __file__, kind], check=False).returncode for kind in (SQLITE, POSTGRESQL)
+    )
 
 
-def _measure(directory: Path) -> None:
-    from django.core.management import call_command
+def _measure(kind: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="novella-bench-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)  # the server runs under an account of its own
+        with database(kind, Path(name)) as limit:
+            print(f"-- {kind}")
+            _rounds(limit)
+            _count()
 
-    from benchmarks.commit_limit import commits_per_second
-    from conductor.workflows import catalog
 
-    call_command("migrate", database="cell1", verbosity=0)
-    catalog._by_version["bench", 1] = _flow()
-    _run_flows(3)
-    rates, limits, commits = [], [], []
+def _rounds(limit: Callable[[float], float]) -> None:
+    limits, alone, together, cpu, undo = [], [], [], [], []
+    _one_at_a_time(3)
     for _ in range(ROUNDS):
-        before = commits_per_second(directory, 1.0)
-        began = time.perf_counter()
-        commits.append(_run_flows(FLOWS_PER_ROUND) / FLOWS_PER_ROUND)
-        rates.append(STEPS * FLOWS_PER_ROUND / (time.perf_counter() - began))
-        limits.append((before + commits_per_second(directory, 1.0)) / 2)
-    shares = [rate / limit for rate, limit in zip(rates, limits, strict=True)]
-    print(f"steps per second      median {statistics.median(rates):8.1f}  (range {min(rates):.1f} to {max(rates):.1f})")
-    print(
-        f"commit limit per sec  median {statistics.median(limits):8.1f}  (range {min(limits):.1f} to {max(limits):.1f})"
-    )
-    print(
-        f"ratio                 median {statistics.median(shares):8.3f}  (range {min(shares):.3f} to {max(shares):.3f})"
-    )
-    print(f"transactions per flow of {STEPS} steps: {statistics.median(commits):.1f}")
+        before = limit(0.7)
+        began = time.process_time()
+        alone.append(_one_at_a_time(FLOWS_PER_ROUND))
+        cpu.append((time.process_time() - began) / (FLOWS_PER_ROUND * STEPS) * 1000)
+        between = limit(0.7)
+        together.append(_at_once())
+        limits.append((before + between + limit(0.7)) / 3)
+        undo.append(_undo_share())
+    _print("commit limit per second", limits)
+    _print("W1 steps per second, one flow at a time", alone)
+    _print("W1 ratio to the limit", [rate / bar for rate, bar in zip(alone, limits, strict=True)])
+    _print(f"W2 steps per second, {IN_FLIGHT} flows in flight", together)
+    _print("W2 ratio to the limit", [rate / bar for rate, bar in zip(together, limits, strict=True)])
+    _print("W5 CPU milliseconds per step", cpu)
+    _print(f"W6 undoing {STEPS} steps / doing them", undo)
 
 
-def _flow():  # type: ignore[no-untyped-def]
-    from conductor.workflows.flow import Flow, Result, Step, Work
-
-    class Nothing(Step):
-        title = "nothing"
-
-        def execute(self, work: Work) -> Result:
-            return {}
-
-    return Flow("bench", 1, tuple(Nothing() for _ in range(STEPS)))
+def _one_at_a_time(flows: int) -> float:
+    began = time.perf_counter()
+    for _ in range(flows):
+        run_flow()
+    return STEPS * flows / (time.perf_counter() - began)
 
 
-def _run_flows(count: int) -> int:
-    """Run flows one after another; returns the number of transactions that it took."""
-    from django.db import connections
+def _at_once() -> float:
+    """Steps per second of many threads; their connections are open before the clock starts."""
+    ready = threading.Barrier(IN_FLIGHT + 1)
 
-    from conductor.core.context import system_context
-    from conductor.rpc import outbox
-    from conductor.transactions import write_tx
-    from conductor.workflows import engine
+    def work() -> None:
+        from django.db import connections
 
-    begun = 0
+        run_flow()
+        ready.wait()
+        for _ in range(FLOWS_PER_THREAD):
+            run_flow()
+        connections.close_all()
 
-    def count_begins(execute, sql, params, many, context):  # type: ignore[no-untyped-def]
-        nonlocal begun
-        begun += sql.startswith("BEGIN")
-        return execute(sql, params, many, context)
+    threads = [threading.Thread(target=work) for _ in range(IN_FLIGHT)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    began = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return STEPS * FLOWS_PER_THREAD * IN_FLIGHT / (time.perf_counter() - began)
 
-    with connections["cell1"].execute_wrapper(count_begins):
-        for number in range(count):
-            with write_tx("cell1"):
-                run = outbox.open_run(
-                    "cell1",
-                    outbox.NewRun(
-                        flow="bench",
-                        action="bench",
-                        context=system_context(),
-                        resources=[f"bench:{number}"],
-                    ),
-                )
-            engine.run("cell1", run.uuid)
-    return begun
+
+def _undo_share() -> float:
+    shares = []
+    for _ in range(UNDONE_PER_ROUND):
+        run_flow("bench_undo")
+        shares.append((time.perf_counter() - marks["failed"]) / (marks["failed"] - marks["begun"]))
+    return statistics.median(shares)
+
+
+def _count() -> None:
+    from tests.counting import counted
+
+    with counted(ALIAS) as seen:
+        run_flow()
+    print(f"W5 per flow of {STEPS} steps: {seen.transactions} transactions, {len(seen.statements)} statements")
+
+
+def _print(what: str, values: Sequence[float]) -> None:
+    print(f"{what:45s} median {statistics.median(values):9.3f}  (range {min(values):.3f} to {max(values):.3f})")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))
