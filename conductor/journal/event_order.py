@@ -1,75 +1,74 @@
-"""The order in which readers go through the event log, so that none is missed.
+"""How far the event log may be read, so that a reader who goes on from the last number misses none.
 
 SQLite commits in the order of the numbers. PostgreSQL gives a number when a row is written and shows it when its
-transaction commits: a reader that stood at 6 would never see a 5 that commits later. So a place in the log is a pair,
-transaction and number, and an event is read once no older transaction can still commit.
+transaction commits: a reader that stood at 6 would never see a 5 that commits later. There whoever is about to take
+a number first says so with an advisory lock, which names the newest number of that moment and goes with the
+transaction. What lies above the lowest of these may still get company below it, and is not read yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import connections
-from django.db.models import BigIntegerField, Func, Q, QuerySet
+from django.db.models import QuerySet
+
+from conductor.journal.dialect import run
 
 if TYPE_CHECKING:
     from conductor.journal.models import Event
 
-Place = tuple[int, int]
-START: Place = (0, 0)
+# The upper bits of these locks' keys; the lower 40 are a number of the log.
+WRITING = 7002
+NUMBER_BITS = 40
+
+# For the schema migration. A transaction says once where it began: its setting goes with it, as the lock does, also
+# when only a savepoint is rolled back.
+CREATE_FUNCTIONS = f"""
+CREATE OR REPLACE FUNCTION journal_event_newest() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM journal_event_id_seq
+$$;
+CREATE OR REPLACE FUNCTION journal_event_number() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF coalesce(current_setting('novella.writes_events', true), '') = '' THEN
+        PERFORM pg_advisory_xact_lock_shared(({WRITING}::bigint << {NUMBER_BITS}) | journal_event_newest());
+        PERFORM set_config('novella.writes_events', 'yes', true);
+    END IF;
+    RETURN nextval('journal_event_id_seq');
+END $$;
+CREATE OR REPLACE FUNCTION journal_event_settled() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    newest bigint := journal_event_newest();  -- first: who locks after we look takes numbers above this one
+    lowest bigint;
+BEGIN
+    SELECT min(((classid::bigint << 32) | objid::bigint) & ((1::bigint << {NUMBER_BITS}) - 1)) INTO lowest
+    FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> {NUMBER_BITS - 32} = {WRITING}
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
+    RETURN least(newest, lowest);
+END $$;
+"""
 
 
-class TransactionId(Func):
-    """The number of the transaction that writes; 0 where writers queue and it tells nothing."""
-
-    template = "0"
-    output_field = BigIntegerField()
-
-    def as_postgresql(self, compiler: Any, connection: Any, **more: Any) -> Any:
-        return self.as_sql(compiler, connection, template="(pg_current_xact_id()::text::bigint)", **more)
-
-
-class OldestTransaction(Func):
-    """The oldest transaction of the server that is under way: all before it have ended."""
-
-    template = "(pg_snapshot_xmin(pg_current_snapshot())::text::bigint)"
-    output_field = BigIntegerField()
-
-
-def is_by_number(alias: str) -> bool:
-    """Whether numbers rise in the order of the commits: then what was announced last is all that there is."""
+def is_by_commit(alias: str) -> bool:
+    """Whether numbers rise in the order of the commits: then all before an event that is there are there too."""
     return connections[alias].vendor == "sqlite"
 
 
-def place_of(event: Event) -> Place:
-    return event.transaction_id, event.pk
+def after(events: QuerySet[Event], number: int) -> QuerySet[Event]:
+    """The events after `number` that are settled, in order."""
+    later = events.filter(pk__gt=number).order_by("pk")
+    return later if is_by_commit(events.db) else later.filter(pk__lte=_settled(events.db))
 
 
-def after(events: QuerySet[Event], place: Place) -> QuerySet[Event]:
-    """The events after `place` that are settled, in the order of their places."""
-    transaction, number = place
-    if is_by_number(events.db):
-        return events.filter(pk__gt=number).order_by("pk")
-    # Doubled, as only the first comparison lets the index be entered at the right place.
-    later = Q(transaction_id__gt=transaction) | Q(transaction_id=transaction, pk__gt=number)
-    return _settled(events).filter(later, transaction_id__gte=transaction).order_by("transaction_id", "pk")
+def end(events: QuerySet[Event]) -> int:
+    """The number up to which the log is settled."""
+    if not is_by_commit(events.db):
+        return _settled(events.db)
+    return next(iter(events.order_by("-pk").values_list("pk", flat=True)[:1]), 0)
 
 
-def end(events: QuerySet[Event]) -> Place:
-    """The place of the last settled event."""
-    order = ["-pk"] if is_by_number(events.db) else ["-transaction_id", "-pk"]
-    newest = _settled(events).order_by(*order)
-    return next(iter(newest.values_list("transaction_id", "pk")[:1]), START)
-
-
-def by_number(events: Iterable[Event]) -> list[Event]:
-    """As they happened. A writer gets its number when it holds the rows that it changes, so of two transactions that
-    touched the same resource the later has the higher one; the numbers of the transactions do not tell that."""
-    return sorted(events, key=lambda event: event.pk)
-
-
-def _settled(events: QuerySet[Event]) -> QuerySet[Event]:
-    if is_by_number(events.db):
-        return events
-    return events.filter(transaction_id__lt=OldestTransaction())
+def _settled(alias: str) -> int:
+    """A statement of its own: what it finds settled is there for the next statement to see, not yet for this one."""
+    ((number,),) = run(connections[alias], "SELECT journal_event_settled()")
+    return int(number)

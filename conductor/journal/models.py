@@ -7,7 +7,6 @@ import uuid
 from django.db import models
 
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
-from conductor.journal.event_order import TransactionId
 
 
 class RunQuerySet(models.QuerySet["WorkflowRun"]):
@@ -160,10 +159,9 @@ class OutboxMessage(models.Model):
 class Event(models.Model):
     """A numbered fact about a run or resource, appended in the transaction that made it true.
 
-    Read it through `event_order`: numbers alone are not the order of the commits.
+    Read it through `event_order`: the newest number that is there need not be the last of those before it.
     """
 
-    transaction_id = models.BigIntegerField(db_default=TransactionId())
     topic = models.CharField(max_length=128, db_index=True)  # "wf:<uuid>", "server:<uuid>", "host:<name>"
     kind = models.CharField(max_length=64)  # "run.started", "step.done", "instance.updated", …
     run_uuid = models.UUIDField(null=True, db_index=True)

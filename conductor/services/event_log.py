@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -17,19 +16,17 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.events import Announcement
 from conductor.journal import event_order
-from conductor.journal.event_order import START, Place, is_by_number
+from conductor.journal.event_order import is_by_commit
 from conductor.journal.models import Event
 from conductor.services.values import EventView
 
-__all__ = ["START", "Cursor", "News", "Place", "after", "cursor_of", "here", "is_by_number", "news", "of_runs"]
-__all__ += ["read_cursor", "write_cursor"]
+__all__ = ["Cursor", "News", "after", "here", "is_by_commit", "news", "of_runs", "read_cursor", "write_cursor"]
 
 # A reader that is further behind than this reads the whole page again: that is cheaper.
 LONGEST_REPLAY = 1000
 LONGEST_CURSOR = 2000
-PLACE = re.compile(r"(?:([0-9]{1,18})-)?([0-9]{1,18})", re.ASCII)
 
-Cursor = Mapping[str, Place]
+Cursor = Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -49,27 +46,21 @@ def here() -> Cursor:
     return scatter_gather(lambda alias: event_order.end(Event.objects.using(alias)), journal_aliases()).answers
 
 
-def cursor_of(event: EventView) -> str:
-    """The place of one event, as text."""
-    return write_cursor({event.alias: (event.transaction_id, event.number)})
-
-
 def write_cursor(cursor: Cursor) -> str:
-    """`cell1:40,default:12`, or `cell1:7421-40` where a place has two numbers: a cursor as text."""
-    return ",".join(f"{alias}:{_write(place)}" for alias, place in sorted(cursor.items()))
+    """`cell1:40,default:12`: a cursor as text."""
+    return ",".join(f"{alias}:{number}" for alias, number in sorted(cursor.items()))
 
 
 def read_cursor(text: str) -> Cursor:
     """The inverse of `write_cursor`; databases that are not known are dropped. Raises Invalid for another form."""
-    cursor: dict[str, Place] = {}
+    cursor: dict[str, int] = {}
     known = set(journal_aliases())
     for part in filter(None, text[:LONGEST_CURSOR].split(",")):
-        alias, _, written = part.partition(":")
-        place = PLACE.fullmatch(written)
-        if place is None:
+        alias, _, number = part.partition(":")
+        if not (number.isascii() and number.isdigit() and len(number) <= 18):
             raise Invalid("A cursor looks like default:12,cell1:40.", field="after")
         if alias in known:
-            cursor[alias] = int(place[1] or 0), int(place[2])
+            cursor[alias] = int(number)
     return cursor
 
 
@@ -87,7 +78,7 @@ def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = (), 
         wanted &= Q(project_id=context.project_id)
 
     def ask(alias: str) -> frozenset[int]:
-        later = event_order.after(Event.objects.using(alias).filter(wanted), after.get(alias, START))
+        later = event_order.after(Event.objects.using(alias).filter(wanted), after.get(alias, 0))
         return frozenset(later.values_list("pk", flat=True)[: LONGEST_REPLAY + 1])
 
     numbers = scatter_gather(ask, journal_aliases()).answers
@@ -112,16 +103,15 @@ def of_runs(runs: Mapping[str, Sequence[str]], after: Cursor, limit: int) -> tup
 
 
 def _read(wanted: Callable[[str], Q], aliases: Sequence[str], after: Cursor, limit: int) -> tuple[list[Event], Cursor]:
-    def ask(alias: str) -> tuple[list[Event], Place]:
-        place = after.get(alias, START)
-        rows = list(event_order.after(Event.objects.using(alias).filter(wanted(alias)), place)[:limit])
-        return event_order.by_number(rows), event_order.place_of(rows[-1]) if rows else place
+    def ask(alias: str) -> list[Event]:
+        events = Event.objects.using(alias).filter(wanted(alias))
+        return list(event_order.after(events, after.get(alias, 0))[:limit])
 
     answers = scatter_gather(ask, aliases).answers
     # Of two logs that tell of the same moment, the API's comes first: cells act on what it decided.
-    logs = [answers[alias][0] for alias in sorted(answers, key=lambda alias: (alias != API_ALIAS, alias))]
+    logs = [answers[alias] for alias in sorted(answers, key=lambda alias: (alias != API_ALIAS, alias))]
     merged = list(heapq.merge(*logs, key=lambda row: row.created_at))
-    return merged, {**after, **{alias: reached for alias, (_, reached) in answers.items()}}
+    return merged, {**after, **{alias: rows[-1].pk for alias, rows in answers.items() if rows}}
 
 
 def _announcement(row: Event) -> Announcement:
@@ -136,16 +126,10 @@ def _announcement(row: Event) -> Announcement:
     )
 
 
-def _write(place: Place) -> str:
-    transaction, number = place
-    return f"{transaction}-{number}" if transaction else str(number)
-
-
 def _view(row: Event) -> EventView:
     return EventView(
         alias=str(row._state.db),
         number=row.pk,
-        transaction_id=row.transaction_id,
         topic=row.topic,
         kind=row.kind,
         created_at=row.created_at,

@@ -25,7 +25,7 @@ from conductor.services.instance_actions import list_actions as history
 from conductor.services.instance_queries import get, list_page
 from conductor.services.instance_wishes import CheckedWish
 from conductor.services.values import BuildWish, Launched
-from conductor.transactions import database_time, retried, write_tx
+from conductor.transactions import database_time, one_at_a_time, retried, write_tx
 
 __all__ = ["console_output", "create", "delete", "get", "history", "list_page"]
 
@@ -44,6 +44,8 @@ def create(context: RequestContext, wish: BuildWish) -> Launched:
         return again
     checked = instance_wishes.check(context, wish)
     with write_tx(API):
+        if wish.run_uuid:
+            one_at_a_time(API, f"launch:{wish.run_uuid}")
         again = _launched_before(context, wish.run_uuid)
         return again or _launch(context, checked)
 

@@ -354,7 +354,7 @@ class RunView:
 
 @dataclass(frozen=True)
 class EventView:
-    """One numbered fact of the event log. `number` rises within `alias` only; `transaction_id` see event_order."""
+    """One numbered fact of the event log. `number` rises within `alias` only."""
 
     alias: str
     number: int
@@ -364,7 +364,6 @@ class EventView:
     run_uuid: str = ""
     instance_uuid: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
-    transaction_id: int = 0
 
 
 @dataclass(frozen=True)

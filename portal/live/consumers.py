@@ -61,7 +61,7 @@ class Following:
     kind: Kind
     ident: str
     view: str
-    cursor: dict[str, event_log.Place]
+    cursor: dict[str, int]
     told: dict[str, set[int]] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     changed: set[tuple[str, str]] = field(default_factory=set)
@@ -81,7 +81,7 @@ class Following:
     def reach(self, cursor: event_log.Cursor) -> None:
         """Everything up to `cursor` is known."""
         for alias, place in cursor.items():
-            self.cursor[alias] = max(self.cursor.get(alias, event_log.START), place)
+            self.cursor[alias] = max(self.cursor.get(alias, 0), place)
 
     def forget(self, news: event_log.News) -> None:
         """Events that the log has shown are before the cursor now, or will be found once more."""
@@ -90,8 +90,8 @@ class Following:
 
     def note(self, message: dict[str, Any]) -> None:
         alias, number = message["alias"], message["cursor"]
-        if event_log.is_by_number(alias):
-            self.reach({alias: (0, number)})
+        if event_log.is_by_commit(alias):
+            self.reach({alias: number})
         else:
             self.told.setdefault(alias, set()).add(number)
         self.last_kind = message["kind"]
