@@ -200,7 +200,7 @@ class Environment:
     shelved_offload_seconds: float = _variable(_seconds(-1, 10 * 365 * 86_400), "0")
     image_dir: Path = _variable(_directory)
     crash_at: str = _variable(_failpoint)
-    message_faults: Mapping[str, float] | None = _variable(_message_faults)
+    message_faults: Mapping[str, float] | str = _variable(_message_faults)
 
     def database_of(self, name: str) -> DatabaseUrl | None:
         """Where the database `name` ("api", "cell0", a cell) is; None for a file in the data folder."""

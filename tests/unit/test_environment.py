@@ -43,7 +43,13 @@ def test_defaults() -> None:
         compute_queues="shared",
         channel_url="",
         image_dir=PROJECT_DIR / "var" / "images",
+        shutdown_seconds=60.0,
+        reclaim_seconds=0.0,
+        resize_confirm_seconds=0.0,
+        allow_resize_to_same_host=True,
+        shelved_offload_seconds=0.0,
         crash_at="",
+        message_faults="",
     )
 
 
@@ -58,6 +64,11 @@ def test_other_programs_variables_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [
+        (
+            "NOVELLA_MESSAGE_FAULTS",
+            "lose=2",
+            'NOVELLA_MESSAGE_FAULTS: "lose=2" is not one of lose, repeat, delay with a share from 0 to 1: lose=0.05',
+        ),
         ("NOVELLA_PORT", "abc", 'NOVELLA_PORT: "abc" is not a port number (1 to 65535)'),
         ("NOVELLA_PORT", "0", 'NOVELLA_PORT: "0" is not a port number (1 to 65535)'),
         ("NOVELLA_PORT", "65536", 'NOVELLA_PORT: "65536" is not a port number (1 to 65535)'),
@@ -92,7 +103,7 @@ def test_other_programs_variables_are_left_alone() -> None:
             'NOVELLA_ALLOWED_HOSTS: "a/b" is not a host name (names separated by commas, or *)',
         ),
         ("NOVELLA_DEBUG", "maybe", 'NOVELLA_DEBUG: "maybe" is neither on nor off'),
-        ("NOVELLA_CRASH_AT", "a b", 'NOVELLA_CRASH_AT: "a b" is not the name of a failpoint'),
+        ("NOVELLA_CRASH_AT", "a b", 'NOVELLA_CRASH_AT: "a b" is not the name of a failpoint, nor @ and a file'),
         *(
             (
                 "NOVELLA_CELLS",
