@@ -1,15 +1,16 @@
-"""Have the server's ports on its new host."""
+"""Have the server's ports and volumes on its new host."""
 
 from __future__ import annotations
 
 from conductor.network import ports
+from conductor.volume import operations as volumes
 from conductor.workflows.flow import Result, Step, Work
 from conductor.workflows.steps import instance_rows
 from conductor.workflows.steps.choose_host_again import is_offloaded
 
 
 class BindPorts(Step):
-    """A shelved server that its host still keeps has its ports there."""
+    """A shelved server that its host still keeps has them there."""
 
     title = "Bind ports"
     lane = "Cell conductor"
@@ -21,6 +22,7 @@ class BindPorts(Step):
         instance = instance_rows.read(work)
         with work.fenced("default"):
             bound = ports.bind(work.instance_uuid, instance.host or "", f"compute:{instance.availability_zone}")
+            volumes.move(work.instance_uuid, instance.host or "")
         return {"ports": bound}
 
     def apply(self, work: Work, result: Result) -> None:
@@ -31,3 +33,4 @@ class BindPorts(Step):
         if is_offloaded(work):
             with work.fenced("default"):
                 ports.unbind(work.instance_uuid)
+                volumes.move(work.instance_uuid, "")

@@ -1,8 +1,9 @@
-"""The server's ports are on no host any more; it keeps them, with their addresses."""
+"""The server's ports and volumes are on no host any more; it keeps them, with their addresses and data."""
 
 from __future__ import annotations
 
 from conductor.network import ports
+from conductor.volume import operations as volumes
 from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
 
 
@@ -14,4 +15,5 @@ class UnbindPorts(Step):
     def execute(self, work: Work) -> Result:
         with work.fenced("default"):
             ports.unbind(work.instance_uuid)
+            volumes.move(work.instance_uuid, "")
         return {}

@@ -1,0 +1,236 @@
+"""Attach and detach of volumes, with each step failing in turn: a volume is in use, or anybody's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conductor.cell_db.models import BlockDevice, Instance, InstanceFault
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, ResourceLocked
+from conductor.core.states import RunState, VmState
+from conductor.journal.models import ResourceLock, WorkflowRun
+from conductor.services import instances, server_images, server_volumes, volumes
+from conductor.services.server_volumes import AttachWish
+from conductor.services.volumes import VolumeWish
+from conductor.volume import store
+from conductor.volume.models import Volume, VolumeAttachment
+from conductor.workflows.attach_volume import ATTACH_VOLUME
+from conductor.workflows.detach_volume import DETACH_VOLUME
+from conductor.workflows.flow import Step
+from tests.fleet import silence
+from tests.integration.flows.moving import CELL, instance_of, run_to_the_end, step_on
+from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, times_of
+
+
+@pytest.fixture
+def hosts(hosts: Any, settings: Any, tmp_path: Path) -> StorageHosts:
+    settings.NOVELLA_IMAGE_DIR = tmp_path
+    return StorageHosts()
+
+
+@pytest.fixture
+def volume(ana: Any) -> str:
+    return str(volumes.create(ana, VolumeWish(size_gb=1, name="data")).uuid)
+
+
+def attached(hosts: StorageHosts, ana: Any, uuid: str, volume: str, **wish: Any) -> None:
+    server_volumes.attach(ana, uuid, AttachWish(volume, **wish))
+    run_to_the_end(hosts)
+
+
+def status(volume: str) -> str:
+    return Volume.objects.get(uuid=volume).status
+
+
+def assert_free(hosts: StorageHosts, uuid: str, volume: str) -> None:
+    """Nobody has the volume, and nobody says so."""
+    assert (status(volume), VolumeAttachment.objects.count()) == ("available", 0)
+    assert BlockDevice.objects.using(CELL).count() == 0
+    assert volume not in hosts.plugged[uuid]
+    assert_nothing_under_way(uuid)
+
+
+def assert_attached(hosts: StorageHosts, uuid: str, volume: str) -> None:
+    """All four who keep a record agree."""
+    device = BlockDevice.objects.using(CELL).get(instance_uuid=uuid)
+    lent = VolumeAttachment.objects.get()
+    assert (status(volume), str(lent.instance_uuid), lent.uuid) == ("in-use", uuid, device.uuid)
+    assert (lent.device, lent.host) == (device.device_name, instance_of(uuid).host or "")
+    assert device.connection["path"] == str(store.path_of(volume))
+    assert volume in hosts.plugged[uuid] or instance_of(uuid).host is None
+    assert_nothing_under_way(uuid)
+
+
+def test_a_volume_is_attached_and_detached(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+    uuid = launch()
+    answer = server_volumes.attach(ana, uuid, AttachWish(volume, tag="data"))
+    assert (answer.device, answer.tag) == ("/dev/vdb", "data")
+    (held,) = ResourceLock.objects.filter(resource=f"volume:{volume}")
+    assert str(held.holder_uuid) == answer.run_uuid
+    run_to_the_end(hosts)
+    assert_attached(hosts, uuid, volume)
+    assert [found.volume_id for found in server_volumes.list_attachments(ana, uuid)] == [volume]
+    assert instances.get(ana, uuid).volumes == ((volume, False),)
+    server_volumes.detach(ana, uuid, volume)
+    run_to_the_end(hosts)
+    assert_free(hosts, uuid, volume)
+
+
+@pytest.mark.parametrize("is_for_ever", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("step", ATTACH_VOLUME.steps, ids=lambda step: step.name)
+def test_an_attach_that_fails_frees_the_volume(
+    step: Step, is_for_ever: bool, hosts: StorageHosts, ana: Any, launch: Any, trouble: Any
+) -> None:
+    uuid, volume = launch(), str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
+    trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
+    attached(hosts, ana, uuid, volume)
+    if run_of(uuid, "attach_volume").state == RunState.DONE:
+        assert not is_for_ever
+        assert_attached(hosts, uuid, volume)
+    else:
+        assert InstanceFault.objects.using(CELL).get(instance_uuid=uuid).message == "RuntimeError"
+        assert_free(hosts, uuid, volume)
+
+
+@pytest.mark.parametrize("is_for_ever", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("step", DETACH_VOLUME.steps, ids=lambda step: step.name)
+def test_a_detach_that_fails_leaves_it_in_use(
+    step: Step, is_for_ever: bool, hosts: StorageHosts, ana: Any, launch: Any, trouble: Any
+) -> None:
+    uuid, volume = launch(), str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
+    attached(hosts, ana, uuid, volume)
+    trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
+    server_volumes.detach(ana, uuid, volume)
+    run_to_the_end(hosts)
+    if run_of(uuid, "detach_volume").state == RunState.DONE:
+        assert_free(hosts, uuid, volume)
+    else:
+        assert_attached(hosts, uuid, volume)
+
+
+def test_a_host_that_refuses_leaves_the_volume_free(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+    uuid = launch()
+    hosts.fails = lambda message, host: "late DriverError" if message == "attach_volume" else None
+    attached(hosts, ana, uuid, volume)
+    assert_free(hosts, uuid, volume)
+
+
+def test_what_a_silent_host_may_still_write_to_is_nobody_elses(
+    hosts: StorageHosts, ana: Any, launch: Any, volume: str
+) -> None:
+    uuid = launch()
+    host = instance_of(uuid).host or ""
+    hosts.mute = {host}
+    server_volumes.attach(ana, uuid, AttachWish(volume))
+    step_on(hosts)
+    silence(host)
+    WorkflowRun.objects.using(CELL).filter(flow="attach_volume").update(wake_at="2026-01-01T00:00:00Z")
+    run_to_the_end(hosts)
+    run = run_of(uuid, "attach_volume")
+    assert run.state == RunState.FAILED_NOT_CLEAN
+    assert host in run.leftovers[0]
+    assert status(volume) == "attaching"
+    assert BlockDevice.objects.using(CELL).get().instance_uuid == instance_of(uuid).uuid
+
+
+def test_devices_are_named_in_order_and_once(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    names = []
+    for wanted in ("", "/dev/vdc", "", "/dev/sdz", ""):
+        volume = volumes.create(ana, VolumeWish(size_gb=1))
+        names.append(server_volumes.attach(ana, uuid, AttachWish(str(volume.uuid), device=wanted)).device)
+        run_to_the_end(hosts)
+    assert names == ["/dev/vdb", "/dev/vdc", "/dev/vdd", "/dev/sdz", "/dev/vde"]
+    volume = volumes.create(ana, VolumeWish(size_gb=1))
+    for taken in ("/dev/vda", "/dev/sdb", "vdz"):
+        with pytest.raises(Conflict, match="is in use"):
+            server_volumes.attach(ana, uuid, AttachWish(str(volume.uuid), device=taken))
+    assert BlockDevice.objects.using(CELL).count() == 5
+    assert_nothing_under_way(uuid)
+
+
+def test_what_is_refused_changes_nothing(hosts: StorageHosts, ana: Any, people: Any, launch: Any, volume: str) -> None:
+    uuid, other = launch(), launch("web-2")
+    chi = people.chi.context()
+    with pytest.raises(NotFound):
+        server_volumes.attach(chi, uuid, AttachWish(volume))
+    foreign = str(volumes.create(chi, VolumeWish(size_gb=1)).uuid)
+    with pytest.raises(NotFound, match=foreign):
+        server_volumes.attach(ana, uuid, AttachWish(foreign))
+    Instance.objects.using(CELL).filter(uuid=uuid).update(is_locked=True)
+    with pytest.raises(Conflict, match="is locked"):
+        server_volumes.attach(ana, uuid, AttachWish(volume))
+    Instance.objects.using(CELL).filter(uuid=uuid).update(is_locked=False, vm_state=VmState.RESCUED)
+    with pytest.raises(Conflict, match="vm_state rescued"):
+        server_volumes.attach(ana, uuid, AttachWish(volume))
+    Instance.objects.using(CELL).filter(uuid=uuid).update(vm_state=VmState.ACTIVE)
+    assert_free(hosts, uuid, volume)
+    attached(hosts, ana, uuid, volume)
+    for server in (uuid, other):
+        with pytest.raises(Invalid, match="Invalid volume"):
+            server_volumes.attach(ana, server, AttachWish(volume))
+    with pytest.raises(NotFound):
+        server_volumes.detach(ana, other, volume)
+    with pytest.raises(Invalid, match="in-use"):
+        volumes.delete(ana, volume)
+    silence(instance_of(uuid).host or "")
+    with pytest.raises(Conflict, match="does not answer"):
+        server_volumes.detach(ana, uuid, volume)
+    BlockDevice.objects.using(CELL).update(boot_index=0)
+    with pytest.raises(Forbidden, match="root device"):
+        server_volumes.detach(ana, uuid, volume)
+    assert_attached(hosts, uuid, volume)
+
+
+def test_a_third_request_is_told_who_has_it(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+    uuid, other = launch(), launch("web-2")
+    run_uuid = server_volumes.attach(ana, uuid, AttachWish(volume)).run_uuid
+    with pytest.raises(ResourceLocked, match=run_uuid):
+        server_volumes.attach(ana, other, AttachWish(volume))
+    with pytest.raises(ResourceLocked, match=run_uuid):
+        volumes.delete(ana, volume)
+    with pytest.raises(ResourceLocked, match=run_uuid):
+        volumes.extend(ana, volume, 5)
+    with pytest.raises(ResourceLocked, match=run_uuid):
+        server_volumes.attach(ana, uuid, AttachWish(str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)))
+    run_to_the_end(hosts)
+    assert_attached(hosts, uuid, volume)
+
+
+def test_on_no_host_it_is_attached_and_comes_along(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+    uuid = launch()
+    server_images.shelve(ana, uuid)
+    run_to_the_end(hosts)
+    attached(hosts, ana, uuid, volume)
+    assert_attached(hosts, uuid, volume)
+    server_images.unshelve(ana, uuid)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.ACTIVE
+    assert_attached(hosts, uuid, volume)
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["stays", "goes"])
+def test_a_server_that_is_deleted_lets_go_or_takes_along(
+    goes: bool, hosts: StorageHosts, ana: Any, launch: Any, volume: str
+) -> None:
+    uuid = launch()
+    attached(hosts, ana, uuid, volume)
+    server_volumes.keep_or_delete(ana, uuid, volume, delete_on_termination=goes)
+    instances.delete(ana, uuid)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.DELETED
+    assert list(Volume.objects.values_list("status", flat=True)) == ([] if goes else ["available"])
+    assert store.path_of(volume).exists() != goes
+    assert (VolumeAttachment.objects.count(), BlockDevice.objects.using(CELL).count()) == (0, 0)
+    assert_nothing_under_way(uuid)
+
+
+def test_a_delete_in_the_middle_of_an_attach_frees_it(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+    uuid = launch()
+    server_volumes.attach(ana, uuid, AttachWish(volume))
+    instances.delete(ana, uuid)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.DELETED
+    assert_free(hosts, uuid, volume)
