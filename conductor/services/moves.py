@@ -13,6 +13,7 @@ from django.conf import settings
 from conductor.api_db.models import HostMapping
 from conductor.cell_db.models import Instance, Migration
 from conductor.cells.lookup import cell_aliases
+from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
 from conductor.core.request_spec import FlavorSpec
@@ -21,7 +22,6 @@ from conductor.scheduler import quota_shares
 from conductor.services import flavors, quotas, server_actions
 from conductor.services.server_actions import Asked
 from conductor.transactions import database_now, database_time
-from conductor.workflows.silence import is_silent
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from conductor import events
 from conductor.cell_db.models import ComputeNode, Instance
 from conductor.cells.lookup import CELL0
+from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, NotSupported, ResourceLocked
 from conductor.core.server_actions import ACTIONS, ServerAction
@@ -19,7 +20,6 @@ from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.services.instance_queries import mapping_of, missing
 from conductor.transactions import database_now, retried, write_tx
-from conductor.workflows.silence import is_silent
 
 # Reads what it needs of the row, writes what belongs to the action, and may refuse; in the transaction that accepts it.
 Prepare = Callable[[str, Instance, UUID], None]

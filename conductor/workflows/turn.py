@@ -10,18 +10,18 @@ from typing import Any
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connections, transaction
 
+from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.core.errors import HostSilent, StaleToken
 from conductor.core.states import RunState, StepState, WaitCause
+from conductor.failpoints import reach
 from conductor.journal import checkpoints
 from conductor.journal.dialect import NOW, Later
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.transactions import write_tx
 from conductor.workflows import leases, records, straight_on
-from conductor.failpoints import reach
 from conductor.workflows.flow import Flow, NotYet, RemoteStep, Result, Step, Work
-from conductor.workflows.silence import is_silent
 
 # These say nothing about the step: the turn is given up, and the sweep rings again when the lease has run out.
 NOT_THE_STEPS_FAULT = (StaleToken, OperationalError, InterfaceError)

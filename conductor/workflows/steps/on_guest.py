@@ -9,11 +9,11 @@ from typing import Any
 from django.conf import settings
 
 from conductor.cell_db.models import Instance
+from conductor.cells.silence import is_silent
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import TaskState, VmState
 from conductor.rpc import messages
 from conductor.workflows.flow import RemoteStep, Work
-from conductor.workflows.silence import is_silent
 from conductor.workflows.steps import instance_rows
 from conductor.workflows.steps.on_host import addressed, guest_of
 

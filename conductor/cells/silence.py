@@ -7,7 +7,6 @@ from django.conf import settings
 from conductor.cell_db.models import Service
 from conductor.transactions import database_now
 
-
 BINARY = "nova-compute"
 
 
