@@ -25,6 +25,7 @@ REAL_HOST = (
     "qemu-system-x86",  # runs the guests
     "qemu-utils",  # qemu-img makes their disks
     "libvirt-daemon-driver-qemu",  # the driver that this process opens; no daemon
+    "libvirt-daemon",  # for the program that writes the memory of suspended guests; the daemon is never started
     "python3-libvirt",
 )
 BROWSER = (

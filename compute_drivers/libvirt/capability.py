@@ -12,9 +12,10 @@ from compute_drivers.libvirt.virt_type import KVM, KVM_DEVICE, can_open_kvm, cho
 
 EMULATOR = "qemu-system-x86_64"
 PROGRAMS = {EMULATOR: "qemu-system-x86", "qemu-img": "qemu-utils"}
-MODULES = {"libvirt": "python3-libvirt", "libvirtmod": "python3-libvirt"}
+MODULES = dict.fromkeys(("libvirt", "libvirtmod", "libvirt_qemu"), "python3-libvirt")
 HYPERVISOR_MODULE = "libvirt/connection-driver/libvirt_driver_qemu.so"
-LIBRARY_DIRS = ("/usr/lib", "/usr/lib64", "/usr/local/lib")
+MEMORY_WRITER = "libvirt/libvirt_iohelper"  # Debian's package libvirt-daemon has it
+LIBRARY_DIRS = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/libexec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,11 @@ def missing_packages() -> list[str]:
     if not any(_has_hypervisor(Path(directory)) for directory in LIBRARY_DIRS):
         missing.add("libvirt-daemon-driver-qemu")
     return sorted(missing)
+
+
+def can_save_memory() -> bool:
+    """Whether libvirt finds the program by which it writes the memory of suspended guests."""
+    return any((Path(directory) / MEMORY_WRITER).exists() for directory in LIBRARY_DIRS)
 
 
 def _has_hypervisor(libraries: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The only module that speaks with libvirt. Import it when a connection is wanted, not before."""
+"""The connection with libvirt. Import it when one is wanted, not before."""
 
 from __future__ import annotations
 
@@ -13,30 +13,19 @@ from typing import Any
 import libvirt
 
 from compute_drivers.libvirt.domain_xml import NAMESPACE
+from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, Guest, passing_over
 from conductor.core.compute_driver import GuestInfo
-from conductor.core.errors import DriverError
+from conductor.core.errors import DriverError, GuestMissing
 from conductor.core.states import PowerState
 
 log = logging.getLogger(__name__)
 
-POWER_STATES = {
-    libvirt.VIR_DOMAIN_RUNNING: PowerState.RUNNING,
-    libvirt.VIR_DOMAIN_BLOCKED: PowerState.RUNNING,
-    libvirt.VIR_DOMAIN_PAUSED: PowerState.PAUSED,
-    libvirt.VIR_DOMAIN_SHUTDOWN: PowerState.RUNNING,  # it is being shut down, and still runs
-    libvirt.VIR_DOMAIN_SHUTOFF: PowerState.SHUTDOWN,
-    libvirt.VIR_DOMAIN_CRASHED: PowerState.CRASHED,
-    libvirt.VIR_DOMAIN_PMSUSPENDED: PowerState.SUSPENDED,
-}
-UNEXPECTED_ENDS = {libvirt.VIR_DOMAIN_SHUTOFF_CRASHED, libvirt.VIR_DOMAIN_SHUTOFF_FAILED}
 EVERYTHING = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
     | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
 )
-GONE = {libvirt.VIR_ERR_NO_DOMAIN}
-ALREADY_OFF = GONE | {libvirt.VIR_ERR_OPERATION_INVALID}
 LONGEST_CAUSE = 300
 # Where things lie on a host is the operator's to know; the name of the file is enough for others.
 FOLDERS = re.compile(r"(?:/[^\s/'\":,]+)+/(?=[^\s/])")
@@ -75,13 +64,29 @@ class Connection:
         """Our guests, running or not."""
         with translated("list the guests"):
             domains = self._open().listAllDomains(0)
-            return [GuestInfo(domain.UUIDString(), _power_state(domain)) for domain in domains if _is_ours(domain)]
+            return [
+                GuestInfo(domain.UUIDString(), Guest(domain).power_state()) for domain in domains if _is_ours(domain)
+            ]
 
     def is_running(self, instance_uuid: str) -> bool:
         """Whether it is there and runs. Raises DriverError when the uuid is a domain of somebody else's."""
         with translated("look for the guest"):
             domain = self._find(instance_uuid)
-            return domain is not None and _power_state(domain) is PowerState.RUNNING
+            return domain is not None and Guest(domain).power_state() is PowerState.RUNNING
+
+    @contextmanager
+    def guest(self, instance_uuid: str, doing: str) -> Iterator[Guest]:
+        """The guest, for `doing` something with it: a few words for the error. Raises GuestMissing."""
+        with translated(doing):
+            domain = self._find(instance_uuid)
+            if domain is None:
+                raise GuestMissing()
+            yield Guest(domain)
+
+    def define(self, domain_xml: str) -> None:
+        """Say anew what a guest is; it counts from its next start on."""
+        with translated("define the guest"):
+            self._open().defineXML(domain_xml)
 
     def start(self, domain_xml: str) -> None:
         """Define a domain and start it; one that does not start is forgotten again."""
@@ -99,7 +104,7 @@ class Connection:
             domain = self._find(instance_uuid)
             if domain is None:
                 return
-            with _passing_over(ALREADY_OFF):
+            with passing_over(ALREADY_OFF):
                 domain.destroy()
             _forget(domain)
 
@@ -113,7 +118,7 @@ class Connection:
     def _find(self, instance_uuid: str) -> Any:
         """The domain, None when there is none."""
         domain = None
-        with _passing_over(GONE):
+        with passing_over(GONE):
             domain = self._open().lookupByUUIDString(instance_uuid)
         if domain is not None and not _is_ours(domain):
             raise DriverError("A guest of somebody else has this instance's uuid.")
@@ -132,34 +137,16 @@ def translated(doing: str) -> Iterator[None]:
         raise DriverError(f"The hypervisor could not {doing}: {cause[:LONGEST_CAUSE]}") from error
 
 
-@contextmanager
-def _passing_over(codes: set[int]) -> Iterator[None]:
-    try:
-        yield
-    except libvirt.libvirtError as error:
-        if error.get_error_code() not in codes:
-            raise
-
-
 def _forget(domain: Any) -> None:
-    with _passing_over(GONE):
+    with passing_over(GONE):
         domain.undefineFlags(EVERYTHING)
 
 
 def _is_ours(domain: Any) -> bool:
     mark = ""
-    with _passing_over(GONE | {libvirt.VIR_ERR_NO_DOMAIN_METADATA}):
+    with passing_over(GONE | {libvirt.VIR_ERR_NO_DOMAIN_METADATA}):
         mark = domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, NAMESPACE)
     return bool(mark)
-
-
-def _power_state(domain: Any) -> PowerState:
-    state = reason = libvirt.VIR_DOMAIN_NOSTATE
-    with _passing_over(GONE):  # it went between listing and looking
-        state, reason = domain.state()
-    if state == libvirt.VIR_DOMAIN_SHUTOFF and reason in UNEXPECTED_ENDS:
-        return PowerState.CRASHED
-    return POWER_STATES.get(state, PowerState.NOSTATE)
 
 
 def _run_event_loop() -> None:

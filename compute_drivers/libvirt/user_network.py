@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted
 
 MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+SAFE_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 NOT_IN_HOST_NAMES = re.compile(r"[^A-Za-z0-9.-]")
 # Cards come after the devices that libvirt places, which begin at slot 2.
 FIRST_SLOT = 0x10
@@ -22,16 +24,38 @@ def arguments(ports: Sequence[NetworkPort], hostname: str) -> list[str]:
         raise BuildAborted(f"A guest on this host has at most {MOST_PORTS} ports, not {len(ports)}.")
     words: list[str] = []
     for index, port in enumerate(ports):
-        if not MAC.fullmatch(port.mac_address):
-            raise BuildAborted(f"Port {port.port_uuid} has no usable MAC address.")
-        card = f"virtio-net-pci,netdev=port{index},mac={port.mac_address},bus=pci.0,addr={FIRST_SLOT + index:#x}"
-        words += ["-netdev", _backend(index, port, hostname), "-device", card]
+        words += ["-netdev", _words(cable(index, port, hostname)), "-device", _words(card(FIRST_SLOT + index, port))]
     return words
 
 
-def _backend(index: int, port: NetworkPort, hostname: str) -> str:
+def card_id(port_uuid: str) -> str:
+    """By this name QEMU knows the card of a port."""
+    return f"card-{_safe(port_uuid)}"
+
+
+def cable_id(port_uuid: str) -> str:
+    return f"port-{_safe(port_uuid)}"
+
+
+def card(slot: int, port: NetworkPort) -> dict[str, Any]:
+    """The card in a slot of the guest's PCI bus, as QEMU describes devices."""
+    if not MAC.fullmatch(port.mac_address):
+        raise BuildAborted(f"Port {port.port_uuid} has no usable MAC address.")
+    return {
+        "driver": "virtio-net-pci",
+        "netdev": cable_id(port.port_uuid),
+        "id": card_id(port.port_uuid),
+        "mac": port.mac_address,
+        "bus": "pci.0",
+        "addr": f"{slot:#x}",
+    }
+
+
+def cable(number: int, port: NetworkPort, hostname: str) -> dict[str, Any]:
+    """What the card is plugged into; `number` is its own within the guest."""
+    name = cable_id(port.port_uuid)
     if not port.ip_address:
-        return f"hubport,id=port{index},hubid={index}"  # a cable that ends nowhere
+        return {"type": "hubport", "id": name, "hubid": number}  # a cable that ends nowhere
     try:
         network = ipaddress.IPv4Network(port.cidr)
         address = ipaddress.IPv4Address(port.ip_address)
@@ -49,10 +73,30 @@ def _backend(index: int, port: NetworkPort, hostname: str) -> str:
     names = next(free, None)
     if host is None or names is None:
         raise BuildAborted(f"Network {port.cidr} is too small for a guest on this host.")
-    name = NOT_IN_HOST_NAMES.sub("", hostname)
-    words = {"net": network, "host": host, "dhcpstart": address, "dns": names, "hostname": name or "guest"}
-    shown = ",".join(f"{key}={value}" for key, value in words.items())
-    return f"user,id=port{index},restrict=on,ipv6=off,{shown}"
+    return {
+        "type": "user",
+        "id": name,
+        "restrict": True,
+        "ipv6": False,
+        "net": str(network),
+        "host": str(host),
+        "dhcpstart": str(address),
+        "dns": str(names),
+        "hostname": NOT_IN_HOST_NAMES.sub("", hostname) or "guest",
+    }
+
+
+def _words(described: Mapping[str, Any]) -> str:
+    """As the command line has it: the kind first, without its name."""
+    kind, *rest = described.items()
+    shown = ((name, {True: "on", False: "off"}[value] if isinstance(value, bool) else value) for name, value in rest)
+    return ",".join([str(kind[1]), *(f"{name}={value}" for name, value in shown)])
+
+
+def _safe(port_uuid: str) -> str:
+    if not SAFE_ID.fullmatch(port_uuid):
+        raise BuildAborted("A port has no usable id.")
+    return port_uuid
 
 
 def _free(network: ipaddress.IPv4Network, taken: set[ipaddress.IPv4Address | None]) -> Iterator[ipaddress.IPv4Address]:

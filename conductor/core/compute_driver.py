@@ -195,13 +195,14 @@ class ComputeDriver:
     them from its own threads, never two at once for the same instance, but for `abort_live_migration` and
     `force_live_migration`. Failures raise `errors.DriverError` (another host may do better) or `errors.BuildAborted`
     (none will). A verb for a guest that is not there raises `errors.GuestMissing`.
-    `capabilities` names those of CAPABILITIES whose methods are there; the others are never called.
+    `capabilities` names those of CAPABILITIES whose methods are there; the others are never called. Once it has
+    started, a host may say less than its class: what its machine lacks.
     """
 
     name: ClassVar[str] = ""
     is_simulated: ClassVar[bool] = False
     supports_console_log: ClassVar[bool] = False
-    capabilities: ClassVar[frozenset[str]] = frozenset()
+    capabilities: frozenset[str] = frozenset()
 
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:
         self.host = host

@@ -77,7 +77,12 @@ class Shelf:
 
 
 class ActionConformance(Base):
-    """Power, pause, rescue, rebuild, snapshots, volumes and ports."""
+    """Power, pause, rescue, rebuild, snapshots, volumes and ports.
+
+    `guests_let_go` is false where the suite's guests have no software that lets go of a device while they run.
+    """
+
+    guests_let_go = True
 
     @pytest.fixture
     def make_volume(self, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], VolumeConnection]:
@@ -281,15 +286,22 @@ class ActionConformance(Base):
         for turn in ("on", "off"):
             for _ in range(2):
                 driver.attach_volume(uuid, volume)
-            for _ in range(2):
-                driver.detach_volume(uuid, volume.volume_uuid)
+            self._detached(turn == "on", lambda: driver.detach_volume(uuid, volume.volume_uuid))
             if turn == "on":
                 assert power_state(driver, running) is PowerState.RUNNING
                 driver.power_off(uuid, 0.0)
         driver.attach_volume(uuid, volume)
         driver.power_on(replace(running, volumes=(volume,)))
         assert power_state(driver, running) is PowerState.RUNNING
-        driver.detach_volume(uuid, volume.volume_uuid)
+        self._detached(True, lambda: driver.detach_volume(uuid, volume.volume_uuid))
+
+    def _detached(self, is_on: bool, detach: Callable[[], None]) -> None:
+        for _ in range(2):
+            if is_on and not self.guests_let_go:
+                with pytest.raises(DriverError, match="does not let go"):
+                    detach()
+            else:
+                detach()
 
     def test_volumes_are_never_removed_with_the_guest(
         self, driver: ComputeDriver, new_guest: NewGuest, make_volume: Callable[[], VolumeConnection]
@@ -320,8 +332,7 @@ class ActionConformance(Base):
         for turn in ("on", "off"):
             for _ in range(2):
                 driver.attach_interface(uuid, PORT)
-            for _ in range(2):
-                driver.detach_interface(uuid, PORT.port_uuid)
+            self._detached(turn == "on", lambda: driver.detach_interface(uuid, PORT.port_uuid))
             if turn == "on":
                 assert power_state(driver, running) is PowerState.RUNNING
                 driver.power_off(uuid, 0.0)

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from compute_drivers.libvirt import actions
 from compute_drivers.libvirt.capability import probe
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort
@@ -37,8 +38,11 @@ PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.
 
 
 class TestConformance(DriverConformance):
+    guests_let_go = False  # a boot sector knows no hot plug: test_tiny_linux.py has a guest that does
+
     @pytest.fixture
-    def driver(self, real_driver: LibvirtDriver) -> ComputeDriver:
+    def driver(self, real_driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> ComputeDriver:
+        monkeypatch.setattr(actions, "UNPLUG_SECONDS", 0.5)
         return real_driver
 
     @pytest.fixture

@@ -103,9 +103,9 @@ class TestUserNetwork:
         own = "net=10.64.0.0/20,host=10.64.0.1,dhcpstart=10.64.0.5,dns=10.64.15.254,hostname=web-1"
         assert user_network.arguments([port()], "web-1") == [
             "-netdev",
-            f"user,id=port0,restrict=on,ipv6=off,{own}",
+            f"user,id=port-p,restrict=on,ipv6=off,{own}",
             "-device",
-            "virtio-net-pci,netdev=port0,mac=fa:16:3e:00:00:01,bus=pci.0,addr=0x10",
+            "virtio-net-pci,netdev=port-p,id=card-p,mac=fa:16:3e:00:00:01,bus=pci.0,addr=0x10",
         ]
 
     def test_no_ports_no_words(self) -> None:
@@ -113,12 +113,13 @@ class TestUserNetwork:
 
     def test_a_port_without_an_address_is_a_cable_that_ends_nowhere(self) -> None:
         words = user_network.arguments([port(ip_address="", cidr="")], "web-1")
-        assert words[1] == "hubport,id=port0,hubid=0"
+        assert words[1] == "hubport,id=port-p,hubid=0"
 
     @pytest.mark.parametrize(
         ("values", "complaint"),
         [
             ({"mac_address": "fa:16,id=evil"}, "no usable MAC address"),
+            ({"port_uuid": "p,id=evil"}, "no usable id"),
             ({"ip_address": "fd00::5", "cidr": "fd00::/64"}, "guests on this host have IPv4 only"),
             ({"ip_address": "10.65.0.5"}, "outside of 10.64.0.0/20"),
             ({"cidr": "10.64.0.0/20,id=evil"}, "guests on this host have IPv4 only"),
@@ -159,7 +160,11 @@ class TestUserNetwork:
 
 
 def built(guest: GuestSpec, **values: object) -> ElementTree.Element:
-    told = {"virt_type": "qemu", "disks": (Path("/s/root.qcow2"),), "console": Path("/s/c.log")} | values
+    told = {
+        "virt_type": "qemu",
+        "disks": domain_xml.arranged([Path("/s/root.qcow2")], []),
+        "console": Path("/s/c.log"),
+    } | values
     return ElementTree.fromstring(domain_xml.build(guest, domain_xml.Machine(**told)))  # type: ignore[arg-type]
 
 
@@ -178,7 +183,7 @@ class TestDomainXml:
         assert [item.text for item in mark] == [UUID, "web-1", "5" * 32]
 
     def test_disks_in_order(self) -> None:
-        domain = built(self.GUEST, disks=(Path("/s/root.qcow2"), Path("/s/swap.qcow2")))
+        domain = built(self.GUEST, disks=domain_xml.arranged([Path("/s/root.qcow2"), Path("/s/swap.qcow2")], []))
         found = [
             (disk.find("source").get("file"), disk.find("target").get("dev"))  # type: ignore[union-attr]
             for disk in domain.findall("devices/disk")
