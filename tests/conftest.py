@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.chromium"]  # the browser, for whoever asks for it
+pytest_plugins = ["tests.chromium", "tests.services.fixtures"]  # for whoever asks for them
 TESTS_DIR = Path(__file__).parent
 ApiClientFactory = Callable[..., Any]
 

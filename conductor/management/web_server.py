@@ -49,7 +49,7 @@ def _serve_in_many(config: uvicorn.Config, on_ready: Callable[[], None]) -> None
     asker = threading.Thread(target=_await_answer, args=(config, stopped, on_ready), name="readiness", daemon=True)
     asker.start()
     try:
-        Multiprocess(config, target=uvicorn.Server(config).run, sockets=[shared]).run()
+        Multiprocess(config, sockets=[shared]).run()
     finally:
         stopped.set()
         shared.close()

@@ -48,10 +48,17 @@ class _Kind:
     tend: Callable[[Any], object] = lambda broker: None
 
 
+def _tend_rabbitmq(broker: Any) -> None:
+    """Answer the server's heartbeats; notice that it died, and that it is back."""
+    if not broker.connection.is_open:
+        del broker.connection
+    broker.connection.process_data_events(0)
+
+
 _RABBITMQ = _Kind(
     "dramatiq.brokers.rabbitmq.RabbitmqBroker",
     url_defaults={"heartbeat": "30", "socket_timeout": "3", "stack_timeout": "5", "blocked_connection_timeout": "5"},
-    tend=lambda broker: broker.connection.process_data_events(0),  # answers heartbeats, notices a dead server
+    tend=_tend_rabbitmq,
 )
 _REDIS = _Kind(
     "dramatiq.brokers.redis.RedisBroker",

@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from dramatiq import Broker, Message
 
@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
 TEND_SECONDS = 5.0
+LOOK_SECONDS = 0.5
 # While a broker is down nobody knocks more often than this; what is sent meanwhile is lost, and rung again later.
 PAUSE_SECONDS = 0.5
 
@@ -43,9 +44,11 @@ class Outage:
 
 
 class Sender(Protocol):
-    def send(self, message: Message, delay: int | None = None) -> None: ...
+    def send(self, message: Message[Any], delay: int | None = None) -> None: ...
 
     def drain(self, seconds: float) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class AtOnce:
@@ -54,12 +57,15 @@ class AtOnce:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def send(self, message: Message, delay: int | None = None) -> None:
+    def send(self, message: Message[Any], delay: int | None = None) -> None:
         self._broker.declare_queue(message.queue_name)
         self._broker.enqueue(message, delay=delay)
 
     def drain(self, seconds: float) -> bool:
         return True
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
 class Postman:
@@ -72,12 +78,13 @@ class Postman:
         self._broker = broker
         self._tend = tend
         self._outage = outage
-        self._waiting: queue.Queue[tuple[Message, int | None]] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[tuple[Message[Any], int | None]] = queue.Queue(MOST_WAITING)
         self._start_lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._quiet_until = 0.0
+        self._is_closed = threading.Event()
 
-    def send(self, message: Message, delay: int | None = None) -> None:
+    def send(self, message: Message[Any], delay: int | None = None) -> None:
         if self._thread is None:
             self._start()
         with contextlib.suppress(queue.Full):  # so many wait only when the broker hangs: the sweep rings again
@@ -90,6 +97,12 @@ class Postman:
             time.sleep(0.01)
         return not self._waiting.unfinished_tasks
 
+    def close(self) -> None:
+        """End the thread; what still waits is lost."""
+        self._is_closed.set()
+        if self._thread is not None:
+            self._thread.join(TEND_SECONDS)
+
     def _start(self) -> None:
         with self._start_lock:
             if self._thread is None:
@@ -97,17 +110,20 @@ class Postman:
                 self._thread.start()
 
     def _run(self) -> None:
-        while True:
+        tended_at = time.monotonic()
+        while not self._is_closed.is_set():
             try:
-                message, delay = self._waiting.get(timeout=TEND_SECONDS)
+                message, delay = self._waiting.get(timeout=LOOK_SECONDS)
             except queue.Empty:
-                self._try(lambda: self._tend(self._broker))
+                if time.monotonic() - tended_at >= TEND_SECONDS:
+                    tended_at = time.monotonic()
+                    self._try(lambda: self._tend(self._broker))
                 continue
             if time.monotonic() >= self._quiet_until:
                 self._try(lambda message=message, delay=delay: self._deliver(message, delay))  # type: ignore[misc]
             self._waiting.task_done()
 
-    def _deliver(self, message: Message, delay: int | None) -> None:
+    def _deliver(self, message: Message[Any], delay: int | None) -> None:
         self._broker.declare_queue(message.queue_name)
         self._broker.enqueue(message, delay=delay)
 

@@ -1,0 +1,209 @@
+"""A message is a doorbell, on every broker: doubled, lost or late it changes nothing, and a dead broker is no error."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import dramatiq
+import pytest
+
+from conductor.actors import conductor as doors
+from conductor.core.context import RequestContext
+from conductor.core.states import RunState
+from conductor.journal.models import WorkflowRun
+from conductor.rpc import broker, outbox
+from conductor.transactions import write_tx
+from conductor.workflows import catalog, recovery
+from conductor.workflows.flow import Flow, Result, Step, Work
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+ALIAS, QUEUE = "cell1", "conductor.cell1"
+ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
+KINDS = ("memory", "redis", "rabbitmq")
+APART = ("redis", "rabbitmq")
+WAIT_SECONDS = 20.0
+
+
+class Counted(Step):
+    """Counts how often it was done."""
+
+    title = "counted"
+    times = 0
+
+    def execute(self, work: Work) -> Result:
+        Counted.times += 1
+        return {}
+
+
+def wait_until(ask: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not ask():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def service(request: pytest.FixtureRequest) -> Any:
+    """The server of the broker that the test's parameter names; None for the one in memory."""
+    kind = request.param
+    return None if kind == "memory" else request.getfixturevalue(f"{kind}_service")
+
+
+@pytest.fixture
+def carrier(service: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[dramatiq.Broker]:
+    """The product's doors on a broker of this kind, empty."""
+    monkeypatch.setattr(broker, "outage", broker.Outage())
+    made, sender = broker.make("" if service is None else service.url)
+    monkeypatch.setattr(broker, "broker", made)
+    monkeypatch.setattr(broker, "_sender", sender)
+    for door in (doors.conductor_ring, doors.conductor_message):
+        dramatiq.actor(door.fn, actor_name=door.actor_name, queue_name=QUEUE, broker=made)
+    made.flush_all()
+    yield made
+    sender.close()
+    made.close()
+
+
+@pytest.fixture
+def worker(carrier: dramatiq.Broker) -> Iterator[dramatiq.Worker]:
+    started = broker.make_worker([QUEUE], threads=4, prefetch=4)
+    started.start()
+    yield started
+    started.stop(timeout=5_000)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[], WorkflowRun]:
+    """Opens a run of one counted step; its own doorbell is lost on the way."""
+    made = Flow("made", 1, (Counted(),))
+    monkeypatch.setitem(catalog._by_version, ("made", 1), made)
+    Counted.times = 0
+
+    def open_one() -> WorkflowRun:
+        with pytest.MonkeyPatch.context() as deaf:
+            deaf.setattr(broker, "ring", lambda queue, body: None)
+            with write_tx(ALIAS):
+                wanted = outbox.NewRun(flow="made", action="made", context=ANA, resources=[f"instance:{uuid4()}"])
+                return outbox.open_run(ALIAS, wanted)
+
+    return open_one
+
+
+def ring(run: WorkflowRun) -> None:
+    broker.ring(QUEUE, {"alias": ALIAS, "run_uuid": str(run.uuid)})
+
+
+def is_done(run: WorkflowRun) -> bool:
+    return WorkflowRun.objects.using(ALIAS).get(pk=run.pk).state == RunState.DONE
+
+
+@pytest.mark.parametrize("service", KINDS, indirect=True)
+def test_doubled_doorbells_do_the_work_once(run: Any, worker: dramatiq.Worker) -> None:
+    opened = run()
+    for _ in range(10):
+        ring(opened)
+    wait_until(lambda: is_done(opened), "done")
+    ring(opened)  # and one that comes when all is over
+    other = run()
+    ring(other)
+    wait_until(lambda: is_done(other), "the other is done, so the late one was heard before")
+    assert Counted.times == 2
+
+
+@pytest.mark.parametrize("service", KINDS, indirect=True)
+def test_a_lost_doorbell_is_rung_again_by_the_sweep(run: Any, worker: dramatiq.Worker) -> None:
+    opened = run()
+    time.sleep(0.3)
+    assert not is_done(opened)
+    assert recovery.sweep(ALIAS, grace_seconds=0.0) == 1
+    wait_until(lambda: is_done(opened), "done")
+    assert Counted.times == 1
+
+
+@pytest.mark.parametrize("service", KINDS, indirect=True)
+def test_what_was_rung_before_anybody_listened_is_heard(run: Any, carrier: dramatiq.Broker) -> None:
+    opened = run()
+    ring(opened)
+    assert broker.drain(WAIT_SECONDS)
+    late = broker.make_worker([QUEUE], threads=1, prefetch=1)
+    late.start()
+    try:
+        wait_until(lambda: is_done(opened), "done")
+    finally:
+        late.stop(timeout=5_000)
+
+
+@pytest.mark.parametrize("service", KINDS, indirect=True)
+def test_a_message_too_new_comes_round_again(
+    worker: dramatiq.Worker, carrier: dramatiq.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = threading.Semaphore(0)
+    put_back = broker.put_back
+    monkeypatch.setattr(broker, "PUT_BACK_MILLISECONDS", 50)
+    monkeypatch.setattr(doors, "put_back", lambda: (put_back(), seen.release()))
+    body = {"cell": ALIAS, "message": "told_by_the_future", "version": "1.0", "body": {}}
+    broker._send("conductor_message", QUEUE, body)
+    assert all(seen.acquire(timeout=WAIT_SECONDS) for _ in range(3))
+    monkeypatch.setattr(doors, "put_back", seen.release)  # let it go
+
+
+@pytest.mark.parametrize("service", APART, indirect=True)
+def test_a_dead_broker_costs_nobody_anything_and_is_told_of_once(
+    run: Any, worker: dramatiq.Worker, service: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    before, after = run(), run()
+    ring(before)
+    wait_until(lambda: is_done(before), "done")
+    service.kill()
+    began = time.monotonic()
+    for _ in range(200):
+        ring(after)  # raises nothing
+    assert time.monotonic() - began < 1.0
+    wait_until(lambda: "does not answer" in caplog.text, "it is told of")
+    time.sleep(2.0)
+    service.restart()
+    wait_until(lambda: "the broker answers again" in _rung(after, caplog), "it is back")
+    wait_until(lambda: _rung(after, caplog) and is_done(after), "done by itself: consumers knock again")
+    loud = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [line for line in loud if "does not answer" in line] == loud[:1]
+    assert Counted.times == 2
+
+
+def _rung(run: WorkflowRun, caplog: pytest.LogCaptureFixture) -> str:
+    ring(run)
+    time.sleep(0.1)
+    return caplog.text
+
+
+@pytest.mark.parametrize("service", APART, indirect=True)
+def test_a_host_has_its_own_queue(service: Any, carrier: dramatiq.Broker, settings: Any) -> None:
+    settings.NOVELLA_COMPUTE_QUEUES = "per-host"
+    heard: list[str] = []
+    dramatiq.actor(lambda body: heard.append(body["n"]), actor_name="compute_message", queue_name="x", broker=carrier)
+    mine = broker.make_worker([broker.compute_queue("h1")], threads=1, prefetch=2)
+    mine.start()
+    try:
+        for host in ("h2", "h1"):
+            broker.tell_compute(broker.compute_queue(host), {"n": host})
+        wait_until(lambda: heard, "heard")
+        time.sleep(0.3)
+        assert heard == ["h1"]
+    finally:
+        mine.stop(timeout=5_000)
+        carrier.flush("compute.h2")
+
+
+def test_without_a_broker_all_hosts_share_a_queue(settings: Any) -> None:
+    settings.NOVELLA_COMPUTE_QUEUES = "shared"
+    assert broker.compute_queue("h1") == broker.compute_queue("h2") == "compute"
+
+
+def test_what_the_operator_says_in_the_url_stays() -> None:
+    shown = broker._with_defaults("amqp://u:p%40@h:1/v?heartbeat=7&x=y", {"heartbeat": "30", "socket_timeout": "3"})
+    assert shown == "amqp://u:p%40@h:1/v?heartbeat=7&socket_timeout=3&x=y"
