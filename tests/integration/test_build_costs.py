@@ -1,0 +1,105 @@
+"""What a build and a delete ask of the databases, from the API to the end: counted, so that no noise touches it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from conductor.cell_db.models import Instance
+from conductor.core.states import VmState
+from conductor.image import seed as image_seed
+from conductor.image.models import Image
+from conductor.journal.models import OutboxMessage, WorkflowRun
+from conductor.network import seed as network_seed
+from conductor.rpc.messages import StepAnswered
+from conductor.services import flavors, instances
+from conductor.services.values import BuildWish
+from conductor.workflows import engine
+from tests.counting import Counted, counted
+from tests.fleet import add_host
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+
+@pytest.fixture
+def ana(people: Any) -> Any:
+    admin = people.admin.context()
+    flavors.seed()
+    image_seed.seed(admin.project_id, None)
+    network_seed.seed(admin.project_id)
+    for host in ("sim-1", "sim-2"):
+        add_host(host, "cell1", size=(64, 65536, 1000))
+    build(people.ana.context())  # caches are warm, and the project has its network
+    return people.ana.context()
+
+
+def build(context: Any) -> str:
+    image = Image.objects.get(name="simulated-linux")
+    wish = BuildWish(name="web-1", flavor_ref="1", image_ref=str(image.uuid))
+    uuid = instances.create(context, wish).instance_uuids[0]
+    engine.run("default", WorkflowRun.objects.using("default").order_by("-pk").first().uuid)
+    take_to_the_end()
+    assert Instance.objects.using("cell1").get(uuid=uuid).vm_state == VmState.ACTIVE
+    return uuid
+
+
+def take_to_the_end() -> None:
+    """The newest run in the cell: it sends its command, and its host answers."""
+    run = WorkflowRun.objects.using("cell1").order_by("-pk").first()
+    engine.run("cell1", run.uuid)
+    command = OutboxMessage.objects.using("cell1").get(run_uuid=run.uuid)
+    engine.answer(
+        "cell1",
+        StepAnswered(
+            step_key=command.step_key,
+            run_uuid=str(run.uuid),
+            fencing_token=1,
+            host=command.host,
+            ok=True,
+            result={},
+            error=None,
+        ),
+    )
+
+
+def remove(context: Any, uuid: str) -> None:
+    instances.delete(context, uuid)
+    take_to_the_end()
+    assert Instance.objects.using("cell1").get(uuid=uuid).vm_state == VmState.DELETED
+
+
+def count(work: Any, *args: Any) -> dict[str, Counted]:
+    with ExitStack() as stack:
+        seen = {alias: stack.enter_context(counted(alias)) for alias in ("default", "cell1")}
+        work(*args)
+    return seen
+
+
+# Transactions to the last one; statements at most, as what is looked up on the way is other rooms' business.
+BUILD = {"default": (7, 90), "cell1": (7, 85)}
+DELETE = {"default": (2, 25), "cell1": (9, 90)}
+
+
+def test_a_build_takes_fourteen_transactions(ana: Any) -> None:
+    seen = count(build, ana)
+    assert {alias: found.transactions for alias, found in seen.items()} == _transactions(BUILD)
+    _assert_no_more_statements(seen, BUILD)
+
+
+def test_a_delete_takes_eleven_transactions(ana: Any) -> None:
+    uuid = build(ana)
+    seen = count(remove, ana, uuid)
+    assert {alias: found.transactions for alias, found in seen.items()} == _transactions(DELETE)
+    _assert_no_more_statements(seen, DELETE)
+
+
+def _transactions(bar: dict[str, tuple[int, int]]) -> dict[str, int]:
+    return {alias: transactions for alias, (transactions, _) in bar.items()}
+
+
+def _assert_no_more_statements(seen: dict[str, Counted], bar: dict[str, tuple[int, int]]) -> None:
+    for alias, (_, most) in bar.items():
+        statements = seen[alias].statements
+        assert len(statements) <= most, f"{alias}: {len(statements)} statements\n" + "\n".join(statements)
