@@ -40,7 +40,17 @@ def take(alias: str, run: WorkflowRun, resources: Iterable[str], *, may_wait: bo
 def free(alias: str, run: WorkflowRun) -> list[WorkflowRun]:
     """Take all locks and waits from `run`; returns the waiting runs that hold theirs now."""
     connection = connections[alias]
-    waiting = checkpoints.waiting_for(connection, checkpoints.drop_locks(connection, run.pk))
+    return hand_over(alias, checkpoints.waiting_for(connection, checkpoints.drop_locks(connection, run.pk)))
+
+
+def all_waiting(alias: str) -> list[int]:
+    """Ids of the runs that wait for any lock, the oldest first."""
+    waits = LockWait.objects.using(alias).order_by("run_id")
+    return list(dict.fromkeys(waits.values_list("run_id", flat=True)))
+
+
+def hand_over(alias: str, waiting: list[int]) -> list[WorkflowRun]:
+    """Give these runs what they wait for, where nobody holds any of it; those who hold it now."""
     if waiting:
         # Of two runs that end together each may see the other's lock still there, and neither would wake the waiter.
         one_at_a_time(alias, "locks: hand over")

@@ -88,13 +88,30 @@ def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowR
 
 def close_run(alias: str, run: WorkflowRun) -> None:
     """Free the locks of a run that has ended, and wake the runs that waited for them; inside `write_tx(alias)`."""
-    for waiter in locks.free(alias, run):
-        _update(alias, waiter, waits_for=None, wake_at=database_now())
-        ring_after_commit(alias, waiter.uuid)
+    _wake_all(alias, locks.free(alias, run))
     if foreign_locks.foreign(alias, run.resources or ()):
         transaction.on_commit(partial(foreign_locks.free, run.uuid), using=alias, robust=True)
     if run.secrets:
         _update(alias, run, secrets={})
+
+
+def hand_over_locks(alias: str) -> int:
+    """Wake runs that wait for locks which nobody holds; returns how many.
+
+    The net: while a run writes down that it waits, another may take and free what it waits for, and neither sees the
+    other.
+    """
+    if not locks.all_waiting(alias):  # the usual answer, which needs no write
+        return 0
+    with write_tx(alias):
+        return _wake_all(alias, locks.hand_over(alias, locks.all_waiting(alias)))
+
+
+def _wake_all(alias: str, waiters: list[WorkflowRun]) -> int:
+    for waiter in waiters:
+        _update(alias, waiter, waits_for=None, wake_at=database_now())
+        ring_after_commit(alias, waiter.uuid)
+    return len(waiters)
 
 
 def request_cancel(alias: str, run: WorkflowRun, reason: str) -> None:

@@ -22,6 +22,7 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
     """
     outbox.resend_due(alias)
     foreign_locks.sweep(alias)
+    outbox.hand_over_locks(alias)
     overdue = Q(owner__isnull=True, wake_at__lte=Now() - timedelta(seconds=grace_seconds))
     orphaned = Q(owner__isnull=False, lease_expires_at__lt=Now())
     due = WorkflowRun.objects.using(alias).live().filter(overdue | orphaned)
