@@ -34,11 +34,12 @@ NO_DATABASE = "conductor.management.no_database"
 
 def forbid_databases() -> None:
     """From here on no query of this process can succeed, and no address or password of a database is left in it."""
-    connections.close_all()
+    for connection in connections.all(initialized_only=True):
+        connection.close()
+        del connections[connection.alias]
+    none = connections.configure_settings({"default": {"ENGINE": NO_DATABASE}})["default"]
     for alias in connections:
-        connections.settings[alias] = connections.configure_settings({"default": {"ENGINE": NO_DATABASE}})["default"]
-        if hasattr(connections._connections, alias):  # type: ignore[attr-defined]
-            del connections[alias]
+        connections.settings[alias] = dict(none)
 
 
 def host_config(host: str, cell: str, driver: str, *, zone: str, options: Sequence[str]) -> HostConfig:

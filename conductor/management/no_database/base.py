@@ -13,9 +13,15 @@ class NoDatabaseHere(NovellaError):
     """A compute agent asked a database for something: a host holds none, and asks its conductor by message."""
 
 
-class DatabaseWrapper(dummy.DatabaseWrapper):
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NoDatabaseHere()
+def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
+    raise NoDatabaseHere()
 
+
+class DatabaseOperations(dummy.DatabaseOperations):
+    quote_name = _refuse
+
+
+class DatabaseWrapper(dummy.DatabaseWrapper):
+    ops_class = DatabaseOperations
     ensure_connection = connect = cursor = _cursor = _commit = _rollback = _savepoint = _refuse
     _savepoint_commit = _savepoint_rollback = _set_autocommit = _refuse

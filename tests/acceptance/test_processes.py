@@ -1,0 +1,146 @@
+"""Processes that are apart: who shows up, what pages hear of each other, what a host holds, how each of them ends."""
+
+from __future__ import annotations
+
+import http.cookiejar
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from tests.acceptance.cloud import PROJECT, wait_until
+from tests.acceptance.deployment import Deployment
+
+
+@pytest.fixture(scope="module", params=["redis", "rabbitmq"])
+def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """With Redis events go over the channel layer; with RabbitMQ there is none, and webs read the log."""
+    hosts = {"cell1": ["h1"], "cell2": ["h2"]}
+    with Deployment(tmp_path_factory.mktemp(request.param), broker=request.param, hosts=hosts) as made:
+        yield made
+
+
+def sign_in(cloud: Deployment, web: int) -> str:
+    """The cookies of demo's session, got as a browser does."""
+    url = f"{cloud.api(web).url}/sign-in"
+    jar = http.cookiejar.CookieJar()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    page = browser.open(url).read().decode()
+    found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+    assert found is not None
+    password = json.loads((cloud.data_dir / "passwords.json").read_text())["demo"]
+    form = {"csrfmiddlewaretoken": found[1], "username": "demo", "password": password, "next": "/"}
+    browser.open(url, urllib.parse.urlencode(form).encode()).read()
+    return "; ".join(f"{cookie.name}={cookie.value}" for cookie in jar)
+
+
+def open_page(cloud: Deployment, web: int) -> ClientConnection:
+    """A socket that follows demo's list of servers."""
+    url = cloud.api(web).url
+    socket = connect(
+        f"ws{url.removeprefix('http')}/live", additional_headers={"Cookie": sign_in(cloud, web)}, origin=url
+    )  # type: ignore[arg-type]
+    socket.send(json.dumps({"subscribe": "servers", "view": "list"}))
+    assert json.loads(socket.recv(timeout=20))["kind"] == "current"
+    return socket
+
+
+def test_every_page_hears_what_any_process_does(cloud: Deployment) -> None:
+    """Asked for through one web, built by conductors, and seen at both within a second of the page's own pace."""
+    pages = [open_page(cloud, web) for web in (0, 1)]
+    uuid = cloud.api(0).launch("live-1").json["server"]["id"]
+    for page in pages:
+        deadline = time.monotonic() + 60
+        shown = ""
+        while "active" not in shown:
+            assert time.monotonic() < deadline, shown
+            told = json.loads(page.recv(timeout=60))
+            if told.get("id") == f"server-{uuid}" and told.get("html"):
+                shown = told["html"].lower()
+        page.close()
+    assert cloud.api(1).call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    cloud.api(0).wait_until_gone(uuid)
+
+
+def test_conductors_and_hosts_are_listed(cloud: Deployment) -> None:
+    def seen() -> dict[str, str]:
+        services = cloud.api(1).call("GET", "/compute/v2.1/os-services", user="admin").json["services"]
+        return {f"{one['binary']} {one['host']}": f"{one['zone']} {one['state']}" for one in services}
+
+    conductors = ["api-1", "api-2", "cell1-1", "cell1-2", "cell2-1", "cell2-2"]
+    wanted = {f"nova-conductor {name}": "internal up" for name in conductors}
+    assert seen() == wanted | {"nova-compute h1": "az-1 up", "nova-compute h2": "az-1 up"}
+
+
+def test_a_host_holds_no_database_open(cloud: Deployment) -> None:
+    uuid = cloud.api(0).launch("held-1").json["server"]["id"]
+    cloud.api(0).wait_for_status(uuid, "ACTIVE")
+    assert any("cell1.sqlite3" in name for name in open_files(cloud, "cell1"))
+    for number in (0, 1):
+        names = [name for name in open_files(cloud, "host", number) if ".sqlite3" in name]
+        assert names
+        assert all(name.startswith(str(cloud.data_dir / "agents")) for name in names), names
+    assert cloud.api(0).call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    cloud.api(0).wait_until_gone(uuid)
+
+
+def open_files(cloud: Deployment, role: str, index: int = 0) -> list[str]:
+    child = cloud.of(role)[index].child
+    assert child is not None
+    folder = Path(f"/proc/{child.pid}/fd")
+    return [os.readlink(path) for path in folder.iterdir() if path.is_symlink() and path.exists()]
+
+
+def test_one_process_for_all_is_refused_beside_them(cloud: Deployment) -> None:
+    assert refusal(cloud, "up").startswith("CommandError: NOVELLA_DATA: another Novella runs on ")
+
+
+@pytest.mark.parametrize(
+    "command", [["web", "--port", "1"], ["conductor"], ["compute", "--host=h", "--cell=c", "--driver=fake"]]
+)
+def test_without_a_broker_no_process_can_be_apart(cloud: Deployment, command: list[str]) -> None:
+    said = refusal(cloud, *command, NOVELLA_BROKER_URL="")
+    assert said.startswith("CommandError: NOVELLA_BROKER_URL: not set")
+
+
+def refusal(cloud: Deployment, *command: str, **variables: str) -> str:
+    """The one line with which a command does not start."""
+    ended = subprocess.run(
+        [sys.executable, "manage.py", *command],
+        env=cloud.environment(cloud.members[0]) | variables,
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    (line,) = (ended.stdout + ended.stderr).splitlines()
+    return line
+
+
+def test_every_process_ends_cleanly_and_another_goes_on(cloud: Deployment) -> None:
+    """Last: one of each role is ended in the middle of work, and none of it waits for a lease."""
+    client = cloud.api(1)
+    uuids = [client.launch(f"end-{number}").json["server"]["id"] for number in range(6)]
+    for role in ("web", "api", "cell1", "cell2"):
+        assert cloud.kill(role, 0, signal.SIGTERM) == 0, cloud.log_tail()
+    for uuid in uuids:
+        client.wait_for_status(uuid, "ACTIVE")
+        assert client.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    wait_until(f"nothing left {cloud.leftovers()}", lambda: cloud.leftovers() == {}, 60)
+    for number in (0, 1):
+        assert cloud.kill("host", number, signal.SIGTERM) == 0, cloud.log_tail()
+    for member in cloud.members:
+        text = member.log_path.read_text()
+        assert "Traceback" not in text, member.log_tail()

@@ -1,0 +1,130 @@
+"""The parts of a process that is apart: what it looks after, what it hands on, and what it must not touch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management.base import CommandError
+
+from conductor.cell_db.models import Service
+from conductor.cells.silence import is_silent
+from conductor.core.context import RequestContext
+from conductor.journal.models import WorkflowRun
+from conductor.management.compute_process import host_config
+from conductor.management.conductor_process import charge
+from conductor.rpc import broker, outbox
+from conductor.services import conductors
+from conductor.transactions import write_tx
+from conductor.workflows import leases, recovery
+from tests.acceptance.cloud import PROJECT
+
+ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
+NO_DATABASE = """
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "portal.settings"
+import django
+django.setup()
+from conductor.management.compute_process import forbid_databases
+from django.db import connections
+connections["default"].ensure_connection()  # as if something had been quicker
+forbid_databases()
+from conductor.journal.models import Event
+from conductor.transactions import write_tx
+for alias in connections:
+    for ask in (Event.objects.using(alias).exists, connections[alias].cursor, write_tx(alias).__enter__):
+        try:
+            ask()
+        except Exception as error:
+            print(type(error).__name__)
+print("PASSWORD" in str(connections.settings) and any(one.get("PASSWORD") for one in connections.settings.values()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_api_level", "aliases"),
+    [
+        ([], False, ["default", "cell0", "cell1", "cell2"]),
+        ([], True, ["default", "cell0"]),
+        (["cell2"], False, ["cell2"]),
+        (["cell1"], True, ["default", "cell0", "cell1"]),
+    ],
+)
+def test_a_conductor_sweeps_what_rings_on_its_queues(cells: list[str], is_api_level: bool, aliases: list[str]) -> None:
+    assert list(charge(cells=cells, is_api_level=is_api_level).aliases) == aliases
+
+
+def test_an_unknown_cell_is_refused_by_name() -> None:
+    with pytest.raises(CommandError, match=r"--cell: there is no cell cell9\. Known cells: cell1, cell2\."):
+        charge(cells=["cell1", "cell9"], is_api_level=False)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"host": "h/1"}, '--host: "h/1" is not a name'),
+        ({"cell": ""}, '--cell: "" is not a name'),
+        ({"driver": "xen"}, "--driver: there is no driver xen. Known drivers: fake, libvirt."),
+        ({"options": ["latency"]}, '--option: "latency" is not of the form key=value.'),
+    ],
+)
+def test_a_wrong_host_is_refused_by_the_word_that_is_wrong(wrong: dict[str, Any], line: str) -> None:
+    given = {"host": "h1", "cell": "cell1", "driver": "fake", "zone": "nova", "options": []} | wrong
+    with pytest.raises(CommandError) as refused:
+        host_config(given.pop("host"), given.pop("cell"), given.pop("driver"), **given)
+    assert str(refused.value).startswith(line)
+
+
+def test_options_are_numbers_where_they_look_like_numbers() -> None:
+    config = host_config("h1", "cell1", "fake", zone="az-1", options=["latency_seconds=0.5", "state_file=/tmp/a=b"])
+    assert config.options == {"latency_seconds": 0.5, "state_file": "/tmp/a=b"}
+    assert config.journal_path.name == "h1.sqlite3"
+
+
+def test_what_a_process_still_owns_at_its_end_is_free_at_once(databases: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with write_tx("cell1"):
+        wanted = outbox.NewRun(flow="delete_instance", action="delete", context=ANA, resources=["instance:1"])
+        run = outbox.open_run("cell1", wanted)
+    first = leases.claim("cell1", run.uuid)
+    assert first is not None
+    monkeypatch.setattr(leases, "WORKER", "another")
+    assert leases.claim("cell1", run.uuid) is None
+    assert recovery.hand_on("cell1") == 0  # not its own to give
+    monkeypatch.undo()
+    rung: list[Any] = []
+    monkeypatch.setattr(broker, "ring", lambda queue, body: rung.append((queue, body["run_uuid"])))
+    assert recovery.hand_on("cell1") == 1
+    assert rung == [("conductor.cell1", str(run.uuid))]
+    monkeypatch.setattr(leases, "WORKER", "another")
+    time.sleep(0.01)
+    second = leases.claim("cell1", run.uuid)
+    assert second is not None
+    assert second.fencing_token > first.fencing_token
+    assert WorkflowRun.objects.using("cell1").get(pk=run.pk).owner == "another"
+
+
+def test_a_conductor_is_a_service_and_never_speaks_for_a_host_of_its_name(databases: None) -> None:
+    conductors.record("cell1", "node-7")
+    first = Service.objects.using("cell1").get(binary="nova-conductor", host="node-7")
+    conductors.record("cell1", "node-7")
+    again = Service.objects.using("cell1").get(binary="nova-conductor", host="node-7")
+    assert again.pk == first.pk
+    assert again.last_seen_at >= first.last_seen_at
+    assert is_silent("cell1", "node-7")
+
+
+def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:
+    asked = subprocess.run(
+        [sys.executable, "-c", NO_DATABASE],
+        env={"NOVELLA_DATA": str(tmp_path), "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+        cwd=PROJECT,
+        timeout=60,
+        check=False,
+    )
+    assert asked.stdout.split() == [*["NoDatabaseHere"] * 12, "False"], asked.stderr
