@@ -7,15 +7,17 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from conductor.cells.lookup import API_ALIAS, CELL0
+from conductor.image import operations as images
 from django.conf import settings
 from django.db import close_old_connections
 
-from conductor.cells.lookup import API_ALIAS, CELL0
-from conductor.image import operations as images
-from conductor.services import conductors, deletions
+from conductor.services import conductors, deletions, storage_upkeep
 from conductor.workflows import leases, recovery
 
 log = logging.getLogger(__name__)
+
+UPKEEP_SECONDS = 15.0
 
 RECLAIM_EVERY_SECONDS = 10.0
 
@@ -93,6 +95,7 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("lease-heartbeat", settings.NOVELLA_LEASE_SECONDS / 3, leases.renew_all),
         Ticker("service-heartbeat", settings.NOVELLA_HEARTBEAT_SECONDS, partial(report_all, ours, name)),
         Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, partial(sweep_all, ours)),
+        Ticker("storage-upkeep", UPKEEP_SECONDS, storage_upkeep.tend),
         Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),
     ]
 

@@ -119,6 +119,7 @@ class Port(models.Model):
     binding_host = models.CharField(max_length=255, default="")
     is_made_by_compute = models.BooleanField(default=False)
     is_plugged = models.BooleanField(default=False, db_default=False)
+    device_tag = models.CharField(max_length=60, null=True)  # what its server calls it
     security_groups = models.ManyToManyField(SecurityGroup, related_name="ports")
     revision_number = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any, Protocol
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.context import RequestContext
@@ -21,6 +23,7 @@ from conductor.network.models import Network, Port, SecurityGroup
 from conductor.network.operations import get_network, touch
 from conductor.network.port_operations import get_port
 from conductor.network.port_rows import AddressWish
+from conductor.transactions import write_tx
 
 IS_PLUGGED = Q(is_plugged=True) | ~Q(binding_host="")
 FREE: Mapping[str, Any] = {
@@ -30,7 +33,27 @@ FREE: Mapping[str, Any] = {
     "binding_host": "",
     "status": "DOWN",
     "is_plugged": False,
+    "device_tag": None,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where ports get plugged; `groups` are ids or names of security groups for those that are made now."""
+
+    host: str
+    device_owner: str
+    groups: Sequence[str] = ()
+
+    def of(self, instance_uuid: str, index: int) -> dict[str, Any]:
+        return {
+            "device_id": instance_uuid,
+            "device_index": index,
+            "device_owner": self.device_owner,
+            "binding_host": self.host,
+            "status": "ACTIVE",
+            "is_plugged": True,
+        }
 
 
 class Wish(Protocol):
@@ -74,7 +97,7 @@ def plug(
     """
     plugged = list(_plugged(instance_uuid).select_for_update(of=("self",)).order_by("device_index"))
     if not plugged:
-        plugged = _plug_all(instance_uuid, project_id, networks, _Binding(host, device_owner, groups))
+        plugged = _plug_all(instance_uuid, project_id, networks, Binding(host, device_owner, groups))
     elif any(port.binding_host != host for port in plugged):
         touch(_plugged(instance_uuid), binding_host=host, device_owner=device_owner)
     return [_as_json(port) for port in plugged]
@@ -98,46 +121,42 @@ def bind(instance_uuid: str, host: str, device_owner: str) -> list[dict[str, Any
     return [_as_json(port) for port in _plugged(instance_uuid).order_by("device_index", "pk")]
 
 
-def plug_one(*, instance_uuid: str, port_id: str, host: str, device_owner: str, project_id: str) -> dict[str, Any]:
+def make_for_guest(project_id: str, wanted: Mapping[str, str], groups: Sequence[str]) -> str:
+    """A new port that goes when its guest lets it go; its uuid. Raises Conflict, Invalid, NotFound."""
+    with write_tx():
+        chosen = security_groups.resolve(project_id, groups or (security_groups.DEFAULT_NAME,))
+        return str(_make(project_id, wanted, chosen, {}).uuid)
+
+
+def plug_one(
+    *, instance_uuid: str, port_id: str, project_id: str, binding: Binding, tag: str | None = None
+) -> dict[str, Any]:
     """Give an instance a port that is there, as its last one; NetworkPort as JSON. Raises Conflict when it is taken."""
     there = _plugged(instance_uuid)
     port = there.filter(uuid=port_id).first()
     if port is None:
         last = max(there.values_list("device_index", flat=True), default=-1)
-        bound = _Binding(host, device_owner, ()).of(instance_uuid, last + 1)
-        port = _bind(project_id, port_id, bound)
+        port = _bind(project_id, port_id, binding.of(instance_uuid, last + 1) | {"device_tag": tag})
     return _as_json(Port.objects.select_related("network").prefetch_related("addresses__subnet").get(pk=port.pk))
 
 
-def unplug_one(instance_uuid: str, port_id: str) -> None:
-    """Take one port from the instance: delete it when it was made for it, else give it back."""
+def unplug_one(instance_uuid: str, port_id: str, *, is_deleted: bool = False) -> None:
+    """Take one port from the instance: delete it when it was made for it or is to go, else give it back."""
     rows = Port.objects.filter(uuid=port_id, device_id__in=["", instance_uuid])
-    rows.filter(is_made_by_compute=True).delete()
+    (rows if is_deleted else rows.filter(is_made_by_compute=True)).delete()
     touch(rows.filter(device_id=instance_uuid), **FREE)
+
+
+def abandoned(older_than_seconds: float) -> list[str]:
+    """Uuids of ports that were made for a guest and that no guest has since long."""
+    before = timezone.now() - timedelta(seconds=older_than_seconds)
+    rows = Port.objects.filter(is_made_by_compute=True, device_id="", updated_at__lt=before)
+    return [str(uuid) for uuid in rows.values_list("uuid", flat=True)]
 
 
 def plugged(instance_uuid: str) -> list[Port]:
     """The instance's ports in order, with networks, addresses and subnets."""
     return list(_plugged(instance_uuid).order_by("device_index", "pk"))
-
-
-class _Binding:
-    """Where ports get plugged."""
-
-    def __init__(self, host: str, device_owner: str, groups: Sequence[str]) -> None:
-        self.host = host
-        self.device_owner = device_owner
-        self.groups = groups
-
-    def of(self, instance_uuid: str, index: int) -> dict[str, Any]:
-        return {
-            "device_id": instance_uuid,
-            "device_index": index,
-            "device_owner": self.device_owner,
-            "binding_host": self.host,
-            "status": "ACTIVE",
-            "is_plugged": True,
-        }
 
 
 def _plugged(instance_uuid: str) -> QuerySet[Port]:
@@ -147,7 +166,7 @@ def _plugged(instance_uuid: str) -> QuerySet[Port]:
 
 
 def _plug_all(
-    instance_uuid: str, project_id: str, networks: Sequence[Mapping[str, str]], binding: _Binding
+    instance_uuid: str, project_id: str, networks: Sequence[Mapping[str, str]], binding: Binding
 ) -> list[Port]:
     made = []
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from conductor.core.errors import NotFound
 from conductor.journal.models import WorkflowRun
 from conductor.workflows.abort_live_migration import ABORT_LIVE_MIGRATION
+from conductor.workflows.attach_interface import ATTACH_INTERFACE
 from conductor.workflows.attach_volume import ATTACH_VOLUME
 from conductor.workflows.build_in_cell import BUILD_IN_CELL
 from conductor.workflows.build_instances import BUILD_INSTANCES
@@ -14,6 +15,7 @@ from conductor.workflows.create_backup import CREATE_BACKUP
 from conductor.workflows.create_image import CREATE_IMAGE
 from conductor.workflows.delete_instance import DELETE_INSTANCE
 from conductor.workflows.delete_when_cell_is_back import DELETE_WHEN_CELL_IS_BACK
+from conductor.workflows.detach_interface import DETACH_INTERFACE
 from conductor.workflows.detach_volume import DETACH_VOLUME
 from conductor.workflows.evacuate_instance import EVACUATE_INSTANCE
 from conductor.workflows.flow import Flow, RemoteStep
@@ -75,6 +77,8 @@ FLOWS: tuple[Flow, ...] = (
     UNSHELVE_INSTANCE,
     ATTACH_VOLUME,
     DETACH_VOLUME,
+    ATTACH_INTERFACE,
+    DETACH_INTERFACE,
 )
 
 _by_version = {(flow.name, flow.version): flow for flow in FLOWS}

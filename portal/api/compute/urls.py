@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path, re_path
-
 from portal.api.base import unknown_route
 from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.views import (
@@ -13,6 +12,7 @@ from portal.api.compute.views import (
     flavors,
     hypervisors,
     instance_actions,
+    interfaces,
     keypairs,
     quotas,
     server_actions,
@@ -44,6 +44,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_SERVER}/tags/<str:tag>", server_tags.ServerTag.as_view()),
     path(f"{_SERVER}/ips", server_addresses.ServerAddresses.as_view()),
     path(f"{_SERVER}/ips/<str:network>", server_addresses.ServerAddressesByNetwork.as_view()),
+    path(f"{_SERVER}/os-interface", interfaces.Interfaces.as_view()),
+    path(f"{_SERVER}/os-interface/<str:port_id>", interfaces.InterfaceById.as_view()),
     path(f"{_SERVER}/os-volume_attachments", volume_attachments.VolumeAttachments.as_view()),
     path(f"{_SERVER}/os-volume_attachments/<str:volume_id>", volume_attachments.VolumeAttachment.as_view()),
     path(f"{_SERVER}/os-instance-actions", instance_actions.InstanceActions.as_view()),

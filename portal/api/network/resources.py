@@ -15,6 +15,8 @@ from portal.api.network.serializers import ports as port_json
 from portal.api.network.serializers import security_groups as group_json
 from portal.api.schema_parts import Schema
 
+from conductor.services import server_interfaces
+
 Parse = Callable[[Mapping[str, Any], RequestContext], Any]
 
 
@@ -84,8 +86,8 @@ PORTS = Resource(
     get=port_operations.get_port,
     show=port_json.port,
     creation=Creation(bodies.CREATE_PORT, port_json.wanted_port, port_operations.create_port),
-    updating=Updating(bodies.UPDATE_PORT, port_json.port_changes, port_operations.update_port),
-    delete=port_operations.delete_port,
+    updating=Updating(bodies.UPDATE_PORT, port_json.port_changes, server_interfaces.update_port),
+    delete=server_interfaces.delete_port,
 )
 SECURITY_GROUPS = Resource(
     rule="security_group",

@@ -1,0 +1,165 @@
+"""Ports of servers: plug, unplug, and what is there; and ports as the Network API changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from conductor.cell_db.models import Instance
+from conductor.core.context import RequestContext
+from conductor.core.errors import Invalid, NotFound
+from conductor.core.server_actions import ACTIONS
+from conductor.journal import foreign_locks
+from conductor.network import port_operations, ports
+from conductor.network.models import Port
+from conductor.network.operations import get_network
+from conductor.network.port_operations import get_port
+from conductor.services import server_actions
+from conductor.services.instance_queries import missing
+from conductor.services.server_actions import Asked
+from conductor.services.values import NetworkWish
+from conductor.transactions import write_tx
+
+
+@dataclass(frozen=True)
+class InterfaceWish:
+    """A port made before, or one to be made on a network; all empty: on the one network that there is."""
+
+    network_id: str = ""
+    port_id: str = ""
+    fixed_ip: str = ""
+    tag: str | None = None
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A port of a server. `addresses` are pairs of subnet and address."""
+
+    port_id: str
+    network_id: str
+    mac_address: str
+    status: str
+    addresses: tuple[tuple[str, str], ...]
+    tag: str | None = None
+    run_uuid: str = ""
+
+
+def list_interfaces(context: RequestContext, instance_uuid: str) -> list[Interface]:
+    """In the order in which the guest has them. Raises NotFound."""
+    row = _row(context, instance_uuid)
+    return [_view(port) for port in ports.plugged(str(row.uuid))]
+
+
+def get(context: RequestContext, instance_uuid: str, port_id: str) -> Interface:
+    """Raises NotFound."""
+    for interface in list_interfaces(context, instance_uuid):
+        if interface.port_id == port_id.lower():
+            return interface
+    raise NotFound(f"Instance {instance_uuid} does not have a port with id {port_id[:60]}.")
+
+
+def attach(context: RequestContext, instance_uuid: str, wish: InterfaceWish) -> Interface:
+    """Have a port plugged; one that is made for it is there when this returns.
+
+    Raises NotFound, Invalid, Conflict for a server or port under work or a port in use, NotSupported.
+    """
+    row = _row(context, instance_uuid)
+    server_actions.guard(context, str(row._state.db), ACTIONS["attach_interface"], row)  # before anything is made
+    wanted = _wanted(context, wish)
+    port_id = wanted["port_id"] or ports.make_for_guest(row.project_id, wanted, row.security_groups)
+    inputs = {"port_id": port_id, "tag": wish.tag}
+    try:
+        asked = Asked(inputs=inputs, resources=[f"port:{port_id}"])
+        run_uuid = server_actions.begin(context, instance_uuid, "attach_interface", asked)
+    except BaseException:
+        if not wanted["port_id"]:
+            with write_tx():
+                ports.unplug_one(str(row.uuid), port_id)
+        raise
+    port = Port.objects.select_related("network").prefetch_related("addresses__subnet").filter(uuid=port_id).first()
+    if port is None:  # the workflow has failed already
+        raise Invalid(f"Port {port_id} could not be plugged; workflow {run_uuid} says why.")
+    return _view(port, tag=wish.tag, run_uuid=run_uuid)
+
+
+def detach(context: RequestContext, instance_uuid: str, port_id: str, *, is_deleted: bool = False) -> str:
+    """Have a port unplugged, and with `is_deleted` gone after it; the uuid of the workflow. Raises as `attach`."""
+    found = get(context, instance_uuid, port_id)
+
+    def still_there(alias: str, instance: Instance, run_uuid: UUID) -> None:
+        if found.port_id not in {port["port_uuid"] for port in instance.addresses}:
+            raise NotFound(f"Instance {instance_uuid} does not have a port with id {port_id[:60]}.")
+
+    inputs = {"port_id": found.port_id, "is_deleted": is_deleted}
+    asked = Asked(inputs=inputs, resources=[f"port:{found.port_id}"], prepare=still_there)
+    return server_actions.begin(context, instance_uuid, "detach_interface", asked)
+
+
+def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any]) -> Port:
+    """Change a port that no workflow is at work on. Raises ResourceLocked naming the one that is."""
+    with write_tx():
+        foreign_locks.require_free(f"port:{get_port(context, port_id).uuid}")
+        return port_operations.update_port(context, port_id, changes)
+
+
+def delete_port(context: RequestContext, port_id: str) -> None:
+    """Delete a port; one that a server has is unplugged first, by a workflow that ends with the port.
+
+    Raises NotFound, ResourceLocked naming the workflow that works on it, Conflict where its server cannot let it go.
+    """
+    port = get_port(context, port_id)
+    if port.is_plugged and _has(context, port):
+        detach(context, port.device_id, port_id, is_deleted=True)
+        return
+    with write_tx():
+        foreign_locks.require_free(f"port:{port.uuid}")
+        port_operations.delete_port(context, port_id)
+
+
+def _has(context: RequestContext, port: Port) -> bool:
+    """Whether the server that the port names is there; a port that an administrator bound may name anything."""
+    try:
+        return any(one.port_id == str(port.uuid) for one in list_interfaces(context, port.device_id))
+    except NotFound:
+        return False
+
+
+def _wanted(context: RequestContext, wish: InterfaceWish) -> dict[str, str]:
+    """What ports.resolve_wishes makes of it. Raises NotFound for what is not there, as this API does."""
+    if wish.port_id and (wish.network_id or wish.fixed_ip):
+        raise Invalid("A port has its network and addresses: name it alone.", field="interfaceAttachment.port_id")
+    if wish.fixed_ip and not wish.network_id:
+        raise Invalid("Name the network of the address too.", field="interfaceAttachment.net_id")
+    if wish.port_id:
+        get_port(context, wish.port_id)
+    if wish.network_id:
+        get_network(context, wish.network_id)
+    named = bool(wish.port_id or wish.network_id)
+    given = [NetworkWish(wish.network_id, wish.port_id, wish.fixed_ip)] if named else None
+    found = ports.resolve_wishes(context, given)
+    if not found:
+        raise Invalid("There is no network that the server could be plugged into.", field="interfaceAttachment.net_id")
+    return found[0]
+
+
+def _row(context: RequestContext, instance_uuid: str) -> Instance:
+    alias = server_actions.cell_of(context, instance_uuid)
+    row = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()
+    if row is None:
+        raise missing(instance_uuid)
+    return row
+
+
+def _view(port: Port, *, tag: str | None = None, run_uuid: str = "") -> Interface:
+    held = sorted(port.addresses.all(), key=lambda address: address.pk)
+    return Interface(
+        port_id=str(port.uuid),
+        network_id=str(port.network.uuid),
+        mac_address=port.mac_address,
+        status=port.status,
+        addresses=tuple((str(address.subnet.uuid), address.ip_address) for address in held),
+        tag=tag or port.device_tag,
+        run_uuid=run_uuid,
+    )

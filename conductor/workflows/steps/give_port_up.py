@@ -1,0 +1,17 @@
+"""The port is not plugged: one that was made for it goes, also where the run was cancelled before it began."""
+
+from __future__ import annotations
+
+from conductor.network import ports
+from conductor.workflows.flow import UNTIL_DONE, Result, Work
+from conductor.workflows.steps.note_failure import NoteFailure
+
+
+class GivePortUp(NoteFailure):
+    title = "Note failure"
+    retry = UNTIL_DONE
+
+    def execute(self, work: Work) -> Result:
+        with work.fenced("default"):
+            ports.unplug_one(work.instance_uuid, work.inputs["port_id"])
+        return {}

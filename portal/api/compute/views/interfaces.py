@@ -1,0 +1,75 @@
+"""Ports of a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.response import Response
+
+from conductor.core.errors import Conflict, Forbidden, NotSupported
+from conductor.services import audit, server_interfaces
+from conductor.services.server_interfaces import Interface, InterfaceWish
+from portal.api.base import ApiRequest
+from portal.api.compute.schemas import storage_actions as schemas
+from portal.api.compute.views.offered import accepted
+from portal.api.compute.views.servers import ServerView
+from portal.api.validation import validate
+
+REFUSALS = (Conflict, Forbidden, NotSupported)
+
+
+class InterfaceView(ServerView):
+    def one(self, interface: Interface) -> dict[str, Any]:
+        """A port with the fields that the version knows."""
+        shown: dict[str, Any] = {
+            "port_id": interface.port_id,
+            "net_id": interface.network_id,
+            "mac_addr": interface.mac_address,
+            "port_state": interface.status,
+            "fixed_ips": [{"subnet_id": subnet, "ip_address": address} for subnet, address in interface.addresses],
+        }
+        return shown | ({"tag": interface.tag} if self.request.microversion.covers("2.70") else {})
+
+
+class Interfaces(InterfaceView):
+    """/servers/{id}/os-interface."""
+
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("os-attach-interfaces:list")
+        found = server_interfaces.list_interfaces(request.context, server_id)
+        return Response({"interfaceAttachments": [self.one(interface) for interface in found]})
+
+    def post(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("os-attach-interfaces:create")
+        body = validate(request.data or {}, schemas.attach_interface(request.microversion))
+        given = body.get("interfaceAttachment") or {}
+        wish = InterfaceWish(
+            network_id=given.get("net_id") or "",
+            port_id=given.get("port_id") or "",
+            fixed_ip=next(iter(given.get("fixed_ips", ())), {}).get("ip_address", ""),
+            tag=given.get("tag"),
+        )
+        try:
+            interface = server_interfaces.attach(request.context, server_id, wish)
+        except REFUSALS as error:
+            audit.record_refusal(request.context, "attach_interface", server_id, error)
+            raise
+        response = accepted(self, interface.run_uuid, {"interfaceAttachment": self.one(interface)})
+        response.status_code = 200
+        return response
+
+
+class InterfaceById(InterfaceView):
+    """/servers/{id}/os-interface/{port}."""
+
+    def get(self, request: ApiRequest, server_id: str, port_id: str) -> Response:
+        self.allow("os-attach-interfaces:show")
+        return Response({"interfaceAttachment": self.one(server_interfaces.get(request.context, server_id, port_id))})
+
+    def delete(self, request: ApiRequest, server_id: str, port_id: str) -> Response:
+        self.allow("os-attach-interfaces:delete")
+        try:
+            return accepted(self, server_interfaces.detach(request.context, server_id, port_id))
+        except REFUSALS as error:
+            audit.record_refusal(request.context, "detach_interface", server_id, error)
+            raise
