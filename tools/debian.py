@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+# Debian starts a service as soon as it is installed, and makes a first cluster of PostgreSQL. What we install is
+# for tests, which start servers of their own: both are switched off, the first one only meanwhile.
+POLICY = Path("/usr/sbin/policy-rc.d")
+NO_CLUSTER = Path("/etc/postgresql-common/createcluster.d/novella.conf")
 PACKAGE_LISTS = Path("/var/lib/apt/lists")
 
 
@@ -40,18 +45,42 @@ def install(packages: Sequence[str]) -> None:
             raise CannotInstall(f"apt-get could not install {' '.join(packages)}: {refresh_failure or failure}")
 
 
+@contextmanager
+def nothing_starts() -> Iterator[None]:
+    """While inside, the package tools start no service. Raises CannotInstall."""
+    become_root = _become_root("install it by hand")
+    is_ours = not POLICY.exists()
+    if is_ours:
+        _as_root(become_root, f"printf '#!/bin/sh\nexit 101\n' > {POLICY} && chmod 755 {POLICY}")
+    _as_root(become_root, f"mkdir -p {NO_CLUSTER.parent} && echo 'create_main_cluster = false' > {NO_CLUSTER}")
+    try:
+        yield
+    finally:
+        if is_ours:
+            _as_root(become_root, f"rm -f {POLICY}")
+
+
+def _as_root(become_root: Sequence[str], script: str) -> None:
+    failure = _failure([*become_root, "sh", "-c", script])
+    if failure:
+        raise CannotInstall(failure)
+
+
 def _apt_get(packages: Sequence[str]) -> list[str]:
     by_hand = f"install by hand: sudo apt-get install {' '.join(packages)}"
     if not shutil.which("apt-get"):
         raise CannotInstall(f"no apt-get here; this needs what Debian calls {' '.join(packages)}")
-    if os.geteuid() == 0:
-        become_root: list[str] = []
-    elif shutil.which("sudo") and not _failure(["sudo", "-n", "true"]):
-        become_root = ["sudo", "-n"]
-    else:
-        raise CannotInstall(f"neither root nor sudo without a password; {by_hand}")
+    become_root = _become_root(by_hand)
     quietly = ["-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=600", "-o", "Dpkg::Use-Pty=0"]
     return [*become_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *quietly]
+
+
+def _become_root(otherwise: str) -> list[str]:
+    if os.geteuid() == 0:
+        return []
+    if shutil.which("sudo") and not _failure(["sudo", "-n", "true"]):
+        return ["sudo", "-n"]
+    raise CannotInstall(f"neither root nor sudo without a password; {otherwise}")
 
 
 def _failure(command: Sequence[str]) -> str:

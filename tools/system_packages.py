@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from portal.environment import InvalidEnvironment, current
@@ -33,7 +34,9 @@ BROWSER = (
     "fonts-dejavu-core",  # a browser without a font draws nothing
     "libatomic1",  # the Node.js inside Playwright loads it
 )
-PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *BROWSER)}
+# Each test run starts its own; the package's server never runs.
+SERVICES = ("postgresql",)
+PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *BROWSER, *SERVICES)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 
 
@@ -47,7 +50,8 @@ def provide(packages: Sequence[str]) -> str:
     if not wanted:
         return "system packages: all there"
     print(f"system packages: installing {' '.join(wanted)}", flush=True)
-    debian.install(wanted)
+    with debian.nothing_starts() if set(wanted) & set(SERVICES) else nullcontext():
+        debian.install(wanted)
     return f"system packages: installed {' '.join(wanted)}"
 
 

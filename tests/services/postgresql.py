@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.services import process
 
-BINARIES = Path("/usr/lib/postgresql/15/bin")
+INSTALLED = Path("/usr/lib/postgresql")  # one folder per major version
 ACCOUNT = "postgres"  # the server refuses to run as root; Debian makes this account with the package
 ROLE = "novella"
 START_SECONDS = 60.0
@@ -77,7 +77,7 @@ class Service:
             "ON_ERROR_STOP=1",
         ]
         asked = subprocess.run(
-            [BINARIES / "psql", *command, "-c", statement], capture_output=True, text=True, check=False, timeout=60
+            [binaries() / "psql", *command, "-c", statement], capture_output=True, text=True, check=False, timeout=60
         )
         if asked.returncode:
             raise RuntimeError(asked.stderr.strip())
@@ -104,15 +104,21 @@ class Service:
         _launch(self)
 
 
+def binaries() -> Path:
+    """The programs of the newest version that is installed."""
+    found = sorted(INSTALLED.glob("*/bin"), key=lambda path: float(path.parent.name))
+    if not found:
+        raise RuntimeError(f"nothing in {INSTALLED}: install Debian's package postgresql (make test does)")
+    return found[-1]
+
+
 def start(folder: Path, *, is_durable: bool = True) -> Service:
     """A fresh cluster in `folder`. Not durable: a test that kills no server need not wait for the disk."""
-    if not BINARIES.is_dir():
-        raise RuntimeError(f"no {BINARIES}: install Debian's package postgresql (make test does)")
     folder.mkdir(parents=True, exist_ok=True)
     service = Service(folder, process.free_port())
     _own(folder)
     data = folder / "data"
-    initdb = [BINARIES / "initdb", "-D", data, "-U", ROLE, "-A", "trust", "-E", "UTF8", "--no-sync"]
+    initdb = [binaries() / "initdb", "-D", data, "-U", ROLE, "-A", "trust", "-E", "UTF8", "--no-sync"]
     _run([*initdb, "--lc-collate=C", "--lc-ctype=C.UTF-8", "--lc-messages=C"])
     written = CONFIGURATION.format(port=service.port, sockets=folder, durable="on" if is_durable else "off")
     with (data / "postgresql.conf").open("a") as file:
@@ -125,7 +131,7 @@ def start(folder: Path, *, is_durable: bool = True) -> Service:
 def _launch(service: Service) -> None:
     log = service.log_path.open("a")
     started = subprocess.Popen(
-        _as_account([BINARIES / "postgres", "-D", service.folder / "data"]),
+        _as_account([binaries() / "postgres", "-D", service.folder / "data"]),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -136,7 +142,7 @@ def _launch(service: Service) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and started.poll() is None:
         asked = subprocess.run(
-            [BINARIES / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(service.port), "-U", ROLE], check=False
+            [binaries() / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(service.port), "-U", ROLE], check=False
         )
         if asked.returncode == 0:
             return

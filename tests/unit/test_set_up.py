@@ -24,6 +24,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "lists").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setattr(debian, "PACKAGE_LISTS", tmp_path / "lists")
+    monkeypatch.setattr(debian, "POLICY", tmp_path / "policy-rc.d")
+    monkeypatch.setattr(debian, "NO_CLUSTER", tmp_path / "createcluster.d" / "novella.conf")
     put(tmp_path, "sudo", '#!/bin/sh\nshift\nexec "$@"\n')
     put_apt_get(tmp_path, outcome="exit 0")
     return tmp_path
@@ -50,6 +52,23 @@ def told(machine: Path) -> list[str]:
 
 def test_what_dpkg_knows_is_not_missing() -> None:
     assert debian.missing(["dpkg", "novella-no-such-package", "base-files"]) == ["novella-no-such-package"]
+
+
+def test_while_services_are_installed_nothing_starts(machine: Path) -> None:
+    (machine / "lists" / "debian_Packages").touch()
+    put_apt_get(machine, outcome=f"cat {machine}/policy-rc.d {machine}/createcluster.d/novella.conf > {machine}/seen")
+    with debian.nothing_starts():
+        debian.install(["postgresql"])
+    assert (machine / "seen").read_text() == "#!/bin/sh\nexit 101\ncreate_main_cluster = false\n"
+    assert not (machine / "policy-rc.d").exists()
+    assert (machine / "createcluster.d" / "novella.conf").exists()  # also for an update of the package
+
+
+def test_a_policy_that_was_there_stays(machine: Path) -> None:
+    (machine / "policy-rc.d").write_text("#!/bin/sh\nexit 0\n")
+    with debian.nothing_starts():
+        pass
+    assert (machine / "policy-rc.d").read_text() == "#!/bin/sh\nexit 0\n"
 
 
 def test_packages_are_installed_without_a_refresh_when_the_lists_suffice(machine: Path) -> None:
