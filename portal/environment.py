@@ -128,6 +128,11 @@ def _url(*schemes: str) -> Callable[[str], str]:
     return parse
 
 
+def _urls(*schemes: str) -> Callable[[str], tuple[str, ...]]:
+    parse = _url(*schemes)
+    return lambda text: tuple(parse(part.strip()) for part in text.split(",") if part.strip())
+
+
 def _failpoint(text: str) -> str:
     if not re.fullmatch(r"@?[A-Za-z0-9_.:/-]+", text):
         raise _Refused(f'"{text}" is not the name of a failpoint, nor @ and a file')
@@ -200,6 +205,9 @@ class Environment:
     shelved_offload_seconds: float = _variable(_seconds(-1, 10 * 365 * 86_400), "0")
     image_dir: Path = _variable(_directory)
     crash_at: str = _variable(_failpoint)
+    notification_webhooks: tuple[str, ...] = _variable(_urls("https", "http"), is_secret=True)
+    notification_secret: str = _variable(_secret, is_secret=True)
+    notification_url: str = _variable(_url("amqp", "amqps"), is_secret=True)
     message_faults: Mapping[str, float] | str = _variable(_message_faults)
 
     def database_of(self, name: str) -> DatabaseUrl | None:
@@ -237,6 +245,9 @@ def load(variables: Mapping[str, str]) -> Environment:
     values["compute_queues"] = values["compute_queues"] or ("per-host" if values["broker_url"] else "shared")
     values["image_dir"] = values["image_dir"] or values["data"] / "images"
     values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
+    values["notification_webhooks"] = values["notification_webhooks"] or ()
+    if values["notification_webhooks"] and not values["notification_secret"]:
+        raise InvalidEnvironment(f"{PREFIX}NOTIFICATION_SECRET: webhooks are signed; give the key to sign them with")
     return Environment(**values)
 
 

@@ -12,12 +12,17 @@ from conductor.image import operations as images
 from django.conf import settings
 from django.db import close_old_connections
 
-from conductor.services import conductors, deletions, storage_upkeep
+from conductor.cells.lookup import API_ALIAS, CELL0
+from conductor.image import operations as images
+from conductor.services import conductors, deletions, drains, moves, storage_upkeep
+from conductor.services.notifications import dispatcher, sinks
 from conductor.workflows import leases, recovery
 
 log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 15.0
+NOTIFY_EVERY_SECONDS = 1.0
+FORGET_EVERY_SECONDS = 3600.0
 
 RECLAIM_EVERY_SECONDS = 10.0
 
@@ -103,3 +108,16 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
 def web_tickers() -> list[Ticker]:
     """The periodic work of a process that takes uploads: it alone sees the files that a dead one left."""
     return [Ticker("broken-uploads", settings.NOVELLA_SWEEP_SECONDS, settle_uploads)]
+        *notification_tickers(ours, name),
+    ]
+
+
+def notification_tickers(aliases: tuple[str, ...], name: str) -> list[Ticker]:
+    """One for each sink, so that one that hangs holds up no other."""
+    told = sinks.configured()
+    if not told:
+        return []
+    teller = f"{name} {leases.WORKER}"[:64]
+    tellers = [
+        Ticker(f"notify {sink.name}", NOTIFY_EVERY_SECONDS, partial(dispatcher.tell_all, aliases, sink, teller))
+        for sink in told

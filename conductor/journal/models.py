@@ -194,3 +194,26 @@ class AuditRecord(models.Model):
     request_id = models.CharField(max_length=64, default="")
     remote_address = models.CharField(max_length=64, default="")
     created_at = models.DateTimeField(db_index=True)
+
+
+class NotificationPlace(models.Model):
+    """How far a sink was told of the events in this journal, and which conductor tells it now."""
+
+    sink = models.CharField(max_length=128, unique=True)
+    reached = models.BigIntegerField()  # the number of the last event that it has taken
+    owner = models.CharField(max_length=64, null=True)
+    lease_expires_at = models.DateTimeField(null=True)
+    failures = models.PositiveIntegerField(default=0)  # in a row
+    retry_at = models.DateTimeField()
+    last_error = models.CharField(max_length=255, default="")
+
+
+class NotificationDelivery(models.Model):
+    """One attempt to tell a sink of something."""
+
+    sink = models.CharField(max_length=128)
+    message_id = models.UUIDField(db_index=True)
+    event_type = models.CharField(max_length=128)
+    outcome = models.CharField(max_length=16)  # "delivered", "failed"
+    detail = models.CharField(max_length=255, default="")
+    tried_at = models.DateTimeField(db_index=True)

@@ -42,6 +42,9 @@ def test_defaults() -> None:
         broker_url="",
         compute_queues="shared",
         channel_url="",
+        notification_webhooks=(),
+        notification_secret="",
+        notification_url="",
         image_dir=PROJECT_DIR / "var" / "images",
         shutdown_seconds=60.0,
         reclaim_seconds=0.0,
@@ -55,6 +58,17 @@ def test_defaults() -> None:
 
 def test_an_empty_value_counts_as_not_set() -> None:
     assert load(dict.fromkeys(variable_names(), "") | {"NOVELLA_SECRET_KEY": KEY}) == parsed()
+def test_webhooks_are_signed() -> None:
+    with pytest.raises(InvalidEnvironment, match="NOVELLA_NOTIFICATION_SECRET"):
+        parsed(NOVELLA_NOTIFICATION_WEBHOOKS="https://a.example/x")
+    with pytest.raises(InvalidEnvironment, match="NOVELLA_NOTIFICATION_WEBHOOKS"):
+        parsed(NOVELLA_NOTIFICATION_WEBHOOKS="https://a.example/x,ftp://b.example/", NOVELLA_NOTIFICATION_SECRET=KEY)
+    found = parsed(
+        NOVELLA_NOTIFICATION_WEBHOOKS="https://a.example/x, http://b.example/", NOVELLA_NOTIFICATION_SECRET=KEY
+    )
+    assert found.notification_webhooks == ("https://a.example/x", "http://b.example/")
+
+
 
 
 def test_other_programs_variables_are_left_alone() -> None:

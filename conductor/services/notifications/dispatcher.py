@@ -1,0 +1,159 @@
+"""Telling sinks what the event log holds: at least once, in the log's order, each sink at its own pace.
+
+For each journal and sink a row keeps how far the sink was told, and who tells it now: the lease on that row elects one
+dispatcher among all conductors. The place moves after the sink has taken a message; who dies in between leaves it
+where it was, and the message comes once more under the same id. A sink that fails is left alone for a while, each time
+for longer, and holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from conductor.journal import event_order
+from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
+from conductor.services.notifications.event_types import KINDS
+from conductor.services.notifications.payloads import Notification, compose
+from conductor.services.notifications.sinks import Send, Sink, SinkFailed
+from conductor.transactions import database_now, write_tx
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 100
+LEASE_SECONDS = 30.0
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 300.0
+DELIVERIES_KEPT_DAYS = 7
+
+
+def tell_all(aliases: Iterable[str], sink: Sink, teller: str) -> None:
+    """Tell one sink what is new in each of these journals."""
+    for alias in aliases:
+        try:
+            while tell(alias, sink, teller) == MOST_AT_ONCE:
+                pass
+        except Exception:
+            log.exception("notifications failed: alias=%s sink=%s", alias, sink.name)
+
+
+def tell(alias: str, sink: Sink, teller: str) -> int:
+    """Tell `sink` of the next events in the journal of `alias`; how many events were looked at.
+
+    Does nothing while another teller has the lease, or while the sink is left alone after a failure.
+    """
+    place = _claim(alias, sink, teller)
+    if place is None:
+        return 0
+    end = event_order.end(Event.objects.using(alias))
+    later = Event.objects.using(alias).filter(kind__in=KINDS, pk__gt=place.reached, pk__lte=end)
+    found = list(later.order_by("pk")[:MOST_AT_ONCE])
+    reached = found[-1].pk if len(found) == MOST_AT_ONCE else max(end, place.reached)
+    messages = [message for message in (compose(alias, event) for event in found) if message is not None]
+    try:
+        if messages:
+            with sink.open() as send:
+                for message in messages:
+                    _deliver(alias, place, send, message)
+    except SinkFailed as failure:
+        _put_off(alias, place, str(failure))
+        return 0
+    except _LostLease:
+        return 0
+    _let_go(alias, place, reached)
+    return len(found)
+
+
+class _LostLease(Exception):
+    """Another teller has taken over: what it does not know yet it sends again."""
+
+
+def _claim(alias: str, sink: Sink, teller: str) -> NotificationPlace | None:
+    places = NotificationPlace.objects.using(alias)
+    if not places.filter(sink=sink.name).exists():
+        _begin_at_the_end(alias, sink)
+    free = Q(owner__isnull=True) | Q(owner=teller) | Q(lease_expires_at__lt=database_now())
+    mine = places.filter(free, sink=sink.name, retry_at__lte=database_now())
+    reached = mine.values_list("reached", flat=True).first()
+    if reached is None or not _has_news(alias, reached):  # the usual answer, which needs no write
+        return None
+    with write_tx(alias):
+        if not mine.update(owner=teller, lease_expires_at=database_now(LEASE_SECONDS)):
+            return None
+        return places.get(sink=sink.name)
+
+
+def _has_news(alias: str, reached: int) -> bool:
+    return event_order.after(Event.objects.using(alias).filter(kind__in=KINDS), reached).exists()
+
+
+def _begin_at_the_end(alias: str, sink: Sink) -> None:
+    """A sink that is new is told of what happens from now on."""
+    end = event_order.end(Event.objects.using(alias))
+    with write_tx(alias):
+        NotificationPlace.objects.using(alias).get_or_create(
+            sink=sink.name, defaults={"reached": end, "retry_at": database_now()}
+        )
+
+
+def _deliver(alias: str, place: NotificationPlace, send: Send, message: Notification) -> None:
+    try:
+        detail = send(message)
+    except SinkFailed as failure:
+        with write_tx(alias):
+            _log(alias, place, message, "failed", str(failure))
+        raise
+    with write_tx(alias):
+        mine = NotificationPlace.objects.using(alias).filter(pk=place.pk, owner=place.owner)
+        if not mine.update(
+            reached=message.number, lease_expires_at=database_now(LEASE_SECONDS), failures=0, last_error=""
+        ):
+            raise _LostLease
+        _log(alias, place, message, "delivered", detail)
+
+
+def _put_off(alias: str, place: NotificationPlace, error: str) -> None:
+    row = NotificationPlace.objects.using(alias).get(pk=place.pk)
+    pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(row.failures, 16), LONGEST_PAUSE_SECONDS)
+    log.warning("sink failed: alias=%s sink=%s error=%s pause=%.0f", alias, place.sink, error, pause)
+    with write_tx(alias):
+        NotificationPlace.objects.using(alias).filter(pk=place.pk, owner=place.owner).update(
+            owner=None,
+            lease_expires_at=None,
+            failures=F("failures") + 1,
+            retry_at=database_now(pause),
+            last_error=error[:255],
+        )
+
+
+def _let_go(alias: str, place: NotificationPlace, reached: int) -> None:
+    with write_tx(alias):
+        NotificationPlace.objects.using(alias).filter(pk=place.pk, owner=place.owner).update(
+            owner=None, lease_expires_at=None, reached=reached
+        )
+
+
+def _log(alias: str, place: NotificationPlace, message: Notification, outcome: str, detail: str) -> None:
+    NotificationDelivery.objects.using(alias).create(
+        sink=place.sink,
+        message_id=message.message_id,
+        event_type=message.event_type,
+        outcome=outcome,
+        detail=detail[:255],
+        tried_at=database_now(),
+    )
+
+
+def forget_old_deliveries(aliases: Iterable[str]) -> None:
+    """The log of deliveries is kept for some days."""
+    for alias in aliases:
+        old = NotificationDelivery.objects.using(alias).filter(
+            tried_at__lt=Now() - timedelta(days=DELIVERIES_KEPT_DAYS)
+        )
+        if old.exists():
+            with write_tx(alias):
+                old.delete()

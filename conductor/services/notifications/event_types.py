@@ -1,0 +1,74 @@
+"""What notifications there are: one table from a run's action to the name that operators' tools know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conductor.core.states import RunState
+
+# The instance action of a run → object and action of its notifications.
+BY_ACTION: Mapping[str, str] = {
+    "create": "instance.create",
+    "delete": "instance.delete",
+    "soft_delete": "instance.soft_delete",
+    "restore": "instance.restore",
+    "start": "instance.power_on",
+    "stop": "instance.power_off",
+    "reboot": "instance.reboot",
+    "reboot_hard": "instance.reboot",
+    "pause": "instance.pause",
+    "unpause": "instance.unpause",
+    "suspend": "instance.suspend",
+    "resume": "instance.resume",
+    "rescue": "instance.rescue",
+    "unrescue": "instance.unrescue",
+    "rebuild": "instance.rebuild",
+    "changePassword": "instance.change_password",
+    "createImage": "instance.snapshot",
+    "createBackup": "instance.backup",
+    "shelve": "instance.shelve",
+    "shelveOffload": "instance.shelve_offload",
+    "unshelve": "instance.unshelve",
+    "attach_volume": "instance.volume_attach",
+    "detach_volume": "instance.volume_detach",
+    "attach_interface": "instance.interface_attach",
+    "detach_interface": "instance.interface_detach",
+    "resize": "instance.resize",
+    "migrate": "instance.migrate",
+    "confirmResize": "instance.resize_confirm",
+    "revertResize": "instance.resize_revert",
+    "live-migration": "instance.live_migration",
+    "evacuate": "instance.evacuate",
+    "trigger_crash_dump": "instance.trigger_crash_dump",
+}
+# Runs that hand their work on tell only when that fails: the runs in the cells tell the rest.
+ONLY_FAILURES: Mapping[str, str] = {"build_instances": "compute_task.build_instances"}
+
+STARTED, ENDED, INTERVENED = "run.started", "run.ended", "run.intervention"
+KINDS = (STARTED, ENDED, INTERVENED)
+INTERVENTION = "workflow.intervention"
+PHASES = ("start", "end", "error")
+
+
+def event_type_of(flow: str, action: str, kind: str, state: str) -> str | None:
+    """The name of the notification that an event of a run makes; None when it makes none.
+
+    `state` is how the run ended.
+    """
+    if kind == INTERVENED:
+        return INTERVENTION
+    is_failure = kind == ENDED and state != RunState.DONE
+    if flow in ONLY_FAILURES:
+        return f"{ONLY_FAILURES[flow]}.error" if is_failure else None
+    name = BY_ACTION.get(action)
+    if name is None:
+        return None
+    if kind == STARTED:
+        return f"{name}.start"
+    return f"{name}.error" if is_failure else f"{name}.end"
+
+
+def every_event_type() -> list[str]:
+    """All names that can ever be sent, sorted."""
+    names = {f"{name}.{phase}" for name in BY_ACTION.values() for phase in PHASES}
+    return sorted(names | {f"{name}.error" for name in ONLY_FAILURES.values()} | {INTERVENTION})

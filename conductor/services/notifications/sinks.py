@@ -1,0 +1,162 @@
+"""Where notifications go: webhooks and a topic exchange of RabbitMQ. A sink fails by raising SinkFailed."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import pika
+import pika.exceptions
+from django.conf import settings
+
+from conductor.services.notifications.payloads import Notification
+
+TIMEOUT_SECONDS = 5.0
+EXCHANGE = "novella.notifications"
+SIGNATURE = "Novella-Signature"
+
+Send = Callable[[Notification], str]
+
+
+class SinkFailed(Exception):
+    """A sink did not take a message; what it says may be shown to operators."""
+
+
+class Sink(Protocol):
+    """`name` is kept in databases and logs: it holds no secret of the sink's address."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self) -> AbstractContextManager[Send]:
+        """A connection for some messages: a function that sends one and says how it was taken."""
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """POSTs each message, signed; whatever is not 2xx is a failure. Redirects are not followed."""
+
+    url: str = field(repr=False)
+    secret: str = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"webhook {urlsplit(self.url).hostname} {hashlib.sha256(self.url.encode()).hexdigest()[:8]}"
+
+    @contextmanager
+    def open(self) -> Iterator[Send]:
+        parts = urlsplit(self.url)
+        host = parts.hostname or ""
+        connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            connection = http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_SECONDS, context=context)
+        else:
+            connection = http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_SECONDS)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+        def send(message: Notification) -> str:
+            body = encoded(message)
+            try:
+                connection.request("POST", path, body, headers(message, body, self.secret))
+                answer = connection.getresponse()
+                answer.read(64_000)
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                raise SinkFailed(type(error).__name__) from None
+            if not 200 <= answer.status < 300:
+                connection.close()
+                raise SinkFailed(f"answered {answer.status}")
+            return f"answered {answer.status}"
+
+        try:
+            yield send
+        finally:
+            connection.close()
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Publishes to a durable topic exchange with the event type as routing key, and waits for the confirmation."""
+
+    url: str = field(repr=False)
+    name: str = "exchange"
+
+    @contextmanager
+    def open(self) -> Iterator[Send]:
+        parameters = pika.URLParameters(self.url)
+        parameters.socket_timeout = parameters.stack_timeout = parameters.blocked_connection_timeout = TIMEOUT_SECONDS
+        connection = None
+        try:
+            connection = pika.BlockingConnection(parameters)
+            channel = connection.channel()
+            channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True)
+            channel.confirm_delivery()
+        except (pika.exceptions.AMQPError, OSError) as error:
+            _close(connection)
+            raise SinkFailed(type(error).__name__) from None
+
+        def send(message: Notification) -> str:
+            properties = pika.BasicProperties(
+                content_type="application/json",
+                delivery_mode=2,
+                message_id=str(message.message_id),
+                headers={"resource": message.resource},
+            )
+            try:
+                channel.basic_publish(EXCHANGE, message.event_type, encoded(message), properties)
+            except (pika.exceptions.AMQPError, OSError) as error:
+                raise SinkFailed(type(error).__name__) from None
+            return "confirmed"
+
+        try:
+            yield send
+        finally:
+            _close(connection)
+
+
+def _close(connection: pika.BlockingConnection | None) -> None:
+    try:
+        if connection is not None and connection.is_open:
+            connection.close()
+    except (pika.exceptions.AMQPError, OSError):
+        pass  # it is gone, which is what was wanted
+
+
+def encoded(message: Notification) -> bytes:
+    return json.dumps(message.body, separators=(",", ":"), sort_keys=True).encode()
+
+
+def headers(message: Notification, body: bytes, secret: str) -> dict[str, str]:
+    """What goes with a webhook: who it is from, which message, and the proof that it is ours."""
+    sent_at = str(int(time.time()))
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": "Novella",
+        "Novella-Event": message.event_type,
+        "Novella-Message": str(message.message_id),
+        SIGNATURE: f"t={sent_at},v1={signature(secret, sent_at, body)}",
+    }
+
+
+def signature(secret: str, sent_at: str, body: bytes) -> str:
+    """HMAC-SHA256 over time and body: a receiver refuses what is too old, so that nothing can be played again."""
+    return hmac.new(secret.encode(), sent_at.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def configured() -> list[Sink]:
+    """The sinks that the settings name."""
+    secret = settings.NOVELLA_NOTIFICATION_SECRET
+    found: list[Sink] = [Webhook(url, secret) for url in settings.NOVELLA_NOTIFICATION_WEBHOOKS]
+    if settings.NOVELLA_NOTIFICATION_URL:
+        found.append(Exchange(settings.NOVELLA_NOTIFICATION_URL))
+    return found
