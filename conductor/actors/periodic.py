@@ -7,24 +7,22 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from conductor.cells.lookup import API_ALIAS, CELL0
-from conductor.image import operations as images
 from django.conf import settings
 from django.db import close_old_connections
 
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
-from conductor.services import conductors, deletions, drains, moves, storage_upkeep
+from conductor.services import conductors, deletions, storage_upkeep
 from conductor.services.notifications import dispatcher, sinks
 from conductor.workflows import leases, recovery
 
 log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 15.0
-NOTIFY_EVERY_SECONDS = 1.0
-FORGET_EVERY_SECONDS = 3600.0
 
 RECLAIM_EVERY_SECONDS = 10.0
+NOTIFY_EVERY_SECONDS = 1.0
+FORGET_EVERY_SECONDS = 3600.0
 
 
 class Ticker:
@@ -102,12 +100,6 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, partial(sweep_all, ours)),
         Ticker("storage-upkeep", UPKEEP_SECONDS, storage_upkeep.tend),
         Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),
-    ]
-
-
-def web_tickers() -> list[Ticker]:
-    """The periodic work of a process that takes uploads: it alone sees the files that a dead one left."""
-    return [Ticker("broken-uploads", settings.NOVELLA_SWEEP_SECONDS, settle_uploads)]
         *notification_tickers(ours, name),
     ]
 
@@ -121,3 +113,11 @@ def notification_tickers(aliases: tuple[str, ...], name: str) -> list[Ticker]:
     tellers = [
         Ticker(f"notify {sink.name}", NOTIFY_EVERY_SECONDS, partial(dispatcher.tell_all, aliases, sink, teller))
         for sink in told
+    ]
+    forget = partial(dispatcher.forget_old_deliveries, aliases)
+    return [*tellers, Ticker("forget-deliveries", FORGET_EVERY_SECONDS, forget)]
+
+
+def web_tickers() -> list[Ticker]:
+    """The periodic work of a process that takes uploads: it alone sees the files that a dead one left."""
+    return [Ticker("broken-uploads", settings.NOVELLA_SWEEP_SECONDS, settle_uploads)]
