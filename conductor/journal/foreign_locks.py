@@ -58,6 +58,17 @@ def take(resources: Iterable[str], *, holder_uuid: UUID | str, holder_alias: str
             raise refusal(locks.filter(resource__in=missing)) from None
 
 
+def pass_on(run: WorkflowRun, resources: Iterable[str], *, holder_uuid: UUID | str, holder_alias: str) -> None:
+    """Give what a run of the API database holds to a run of a cell; inside a write transaction. Repeatable."""
+    ResourceLock.objects.using(API).filter(run=run, resource__in=sorted(set(resources))).update(
+        run=None,
+        holder_uuid=holder_uuid,
+        holder_alias=holder_alias,
+        holder_action=run.action,
+        granted_at=database_now(),
+    )
+
+
 def free(holder_uuid: UUID | str) -> None:
     """Take all that a run of another database holds here. Doing it again changes nothing."""
     locks = ResourceLock.objects.using(API).filter(holder_uuid=holder_uuid)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID, uuid5
 
 from conductor.cell_db.models import Instance
 from conductor.core.states import TaskState
+from conductor.journal import foreign_locks
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
@@ -27,10 +29,28 @@ class HandOver(Step):
         cells, dropped = chosen_cells(work), work.run.variables["dropped"]
         for cell in sorted(set(cells.values())):
             remove(work, cell, [uuid for uuid in dropped if cells.get(uuid) == cell])
+        _pass_ports_on(work, created)
         for cell in sorted(set(created.values())):
             with work.fenced(cell):
                 _open_children(work, cell, [uuid for uuid, home in created.items() if home == cell])
         return {"children": {uuid: str(child_uuid(work, uuid)) for uuid in created}}
+
+
+def _pass_ports_on(work: Work, created: Mapping[str, str]) -> None:
+    """The ports that this run holds are the children's before the children are there: nobody gets in between."""
+    for cell in sorted(set(created.values())):
+        mine = [uuid for uuid, home in created.items() if home == cell]
+        for instance in Instance.objects.using(cell).filter(uuid__in=mine):
+            ports = ports_of(instance)
+            if ports:
+                child = child_uuid(work, str(instance.uuid))
+                with work.fenced("default"):
+                    foreign_locks.pass_on(work.run, ports, holder_uuid=child, holder_alias=cell)
+
+
+def ports_of(instance: Instance) -> list[str]:
+    """What a build locks beside the instance: ports that were made before."""
+    return [f"port:{network['port_id']}" for network in instance.networks if network.get("port_id")]
 
 
 def child_uuid(work: Work, instance_uuid: str) -> UUID:
@@ -56,7 +76,7 @@ def _open_children(work: Work, cell: str, instance_uuids: list[str]) -> None:
                 instance_uuid=uuid,
                 instance_name=instance.name,
                 inputs={"selections": selections[uuid]},
-                resources=[f"instance:{uuid}"],
+                resources=[f"instance:{uuid}", *ports_of(instance)],
                 parent_uuid=work.run.uuid,
                 run_uuid=child_uuid(work, uuid),
             ),

@@ -9,13 +9,12 @@ from typing import Any
 from conductor.core.context import RequestContext
 from conductor.network import operations, port_operations, security_groups, subnets
 from conductor.network.filters import ListQuery
+from conductor.services import server_interfaces
 from portal.api.network.schemas import bodies
 from portal.api.network.serializers import networks as network_json
 from portal.api.network.serializers import ports as port_json
 from portal.api.network.serializers import security_groups as group_json
 from portal.api.schema_parts import Schema
-
-from conductor.services import server_interfaces
 
 Parse = Callable[[Mapping[str, Any], RequestContext], Any]
 

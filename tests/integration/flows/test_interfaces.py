@@ -1,0 +1,210 @@
+"""Attach and detach of ports, with each step failing in turn: a port is the server's, or free, or gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.cell_db.models import Instance, InstanceFault
+from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
+from conductor.core.states import RunState, VmState
+from conductor.journal.models import ResourceLock
+from conductor.network import port_operations, ports
+from conductor.network.models import Network, Port
+from conductor.network.port_operations import PortWish
+from conductor.services import instances, server_interfaces, storage_upkeep
+from conductor.services.server_interfaces import InterfaceWish
+from conductor.services.values import NetworkWish
+from conductor.workflows.attach_interface import ATTACH_INTERFACE
+from conductor.workflows.detach_interface import DETACH_INTERFACE
+from conductor.workflows.flow import Step
+from tests.integration.flows.moving import CELL, instance_of, run_to_the_end
+from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
+
+MADE, GIVEN = "made", "given"
+
+
+@pytest.fixture
+def hosts(hosts: Any) -> StorageHosts:
+    return StorageHosts()
+
+
+def network() -> str:
+    return str(Network.objects.get(name="private").uuid)
+
+
+def given_port(ana: Any) -> str:
+    return str(port_operations.create_port(ana, PortWish(network())).uuid)
+
+
+def wish_of(kind: str, ana: Any) -> InterfaceWish:
+    return InterfaceWish(port_id=given_port(ana)) if kind == GIVEN else InterfaceWish(network_id=network())
+
+
+def assert_plugged(hosts: StorageHosts, uuid: str, port_id: str) -> None:
+    """All who keep a record agree."""
+    row, port = instance_of(uuid), Port.objects.get(uuid=port_id)
+    assert (port.device_id, port.binding_host, port.status) == (uuid, row.host, "ACTIVE")
+    assert port_id in [one["port_uuid"] for one in row.addresses]
+    assert port_id in hosts.plugged[uuid]
+    assert_nothing_under_way(uuid)
+
+
+def assert_unplugged(hosts: StorageHosts, uuid: str, port_id: str) -> None:
+    assert port_id not in [one["port_uuid"] for one in instance_of(uuid).addresses]
+    assert port_id not in hosts.plugged[uuid]
+    assert not Port.objects.filter(uuid=port_id).exclude(device_id="").exists()
+    assert_nothing_under_way(uuid)
+
+
+@pytest.mark.parametrize("kind", [MADE, GIVEN])
+def test_a_port_is_plugged_and_unplugged(kind: str, hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    wish, before = wish_of(kind, ana), taken()
+    interface = server_interfaces.attach(ana, uuid, wish)
+    (address,) = interface.addresses
+    assert ResourceLock.objects.get(resource=f"port:{interface.port_id}").holder_uuid
+    run_to_the_end(hosts)
+    assert_plugged(hosts, uuid, interface.port_id)
+    shown = server_interfaces.list_interfaces(ana, uuid)
+    assert [one.port_id for one in shown] == [one["port_uuid"] for one in instance_of(uuid).addresses]
+    assert shown[1].addresses == (address,)
+    server_interfaces.detach(ana, uuid, interface.port_id)
+    run_to_the_end(hosts)
+    assert_unplugged(hosts, uuid, interface.port_id)
+    assert taken() == before
+    assert Port.objects.filter(uuid=interface.port_id).exists() == (kind == GIVEN)
+
+
+@pytest.mark.parametrize("kind", [MADE, GIVEN])
+@pytest.mark.parametrize("is_for_ever", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("step", ATTACH_INTERFACE.steps, ids=lambda step: step.name)
+def test_an_attach_that_fails_leaves_ports_as_they_were(
+    step: Step, is_for_ever: bool, kind: str, hosts: StorageHosts, launch: Any, request: Any
+) -> None:
+    ana, trouble = request.getfixturevalue("ana"), request.getfixturevalue("trouble")
+    uuid = launch()
+    wish, before = wish_of(kind, ana), taken()
+    trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
+    interface = server_interfaces.attach(ana, uuid, wish)
+    run_to_the_end(hosts)
+    assert run_of(uuid, "attach_interface").state == RunState.FAILED_UNDONE
+    assert InstanceFault.objects.using(CELL).get(instance_uuid=uuid).message == "RuntimeError"
+    assert_unplugged(hosts, uuid, interface.port_id)
+    assert taken() == before
+
+
+@pytest.mark.parametrize("is_for_ever", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("step", DETACH_INTERFACE.steps, ids=lambda step: step.name)
+def test_a_detach_that_fails_leaves_it_plugged(
+    step: Step, is_for_ever: bool, hosts: StorageHosts, ana: Any, launch: Any, trouble: Any
+) -> None:
+    uuid = launch()
+    port_id = instance_of(uuid).addresses[0]["port_uuid"]
+    hosts.plugged[uuid].add(port_id)
+    trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
+    server_interfaces.detach(ana, uuid, port_id)
+    run_to_the_end(hosts)
+    if run_of(uuid, "detach_interface").state == RunState.DONE:
+        assert_unplugged(hosts, uuid, port_id)
+        assert not Port.objects.filter(uuid=port_id).exists()
+    else:
+        assert_plugged(hosts, uuid, port_id)
+
+
+def test_a_delete_in_the_middle_leaves_no_port(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    instances.delete(ana, uuid)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.DELETED
+    assert taken() == {"allocations": 0, "ports": 0, "addresses": 0}
+    assert_nothing_under_way(uuid)
+
+
+def test_what_is_refused_makes_no_port(hosts: StorageHosts, ana: Any, people: Any, launch: Any) -> None:
+    uuid = launch()
+    before, nothing = taken(), "99999999-9999-9999-9999-999999999999"
+    used = instance_of(uuid).addresses[0]
+    for wish, kind in (
+        (InterfaceWish(network_id=nothing), NotFound),
+        (InterfaceWish(port_id=nothing), NotFound),
+        (InterfaceWish(port_id=used["port_uuid"]), Conflict),
+        (InterfaceWish(network_id=network(), fixed_ip=used["ip_address"]), Invalid),
+        (InterfaceWish(network_id=network(), fixed_ip="192.0.2.1"), Invalid),
+        (InterfaceWish(fixed_ip="10.64.0.99"), Invalid),
+        (InterfaceWish(port_id=used["port_uuid"], network_id=network()), Invalid),
+    ):
+        with pytest.raises(kind):
+            server_interfaces.attach(ana, uuid, wish)
+    with pytest.raises(NotFound):
+        server_interfaces.attach(people.chi.context(), uuid, InterfaceWish(network_id=network()))
+    with pytest.raises(NotFound):
+        server_interfaces.detach(ana, uuid, nothing)
+    Instance.objects.using(CELL).filter(uuid=uuid).update(vm_state=VmState.SUSPENDED)
+    with pytest.raises(Conflict, match="vm_state suspended"):
+        server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    assert taken() == before
+    assert_nothing_under_way(uuid)
+
+
+def test_a_port_under_work_is_left_alone_and_the_holder_named(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid, other = launch(), launch("web-2")
+    port_id = given_port(ana)
+    run_uuid = server_interfaces.attach(ana, uuid, InterfaceWish(port_id=port_id)).run_uuid
+    for refused in (
+        lambda: server_interfaces.delete_port(ana, port_id),
+        lambda: server_interfaces.update_port(ana, port_id, {"name": "mine"}),
+        lambda: server_interfaces.attach(ana, other, InterfaceWish(port_id=port_id)),
+    ):
+        with pytest.raises(ResourceLocked, match=run_uuid):
+            refused()
+    run_to_the_end(hosts)
+    assert_plugged(hosts, uuid, port_id)
+    assert Port.objects.get(uuid=port_id).name == ""
+
+
+def test_deleting_a_plugged_port_takes_it_from_its_server(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    port_id = given_port(ana)
+    server_interfaces.attach(ana, uuid, InterfaceWish(port_id=port_id))
+    run_to_the_end(hosts)
+    server_interfaces.delete_port(ana, port_id)
+    run_to_the_end(hosts)
+    assert_unplugged(hosts, uuid, port_id)
+    assert not Port.objects.filter(uuid=port_id).exists()
+
+
+def test_a_port_whose_asker_died_goes(
+    hosts: StorageHosts, ana: Any, launch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_upkeep, "ABANDONED_SECONDS", -1.0)
+    uuid = launch()
+    before = taken()
+    server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    assert storage_upkeep.settle_ports() == 0  # its workflow holds it
+    run_to_the_end(hosts)
+    ports.make_for_guest(ana.project_id, {"network_id": network()}, ())
+    assert storage_upkeep.settle_ports() == 1
+    assert taken()["ports"] == before["ports"] + 1
+
+
+def test_a_port_given_at_launch_is_locked_until_the_server_runs(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    port_id = given_port(ana)
+    held = []
+    answer = hosts.answer
+
+    def watching(alias: str, command: Any) -> bool:
+        held.extend(ResourceLock.objects.using("default").filter(resource=f"port:{port_id}"))
+        with pytest.raises(ResourceLocked):
+            server_interfaces.delete_port(ana, port_id)
+        return answer(alias, command)
+
+    hosts.answer = watching  # type: ignore[method-assign]
+    uuid = launch(networks=(NetworkWish(port_id=port_id),))
+    assert [(lock.holder_alias, str(lock.holder_uuid)) for lock in held] == [
+        (CELL, str(run_of(uuid, "build_in_cell").uuid))
+    ]
+    assert instance_of(uuid).vm_state == VmState.ACTIVE
+    assert_nothing_under_way(uuid)
