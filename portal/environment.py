@@ -195,6 +195,8 @@ class Environment:
     simulated_latency_seconds: float = _variable(_seconds(0, 600), "1")
     lease_seconds: float = _variable(_seconds(0.5, 3600), "10")
     sweep_seconds: float = _variable(_seconds(0.1, 3600), "2")
+    heartbeat_seconds: float = _variable(_seconds(0.2, 600), "5")
+    host_down_seconds: float = _variable(_seconds(1, 3600), "30")
     shutdown_seconds: float = _variable(_seconds(0, 3600), "60")
     reclaim_seconds: float = _variable(_seconds(0, 10 * 365 * 86_400), "0")
     broker_url: str = _variable(_url("amqp", "amqps", "redis", "rediss"), is_secret=True)
@@ -203,11 +205,11 @@ class Environment:
     resize_confirm_seconds: float = _variable(_seconds(0, 10 * 365 * 86_400), "0")
     allow_resize_to_same_host: bool = _variable(_boolean, "on")
     shelved_offload_seconds: float = _variable(_seconds(-1, 10 * 365 * 86_400), "0")
-    image_dir: Path = _variable(_directory)
-    crash_at: str = _variable(_failpoint)
     notification_webhooks: tuple[str, ...] = _variable(_urls("https", "http"), is_secret=True)
     notification_secret: str = _variable(_secret, is_secret=True)
     notification_url: str = _variable(_url("amqp", "amqps"), is_secret=True)
+    image_dir: Path = _variable(_directory)
+    crash_at: str = _variable(_failpoint)
     message_faults: Mapping[str, float] | str = _variable(_message_faults)
 
     def database_of(self, name: str) -> DatabaseUrl | None:
@@ -243,11 +245,11 @@ def load(variables: Mapping[str, str]) -> Environment:
     }
     values["allowed_hosts"] = values["allowed_hosts"] or _allowed_by_default(values["host"])
     values["compute_queues"] = values["compute_queues"] or ("per-host" if values["broker_url"] else "shared")
-    values["image_dir"] = values["image_dir"] or values["data"] / "images"
-    values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
     values["notification_webhooks"] = values["notification_webhooks"] or ()
     if values["notification_webhooks"] and not values["notification_secret"]:
         raise InvalidEnvironment(f"{PREFIX}NOTIFICATION_SECRET: webhooks are signed; give the key to sign them with")
+    values["image_dir"] = values["image_dir"] or values["data"] / "images"
+    values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
     return Environment(**values)
 
 

@@ -141,8 +141,8 @@ NOVELLA_WEIGHT_MULTIPLIERS: dict[str, float] = {}  # by a weigher's option, e.g.
 NOVELLA_FAIL_OPEN_FILTERS: tuple[str, ...] = ()  # filters that let hosts pass when they fail; all others turn away
 NOVELLA_MAX_BUILD_ATTEMPTS = 3
 NOVELLA_HOST_SUBSET_SIZE = 1
-NOVELLA_HEARTBEAT_SECONDS = 5.0
-NOVELLA_HOST_DOWN_SECONDS = 30.0
+NOVELLA_HEARTBEAT_SECONDS = environment.heartbeat_seconds
+NOVELLA_HOST_DOWN_SECONDS = environment.host_down_seconds
 
 LOGGING = {
     "version": 1,

@@ -46,6 +46,8 @@ def test_defaults() -> None:
         notification_secret="",
         notification_url="",
         image_dir=PROJECT_DIR / "var" / "images",
+        heartbeat_seconds=5.0,
+        host_down_seconds=30.0,
         shutdown_seconds=60.0,
         reclaim_seconds=0.0,
         resize_confirm_seconds=0.0,
@@ -56,8 +58,6 @@ def test_defaults() -> None:
     )
 
 
-def test_an_empty_value_counts_as_not_set() -> None:
-    assert load(dict.fromkeys(variable_names(), "") | {"NOVELLA_SECRET_KEY": KEY}) == parsed()
 def test_webhooks_are_signed() -> None:
     with pytest.raises(InvalidEnvironment, match="NOVELLA_NOTIFICATION_SECRET"):
         parsed(NOVELLA_NOTIFICATION_WEBHOOKS="https://a.example/x")
@@ -69,6 +69,8 @@ def test_webhooks_are_signed() -> None:
     assert found.notification_webhooks == ("https://a.example/x", "http://b.example/")
 
 
+def test_an_empty_value_counts_as_not_set() -> None:
+    assert load(dict.fromkeys(variable_names(), "") | {"NOVELLA_SECRET_KEY": KEY}) == parsed()
 
 
 def test_other_programs_variables_are_left_alone() -> None:

@@ -1,0 +1,71 @@
+"""`make chaos`: `python -m tests.chaos --mode random --seed 7 --actions 300 --kills 30`, or `--mode every-point`.
+
+A failure prints the seed and the command that shows it again, and keeps logs and databases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.chaos import points
+from tests.chaos.campaign import Campaign, at_random
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=("random", "every-point"), default="random")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--actions", type=int, default=300, help="random: how many in all")
+    parser.add_argument("--kills", type=int, default=30, help="random: how often the adversary strikes")
+    parser.add_argument("--flow", default="", help="every-point: of this flow only")
+    parser.add_argument("--sample", type=int, default=0, help="every-point: so many of the places, chosen by the seed")
+    parser.add_argument("--folder", type=Path, help="where logs and databases go; kept")
+    asked = parser.parse_args()
+    folder = asked.folder or Path(tempfile.mkdtemp(prefix="novella-chaos-"))
+    tell = _Teller()
+    with Campaign(folder, asked.seed, **_variables(asked.mode, folder)) as campaign:
+        if asked.mode == "random":
+            wrong = at_random(campaign, actions=asked.actions, kills=asked.kills, tell=tell)
+        else:
+            wrong = points.walk(campaign, points.places(asked.flow, asked.sample, asked.seed), tell)
+    for line in wrong:
+        print(f"WRONG: {line}", flush=True)
+    if wrong:
+        print(f"Seed {asked.seed}; logs and databases are in {folder}. Again: python -m tests.chaos {_again(asked)}")
+        return 1
+    print("clean", flush=True)
+    if asked.folder is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _variables(mode: str, folder: Path) -> dict[str, str]:
+    if mode == "random":
+        return {}
+    return {"message_faults": "", "NOVELLA_CRASH_AT": f"@{folder / points.ARMED}"}
+
+
+def _again(asked: argparse.Namespace) -> str:
+    words = [f"--mode {asked.mode}", f"--seed {asked.seed}"]
+    if asked.mode == "random":
+        return " ".join([*words, f"--actions {asked.actions}", f"--kills {asked.kills}"])
+    return " ".join([*words, *([f"--flow {asked.flow}"] if asked.flow else []), f"--sample {asked.sample}"])
+
+
+class _Teller:
+    """Says where the campaign is, with the time that it took so far."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        print(f"[{time.monotonic() - self._began:6.1f}] {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

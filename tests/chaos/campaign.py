@@ -1,0 +1,234 @@
+"""A whole cloud of separate processes, people who use it, an adversary who kills it, and what is found afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.deployment import Deployment, Member
+from tests.chaos.checker import Evidence, unsettled, violations
+from tests.chaos.people import Answers, Person
+
+# Short times, so that a cloud settles soon after it was hurt.
+LEASE_SECONDS = 3.0
+VARIABLES = {
+    "NOVELLA_LEASE_SECONDS": str(LEASE_SECONDS),
+    "NOVELLA_SWEEP_SECONDS": "0.5",
+    "NOVELLA_HEARTBEAT_SECONDS": "1",
+    "NOVELLA_HOST_DOWN_SECONDS": "12",
+    "NOVELLA_LOG_LEVEL": "WARNING",
+    "latency_seconds": "0.05",
+}
+MESSAGE_FAULTS = "lose=0.03,repeat=0.05,delay=0.05"
+SETTLE_SECONDS = 240.0
+FAULTY_VERBS = (
+    "spawn",
+    "power_on",
+    "power_off",
+    "pause",
+    "suspend",
+    "rebuild",
+    "migrate_in",
+    "live_migrate",
+    "snapshot",
+)
+PROJECTS = (("ana", "shop"), ("bo", "lab"), ("chi", "lab"))
+QUOTAS = {"instances": 40, "cores": 400, "ram": 400_000}
+
+
+class Campaign:
+    """A deployment with people in it. Use it as a context manager; `settle` waits, `check` tells what is wrong."""
+
+    def __init__(self, folder: Path, seed: int, *, message_faults: str = MESSAGE_FAULTS, **variables: str) -> None:
+        self.folder, self.seed = folder, seed
+        variables = {**VARIABLES, **variables}
+        if message_faults:
+            variables["NOVELLA_MESSAGE_FAULTS"] = message_faults
+        self.cloud = Deployment(folder, database="postgresql", broker="rabbitmq", **variables)
+        self.answers = Answers(folder / "answers.jsonl")
+        self.people: list[Person] = []
+
+    def __enter__(self) -> Campaign:
+        self.cloud.__enter__()
+        try:
+            self.people = [self._person(user, project) for user, project in PROJECTS]
+            for person in self.people:
+                person.prepare()
+        except BaseException:
+            self.cloud.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.cloud.stop()
+
+    @property
+    def evidence(self) -> Evidence:
+        assert self.cloud.database is not None
+        names = ("api", "cell0", *self.cloud.cells)
+        urls = {name: f"{self.cloud.database.url}_{name}" for name in names}
+        return Evidence(urls, self.cloud.data_dir / "agents", self.answers.path)
+
+    def settle(self, seconds: float = SETTLE_SECONDS) -> list[str]:
+        """Wait until nothing is under way any more; what still is when the time is over."""
+        deadline = time.monotonic() + seconds
+        quiet_since: float | None = None
+        while time.monotonic() < deadline:
+            left = unsettled(self.evidence)
+            if left:
+                quiet_since = None
+            elif quiet_since is None:
+                quiet_since = time.monotonic()
+            elif time.monotonic() - quiet_since > LEASE_SECONDS:  # reports of hosts may still open something
+                return []
+            time.sleep(0.5)
+        return [f"never settles: {line}" for line in left or ["it goes on and on"]]
+
+    def check(self) -> list[str]:
+        return violations(self.evidence)
+
+    def revive(self) -> None:
+        """Start again whatever was killed."""
+        for member in self.cloud.members:
+            if not member.is_alive:
+                self.cloud.restart(member.role, self.cloud.of(member.role).index(member))
+
+    def _person(self, user: str, project: str) -> Person:
+        """A user with a project of this name, a token for it, and one of the administrator's."""
+        client, domain = self.cloud.api(0), {"name": "Default"}
+        found = client.call("GET", f"/identity/v3/projects?name={project}", user="admin").json["projects"]
+        if not found:
+            body = {"project": {"name": project}}
+            found = [client.call("POST", "/identity/v3/projects", body, user="admin").json["project"]]
+            quotas = {"quota_set": QUOTAS}
+            client.call("PUT", f"/compute/v2.1/os-quota-sets/{found[0]['id']}", quotas, user="admin")
+        password = f"{user}-has-a-password-7"
+        made = client.call("POST", "/identity/v3/users", {"user": {"name": user, "password": password}}, user="admin")
+        (role,) = client.call("GET", "/identity/v3/roles?name=member", user="admin").json["roles"]
+        path = f"/identity/v3/projects/{found[0]['id']}/users/{made.json['user']['id']}/roles/{role['id']}"
+        assert client.call("PUT", path, user="admin").status == 204
+        who = {"user": {"name": user, "domain": domain, "password": password}}
+        auth = {"identity": {"methods": ["password"], "password": who}, "scope": {"project": {"id": found[0]["id"]}}}
+        token = client.call("POST", "/identity/v3/auth/tokens", {"auth": auth}, user="").headers["X-Subject-Token"]
+        tokens = {"own": token, "admin": client.token("admin"), "project": found[0]["id"]}
+        webs = [self.cloud.api(index).url for index in range(len(self.cloud.of("web")))]
+        return Person(user, f"{self.seed}:{user}", webs=webs, tokens=tokens, answers=self.answers)
+
+
+class Adversary:
+    """Kills, freezes and cuts what it likes, by its own seed; everything is alive again at the end."""
+
+    def __init__(self, campaign: Campaign, kills: int) -> None:
+        self.campaign, self.cloud = campaign, campaign.cloud
+        self.random = random.Random(f"{campaign.seed}:adversary")
+        self.kills_left = kills
+        self.done: list[str] = []
+
+    def work(self, is_over: Callable[[], bool]) -> None:
+        """One blow after the other, until the people are done or the kills are used up."""
+        while not is_over() and self.kills_left > 0:
+            time.sleep(self.random.uniform(0.2, 1.5))
+            blow = self.random.choices(
+                (self._kill, self._freeze, self._cut_connections, self._spoil_hosts, self._kill_service),
+                (60, 12, 12, 12, 4),
+            )[0]
+            blow()
+            self.kills_left -= 1
+        self._heal_hosts()
+        self.campaign.revive()
+
+    def _kill(self) -> None:
+        member = self.random.choice([member for member in self.cloud.members if member.is_alive])
+        index = self.cloud.of(member.role).index(member)
+        self.done.append(f"kill {member.name}")
+        self.cloud.kill(member.role, index)
+        time.sleep(self.random.uniform(0.0, 2 * LEASE_SECONDS) if self.random.random() < 0.3 else 0.0)
+        self.cloud.restart(member.role, index)
+
+    def _freeze(self) -> None:
+        """Long enough that the lease runs out; then it goes on with what it knew."""
+        member = self.random.choice([member for member in self.cloud.members if member.is_alive])
+        self.done.append(f"freeze {member.name}")
+        _signal(member, signal.SIGSTOP)
+        time.sleep(self.random.uniform(0.5, 2 * LEASE_SECONDS))
+        _signal(member, signal.SIGCONT)
+
+    def _cut_connections(self) -> None:
+        assert self.cloud.database is not None
+        self.done.append("cut connections")
+        self.cloud.database.psql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND usename = 'novella' AND random() < 0.5"
+        )
+
+    def _kill_service(self) -> None:
+        service = self.random.choice([self.cloud.broker, self.cloud.database])
+        self.done.append(f"kill {type(service).__module__.rpartition('.')[2]}")
+        service.kill()
+        time.sleep(self.random.uniform(0.0, 2.0))
+        service.restart()
+
+    def _spoil_hosts(self) -> None:
+        """A few calls of drivers fail, before or after their effect, or are slow."""
+        verb = self.random.choice(FAULTY_VERBS)
+        rule = {
+            "fail_times": self.random.randrange(0, 3),
+            "delay_seconds": self.random.choice((0.0, 0.0, 1.0)),
+            "after_effect": self.random.random() < 0.5,
+        }
+        self.done.append(f"spoil {verb} {rule}")
+        _write(self.cloud.data_dir / "faults.json", {verb: rule})
+
+    def _heal_hosts(self) -> None:
+        _write(self.cloud.data_dir / "faults.json", {})
+
+
+def _write(path: Path, rules: dict[str, Any]) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(rules))
+    os.replace(part, path)
+
+
+def _signal(member: Member, number: int) -> None:
+    assert member.child is not None
+    member.child.send_signal(number)
+
+
+@contextmanager
+def at_work(people: Sequence[Person], is_over: Callable[[], bool]) -> Iterator[None]:
+    """All people work at once, each on a thread, until it is over."""
+    threads = [threading.Thread(target=person.work, args=(is_over,), name=person.name) for person in people]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+def at_random(campaign: Campaign, *, actions: int, kills: int, tell: Callable[[str], None]) -> list[str]:
+    """People do `actions` in all while the adversary strikes `kills` times; then all must rest, and be right."""
+    adversary = Adversary(campaign, kills)
+
+    def is_over() -> bool:
+        return campaign.answers.count >= actions
+
+    began = time.monotonic()
+    with at_work(campaign.people, is_over):
+        adversary.work(is_over)
+    tell(
+        f"{campaign.answers.count} actions ({campaign.answers.accepted} accepted), {len(adversary.done)} blows "
+        f"in {time.monotonic() - began:.0f} s"
+    )
+    wrong = campaign.settle()
+    tell(f"settled after {time.monotonic() - began:.0f} s")
+    return wrong + campaign.check()

@@ -1,0 +1,337 @@
+"""What must be true of a cloud that has come to rest: asked of its databases in plain SQL and of its hosts' files.
+
+It uses nothing of the product's code, so that it does not share its mistakes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+FINAL_RUNS = {"done", "failed (undone)", "failed (not clean)", "cancelled"}
+ON, PAUSED, OFF, SUSPENDED = 1, 3, 4, 7
+# The power states that a guest may have while its instance is in a state; a guest may also have crashed by itself.
+POWER = {
+    "active": {ON},
+    "paused": {PAUSED},
+    "suspended": {SUSPENDED},
+    "stopped": {OFF},
+    "rescued": {ON},
+    "resized": {ON, OFF},
+    "shelved": {OFF},
+    "soft-delete": {OFF},
+    "error": {ON, PAUSED, OFF, SUSPENDED},
+}
+WITHOUT_GUEST = {"shelved_offloaded", "building"}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where to look: a database per name ("api", "cell0", cells), the hosts' folder, and what people were answered."""
+
+    databases: Mapping[str, str]
+    agents: Path
+    answers: Path
+
+    def rows(self, database: str, query: str) -> list[dict[str, Any]]:
+        with psycopg.connect(self.databases[database], row_factory=psycopg.rows.dict_row) as connection:
+            return connection.execute(query).fetchall()
+
+    @property
+    def cells(self) -> list[str]:
+        return [name for name in self.databases if name != "api"]
+
+    def everywhere(self, query: str) -> Iterable[tuple[str, dict[str, Any]]]:
+        for name in self.databases:
+            for row in self.rows(name, query):
+                yield name, row
+
+    def guests(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Host → uuid → note, of the guests that each host lists."""
+        return {
+            path.name.removesuffix(".guests.json"): json.loads(path.read_text() or "{}").get("guests", {})
+            for path in sorted(self.agents.glob("*.guests.json"))
+        }
+
+
+def unsettled(evidence: Evidence) -> list[str]:
+    """What is still under way; a cloud at rest has nothing."""
+    runs = evidence.everywhere(
+        "SELECT flow, uuid, state, waits_for FROM journal_workflowrun WHERE state NOT IN "
+        "('done', 'failed (undone)', 'failed (not clean)', 'cancelled', 'needs operator')"
+    )
+    found = [f"{name}: {row['flow']} {row['uuid']} {row['state']} {row['waits_for']}" for name, row in runs]
+    commands = evidence.everywhere("SELECT step_key, host FROM journal_outboxmessage")
+    return found + [f"{name}: command {row['step_key']} for {row['host']}" for name, row in commands]
+
+
+def violations(evidence: Evidence) -> list[str]:
+    """All that is wrong, one line each."""
+    instances = {
+        str(row["uuid"]): {**row, "cell": name}
+        for name in evidence.cells
+        for row in evidence.rows(name, "SELECT * FROM cell_db_instance WHERE deleted_at IS NULL")
+    }
+    return [
+        *_runs(evidence),
+        *_left(evidence),
+        *_answers(evidence),
+        *_guests(evidence, instances),
+        *_allocations(evidence, instances),
+        *_ports(evidence, instances),
+        *_volumes(evidence, instances),
+        *_quotas(evidence, instances),
+        *_tokens(evidence),
+        *_histories(evidence),
+    ]
+
+
+def _runs(evidence: Evidence) -> list[str]:
+    wrong = []
+    for name, row in evidence.everywhere("SELECT flow, uuid, state, leftovers, error FROM journal_workflowrun"):
+        if row["state"] not in FINAL_RUNS or row["state"] == "failed (not clean)":
+            wrong.append(f"{name}: {row['flow']} {row['uuid']} is {row['state']}: {row['error']} {row['leftovers']}")
+    for name in evidence.databases:
+        twice = evidence.rows(name, "SELECT uuid FROM journal_workflowrun GROUP BY uuid HAVING count(*) > 1")
+        wrong += [f"{name}: run {row['uuid']} is there twice" for row in twice]
+    return wrong
+
+
+def _left(evidence: Evidence) -> list[str]:
+    """Locks, leases, waits, commands, task states and requests that nobody works on any more."""
+    wrong = []
+    for table in ("journal_resourcelock", "journal_lockwait", "journal_outboxmessage"):
+        for name, row in evidence.everywhere(f"SELECT * FROM {table}"):
+            wrong.append(f"{name}: left in {table}: {dict(list(row.items())[:4])}")
+    owned = evidence.everywhere("SELECT uuid, owner FROM journal_workflowrun WHERE owner IS NOT NULL")
+    wrong += [f"{name}: run {row['uuid']} still has the owner {row['owner']}" for name, row in owned]
+    opened = evidence.everywhere("SELECT step_key FROM journal_steprecord WHERE state IN ('running', 'waiting')")
+    wrong += [f"{name}: step {row['step_key']} is still open" for name, row in opened]
+    for name in evidence.cells:
+        query = "SELECT uuid, task_state FROM cell_db_instance WHERE task_state IS NOT NULL"
+        wrong += [f"{name}: {row['uuid']} still has the task {row['task_state']}" for row in evidence.rows(name, query)]
+        query = "SELECT uuid FROM cell_db_instance WHERE vm_state = 'building' AND deleted_at IS NULL"
+        wrong += [f"{name}: {row['uuid']} is still building" for row in evidence.rows(name, query)]
+    requests = evidence.rows("api", "SELECT instance_uuid FROM api_db_buildrequest")
+    wrong += [f"build request of {row['instance_uuid']} left" for row in requests]
+    halves = evidence.rows("api", "SELECT uuid, status FROM image_image WHERE status NOT IN ('active', 'deleted')")
+    return wrong + [f"image {row['uuid']} is {row['status']}" for row in halves]
+
+
+def _answers(evidence: Evidence) -> list[str]:
+    """Whatever was answered with 2xx has a workflow that ended, found by the id of the request."""
+    ended = {
+        row["request_id"]
+        for _, row in evidence.everywhere("SELECT request_id, state FROM journal_workflowrun")
+        if row["state"] in FINAL_RUNS
+    }
+    answers = [json.loads(line) for line in evidence.answers.read_text().splitlines()]
+    return [
+        f"{answer['verb']} of {answer['server']} was answered {answer['status']} ({answer['request_id']}), "
+        "and there is no workflow of it that ended"
+        for answer in answers
+        if answer["has_workflow"] and 200 <= answer["status"] < 300 and answer["request_id"] not in ended
+    ]
+
+
+def _guests(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Each guest is on one host, the one that its instance says, in a state that fits, with its volumes and ports."""
+    wrong, homes = [], defaultdict(list)
+    notes = evidence.guests()
+    for host, guests in notes.items():
+        for uuid in guests:
+            homes[uuid].append(host)
+    for uuid, hosts in homes.items():
+        if uuid not in instances:
+            wrong.append(f"guest {uuid} on {hosts} belongs to no instance")
+        elif len(hosts) > 1:
+            wrong.append(f"guest {uuid} is on {hosts} at once")
+    for uuid, instance in instances.items():
+        host, state = instance["host"], instance["vm_state"]
+        note = notes.get(host or "", {}).get(uuid)
+        if host is None or state in WITHOUT_GUEST:
+            wrong += [f"{uuid} ({state}) has no host, and a guest on {homes[uuid]}"] if homes.get(uuid) else []
+        elif note is None and state != "error":
+            wrong.append(f"{uuid} ({state}) should be on {host}, and is on {homes.get(uuid, 'none')}")
+        elif note is not None:
+            wrong += _guest(uuid, instance, note, _devices(evidence, instance))
+    return wrong
+
+
+def _devices(evidence: Evidence, instance: Mapping[str, Any]) -> set[str]:
+    query = f"SELECT volume_uuid FROM cell_db_blockdevice WHERE instance_uuid = '{instance['uuid']}'"
+    return {str(row["volume_uuid"]) for row in evidence.rows(instance["cell"], query)}
+
+
+def _guest(uuid: str, instance: Mapping[str, Any], note: Mapping[str, Any], devices: set[str]) -> list[str]:
+    state, wrong = instance["vm_state"], []
+    if note["power_state"] not in POWER[state]:
+        wrong.append(f"{uuid} is {state}, and its guest's power state is {note['power_state']}")
+    if set(note["volumes"]) != devices:
+        wrong.append(f"{uuid} has the volumes {sorted(devices)}, and its guest {sorted(note['volumes'])}")
+    ports = {port["port_uuid"] for port in instance["addresses"]}
+    if set(note["ports"]) != ports:
+        wrong.append(f"{uuid} has the ports {sorted(ports)}, and its guest {sorted(note['ports'])}")
+    if state not in ("rescued", "error") and note["memory_mb"] != instance["flavor"]["memory_mb"]:
+        wrong.append(f"{uuid} has {instance['flavor']['memory_mb']} MB, and its guest {note['memory_mb']}")
+    return wrong
+
+
+def _allocations(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
+    """What is held at each host is what its instances need, and what unconfirmed moves keep; and `used` is its sum."""
+    held: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    total: defaultdict[tuple[str, str], int] = defaultdict(int)
+    query = (
+        "SELECT c.uuid AS consumer, p.name AS host, a.resource_class, a.amount FROM placement_allocation a "
+        "JOIN placement_consumer c ON c.id = a.consumer_id JOIN placement_resourceprovider p ON p.id = a.provider_id"
+    )
+    for row in evidence.rows("api", query):
+        held[str(row["consumer"]), row["host"]][row["resource_class"]] += row["amount"]
+        total[row["host"], row["resource_class"]] += row["amount"]
+    wanted: dict[tuple[str, str], Counter[str]] = {}
+    for uuid, instance in instances.items():
+        if instance["host"] is not None:
+            wanted[uuid, instance["host"]] = _resources(instance["flavor"])
+    for name in evidence.cells:
+        for move in evidence.rows(name, "SELECT * FROM cell_db_migration WHERE status = 'finished'"):
+            if instances.get(str(move["instance_uuid"]), {}).get("vm_state") == "resized":
+                wanted[str(move["uuid"]), move["source_host"]] = _resources(move["old_flavor"])
+    wrong = [
+        f"consumer {key[0]} holds {dict(held[key])} at {key[1]} instead of {dict(wanted.get(key, {}))}"
+        for key in held.keys() | wanted.keys()
+        if held[key] != wanted.get(key, Counter())
+    ]
+    query = (
+        "SELECT p.name AS host, i.* FROM placement_inventory i "
+        "JOIN placement_resourceprovider p ON p.id = i.provider_id"
+    )
+    for row in evidence.rows("api", query):
+        if row["used"] != total[row["host"], row["resource_class"]]:
+            wrong.append(f"{row['host']} counts {row['used']} {row['resource_class']}, and holders have another sum")
+        if row["used"] > (row["total"] - row["reserved"]) * row["allocation_ratio"]:
+            wrong.append(f"{row['host']} is overcommitted in {row['resource_class']}")
+    return wrong
+
+
+def _resources(flavor: Mapping[str, Any]) -> Counter[str]:
+    disk = flavor["root_gb"] + flavor["ephemeral_gb"] + -(-flavor["swap_mb"] // 1024)
+    amounts = {"VCPU": flavor["vcpus"], "MEMORY_MB": flavor["memory_mb"], "DISK_GB": disk}
+    return Counter({name: amount for name, amount in amounts.items() if amount})
+
+
+def _ports(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
+    wrong = []
+    for port in evidence.rows("api", "SELECT * FROM network_port WHERE device_owner LIKE 'compute:%'"):
+        instance = instances.get(str(port["device_id"]))
+        if instance is None:
+            wrong.append(f"port {port['uuid']} belongs to {port['device_id']}, which is gone")
+        elif port["binding_host"] and instance["host"] and port["binding_host"] != instance["host"]:
+            wrong.append(f"port {port['uuid']} is bound to {port['binding_host']}, its server is on {instance['host']}")
+    query = "SELECT subnet_id, ip_address FROM network_addressallocation GROUP BY 1, 2 HAVING count(*) > 1"
+    return wrong + [f"address {row['ip_address']} is given twice" for row in evidence.rows("api", query)]
+
+
+def _volumes(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
+    """The volume, its attachment and the cell's block device say the same."""
+    attached = {
+        str(row["volume"]): str(row["instance_uuid"])
+        for row in evidence.rows(
+            "api",
+            "SELECT v.uuid AS volume, a.instance_uuid FROM volume_volumeattachment a "
+            "JOIN volume_volume v ON v.id = a.volume_id",
+        )
+    }
+    devices = {
+        str(row["volume_uuid"]): str(row["instance_uuid"])
+        for name in evidence.cells
+        for row in evidence.rows(name, "SELECT volume_uuid, instance_uuid FROM cell_db_blockdevice")
+    }
+    wrong = [
+        f"volume {uuid}: attached to {attached.get(uuid)}, and the cell says {devices.get(uuid)}"
+        for uuid in attached.keys() | devices.keys()
+        if attached.get(uuid) != devices.get(uuid) or devices.get(uuid) not in instances
+    ]
+    for row in evidence.rows("api", "SELECT uuid, status FROM volume_volume"):
+        expected = "in-use" if str(row["uuid"]) in attached else "available"
+        if row["status"] != expected:
+            wrong.append(f"volume {row['uuid']} is {row['status']} instead of {expected}")
+    return wrong
+
+
+def _quotas(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
+    """What a project is counted for is what it has."""
+    counted, has = Counter(), Counter()
+    query = "SELECT instance_uuid, project_id, vcpus, memory_mb, is_deleted FROM api_db_instancemapping"
+    for row in evidence.rows("api", query):
+        if not row["is_deleted"]:
+            counted[row["project_id"], "servers"] += 1
+            if str(row["instance_uuid"]) not in instances:
+                return [f"{row['instance_uuid']} is counted, and is in no cell"]
+    for instance in instances.values():
+        has[instance["project_id"], "servers"] += 1
+    return [f"{key} counted {counted[key]}, there are {has[key]}" for key in counted | has if counted[key] != has[key]]
+
+
+def _tokens(evidence: Evidence) -> list[str]:
+    """No host obeyed a lower token after a higher one, and no run went on with one."""
+    wrong = []
+    for path in sorted(evidence.agents.glob("*.sqlite3")):
+        with _copy_of(path) as journal:
+            highest = dict(journal.execute("SELECT instance_uuid, highest_token FROM tokens"))
+            for uuid, token in journal.execute("SELECT instance_uuid, fencing_token FROM commands"):
+                if token > highest.get(uuid, -1):
+                    wrong.append(f"{path.name}: a command for {uuid} has a token that was never noted")
+    for name in evidence.databases:
+        query = "SELECT run_id, fencing_token FROM journal_steprecord ORDER BY id"
+        newest: defaultdict[int, int] = defaultdict(int)
+        for row in evidence.rows(name, query):
+            if row["fencing_token"] < newest[row["run_id"]]:
+                wrong.append(f"{name}: run {row['run_id']} worked with token {row['fencing_token']} after a newer one")
+            newest[row["run_id"]] = max(newest[row["run_id"]], row["fencing_token"])
+    return wrong
+
+
+@contextmanager
+def _copy_of(path: Path) -> Iterator[sqlite3.Connection]:
+    """A host's journal as it is now: its agent lets nobody else open the file itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        for part in path.parent.glob(f"{path.name}*"):
+            shutil.copy(part, folder)
+        connection = sqlite3.connect(Path(folder) / path.name)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def _histories(evidence: Evidence) -> list[str]:
+    """Each run was told of once when it began and once when it ended, and each try of each step when it began."""
+    wrong = []
+    for name in evidence.databases:
+        told: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        query = "SELECT run_uuid, kind, count(*) AS n FROM journal_event WHERE run_uuid IS NOT NULL GROUP BY 1, 2"
+        for row in evidence.rows(name, query):
+            told[str(row["run_uuid"])][row["kind"]] = row["n"]
+        query = (
+            "SELECT r.uuid, r.flow, r.state, r.started_at, count(s.id) AS steps FROM journal_workflowrun r "
+            "LEFT JOIN journal_steprecord s ON s.run_id = r.id WHERE r.flow <> 'reap' GROUP BY r.id"
+        )
+        for row in evidence.rows(name, query):
+            kinds = told[str(row["uuid"])]
+            if row["started_at"] is not None and kinds["run.ended"] < 1:
+                wrong.append(f"{name}: the end of {row['flow']} {row['uuid']} was not told")
+            if kinds["step.started"] != row["steps"]:
+                wrong.append(
+                    f"{name}: {row['flow']} {row['uuid']} has {row['steps']} tries, {kinds['step.started']} were told"
+                )
+    return wrong

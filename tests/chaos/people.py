@@ -1,0 +1,228 @@
+"""Several projects that use the cloud at once: what each person does follows from a seed and from what is there."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+COMPUTE, VOLUME, IDENTITY = "/compute/v2.1", "/volume/v3", "/identity/v3"
+MOST_SERVERS = 8  # of one person
+TIMEOUT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Verb:
+    """An action: how often it is chosen, in which statuses it makes sense, and its request."""
+
+    name: str
+    weight: int
+    statuses: frozenset[str]
+    request: Callable[[Person, str], tuple[str, str, Any]]
+    as_admin: bool = False
+    has_workflow: bool = True
+
+
+def act(name: str, weight: int, statuses: str, value: Any = None, *, as_admin: bool = False) -> Verb:
+    def request(person: Person, server: str) -> tuple[str, str, Any]:
+        key = name.partition("/")[0]
+        given = value(person) if callable(value) else value
+        return "POST", f"{COMPUTE}/servers/{server}/action", {key: given}
+
+    return Verb(name, weight, frozenset(statuses.split()), request, as_admin)
+
+
+def _attach(person: Person, server: str) -> tuple[str, str, Any]:
+    attachment = {"volumeAttachment": {"volumeId": person.a_volume()}}
+    return "POST", f"{COMPUTE}/servers/{server}/os-volume_attachments", attachment
+
+
+def _detach(person: Person, server: str) -> tuple[str, str, Any]:
+    return "DELETE", f"{COMPUTE}/servers/{server}/os-volume_attachments/{person.a_volume()}", None
+
+
+def _delete(person: Person, server: str) -> tuple[str, str, Any]:
+    return "DELETE", f"{COMPUTE}/servers/{server}", None
+
+
+def _plug(person: Person, server: str) -> tuple[str, str, Any]:
+    return "POST", f"{COMPUTE}/servers/{server}/os-interface", {"interfaceAttachment": {}}
+
+
+BOOTED = "ACTIVE SHUTOFF PAUSED SUSPENDED"
+ANY = f"{BOOTED} ERROR RESCUE VERIFY_RESIZE SHELVED SHELVED_OFFLOADED BUILD"
+VERBS: Sequence[Verb] = (
+    Verb("delete", 14, frozenset(ANY.split()), _delete),
+    act("os-stop", 10, "ACTIVE"),
+    act("os-start", 12, "SHUTOFF"),
+    act("reboot/soft", 5, "ACTIVE", {"type": "SOFT"}),
+    act("reboot/hard", 6, f"{BOOTED} ERROR", {"type": "HARD"}),
+    act("pause", 6, "ACTIVE"),
+    act("unpause", 10, "PAUSED"),
+    act("suspend", 6, "ACTIVE"),
+    act("resume", 10, "SUSPENDED"),
+    act("rescue", 4, "ACTIVE SHUTOFF"),
+    act("unrescue", 10, "RESCUE"),
+    act("rebuild", 4, "ACTIVE SHUTOFF", lambda person: {"imageRef": person.image}),
+    act("resize", 8, "ACTIVE SHUTOFF", lambda person: {"flavorRef": person.random.choice(person.flavors)}),
+    act("confirmResize", 12, "VERIFY_RESIZE"),
+    act("revertResize", 10, "VERIFY_RESIZE"),
+    act("migrate", 4, "ACTIVE SHUTOFF", as_admin=True),
+    act("os-migrateLive", 8, "ACTIVE PAUSED", {"host": None, "block_migration": "auto"}, as_admin=True),
+    act("shelve", 6, BOOTED),
+    act("unshelve", 12, "SHELVED SHELVED_OFFLOADED"),
+    act("createImage", 3, BOOTED, lambda person: {"name": f"image-{person.random.randrange(10**6)}"}),
+    act("createBackup", 2, BOOTED, {"name": "backup", "backup_type": "daily", "rotation": 2}),
+    act("changePassword", 2, "ACTIVE", {"adminPass": "correct-horse-7"}),
+    act("lock", 2, ANY),
+    act("unlock", 4, ANY),
+    Verb("attach_volume", 8, frozenset(f"{BOOTED} SHELVED_OFFLOADED".split()), _attach),
+    Verb("detach_volume", 8, frozenset(f"{BOOTED} SHELVED_OFFLOADED".split()), _detach),
+    Verb("attach_interface", 4, frozenset(["ACTIVE", "SHUTOFF", "PAUSED"]), _plug),
+)
+
+
+CREATE = Verb("create", 0, frozenset(), lambda person, server: ("POST", f"{COMPUTE}/servers", None))
+
+
+class Answers:
+    """Every answer that anybody got, as JSON lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self.accepted = 0
+        self._gate = threading.Lock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+
+    def note(self, **answer: Any) -> None:
+        with self._gate, self.path.open("a") as file:
+            file.write(json.dumps(answer) + "\n")
+            self.count += 1
+            self.accepted += 200 <= answer["status"] < 300
+
+
+class Person:
+    """Somebody with a project; works until `is_over` says so."""
+
+    def __init__(
+        self, name: str, seed: str, *, webs: Sequence[str], tokens: Mapping[str, str], answers: Answers
+    ) -> None:
+        self.name = name
+        self.random = random.Random(seed)
+        self.servers: list[str] = []
+        self.volumes: list[str] = []
+        self.image = self.network = ""
+        self.flavors: list[str] = []
+        self._webs, self._tokens, self._answers = webs, tokens, answers
+
+    def prepare(self) -> None:
+        """Learn what the cloud has, and make a few volumes."""
+        images = self.ask("GET", "/image/v2/images?name=simulated-linux")[1]["images"]
+        flavors = self.ask("GET", f"{COMPUTE}/flavors")[1]["flavors"]
+        networks = self.ask("GET", "/network/v2.0/networks?name=private")[1]["networks"]
+        self.image, self.network = images[0]["id"], networks[0]["id"]
+        self.flavors = [flavor["id"] for flavor in flavors if flavor["name"] in ("tiny", "small")]
+        for number in range(3):
+            volume = {"volume": {"name": f"{self.name}-{number}", "size": 1}}
+            status, body, _ = self.ask("POST", f"{VOLUME}/{self.project}/volumes", volume)
+            assert status == 202, body
+            self.volumes.append(body["volume"]["id"])
+
+    @property
+    def project(self) -> str:
+        return self._tokens["project"]
+
+    def a_volume(self) -> str:
+        return self.random.choice(self.volumes)
+
+    def work(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            self.step()
+
+    def step(self) -> None:
+        """One action, whatever comes of it."""
+        if not self.servers or (len(self.servers) < MOST_SERVERS and self.random.random() < 0.15):
+            self._create()
+            return
+        server = self.random.choice(self.servers)
+        status, body, _ = self.ask("GET", f"{COMPUTE}/servers/{server}")
+        if status == 404:
+            self.servers.remove(server)
+            return
+        if status != 200:
+            return
+        shown = body["server"]["status"]
+        if shown == "BUILD" and self.random.random() < 0.8:  # most wait for what they asked for
+            time.sleep(0.2)
+            return
+        fitting = [verb for verb in VERBS if shown in verb.statuses]
+        if self.random.random() < 0.08:  # a mistake: it is to be refused, and nothing to change
+            fitting = list(VERBS)
+        if not fitting:
+            return
+        (verb,) = self.random.choices(fitting, [verb.weight for verb in fitting])
+        method, path, given = verb.request(self, server)
+        answer, said, request_id = self.ask(method, path, given, as_admin=verb.as_admin)
+        self._note(verb, server, answer, request_id, said=said)
+
+    def _create(self) -> None:
+        count = 2 if self.random.random() < 0.2 else 1
+        server = {
+            "name": f"{self.name}-{self.random.randrange(10**6)}",
+            "imageRef": self.image,
+            "flavorRef": self.random.choice(self.flavors),
+            "networks": [{"uuid": self.network}],
+            "min_count": count,
+            "max_count": count,
+        }
+        status, body, request_id = self.ask("POST", f"{COMPUTE}/servers", {"server": server})
+        uuid = body["server"]["id"] if status == 202 else ""
+        if uuid:
+            self.servers.append(uuid)
+        self._note(CREATE, uuid, status, request_id, said=body)
+
+    def _note(self, verb: Verb, server: str, status: int, request_id: str, *, said: Any) -> None:
+        self._answers.note(
+            at=time.time(),
+            who=self.name,
+            verb=verb.name,
+            server=server,
+            status=status,
+            request_id=request_id,
+            has_workflow=verb.has_workflow,
+            said=None if 200 <= status < 300 else said,
+        )
+
+    def ask(self, method: str, path: str, body: Any = None, *, as_admin: bool = False) -> tuple[int, Any, str]:
+        """Status, body and request id; status 0 when nobody answered: then it may have happened or not."""
+        request = urllib.request.Request(
+            self.random.choice(self._webs) + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Content-Type": "application/json",
+                "X-Auth-Token": self._tokens["admin" if as_admin else "own"],
+                "OpenStack-API-Version": "compute 2.90",
+            },
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+                raw = response.read()
+                return response.status, json.loads(raw) if raw else None, _request_id(response.headers)
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(errors="replace"), _request_id(error.headers)
+        except (OSError, ValueError) as error:
+            return 0, str(error), ""
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
+    return headers.get("x-openstack-request-id") or ""
