@@ -9,10 +9,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,32 +44,31 @@ def sign_in(cloud: Deployment, web: int) -> str:
     return "; ".join(f"{cookie.name}={cookie.value}" for cookie in jar)
 
 
-def open_page(cloud: Deployment, web: int) -> ClientConnection:
+@contextmanager
+def open_page(cloud: Deployment, web: int) -> Iterator[ClientConnection]:
     """A socket that follows demo's list of servers."""
     url = cloud.api(web).url
-    socket = connect(
-        f"ws{url.removeprefix('http')}/live", additional_headers={"Cookie": sign_in(cloud, web)}, origin=url
-    )  # type: ignore[arg-type]
-    socket.send(json.dumps({"subscribe": "servers", "view": "list"}))
-    assert json.loads(socket.recv(timeout=20))["kind"] == "current"
-    return socket
+    headers = {"Cookie": sign_in(cloud, web)}
+    with connect(f"ws{url.removeprefix('http')}/live", additional_headers=headers, origin=url) as page:  # type: ignore[arg-type]
+        page.send(json.dumps({"subscribe": "servers", "view": "list"}))
+        assert json.loads(page.recv(timeout=20))["kind"] == "current"
+        yield page
 
 
 def test_every_page_hears_what_any_process_does(cloud: Deployment) -> None:
-    """Asked for through one web, built by conductors, and seen at both within a second of the page's own pace."""
-    pages = [open_page(cloud, web) for web in (0, 1)]
-    uuid = cloud.api(0).launch("live-1").json["server"]["id"]
-    for page in pages:
-        deadline = time.monotonic() + 60
-        shown = ""
-        while "active" not in shown:
-            assert time.monotonic() < deadline, shown
-            told = json.loads(page.recv(timeout=60))
-            if told.get("id") == f"server-{uuid}" and told.get("html"):
-                shown = told["html"].lower()
-        page.close()
+    """Asked for through one web, built by conductors, and seen by pages of both webs."""
+    with open_page(cloud, 0) as first, open_page(cloud, 1) as second:
+        uuid = cloud.api(0).launch("live-1").json["server"]["id"]
+        for page in (first, second):
+            wait_until(f"{uuid} active on the page", lambda page=page: "active" in shown(page, uuid), 60)
     assert cloud.api(1).call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
     cloud.api(0).wait_until_gone(uuid)
+
+
+def shown(page: ClientConnection, uuid: str) -> str:
+    """What the next message makes of the server's row; empty when it is about something else."""
+    told = json.loads(page.recv(timeout=60))
+    return str(told["html"]).lower() if told.get("id") == f"server-{uuid}" else ""
 
 
 def test_conductors_and_hosts_are_listed(cloud: Deployment) -> None:
