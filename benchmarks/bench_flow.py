@@ -21,8 +21,11 @@ marks: dict[str, float] = {}  # when a flow that fails began its first step, and
 
 
 @contextmanager
-def database(kind: str, folder: Path) -> Iterator[Callable[[float], float]]:
-    """Set the product up on a database of `kind`; yields what measures its commit limit on one connection."""
+def database(kind: str, folder: Path, url: str = "") -> Iterator[Callable[[float], float]]:
+    """Set the product up on a database of `kind`; yields what measures its commit limit on one connection.
+
+    `url` names a PostgreSQL server that runs already; without it one is started.
+    """
     os.environ |= {
         "NOVELLA_DATA": str(folder),
         "NOVELLA_LOG_LEVEL": "ERROR",
@@ -37,16 +40,17 @@ def database(kind: str, folder: Path) -> Iterator[Callable[[float], float]]:
     from benchmarks.commit_limit import postgresql_commits_per_second
     from tests.services import postgresql
 
-    server = postgresql.start(folder / "postgresql")
+    server = None if url else postgresql.start(folder / "postgresql")
     try:
-        os.environ["NOVELLA_DATABASE_URL"] = server.url
+        os.environ["NOVELLA_DATABASE_URL"] = found = server.url if server else url
         _set_up()
-        yield lambda seconds: postgresql_commits_per_second(server.url.rpartition("/")[0] + "/postgres", seconds)
+        yield lambda seconds: postgresql_commits_per_second(found.rpartition("/")[0] + "/postgres", seconds)
     finally:
         from django.db import connections
 
         connections.close_all()
-        server.stop()
+        if server:
+            server.stop()
 
 
 def _set_up() -> None:

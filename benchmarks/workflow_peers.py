@@ -1,0 +1,129 @@
+"""Workflow steps per second beside other durable engines: TaskFlow and DBOS, from PyPI, by turns within seconds.
+
+    python benchmarks/workflow_peers.py [rounds]
+
+The same work each time: a linear flow of eight persisted steps that do nothing, one flow at a time and by eight
+threads, on SQLite and on a private PostgreSQL server. Each engine runs in a process of its own and with its own
+defaults; the turns are short, so all meet the same noise, and each round gives one ratio.
+The engines are installed into var/bench-peers when they are not there yet.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.bench_flow import POSTGRESQL, SQLITE
+from tests.services import postgresql
+
+PEERS = Path(__file__).resolve().parent / "peers"
+ENVIRONMENT = PEERS.parents[1] / "var" / "bench-peers"
+ENGINES = ("novella", "taskflow", "dbos")
+THREADS = (1, 8)
+SECONDS = 1.0
+# The bars: (threads, peer) → ratio to reach on SQLite and on PostgreSQL.
+BARS = {(1, "taskflow"): (40, 15), (8, "dbos"): (6, 2)}
+
+
+class Engine:
+    """An engine's process; `go` has it work for a while."""
+
+    def __init__(self, name: str, folder: Path, url: str) -> None:
+        python = sys.executable if name == "novella" else str(ENVIRONMENT / "bin" / "python")
+        command = [python, str(PEERS / f"run_{name}.py"), str(folder), *([url] if url else [])]
+        self._log = (folder / f"{name}.log").open("w")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=folder
+        )
+        if self._read() != "ready":
+            raise SystemExit(f"{name} did not start:\n{(folder / f'{name}.log').read_text()[-3000:]}")
+
+    def go(self, threads: int) -> float:
+        """Steps per second."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"go {threads} {SECONDS}\n")
+        self._process.stdin.flush()
+        steps, seconds, _ = (float(word) for word in self._read().split())
+        return steps / seconds
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
+def main(rounds: int) -> None:
+    _install()
+    for kind in (SQLITE, POSTGRESQL):
+        with tempfile.TemporaryDirectory(prefix="novella-peers-", ignore_cleanup_errors=True) as name:
+            Path(name).chmod(0o755)  # the server runs under an account of its own
+            _measure(kind, Path(name), rounds)
+
+
+def _install() -> None:
+    uv = [str(Path(sys.executable).parent / "uv")]
+    if not (ENVIRONMENT / "bin" / "python").exists():
+        subprocess.run([*uv, "venv", "-q", "--python", sys.executable, str(ENVIRONMENT)], check=True)
+    python = str(ENVIRONMENT / "bin" / "python")
+    subprocess.run([*uv, "pip", "install", "-q", "--python", python, "-r", str(PEERS / "requirements.txt")], check=True)
+
+
+def _measure(kind: str, folder: Path, rounds: int) -> None:
+    server = postgresql.start(folder / "postgresql") if kind == POSTGRESQL else None
+    engines: dict[str, Engine] = {}
+    try:
+        for name in ENGINES:
+            engines[name] = Engine(name, folder, _url_for(name, server))
+        rates = {(threads, name): [] for threads in THREADS for name in ENGINES}  # type: dict[tuple[int, str], list[float]]
+        for _ in range(rounds):
+            for threads in THREADS:
+                for name in ENGINES:
+                    rates[threads, name].append(engines[name].go(threads))
+    finally:
+        for engine in engines.values():
+            engine.stop()
+        if server is not None:
+            server.stop()
+    _report(kind, rates)
+
+
+def _url_for(name: str, server: postgresql.Service | None) -> str:
+    if server is None or name == "novella":
+        return server.url if server else ""
+    server.psql(f"CREATE DATABASE {name}_bench")
+    return server.url.rpartition("/")[0] + f"/{name}_bench"
+
+
+def _report(kind: str, rates: dict[tuple[int, str], list[float]]) -> None:
+    print(f"-- {kind}")
+    for (threads, name), found in rates.items():
+        print(f"{name:10s} {threads} threads  {_spread(found)} steps per second")
+    for threads in THREADS:
+        for peer in ENGINES[1:]:
+            pairs = zip(rates[threads, "novella"], rates[threads, peer], strict=True)
+            ratios = [ours / theirs for ours, theirs in pairs]
+            bars = BARS.get((threads, peer))
+            bar = f"  (bar {bars[kind == POSTGRESQL]})" if bars else ""
+            print(f"novella / {peer:8s} {threads} threads  {_spread(ratios)}{bar}")
+
+
+def _spread(values: list[float]) -> str:
+    return f"median {statistics.median(values):8.1f}  (range {min(values):.1f} to {max(values):.1f})"
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 7)
