@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
@@ -57,10 +59,13 @@ def _migrate_alone(alias: str, connection: BaseDatabaseWrapper) -> None:
 def _require_collation(alias: str, connection: BaseDatabaseWrapper) -> None:
     try:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT datcollate FROM pg_database WHERE datname = current_database()")
-            ((collation,),) = cursor.fetchall()
+            cursor.execute("SELECT to_jsonb(pg_database) FROM pg_database WHERE datname = current_database()")
+            ((row,),) = cursor.fetchall()
     except OperationalError as error:
         raise _refused(alias, connection, error) from None
+    found = json.loads(row)  # the whole row: which columns say it depends on the server's version
+    own = found.get("datlocale") or found.get("daticulocale")
+    collation = own if found.get("datlocprovider", "c") != "c" and own else found["datcollate"]
     if collation not in COLLATIONS:
         name = connection.settings_dict["NAME"]
         raise CommandError(
