@@ -70,14 +70,20 @@ def intervene(request: PageRequest, run_uuid: str, name: str) -> HttpResponse:
         raise Http404
     if request.method != "POST":
         return _form(request, panel, action, {}, None)
-    form = {field: request.POST.get(field, "") for field in FIELDS}
+    form = {name: str(request.POST.get(name, "")) for name in FIELDS}
     try:
-        interventions.intervene(request.asker, run_uuid, name, Asked(**form))
+        interventions.intervene(request.asker, run_uuid, name, _asked(form))
     except (Invalid, Forbidden, Conflict) as error:
         return _form(request, flow_actions.panel(request.asker, run_uuid), action, form, error)
     text = f"{action.title} was requested. This page shows it as soon as it is done."
     messages.add_message(request, messages.INFO, text, extra_tags="waiting")
     return redirect("workflow", run_uuid)
+
+
+def _asked(form: Mapping[str, str]) -> Asked:
+    return Asked(
+        reason=form["reason"], step=form["step"], confirm=form["confirm"], mark=form["mark"], revision=form["revision"]
+    )
 
 
 def _form(

@@ -1,0 +1,156 @@
+"""Interventions on the flows that ship: what was taken is given back, and the server says what is true of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.cell_db.models import InstanceFault, Service
+from conductor.core.errors import Conflict
+from conductor.core.states import RunState, VmState
+from conductor.journal.models import OutboxMessage, WorkflowRun
+from conductor.services import instances, interventions
+from conductor.services.interventions import Asked
+from conductor.transactions import database_now
+from conductor.workflows import engine
+from conductor.workflows.steps.mark_failed import MarkFailed
+from conductor.workflows.steps.plug_networks import PlugNetworks
+from tests.integration import test_flows as flows
+from tests.integration.test_flows import Trouble, held, instance_of, launch, run_to_the_end
+
+ONE_OF_EACH = {"allocations": 3, "used": 3, "ports": 1, "addresses": 1}
+ana, trouble = flows.ana, flows.trouble  # the same cloud, and the same trouble
+
+
+def order(context: Any, run: WorkflowRun, name: str, **asked: Any) -> None:
+    interventions.intervene(context, run.uuid, name, Asked(**{"reason": "because", **asked}))
+
+
+def on_its_host(context: Any) -> tuple[str, WorkflowRun]:
+    """A launch whose command is under way on the first host."""
+    uuid = launch(context)
+    engine.run("default", WorkflowRun.objects.get().uuid)
+    run = WorkflowRun.objects.using("cell1").get()
+    engine.run("cell1", run.uuid)
+    assert OutboxMessage.objects.using("cell1").filter(run_uuid=run.uuid).exists()
+    return uuid, run
+
+
+def failed_build(context: Any) -> tuple[str, WorkflowRun]:
+    uuid = launch(context)
+    run_to_the_end(refused=9)
+    run = WorkflowRun.objects.using("cell1").get()
+    assert run.state == RunState.FAILED_UNDONE
+    assert held() == {}
+    return uuid, run
+
+
+def state_of(uuid: str) -> tuple[str, str | None]:
+    instance = instance_of(uuid)
+    return instance.vm_state, instance.task_state
+
+
+def test_a_build_on_its_host_is_cancelled_and_given_back(ana: Any) -> None:
+    uuid, run = on_its_host(ana)
+    order(ana, run, "cancel", reason="not wanted")
+    run_to_the_end()
+    assert WorkflowRun.objects.using("cell1").get().state == RunState.CANCELLED
+    assert state_of(uuid) == (VmState.ERROR, None)
+    assert InstanceFault.objects.using("cell1").get(instance_uuid=uuid).message == "not wanted"
+    assert held() == {}
+
+
+def test_a_build_that_has_no_host_yet_is_cancelled_and_kept_for_its_owner(ana: Any) -> None:
+    uuid = launch(ana)
+    order(ana, WorkflowRun.objects.get(), "cancel", reason="not wanted")
+    run_to_the_end()
+    assert WorkflowRun.objects.get().state == RunState.CANCELLED
+    assert instance_of(uuid)._state.db == "cell0"
+    assert state_of(uuid) == (VmState.ERROR, None)
+    assert held() == {}
+
+
+def test_a_failed_build_is_retried_on_a_host_that_was_mended(ana: Any, people: Any) -> None:
+    uuid, run = failed_build(ana)
+    order(people.admin.context(), run, "retry", step="ClaimDestination")
+    run_to_the_end()
+    assert state_of(uuid) == (VmState.ACTIVE, None)
+    assert held() == ONE_OF_EACH
+    assert WorkflowRun.objects.using("cell1").get().state == RunState.DONE
+
+
+def test_a_build_is_not_retried_once_its_server_is_deleted(ana: Any, people: Any) -> None:
+    uuid, run = failed_build(ana)
+    instances.delete(ana, uuid)
+    run_to_the_end()
+    with pytest.raises(Conflict, match="since"):
+        order(people.admin.context(), run, "retry", step="ClaimDestination")
+    assert held() == {}
+
+
+def test_a_build_is_rescheduled_by_hand(ana: Any, people: Any) -> None:
+    uuid, run = on_its_host(ana)
+    first = instance_of(uuid).host
+    order(people.admin.context(), run, "reschedule", reason="that host is slow")
+    run_to_the_end()
+    assert state_of(uuid) == (VmState.ACTIVE, None)
+    assert instance_of(uuid).host != first
+    assert held() == ONE_OF_EACH
+
+
+def test_a_spawn_that_was_done_by_hand_on_a_host_that_is_silent(ana: Any, people: Any) -> None:
+    uuid, run = on_its_host(ana)
+    asked = {"step": "SpawnOnHost", "confirm": "SpawnOnHost", "mark": "forced"}
+    with pytest.raises(Conflict, match="heard"):
+        order(people.admin.context(), run, "skip", **asked)
+    Service.objects.using("cell1").update(last_seen_at=database_now(-3600))
+    order(people.admin.context(), run, "skip", **asked)
+    run_to_the_end()
+    assert state_of(uuid) == (VmState.ACTIVE, None)
+    assert held() == ONE_OF_EACH
+
+
+def test_what_could_not_be_given_back_is_given_back_later(ana: Any, people: Any, trouble: Trouble) -> None:
+    trouble.strike(PlugNetworks(), "revert", times=5)  # as often as an undo is tried
+    uuid = launch(ana)
+    run_to_the_end(refused=9)
+    run = WorkflowRun.objects.using("cell1").get()
+    assert (run.state, run.leftovers) == (RunState.FAILED_NOT_CLEAN, ["Plug networks: RuntimeError"])
+    order(people.admin.context(), run, "undo")
+    run_to_the_end()
+    ended = WorkflowRun.objects.using("cell1").get()
+    assert (ended.state, ended.leftovers) == (RunState.FAILED_UNDONE, [])
+    assert state_of(uuid) == (VmState.ERROR, None)
+    assert held() == {}
+
+
+def test_a_delete_waits_for_a_build_that_needs_an_operator_and_then_wins(
+    ana: Any, people: Any, trouble: Trouble
+) -> None:
+    trouble.strike(MarkFailed(), "apply", times=1)
+    uuid = launch(ana)
+    run_to_the_end(refused=9)
+    run = WorkflowRun.objects.using("cell1").get()
+    assert run.state == RunState.NEEDS_OPERATOR
+    instances.delete(ana, uuid)
+    waiter = WorkflowRun.objects.using("cell1").get(flow="delete_instance")
+    assert waiter.waits_for["cause"] == "lock"
+    order(people.admin.context(), run, "resume")
+    run_to_the_end()
+    assert state_of(uuid)[0] == VmState.DELETED
+    assert held() == {}
+
+
+def test_a_build_forced_to_its_end_leaves_a_server_that_can_be_deleted(ana: Any, people: Any, trouble: Trouble) -> None:
+    trouble.strike(MarkFailed(), "apply", times=9)
+    uuid = launch(ana)
+    run_to_the_end(refused=9)
+    run = WorkflowRun.objects.using("cell1").get()
+    order(people.admin.context(), run, "force", confirm=str(run.uuid)[:8])
+    assert WorkflowRun.objects.using("cell1").get().state == RunState.FAILED_UNDONE
+    assert state_of(uuid) == (VmState.ERROR, None)
+    assert held() == {}
+    instances.delete(ana, uuid)
+    run_to_the_end()
+    assert state_of(uuid)[0] == VmState.DELETED
