@@ -12,7 +12,7 @@ from django.db import close_old_connections
 
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
-from conductor.services import conductors, deletions, storage_upkeep
+from conductor.services import conductors, deletions, drains, moves, storage_upkeep
 from conductor.services.notifications import dispatcher, sinks
 from conductor.workflows import leases, recovery
 
@@ -84,6 +84,18 @@ def reclaim_all(aliases: Iterable[str]) -> None:
             log.exception("reclaim failed: alias=%s", alias)
 
 
+def move_on_all(aliases: Iterable[str]) -> None:
+    """Confirm moves that have waited long enough, and go on emptying hosts, in each of these cells."""
+    for alias in aliases:
+        if alias in (API_ALIAS, CELL0):  # no host is there
+            continue
+        try:
+            moves.confirm_overdue(alias)
+            drains.advance(alias)
+        except Exception:
+            log.exception("moves do not go on: alias=%s", alias)
+
+
 def settle_uploads() -> None:
     """Images whose uploader died go back to waiting for their data."""
     settled = images.settle_broken_uploads()
@@ -99,6 +111,7 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("service-heartbeat", settings.NOVELLA_HEARTBEAT_SECONDS, partial(report_all, ours, name)),
         Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, partial(sweep_all, ours)),
         Ticker("storage-upkeep", UPKEEP_SECONDS, storage_upkeep.tend),
+        Ticker("moves", settings.NOVELLA_SWEEP_SECONDS, partial(move_on_all, ours)),
         Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),
         *notification_tickers(ours, name),
     ]

@@ -12,7 +12,6 @@ from django.conf import settings
 
 from conductor.api_db.models import HostMapping
 from conductor.cell_db.models import Instance, Migration
-from conductor.cells.lookup import cell_aliases
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
@@ -97,19 +96,18 @@ def revert(context: RequestContext, instance_uuid: str) -> str:
     return _settle(context, instance_uuid, "revertResize", check)
 
 
-def confirm_overdue() -> int:
-    """Confirm what has waited for a word longer than the operator's option allows; returns how many were begun.
+def confirm_overdue(alias: str) -> int:
+    """Confirm what has waited for a word in a cell longer than the operator allows; returns how many were begun.
 
     What belongs to a drain is confirmed at once. An instance that is under work is left for the next time.
     """
     begun = 0
-    for alias in cell_aliases(with_cell0=False):
-        for migration in _overdue(alias):
-            try:
-                confirm(system_context(), str(migration.instance_uuid))
-                begun += 1
-            except NovellaError as error:
-                log.info("not confirmed yet: instance=%s %s", migration.instance_uuid, error.message)
+    for migration in _overdue(alias):
+        try:
+            confirm(system_context(), str(migration.instance_uuid))
+            begun += 1
+        except NovellaError as error:
+            log.info("not confirmed yet: instance=%s %s", migration.instance_uuid, error.message)
     return begun
 
 

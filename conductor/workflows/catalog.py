@@ -17,6 +17,7 @@ from conductor.workflows.delete_instance import DELETE_INSTANCE
 from conductor.workflows.delete_when_cell_is_back import DELETE_WHEN_CELL_IS_BACK
 from conductor.workflows.detach_interface import DETACH_INTERFACE
 from conductor.workflows.detach_volume import DETACH_VOLUME
+from conductor.workflows.drain_host import DRAIN_HOST
 from conductor.workflows.evacuate_instance import EVACUATE_INSTANCE
 from conductor.workflows.flow import Flow, RemoteStep
 from conductor.workflows.force_live_migration import FORCE_LIVE_MIGRATION
@@ -70,6 +71,7 @@ FLOWS: tuple[Flow, ...] = (
     FORCE_LIVE_MIGRATION,
     ABORT_LIVE_MIGRATION,
     LIVE_MIGRATE_INSTANCE,
+    DRAIN_HOST,
     CREATE_IMAGE,
     CREATE_BACKUP,
     SHELVE_INSTANCE,
@@ -94,13 +96,14 @@ def flow_of(run: WorkflowRun) -> Flow:
     return flow
 
 
-def failpoints(flow: Flow) -> list[str]:
-    """Every place of a flow's way forward at which `crash_at` can end the process, in order."""
+def failpoints(flow: Flow, direction: str = "do") -> list[str]:
+    """Every place of a flow's way forward ("do") or back ("undo") at which `crash_at` can end the process, in order."""
+    steps = flow.steps if direction == "do" else tuple(step for step in reversed(flow.steps) if step.has_revert)
     places = []
-    for step in flow.steps:
+    for step in steps:
         if isinstance(step, RemoteStep):
             moments: tuple[str, ...] = ("before", "sent", "answered", "after")
         else:
-            moments = () if step.is_local else ("before", "effect", "after")
-        places += [f"{flow.name}.do.{step.name}.{moment}" for moment in moments]
+            moments = () if step.is_local and direction == "do" else ("before", "effect", "after")
+        places += [f"{flow.name}.{direction}.{step.name}.{moment}" for moment in moments]
     return places

@@ -8,7 +8,7 @@ from conductor.core.errors import NoValidHost
 from conductor.core.selection import Selection
 from conductor.scheduler import allocation_claims, manager
 from conductor.workflows.flow import Result, Step, Work
-from conductor.workflows.steps import instance_rows
+from conductor.workflows.steps import host_use, instance_rows
 
 
 class ClaimDestination(Step):
@@ -32,6 +32,7 @@ class ClaimDestination(Step):
 
     def apply(self, work: Work, result: Result) -> None:
         chosen = Selection.from_json(result["selection"])
+        host_use.hold(work, chosen.host)
         tried = [*work.run.variables.get("tried_hosts", []), chosen.host]
         work.run.variables["tried_hosts"] = tried
         instance_rows.update(work, host=chosen.host, node=chosen.node, availability_zone=chosen.availability_zone)
@@ -41,6 +42,7 @@ class ClaimDestination(Step):
             allocation_claims.release(work.instance_uuid)
 
     def apply_revert(self, work: Work) -> None:
+        host_use.let_go(work)
         instance_rows.update(work, host=None, node=None)
 
 

@@ -250,10 +250,10 @@ def test_nothing_waits_for_a_word_longer_than_allowed(hosts: Hosts, admin: Any, 
     uuid = launch()
     moves.migrate(admin, uuid)
     run_to_the_end(hosts)
-    assert moves.confirm_overdue() == 0
+    assert moves.confirm_overdue(CELL) == 0
     settings.NOVELLA_RESIZE_CONFIRM_SECONDS = 1e-6
-    assert moves.confirm_overdue() == 1
-    assert moves.confirm_overdue() == 0
+    assert moves.confirm_overdue(CELL) == 1
+    assert moves.confirm_overdue(CELL) == 0
     run_to_the_end(hosts)
     assert (instance_of(uuid).vm_state, migration_of(uuid).status) == (VmState.ACTIVE, "confirmed")
     assert_at_rest(hosts, uuid)

@@ -1,0 +1,293 @@
+"""Emptying hosts for maintenance: a few servers at a time, running ones live where that is possible."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from conductor.api_db.models import HostMapping
+from conductor.cell_db.models import Drain, Instance, Migration, Service
+from conductor.cells import host_load
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
+from conductor.core.identifiers import host_resource
+from conductor.core.states import RunState, VmState
+from conductor.journal.models import WorkflowRun
+from conductor.rpc import outbox
+from conductor.services import hosts, live_migrations, moves, server_actions
+from conductor.services.values import ServiceView
+from conductor.transactions import database_now, write_tx
+
+log = logging.getLogger(__name__)
+
+FLOW = "drain_host"
+ACTIONS = ("pause", "resume", "stop", "cancel")
+LIVE, COLD = "live", "cold"
+MOST_TRIES = 3  # of one server, before its reason is kept and it is left alone
+RUNS_ON = frozenset({VmState.ACTIVE, VmState.PAUSED})
+REASONS: Mapping[str, str] = {
+    VmState.RESIZED: "its resize waits to be confirmed or reverted",
+    VmState.BUILDING: "it is being built",
+    VmState.SUSPENDED: "it is suspended: resume it, or delete it",
+    VmState.RESCUED: "it is rescued: unrescue it first",
+    VmState.SHELVED: "it is shelved: offload it",
+    VmState.SOFT_DELETED: "it is deleted and may yet be restored: delete it for good, or restore it",
+    VmState.ERROR: "it is in error: reset its state, or delete it",
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a host is to be emptied: so many servers at once, and whether they may be off while they move."""
+
+    most_at_once: int = 2
+    allows_cold: bool = True
+
+
+@dataclass(frozen=True)
+class PlannedMove:
+    """What becomes of one server: `how` is live or cold; "" and a reason where it cannot leave."""
+
+    instance_uuid: str
+    name: str
+    how: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class DrainView:
+    """A host on its way to be empty. `left` names its servers with what becomes of each."""
+
+    run_uuid: str
+    host: str
+    cell: str
+    state: str
+    is_paused: bool
+    wish: Wish
+    moved: int
+    moving: int
+    left: list[PlannedMove] = field(default_factory=list)
+
+
+def preview(context: RequestContext, host: str, wish: Wish) -> list[PlannedMove]:
+    """What a drain would do with each server that is there; nothing is changed. Raises NotFound."""
+    service = service_of(context, host)
+    return [planned(service.cell, instance, wish) for instance in host_load.of(service.cell, host).instances]
+
+
+def begin(context: RequestContext, host: str, wish: Wish) -> str:
+    """Empty a host; the workflow's uuid. Raises NotFound, Invalid, and ResourceLocked while somebody has the host."""
+    if not 1 <= wish.most_at_once <= 100:
+        raise Invalid("A drain moves 1 to 100 servers at once.", field="most_at_once")
+    service = service_of(context, host)
+    with write_tx(service.cell):
+        services = Service.objects.using(service.cell).filter(binary=hosts.COMPUTE, host=host)
+        # Before the lock, as whoever comes to use the host does. Closed at once, so that he finds another one.
+        before = services.select_for_update().get()
+        run = outbox.open_run(
+            service.cell,
+            outbox.NewRun(
+                flow=FLOW,
+                action="drain",
+                context=context,
+                resources=[host_resource(host)],
+                instance_name=host,
+                inputs={"host": host},
+            ),
+        )
+        Drain.objects.using(service.cell).create(
+            run_uuid=run.uuid,
+            host=host,
+            most_at_once=wish.most_at_once,
+            allows_cold=wish.allows_cold,
+            was_disabled=before.is_disabled,
+            reason_before=before.disabled_reason,
+            created_at=database_now(),
+            updated_at=database_now(),
+        )
+        services.update(is_disabled=True, disabled_reason=f"is being emptied by workflow {run.uuid}")
+    return str(run.uuid)
+
+
+def get(context: RequestContext, host: str) -> DrainView:
+    """The newest drain of a host. Raises NotFound."""
+    service = service_of(context, host)
+    return _view(service.cell, _newest(service.cell, host))
+
+
+def act(context: RequestContext, host: str, action: str) -> DrainView:
+    """Pause, resume, stop (the host stays closed) or cancel (it is opened again) the drain of a host.
+
+    Servers that are on their way arrive all the same. Raises Invalid for another word, Conflict for one that is over.
+    """
+    if action not in ACTIONS:
+        raise Invalid(f"Unknown action {action[:60]}; it is one of {', '.join(ACTIONS)}.", field="action")
+    service = service_of(context, host)
+    with write_tx(service.cell):
+        drain = _newest(service.cell, host)
+        drains = Drain.objects.using(service.cell).filter(pk=drain.pk)
+        runs = [run for run in outbox.hold(service.cell, uuid=drain.run_uuid) if run.finished_at is None]
+        if not runs:
+            raise Conflict(f"The drain of host {host} is over.")
+        if action in ("pause", "resume"):
+            drains.update(is_paused=action == "pause", updated_at=database_now())
+            outbox.wake(service.cell, drain.run_uuid)
+        else:
+            drains.update(stays_closed=action == "stop", updated_at=database_now())
+            outbox.request_cancel(service.cell, runs[0], f"the drain was told to {action}")
+    return get(context, host)
+
+
+def open_again(context: RequestContext, host: str) -> ServiceView:
+    """End a host's maintenance: it takes new work. Raises Conflict while it is being emptied."""
+    service = service_of(context, host)
+    with write_tx(service.cell):
+        drain = Drain.objects.using(service.cell).filter(host=host).order_by("-pk").first()
+        if drain and WorkflowRun.objects.using(service.cell).live().filter(uuid=drain.run_uuid).exists():
+            raise Conflict(f"Host {host} is being emptied by workflow {drain.run_uuid}: cancel that first.")
+        return hosts.update_service(context, service, is_disabled=False, disabled_reason=None)
+
+
+def advance(alias: str) -> int:
+    """Begin moves of servers that are still on hosts that are being emptied; returns how many were begun."""
+    begun = 0
+    live = WorkflowRun.objects.using(alias).live().filter(flow=FLOW, position__gt=0, is_cancel_requested=False)
+    for run in live:
+        try:
+            with write_tx(alias):
+                count, is_news = _advance(alias, run)
+            begun += count
+            if is_news:  # not before: whoever carries the drain out holds its workflow first
+                with write_tx(alias):
+                    outbox.wake(alias, run.uuid)
+        except NovellaError as error:
+            log.warning("drain does not advance: run=%s %s", run.uuid, error.message)
+    return begun
+
+
+def planned(alias: str, instance: Instance, wish: Wish) -> PlannedMove:
+    """How a server leaves its host, or why it cannot."""
+    row = PlannedMove(str(instance.uuid), instance.name)
+    if instance.vm_state in REASONS:
+        return replace(row, reason=REASONS[instance.vm_state])
+    can = server_actions.capabilities(alias, instance.host or "")
+    if instance.vm_state in RUNS_ON and "live_migrate" in can:
+        return replace(row, how=LIVE)
+    if instance.vm_state == VmState.PAUSED:
+        return replace(row, reason="it is paused, and its host cannot move it while it is: unpause it")
+    if instance.vm_state == VmState.ACTIVE and not wish.allows_cold:
+        return replace(row, reason="its host cannot move it while it runs, and it may not be stopped for it")
+    if "migrate" not in can:
+        return replace(row, reason="the driver of its host cannot move it")
+    return replace(row, how=COLD)
+
+
+def service_of(context: RequestContext, host: str) -> ServiceView:
+    """The compute service of a host. Raises NotFound."""
+    for service in hosts.list_services(context, host=host, binary=hosts.COMPUTE).items:
+        if service.is_known:
+            return service
+    where = "" if HostMapping.objects.filter(host=host).exists() else " There is no such host."
+    raise NotFound(f"Compute host {host[:60]} could not be found.{where}")
+
+
+def _advance(alias: str, run: WorkflowRun) -> tuple[int, bool]:
+    """How many moves were begun, and whether the drain's workflow has something to look at.
+
+    In one transaction that holds the drain, so that conductors side by side do not begin more than allowed.
+    """
+    drain = Drain.objects.using(alias).select_for_update().filter(run_uuid=run.uuid).first()
+    if drain is None or drain.is_paused:
+        return 0, False
+    load = host_load.of(alias, drain.host)
+    if load.is_empty:
+        return 0, True
+    context = RequestContext.from_json(run.context)
+    room = drain.most_at_once - _children(alias, run).live().count()
+    begun, refused = 0, {}
+    for instance in load.instances:
+        if WorkflowRun.objects.using(alias).live().filter(instance_uuid=instance.uuid).exists():
+            continue
+        reason = _why_not(alias, run, instance, drain) or (_try(context, alias, run, instance, drain) if room else "")
+        if reason:
+            refused[str(instance.uuid)] = reason
+        elif room:
+            begun, room = begun + 1, room - 1
+    refused |= {str(move.instance_uuid): REASONS[VmState.RESIZED] for move in load.ways_back if not _is_ours(move)}
+    if refused == drain.refused:
+        return begun, False
+    Drain.objects.using(alias).filter(pk=drain.pk).update(refused=refused, updated_at=database_now())
+    return begun, True  # its page says who cannot leave
+
+
+def _why_not(alias: str, run: WorkflowRun, instance: Instance, drain: Drain) -> str:
+    """Why a server is left alone: its state, or that it was tried often enough."""
+    plan = planned(alias, instance, _wish(drain))
+    if plan.reason:
+        return plan.reason
+    failed = _children(alias, run).filter(instance_uuid=instance.uuid).exclude(state=RunState.DONE).order_by("-pk")
+    tries = list(failed[:MOST_TRIES])
+    if len(tries) < MOST_TRIES:
+        return ""
+    return f"tried {MOST_TRIES} times: {(tries[0].error or {}).get('message', '')}"
+
+
+def _try(context: RequestContext, alias: str, run: WorkflowRun, instance: Instance, drain: Drain) -> str:
+    """Begin the move of a server, cold where live has failed and it may be off; the refusal, or "" when it began."""
+    plan = planned(alias, instance, _wish(drain))
+    has_failed_live = _children(alias, run).filter(instance_uuid=instance.uuid, flow="live_migrate_instance").exists()
+    is_cold = plan.how == COLD or (has_failed_live and drain.allows_cold and instance.vm_state == VmState.ACTIVE)
+    uuid, ours = str(instance.uuid), {"confirms_itself": True}
+    try:
+        if is_cold:
+            moves.migrate(context, uuid, details=ours, parent_uuid=run.uuid)
+        else:
+            live_migrations.begin(context, uuid, parent_uuid=run.uuid)
+    except NovellaError as error:
+        return error.message
+    return ""
+
+
+def _children(alias: str, run: WorkflowRun) -> Any:
+    return WorkflowRun.objects.using(alias).filter(parent_uuid=run.uuid)
+
+
+def _is_ours(move: Migration) -> bool:
+    """Whether the move confirms itself."""
+    return bool(move.details.get("confirms_itself"))
+
+
+def _newest(alias: str, host: str) -> Drain:
+    drain = Drain.objects.using(alias).filter(host=host).order_by("-pk").first()
+    if drain is None:
+        raise NotFound(f"Host {host} was never drained.")
+    return drain
+
+
+def _wish(drain: Drain) -> Wish:
+    return Wish(drain.most_at_once, drain.allows_cold)
+
+
+def _view(alias: str, drain: Drain) -> DrainView:
+    run = WorkflowRun.objects.using(alias).get(uuid=drain.run_uuid)
+    children = _children(alias, run)
+    wish, left = _wish(drain), []
+    if run.finished_at is None:
+        for instance in host_load.of(alias, drain.host).instances:
+            plan = planned(alias, instance, wish)
+            left.append(replace(plan, reason=drain.refused.get(str(instance.uuid), plan.reason)))
+    moved: set[UUID] = set(children.filter(state=RunState.DONE).values_list("instance_uuid", flat=True))
+    return DrainView(
+        run_uuid=str(run.uuid),
+        host=drain.host,
+        cell=alias,
+        state=run.state,
+        is_paused=drain.is_paused,
+        wish=wish,
+        moved=len(moved),
+        moving=children.live().count(),
+        left=left,
+    )
