@@ -67,12 +67,23 @@ STATUS_FACES: Mapping[str, Face] = {
     "UNKNOWN": Face("none", "unknown"),
 }
 
+# While something is under way these stand for the state; no list is narrowed by them.
+TASK_FACES: Mapping[str, Face] = {
+    "REBOOT": Face("working", "rebooting"),
+    "HARD_REBOOT": Face("working", "rebooting"),
+    "PASSWORD": Face("working", "changing its password"),
+    "REBUILD": Face("working", "rebuilding"),
+    "RESIZE": Face("working", "resizing"),
+    "REVERT_RESIZE": Face("undo", "going back"),
+    "MIGRATING": Face("working", "moving"),
+}
+
 
 def of_server(server: InstanceView) -> Face:
     """The state of a server: what is under way wins over what was."""
     if server.task_state == "deleting":
         return Face("undo", "deleting")
-    return STATUS_FACES.get(server.status, STATUS_FACES["UNKNOWN"])
+    return STATUS_FACES.get(server.status) or TASK_FACES.get(server.status) or STATUS_FACES["UNKNOWN"]
 
 
 def of_run(run: RunView) -> Face:
@@ -128,7 +139,16 @@ def is_live(run: RunView) -> bool:
 FLOW_WORDS: Mapping[str, str] = {
     "build_instances": "Create",
     "build_in_cell": "Create",
+    "try_again": "Create again",
     "delete_instance": "Delete",
+    "delete_when_cell_is_back": "Delete",
+    "soft_delete_instance": "Delete",
+    "start_instance": "Start",
+    "stop_instance": "Stop",
+    "reboot_instance": "Reboot",
+    "hard_reboot_instance": "Hard reboot",
+    "change_password": "Change password",
+    "trigger_crash_dump": "Crash dump",
     "reap": "Clean up",
 }
 

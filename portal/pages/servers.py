@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
@@ -15,8 +16,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, NotFound
-from conductor.services import flows, instances
+from conductor.core.errors import Conflict, Forbidden, NotFound
+from conductor.services import flows, instances, server_choices
 from conductor.services.values import InstanceQuery, InstanceView, RunView
 from portal.pages import faces, serial, stories
 from portal.pages.access import PageRequest, signed_in
@@ -27,6 +28,7 @@ from portal.pages.stories import Story
 PAGE_SIZE = 50
 CONSOLE_LINES = 500
 MOST_AT_ONCE = 100
+BULK_ACTIONS = (("start", "Start"), ("stop", "Stop"), ("reboot", "Reboot"))
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, A
         "filters": filters,
         "is_filtered": bool(filters["name"] or filters["status"]),
         "is_operator": asker.is_admin,
+        "bulk_actions": BULK_ACTIONS,
         "status_words": [(status, face.word) for status, face in faces.STATUS_FACES.items()],
         "is_first_page": not query.get("marker"),
         "first_url": f"{base}?{urlencode(kept)}" if kept else base,
@@ -126,14 +129,18 @@ def page_context(asker: RequestContext, server_uuid: str, tab: str) -> dict[str,
     found = instances.get(asker, server_uuid)
     row = with_runs(asker, [found])[0]
     _, template, extra = TABS[tab]
+    choices = server_choices.choices(asker, server_uuid)
     return {
         "asker": asker,
         "row": row,
+        "offered": [choice for choice in choices if choice.enabled],
+        "not_offered": [choice for choice in choices if not choice.enabled],
         "can_delete": found.task_state != "deleting" and found.status != "DELETED",
         "tabs": [
             {"name": name, "url": _tab_url(server_uuid, key), "is_here": key == tab} for key, (name, *_) in TABS.items()
         ],
         "body_template": template,
+        **_undo(),
         **extra(asker, row),
     }
 
@@ -195,12 +202,19 @@ def delete_servers(request: PageRequest) -> HttpResponse:
     if len(picked) > MOST_AT_ONCE:
         messages.add_message(request, messages.INFO, f"At most {MOST_AT_ONCE} at once.", extra_tags="waiting")
         return redirect("servers")
+    if not (request.asker.is_admin or "member" in request.asker.roles):
+        raise Forbidden("Who only reads in this project cannot delete its servers.")
     if request.method == "POST":
         return _delete(request, picked)
     found = [one for one in (_get_or_none(request.asker, uuid) for uuid in picked) if one is not None]
     if not found:
         raise Http404
-    return render(request, "servers/delete.html", {"servers": with_runs(request.asker, found)})
+    return render(request, "servers/delete.html", {"servers": with_runs(request.asker, found), **_undo()})
+
+
+def _undo() -> dict[str, int]:
+    """For how long a deletion can be undone; 0 for not at all."""
+    return {"undo_seconds": int(settings.NOVELLA_RECLAIM_SECONDS)}
 
 
 def _delete(request: PageRequest, picked: list[str]) -> HttpResponse:

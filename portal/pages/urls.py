@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.pages import accounts, flows, home, hosts, interventions, launch, servers
+from portal.pages import accounts, flows, home, hosts, interventions, launch, server_actions, servers
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.home, name="home"),
@@ -16,6 +16,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("servers/launch", launch.launch, name="launch"),
     path("servers/launch/summary", launch.summary, name="launch-summary"),
     path("servers/delete", servers.delete_servers, name="delete-servers"),
+    path("servers/do/<slug:action>", server_actions.act, name="act-on-servers"),
     path("servers/<str:server_uuid>", servers.server, name="server"),
     path("servers/<str:server_uuid>/<slug:tab>", servers.server, name="server-tab"),
     path("workflows", flows.workflow_list, name="workflows"),

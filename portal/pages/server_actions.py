@@ -1,0 +1,145 @@
+"""Doing something to servers from their page or from the list: asked once, by name, then done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NotSupported, QuotaExceeded
+from conductor.services import (
+    audit,
+    instance_locks,
+    instances,
+    launch_choices,
+    rebuilds,
+    second_tries,
+    server_actions,
+    server_choices,
+)
+from conductor.services.rebuilds import RebuildWish
+from conductor.services.server_choices import ServerChoice
+from conductor.services.values import InstanceView
+from portal.pages.access import PageRequest, signed_in
+
+MOST_AT_ONCE = 100
+REFUSALS = (Conflict, Forbidden, Invalid, NotSupported, QuotaExceeded)
+Values = Mapping[str, str]
+Do = Callable[[RequestContext, str, Values], str | None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server and whether the choice is open for it."""
+
+    server: InstanceView
+    choice: ServerChoice
+
+
+def _begin(name: str) -> Do:
+    return lambda asker, uuid, values: server_actions.begin(asker, uuid, name)
+
+
+def _rescue(asker: RequestContext, uuid: str, values: Values) -> str:
+    return rebuilds.rescue(asker, uuid, image_ref=values.get("image", ""), admin_password=values.get("password", ""))
+
+
+def _rebuild(asker: RequestContext, uuid: str, values: Values) -> str:
+    named = {"name": values["name"]} if values.get("name") else {}
+    image_ref = values.get("image") or instances.get(asker, uuid).image.image_id
+    return rebuilds.rebuild(asker, uuid, RebuildWish(image_ref=image_ref, values=named))
+
+
+def _change_password(asker: RequestContext, uuid: str, values: Values) -> str:
+    if not values.get("password"):
+        raise Invalid("Type the new password.", field="password")
+    return rebuilds.change_password(asker, uuid, values["password"])
+
+
+DEEDS: Mapping[str, Do] = {
+    **{name: _begin(kind.action) for name, kind in server_choices.KINDS.items() if kind.action},
+    "rescue": _rescue,
+    "rebuild": _rebuild,
+    "change-password": _change_password,
+    "destroy": lambda asker, uuid, values: instances.delete(asker, uuid, is_forced=True),
+    "try-again": lambda asker, uuid, values: second_tries.try_again(asker, uuid),
+    "lock": lambda asker, uuid, values: instance_locks.lock(asker, uuid, values.get("reason") or None),
+    "unlock": lambda asker, uuid, values: instance_locks.unlock(asker, uuid, may_override=asker.is_admin),
+}
+# How the Compute API names what the audit log keeps.
+NAMES: Mapping[str, str] = {"destroy": "forceDelete", "try-again": "tryAgain", "lock": "lock", "unlock": "unlock"}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def act(request: PageRequest, action: str) -> HttpResponse:
+    """A form that names the servers; then the deed, for each that allows it."""
+    if action not in DEEDS:
+        raise Http404
+    sent = request.POST if request.method == "POST" else request.GET
+    picked = list(dict.fromkeys(sent.getlist("server")))
+    if not picked or len(picked) > MOST_AT_ONCE:
+        said = f"At most {MOST_AT_ONCE} at once." if picked else "Pick the servers first."
+        messages.add_message(request, messages.INFO, said, extra_tags="waiting")
+        return redirect("servers")
+    targets = _targets(request.asker, picked, action)
+    if not targets:
+        raise Http404
+    if request.method == "POST":
+        return _do(request, action, targets)
+    return _form(request, action, targets)
+
+
+def _targets(asker: RequestContext, picked: list[str], action: str) -> list[Target]:
+    """Those of the picked servers that the asker may act on at all."""
+    found = []
+    for uuid in picked:
+        try:
+            server, choice = instances.get(asker, uuid), server_choices.choice(asker, uuid, action)
+        except NotFound:
+            continue
+        if choice is not None:
+            found.append(Target(server, choice))
+    return found
+
+
+def _form(
+    request: PageRequest, action: str, targets: list[Target], *, problem: str = "", status: int = 200
+) -> HttpResponse:
+    choice = targets[0].choice
+    images = launch_choices.choices(request.asker).images if "image" in choice.needs else []
+    context = {
+        "action": action,
+        "choice": choice,
+        "targets": targets,
+        "open_count": sum(target.choice.enabled for target in targets),
+        "images": images,
+        "form": request.POST if request.method == "POST" else QueryDict(),
+        "own_image": targets[0].server.image.image_id,
+        "problem": problem,
+    }
+    return render(request, "servers/act.html", context, status=status)
+
+
+def _do(request: PageRequest, action: str, targets: list[Target]) -> HttpResponse:
+    values = {name: request.POST.get(name, "").strip()[:255] for name in ("image", "password", "name", "reason")}
+    problems = []
+    for target in targets:
+        try:
+            DEEDS[action](request.asker, target.server.uuid, values)
+        except REFUSALS as error:
+            problems.append(error.message)
+            name = NAMES.get(action) or server_choices.KINDS[action].action
+            audit.record_refusal(request.asker, name, target.server.uuid, error)
+        except NotFound:
+            continue
+    if problems and len(targets) == 1:
+        return _form(request, action, targets, problem=problems[0], status=409)
+    for problem in problems:
+        messages.add_message(request, messages.INFO, problem, extra_tags="bad")
+    return redirect("server", targets[0].server.uuid) if len(targets) == 1 else redirect("servers")
