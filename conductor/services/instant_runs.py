@@ -61,5 +61,7 @@ def record(alias: str, context: RequestContext, instance: Instance, deed: Deed) 
         started_at=now,
         finished_at=now,
     )
+    for kind in ("run.queued", "run.started", "step.started", "step.done"):
+        events.append(alias, events.about_run(run), kind, {"step": deed.action} if kind.startswith("step") else {})
     events.append(alias, events.about_run(run), "run.ended", {"state": RunState.DONE})
     return run

@@ -6,11 +6,14 @@ A failure prints the seed and the command that shows it again, and keeps logs an
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import django
 
 from tests.chaos import points
 from tests.chaos.campaign import Campaign, at_random
@@ -26,6 +29,8 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=0, help="every-point: so many of the places, chosen by the seed")
     parser.add_argument("--folder", type=Path, help="where logs and databases go; kept")
     asked = parser.parse_args()
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    django.setup()  # only to read the catalog of flows
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="novella-chaos-"))
     tell = _Teller()
     with Campaign(folder, asked.seed, **_variables(asked.mode, folder)) as campaign:

@@ -106,7 +106,7 @@ class Answers:
     def note(self, **answer: Any) -> None:
         with self._gate, self.path.open("a") as file:
             file.write(json.dumps(answer) + "\n")
-            self.count += 1
+            self.count += answer["status"] != 0
             self.accepted += 200 <= answer["status"] < 300
 
 
