@@ -12,10 +12,14 @@ Every process has a log of its own in `folder/logs`. All are started at once, by
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import signal
 import sqlite3
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,6 +39,8 @@ HOSTS = {"cell1": ("h1", "h2", "h3"), "cell2": ("h4", "h5", "h6")}
 BROKERS = {"rabbitmq": rabbitmq.start, "redis": redis.start}
 # Leases and sweeps are short: a test that kills should not wait ten seconds each time.
 VARIABLES = {"NOVELLA_REAL_HOST": "off", "NOVELLA_LEASE_SECONDS": "3", "NOVELLA_SWEEP_SECONDS": "0.5"}
+# Seeded data by kind of database and cells, for the life of this test run.
+_templates: dict[tuple[str, tuple[str, ...]], Path] = {}
 LIVE = "('queued', 'running', 'waiting', 'undoing')"
 
 
@@ -126,19 +132,38 @@ class Deployment:
         """Start services, seed, start every process; returns when all are ready."""
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
         self.variables.pop("latency_seconds", None)
+        template = _templates.get((self._database_kind, self.cells))
         with ThreadPoolExecutor() as pool:
             broker = pool.submit(BROKERS[self._broker_kind], self.folder / "broker")
-            database = pool.submit(self._start_database)
+            database = pool.submit(self._start_database, template)
             nursery = pool.submit(Nursery)
         self.broker, self.database, self._nursery = broker.result(), database.result(), nursery.result()
-        self._seed()
+        if template is None:
+            self._seed()
+            self._keep_as_template()
         for member in self.members:
             self._begin(member)
         self._await_ready(self.members)
         return self
 
-    def _start_database(self) -> postgresql.Service | None:
-        return postgresql.start(self.folder / "postgresql") if self._database_kind == "postgresql" else None
+    def _start_database(self, template: Path | None) -> postgresql.Service | None:
+        if template is not None:
+            shutil.copytree(template / "var", self.data_dir)
+        if self._database_kind != "postgresql":
+            return None
+        folder = self.folder / "postgresql"
+        return postgresql.start(folder) if template is None else postgresql.start_copy(template / "data", folder)
+
+    def _keep_as_template(self) -> None:
+        """What is seeded now is what the next deployments of this run begin with: migrating takes long."""
+        template = Path(tempfile.mkdtemp(prefix="novella-seeded-"))
+        atexit.register(shutil.rmtree, template, ignore_errors=True)
+        shutil.copytree(self.data_dir, template / "var")
+        if self.database is not None:
+            self.database.stop()
+            subprocess.run(["cp", "-a", str(self.database.folder / "data"), str(template / "data")], check=True)
+            self.database.restart()
+        _templates[self._database_kind, self.cells] = template
 
     def _seed(self) -> None:
         seeder = Member("seed", "seed", ("seed",), self.folder / "logs" / "seed.log")

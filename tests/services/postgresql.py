@@ -128,6 +128,18 @@ def start(folder: Path, *, is_durable: bool = True) -> Service:
     return service
 
 
+def start_copy(data: Path, folder: Path) -> Service:
+    """A cluster in `folder` that begins with what is in `data`: the data directory of one that was stopped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    service = Service(folder, process.free_port())
+    _own(folder)
+    subprocess.run(["cp", "-a", str(data), str(folder / "data")], check=True)
+    with (folder / "data" / "postgresql.conf").open("a") as file:  # of two lines the later counts
+        file.write(f"port = {service.port}\nunix_socket_directories = '{folder}'\n")
+    _launch(service)
+    return service
+
+
 def _launch(service: Service) -> None:
     log = service.log_path.open("a")
     started = subprocess.Popen(
