@@ -117,13 +117,7 @@ class Guest:
     def copy_disk(self, path: Path, target: Path, tell: Callable[[float], None]) -> None:
         """Copy a disk as it is in the moment in which the copy is complete. What `tell` raises ends it."""
         self._drop_copy(path)
-        wanted = ElementTree.Element("disk", type="file")
-        ElementTree.SubElement(wanted, "source", file=str(target))
-        ElementTree.SubElement(wanted, "driver", type="qcow2")
-        described = ElementTree.tostring(wanted, encoding="unicode")
-        create_blank(target, self._domain.blockInfo(str(path))[0])
-        how = libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB | libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT
-        self._domain.blockCopy(str(path), described, {}, how)
+        self.begin_copy(path, target)
         try:
             while not (job := self._domain.blockJobInfo(str(path))) or job["cur"] < job["end"] or not job["end"]:
                 if not job:
@@ -134,6 +128,15 @@ class Guest:
         except BaseException:
             self._drop_copy(path)
             raise
+
+    def begin_copy(self, path: Path, target: Path) -> None:
+        """Have QEMU copy a disk, and from then on write to both, until somebody ends it."""
+        wanted = ElementTree.Element("disk", type="file")
+        ElementTree.SubElement(wanted, "source", file=str(target))
+        ElementTree.SubElement(wanted, "driver", type="qcow2")
+        create_blank(target, self._domain.blockInfo(str(path))[0])
+        how = libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB | libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT
+        self._domain.blockCopy(str(path), ElementTree.tostring(wanted, encoding="unicode"), {}, how)
 
     def _drop_copy(self, path: Path) -> None:
         """End a copy that was cut off: its process may have been killed."""

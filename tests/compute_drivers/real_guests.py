@@ -36,11 +36,12 @@ def qemu_of(uuid: str) -> list[int]:
     return found
 
 
-def wait_for(driver: ComputeDriver, uuid: str, words: bytes) -> bytes:
+def wait_for(driver: ComputeDriver, uuid: str, words: bytes, *, after: int = 0) -> bytes:
+    """The console's text, once it has `words` after so many bytes."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         text = driver.console_log(uuid, 0)
-        if words in text:
+        if words in text[after:]:
             return text
         time.sleep(0.05)
     raise AssertionError(f"{words!r} not on the console within {SECONDS} seconds: {text[-2000:]!r}")

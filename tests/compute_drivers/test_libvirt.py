@@ -13,14 +13,15 @@ from uuid import uuid4
 
 import pytest
 
-from compute_drivers.libvirt import actions
+from compute_drivers.libvirt import actions, capability
 from compute_drivers.libvirt.capability import probe
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort
+from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.conformance import DriverConformance, MakeGuest, Told
+from tests.compute_drivers.conformance_actions import Shelf
 from tests.compute_drivers.real_guests import (
     DISK,
     IMAGE,
@@ -283,3 +284,112 @@ def test_a_console_that_is_large_is_trimmed_and_its_offsets_stay(driver: Libvirt
     assert path.stat().st_size >= end
     assert path.stat().st_blocks * 512 < 8 << 20
     assert len(driver.console_log(guest.instance_uuid, 0)) == 1 << 20
+
+
+def test_the_console_says_whether_a_guest_went_on_or_was_booted(driver: LibvirtDriver) -> None:
+    guest = guest_of(str(uuid4()), IMAGE)
+    uuid = guest.instance_uuid
+    driver.spawn(guest, Told())
+    wait_for(driver, uuid, TICK)
+    driver.pause(uuid)
+    still = driver.console_log(uuid, 0)
+    time.sleep(1.5)
+    assert driver.console_log(uuid, 0) == still
+    driver.unpause(uuid)
+    wait_for(driver, uuid, TICK, after=len(still))
+    driver.suspend(uuid)
+    assert qemu_of(uuid) == []
+    still = driver.console_log(uuid, 0)
+    driver.resume(guest)
+    assert wait_for(driver, uuid, TICK, after=len(still)).count(BANNER) == 1
+    began = time.monotonic()
+    driver.power_off(uuid, 1.5)  # it does not know what a power button is
+    assert time.monotonic() - began >= 1.5
+    assert qemu_of(uuid) == []
+    driver.power_on(guest)
+    wait_for(driver, uuid, BANNER, after=len(still))
+    driver.reboot(guest, is_hard=False, timeout_seconds=0.2)
+    (process,) = qemu_of(uuid)
+    deadline = time.monotonic() + SECONDS
+    while driver.console_log(uuid, 0).count(BANNER) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert driver.console_log(uuid, 0).count(BANNER) == 3
+    assert qemu_of(uuid) == [process]  # reset, not started anew
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "off"])
+def test_a_snapshot_is_whole_and_boots(driver: LibvirtDriver, tmp_path: Path, state: str) -> None:
+    guest, shelf = guest_of(str(uuid4()), IMAGE), Shelf()
+    driver.spawn(guest, Told())
+    if state == "paused":
+        driver.pause(guest.instance_uuid)
+    if state == "off":
+        driver.power_off(guest.instance_uuid, 0.0)
+    driver.snapshot(guest.instance_uuid, "copy", shelf.store, Told())
+    disk_format, data = shelf.images["copy"]
+    assert disk_format == "qcow2"
+    image = image_of(str(uuid4()), data, disk_format=disk_format)  # what refers to another file would be refused
+    SHELF.images[image.image_id] = data
+    assert [path.name for path in (state_dir(driver) / "instances" / guest.instance_uuid).iterdir()] == ["root.qcow2"]
+    driver.destroy(guest.instance_uuid)
+    again = guest_of(str(uuid4()), image)
+    driver.spawn(again, Told())
+    wait_for(driver, again.instance_uuid, TICK)
+
+
+def test_a_snapshot_that_was_cut_off_by_a_kill_is_taken_again(driver: LibvirtDriver) -> None:
+    guest, shelf = guest_of(str(uuid4()), IMAGE), Shelf()
+    driver.spawn(guest, Told())
+    root = state_dir(driver) / "instances" / guest.instance_uuid / "root.qcow2"
+    with driver._guest(guest.instance_uuid, "begin a copy") as found:
+        found.begin_copy(root, root.with_name("left.qcow2"))
+    driver.snapshot(guest.instance_uuid, "copy", shelf.store, Told())
+    assert "copy" in shelf.images
+
+
+def test_a_guest_boots_from_a_volume_and_another_hangs_on_it(driver: LibvirtDriver, tmp_path: Path) -> None:
+    paths = [tmp_path / "boot.raw", tmp_path / "data.raw"]
+    paths[0].write_bytes(DISK)
+    paths[1].write_bytes(bytes(1 << 20))
+    volumes = (
+        VolumeConnection(str(uuid4()), str(paths[1]), 1, device_name="/dev/vdb"),
+        VolumeConnection(str(uuid4()), str(paths[0]), 1, device_name="/dev/vda", boot_index=0),
+    )
+    flavor = FlavorSpec("9", "bare", vcpus=1, memory_mb=64)
+    guest = guest_of(str(uuid4()), ImageSpec(), volumes=volumes, flavor=flavor)
+    driver.spawn(guest, Told())
+    wait_for(driver, guest.instance_uuid, TICK)
+    with pytest.raises(DriverError, match="no disk of its own"):
+        driver.snapshot(guest.instance_uuid, "copy", Shelf().store, Told())
+    driver.destroy(guest.instance_uuid)
+    assert paths[0].read_bytes() == DISK
+
+
+def test_an_image_for_a_rebuild_that_cannot_be_used_leaves_the_guest_as_it_is(driver: LibvirtDriver) -> None:
+    guest = guest_of(str(uuid4()), IMAGE)
+    driver.spawn(guest, Told())
+    (process,) = qemu_of(guest.instance_uuid)
+    SHELF.images["broken"] = b"no qcow2"
+    broken = image_of("broken", SHELF.images["broken"], disk_format="qcow2")
+    for rebuild in (
+        lambda image: driver.rebuild(guest_of(guest.instance_uuid, image), Told(), is_running=True),
+        lambda image: driver.rescue(guest_of(guest.instance_uuid, image), "", Told()),
+    ):
+        with pytest.raises(BuildAborted, match="are not qcow2"):
+            rebuild(broken)
+    assert qemu_of(guest.instance_uuid) == [process]
+    assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
+
+
+def test_a_host_that_cannot_write_memory_offers_no_suspending(
+    real_driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capability, "LIBRARY_DIRS", ())
+    real_driver.stop()
+    try:
+        poorer = LibvirtDriver(real_driver.host, real_driver.options, real_driver.open_image)
+        poorer.start()
+        assert real_driver.capabilities - poorer.capabilities == {"suspend"}
+        poorer.stop()
+    finally:
+        real_driver.start()

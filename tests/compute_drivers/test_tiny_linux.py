@@ -7,14 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.core.compute_driver import NetworkPort
+from conductor.core.compute_driver import GuestInfo, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.request_spec import FlavorSpec
+from conductor.core.states import PowerState
 from tests.compute_drivers.conformance import Told
 from tests.compute_drivers.real_guests import PROJECT, SHELF, wait_for
 from tests.guests import guest_of, image_of
@@ -33,25 +36,30 @@ def tiny_linux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_the_guest_has_the_name_and_the_addresses_of_its_ports(
-    driver: LibvirtDriver,
-    tiny_linux: Path,
-    record_property: Callable[[str, object], None],
-) -> None:
+def linux(tiny_linux: Path, **values: Any) -> GuestSpec:
+    """A guest of its three files."""
     images = {}
     for name in ("vmlinuz", "ramdisk.cpio.gz", "disk.raw"):
         data = (tiny_linux / name).read_bytes()
         images[name] = image_of(str(uuid4()), data)
         SHELF.images[images[name].image_id] = data
-    guest = guest_of(
+    return guest_of(
         str(uuid4()),
         images["disk.raw"],
         hostname="web-42",
         flavor=FlavorSpec("1", "tiny", vcpus=1, memory_mb=128, root_gb=1),
         kernel=images["vmlinuz"],
         ramdisk=images["ramdisk.cpio.gz"],
-        ports=(FIRST, SECOND, UNADDRESSED),
+        **values,
     )
+
+
+def test_the_guest_has_the_name_and_the_addresses_of_its_ports(
+    driver: LibvirtDriver,
+    tiny_linux: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    guest = linux(tiny_linux, ports=(FIRST, SECOND, UNADDRESSED))
     began = time.monotonic()
     driver.spawn(guest, Told())
     record_property("spawn_seconds", round(time.monotonic() - began, 2))
@@ -62,3 +70,49 @@ def test_the_guest_has_the_name_and_the_addresses_of_its_ports(
     assert "novella: eth2 got no address\r\n" in text
     assert "[vda] 2097152 512-byte logical blocks" in text  # the flavor's one GB, not the image's one MiB
     assert "does not load" not in text
+
+
+def test_the_guest_sees_what_is_done_to_it(driver: LibvirtDriver, tiny_linux: Path, tmp_path: Path) -> None:
+    """One guest through it all, as each boot takes its time; its kernel says on the console what it sees."""
+    guest = linux(tiny_linux, ports=(FIRST,))
+    loud = {"os_command_line": "console=ttyS0 no_timer_check panic=-1 ignore_loglevel"}
+    guest = replace(guest, image=replace(guest.image, properties=loud))
+    uuid, seen = guest.instance_uuid, 0
+
+    def said(words: bytes) -> None:
+        """The guest says so after what it has said before."""
+        nonlocal seen
+        seen = wait_for(driver, uuid, words, after=seen).index(words, seen) + len(words)
+
+    driver.spawn(guest, Told())
+    said(b"novella: up after")
+
+    path = tmp_path / "volume.raw"
+    path.write_bytes(bytes(2 << 20))
+    volume = VolumeConnection(str(uuid4()), str(path), 1, device_name="/dev/vdb", serial="novella-volume")
+    driver.attach_volume(uuid, volume)
+    said(b"[vdb] 4096 512-byte logical blocks")
+    driver.detach_volume(uuid, volume.volume_uuid)
+    driver.attach_volume(uuid, volume)
+    said(b"[vdb] 4096 512-byte logical blocks")
+    driver.detach_volume(uuid, volume.volume_uuid)
+
+    driver.attach_interface(uuid, SECOND)
+    said(b"0000:00:11.0: [1af4:1000]")
+    driver.detach_interface(uuid, SECOND.port_uuid)
+    driver.attach_interface(uuid, SECOND)  # the slot is free again
+    said(b"0000:00:11.0: [1af4:1000]")
+
+    began = time.monotonic()
+    driver.reboot(replace(guest, ports=(FIRST, SECOND)), is_hard=False, timeout_seconds=60.0)
+    assert time.monotonic() - began < 60.0
+    said(b"reboot: Power down")  # it was asked, and went by itself
+    said(b"0000:00:11.0: [1af4:1000]")
+    assert driver.guests() == [GuestInfo(uuid, PowerState.RUNNING)]
+
+    driver.rescue(guest, "", Told())
+    said(b"[vda] 2048 512-byte logical blocks")  # the rescue system's disk is as large as its image
+    said(b"[vdb] 2097152 512-byte logical blocks")  # and the guest's own comes second
+    driver.unrescue(guest, is_running=False)
+    driver.power_on(guest)
+    said(b"[vda] 2097152 512-byte logical blocks")
