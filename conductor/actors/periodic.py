@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from django.conf import settings
-from django.db import close_old_connections
+from django.db import InterfaceError, OperationalError, close_old_connections
 
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
@@ -23,6 +24,36 @@ UPKEEP_SECONDS = 15.0
 RECLAIM_EVERY_SECONDS = 10.0
 NOTIFY_EVERY_SECONDS = 1.0
 FORGET_EVERY_SECONDS = 3600.0
+
+
+class Complaints:
+    """Says once that something fails for want of its database, and once that it works again; all else, each time."""
+
+    def __init__(self) -> None:
+        self._failing: set[str] = set()
+
+    @contextmanager
+    def about(self, what: str) -> Iterator[None]:
+        """Errors inside are logged, never raised."""
+        try:
+            yield
+        except (OperationalError, InterfaceError) as error:
+            if what not in self._failing:
+                self._failing.add(what)
+                log.error("%s: the database does not answer, tried again each time: %s", what, _first_line(error))
+        except Exception:
+            log.exception("failed: %s", what)
+        else:
+            if what in self._failing:
+                self._failing.discard(what)
+                log.warning("%s: the database answers again", what)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+_complaints = Complaints()
 
 
 class Ticker:
@@ -44,22 +75,17 @@ class Ticker:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._seconds):
-            try:
+            with _complaints.about(self._thread.name):
                 self._work()
-            except Exception:
-                log.exception("periodic work failed: %s", self._thread.name)
-            finally:
-                close_old_connections()
+            close_old_connections()
 
 
 def sweep_all(aliases: Iterable[str], *, grace_seconds: float | None = None) -> None:
     """Sweep these journals; one that does not answer does not keep the others waiting for the next pass."""
     grace = settings.NOVELLA_SWEEP_SECONDS if grace_seconds is None else grace_seconds
     for alias in aliases:
-        try:
+        with _complaints.about(f"sweep of {alias}"):
             recovery.sweep(alias, grace_seconds=grace)
-        except Exception:
-            log.exception("sweep failed: alias=%s", alias)
 
 
 def report_all(aliases: Iterable[str], name: str) -> None:
@@ -67,10 +93,8 @@ def report_all(aliases: Iterable[str], name: str) -> None:
     for alias in aliases:
         if alias == API_ALIAS:  # has no services of its own: whoever works there works on cell0 as well
             continue
-        try:
+        with _complaints.about(f"heartbeat in {alias}"):
             conductors.record(alias, name)
-        except Exception:
-            log.exception("heartbeat failed: alias=%s", alias)
 
 
 def reclaim_all(aliases: Iterable[str]) -> None:
@@ -78,10 +102,8 @@ def reclaim_all(aliases: Iterable[str]) -> None:
     for alias in aliases:
         if alias in (API_ALIAS, CELL0):  # nothing there ever ran
             continue
-        try:
+        with _complaints.about(f"reclaim in {alias}"):
             deletions.reclaim(alias)
-        except Exception:
-            log.exception("reclaim failed: alias=%s", alias)
 
 
 def move_on_all(aliases: Iterable[str]) -> None:
@@ -89,11 +111,9 @@ def move_on_all(aliases: Iterable[str]) -> None:
     for alias in aliases:
         if alias in (API_ALIAS, CELL0):  # no host is there
             continue
-        try:
+        with _complaints.about(f"moves in {alias}"):
             moves.confirm_overdue(alias)
             drains.advance(alias)
-        except Exception:
-            log.exception("moves do not go on: alias=%s", alias)
 
 
 def settle_uploads() -> None:

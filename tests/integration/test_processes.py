@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from django.core.management.base import CommandError
+from django.db import OperationalError
 
+from conductor.actors.periodic import Complaints
 from conductor.cell_db.models import Service
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
@@ -128,3 +130,21 @@ def test_a_process_of_a_host_can_ask_no_database(tmp_path: Path) -> None:
         check=False,
     )
     assert asked.stdout.split() == [*["NoDatabaseHere"] * 12, "False"], asked.stderr
+
+
+def test_a_database_that_is_away_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    complaints = Complaints()
+
+    def meet(error: Exception | None) -> None:
+        with complaints.about("sweep of cell1"):
+            if error is not None:
+                raise error
+
+    for error in (None, OperationalError("gone\nfor now"), OperationalError("gone"), None, None, ValueError("ours")):
+        meet(error)
+    assert [record.getMessage() for record in caplog.records] == [
+        "sweep of cell1: the database does not answer, tried again each time: gone",
+        "sweep of cell1: the database answers again",
+        "failed: sweep of cell1",
+    ]
+    assert caplog.records[-1].exc_info
