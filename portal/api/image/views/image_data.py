@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from conductor.image import operations
 from conductor.image.models import Image
+from conductor.services import images
 from portal.api.base import ApiRequest
 from portal.api.image.view import ImageView
 from portal.request_bodies import chunks_of
@@ -25,7 +26,7 @@ class ImageData(ImageView):
         self.authorize("upload_image")
         if (request.content_type or "").split(";")[0].strip().lower() != OCTETS:
             raise UnsupportedMediaType(request.content_type or "")
-        operations.upload(request.context, image_id, chunks_of(request._request))
+        images.upload(request.context, image_id, chunks_of(request._request))
         return Response(status=204)
 
     def get(self, request: ApiRequest, image_id: str) -> HttpResponseBase:

@@ -8,6 +8,7 @@ from uuid import UUID
 from rest_framework.response import Response
 
 from conductor.image import operations
+from conductor.services import images
 from portal.api.base import ApiRequest
 from portal.api.image.serializers import images as serializers
 from portal.api.image.view import ImageView
@@ -56,12 +57,12 @@ class Image(ImageView):
     def patch(self, request: ApiRequest, image_id: str) -> Response:
         self.authorize("modify_image")
         operations.get_visible(request.context, image_id)  # an unknown image is told before a wrong patch
-        changed = operations.update(request.context, image_id, serializers.changes(request.data))
+        changed = images.update(request.context, image_id, serializers.changes(request.data))
         return Response(serializers.image(changed))
 
     def delete(self, request: ApiRequest, image_id: str) -> Response:
         self.authorize("delete_image")
-        operations.delete(request.context, image_id)
+        images.delete(request.context, image_id)
         return Response(status=204)
 
 

@@ -1,0 +1,36 @@
+"""Changes of images by people: what a workflow works on is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from conductor.core.context import RequestContext
+from conductor.image import operations
+from conductor.image.models import Image
+from conductor.image.operations import Change
+from conductor.journal import foreign_locks
+
+# Each asks for the lock before it writes. A workflow makes its image itself, so that there is no earlier moment at
+# which somebody could have begun to change it.
+
+
+def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Image:
+    """As operations.update. Raises ResourceLocked naming the workflow that fills or uses the image."""
+    _require_free(context, ref)
+    return operations.update(context, ref, changes)
+
+
+def delete(context: RequestContext, ref: str) -> None:
+    """As operations.delete. Raises ResourceLocked."""
+    _require_free(context, ref)
+    operations.delete(context, ref)
+
+
+def upload(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> Image:
+    """As operations.upload. Raises ResourceLocked."""
+    _require_free(context, ref)
+    return operations.upload(context, ref, chunks)
+
+
+def _require_free(context: RequestContext, ref: str) -> None:
+    foreign_locks.require_free(f"image:{operations.get_visible(context, ref).uuid}")
