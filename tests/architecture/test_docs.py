@@ -11,6 +11,9 @@ import pytest
 
 from compute_drivers.plugin import register_compute_drivers
 from conductor import hookspecs
+from conductor.core.compute_driver import CAPABILITIES, ComputeDriver
+from conductor.rpc.codec import registered
+from conductor.rpc.messages import Command
 from conductor.workflows.catalog import FLOWS
 from conductor.workflows.diagrams import drawn_into
 from portal.environment import variable_names
@@ -68,6 +71,21 @@ def test_every_filter_and_weigher_that_is_there_ships() -> None:
 
 def test_every_driver_is_documented() -> None:
     assert unnamed(register_compute_drivers(), read("docs/compute-drivers.md")) == []
+
+
+def test_every_capability_and_verb_of_drivers_is_documented() -> None:
+    page = read("docs/compute-drivers.md")
+    verbs = [name for name, value in vars(ComputeDriver).items() if callable(value) and not name.startswith("__")]
+    assert len(verbs) > 30
+    assert unnamed([*CAPABILITIES, *verbs], page) == []
+    rows = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert [name for name in CAPABILITIES if name not in rows] == []
+
+
+def test_every_command_to_a_host_is_documented() -> None:
+    commands = [name for name, (kind, _) in registered().items() if issubclass(kind, Command)]
+    assert len(commands) > 25
+    assert unnamed(commands, read("docs/compute-agent.md")) == []
 
 
 def test_every_variable_is_documented_and_no_other() -> None:
