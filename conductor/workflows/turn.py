@@ -8,20 +8,20 @@ from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connections, transaction
+from django.db import InterfaceError, OperationalError, transaction
 
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.core.errors import HostSilent, StaleToken
 from conductor.core.states import RunState, StepState, WaitCause
 from conductor.failpoints import reach
-from conductor.journal import checkpoints
 from conductor.journal.dialect import NOW, Later
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.transactions import write_tx
 from conductor.workflows import leases, records, straight_on
 from conductor.workflows.flow import Flow, NotYet, RemoteStep, Result, Step, Work
+from conductor.workflows.run_row import RunRow
 
 # These say nothing about the step: the turn is given up, and the sweep rings again when the lease has run out.
 NOT_THE_STEPS_FAULT = (StaleToken, OperationalError, InterfaceError)
@@ -37,7 +37,10 @@ class Turn:
         self.is_over = False
         self._opened: StepRecord | None = None  # the record of the step under way, once this turn knows it
         self._has_begun = False
+        self._row = RunRow(alias, run)
+        self._save = self._row.save
         self._must_reread = False
+        self._context = RequestContext.from_json(run.context)
 
     def begin(self) -> None:
         """Open the step that the run stands at, and take its answer when it is there.
@@ -46,11 +49,10 @@ class Turn:
         """
         self._has_begun = True
         self._begin()
-        if self.is_over:
-            return
-        step, _ = self._next()
+        step = None if self.is_over else self._next()[0]
         if isinstance(step, RemoteStep) and self._record.state == StepState.WAITING:
             self._take_at_once(step)
+        self._row.write()
 
     def drive(self) -> None:
         """Go on until the run parks or ends. Raises StaleToken when another worker owns it now."""
@@ -113,12 +115,11 @@ class Turn:
         """Take the answer in the transaction that brought it."""
         record, place = self._record, self._place(step)
         try:
-            with transaction.atomic(using=self.alias):  # a savepoint: the answer itself stays
+            with self._row.savepoint():  # the answer itself stays
                 self._take(step, record)
         except NOT_THE_STEPS_FAULT:
             raise
         except Exception as error:
-            self.run.refresh_from_db(using=self.alias)
             self._opened, record.state, self.is_over = record, StepState.WAITING, False
             self._fail(step, records.describe(error, step, self.run))
             self._proceed()
@@ -216,23 +217,24 @@ class Turn:
         last = None if is_new else records.current(self.alias, self.run, index)
         self._opened = records.open_record(self.alias, self.run, step, index, last)
         if self._opened is not last and self.run.direction == "do":
+            self._row.write()
             step.apply_start(self._work(self._opened.step_key))
 
     def _do_local(self, step: Step, index: int) -> None:
         self._open(step, index)
         try:
-            with transaction.atomic(using=self.alias):  # a savepoint: what was done before it stays
+            with self._row.savepoint():  # what was done before it stays
                 self._succeed(step, {})
         except NOT_THE_STEPS_FAULT:
             raise
         except Exception as error:
-            self.run.refresh_from_db(using=self.alias)
             self._record.state = StepState.RUNNING
             self._fail(step, records.describe(error, step, self.run))
 
     def _succeed(self, step: Step, result: Result, *, state: str = StepState.DONE) -> None:
         _, index = self._next()
         work = self._work(self._record.step_key)
+        self._row.write()
         if self.run.direction == "undo":
             step.apply_revert(work)
             self.run.variables.pop(step.name, None)
@@ -358,7 +360,7 @@ class Turn:
         return Work(
             alias=self.alias,
             run=self.run,
-            context=RequestContext.from_json(self.run.context),
+            context=self._context,
             step_key=step_key,
             token=self.run.fencing_token,
         )
@@ -374,15 +376,10 @@ class Turn:
         with write_tx(self.alias):
             self._work("").guard()
             if self._must_reread:  # the transaction before this one was rolled back
-                self.run.refresh_from_db(using=self.alias)
+                self._row.reread()
                 self._opened = None
                 self._open(*self._next())
             self._must_reread = True
             yield
+            self._row.write()
         self._must_reread = False
-
-    def _save(self, **values: Any) -> None:
-        values.setdefault("lease_expires_at", Later(settings.NOVELLA_LEASE_SECONDS))
-        checkpoints.save(connections[self.alias], self.run.pk, values)
-        for name, value in values.items():
-            setattr(self.run, name, value)

@@ -27,8 +27,8 @@ ALIAS = "cell1"
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
 STEPS = 8
 # Per database: transactions and statements of a run, from the request that opens it to its end.
-DOING = {"sqlite": (10, 50), "postgresql": (10, 29)}
-DOING_AND_UNDOING = {"sqlite": (19, 94), "postgresql": (19, 49)}
+DOING = {"sqlite": (10, 49), "postgresql": (10, 28)}
+DOING_AND_UNDOING = {"sqlite": (19, 91), "postgresql": (19, 46)}
 
 
 class Quiet(Step):
