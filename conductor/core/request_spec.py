@@ -56,11 +56,12 @@ class GroupSpec:
 class MoveSpec:
     """What binds an instance that moves: it stays in its cell, and among hosts that can take such a guest over.
 
-    `capability` is what the destination's driver must be able to do. `gives_back` is what the instance holds at
-    `source_provider_uuid`: room that it may count on where it may stay on its host.
+    `capability` is what the destination's driver must be able to do. `migration_uuid` holds meanwhile what the instance
+    holds now. `gives_back` is that at `source_provider_uuid`, room on which it may count where it may stay on its host.
     """
 
     cell: str
+    migration_uuid: str
     hypervisor_type: str = ""
     capability: str = ""
     source_provider_uuid: str = ""

@@ -56,7 +56,6 @@ class _Question:
     step_key: str
     run_uuid: str
     transaction: Transaction
-    migration_uuid: str = ""
     lost_races: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -68,15 +67,14 @@ def select_destinations(
     step_key: str,
     run_uuid: str,
     transaction: Transaction = write_tx,
-    migration_uuid: str = "",
 ) -> list[list[Selection]]:
     """Per instance the host that is claimed for it, and its alternates; for all of them or for none.
 
     The same `step_key` gets the same answer, whoever asks and however often. `transaction(alias)` is the write
-    transaction in which claims and decision are stored. Where `migration_uuid` is given, the one instance holds
-    something already: that goes to the migration with the claim. Raises NoValidHost with `decision_uuid` in its details.
+    transaction in which claims and decision are stored; what an instance that moves holds goes to its migration there.
+    Raises NoValidHost with `decision_uuid` in its details.
     """
-    question = _Question(spec, list(instance_uuids), step_key, run_uuid, transaction, migration_uuid)
+    question = _Question(spec, list(instance_uuids), step_key, run_uuid, transaction)
     for is_last in [False] * (PASSES - 1) + [True]:
         row = decision_log.find(step_key) or _one_pass(question, is_last=is_last)
         if row is not None:
@@ -124,8 +122,8 @@ def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> Sched
             chosen = {
                 uuid: picked[0] for uuid, picked in zip(question.instance_uuids, decision.selections, strict=True)
             }
-            if question.migration_uuid:
-                moving.step_aside(question.instance_uuids[0], question.migration_uuid, *chosen.values())
+            if spec.move is not None:
+                moving.step_aside(question.instance_uuids[0], spec.move.migration_uuid, *chosen.values())
             allocation_claims.claim(chosen, project_id=spec.project_id, user_id=spec.user_id)
         return decision_log.keep(
             decision,

@@ -33,9 +33,9 @@ def of(instance: Instance, migration: Migration, *, requested_host: str, tried_h
         flavor=FlavorSpec(**(migration.new_flavor or instance.flavor)),
         ignore_hosts=(*(() if may_stay else (migration.source_host,)), *tried_hosts),
         requested_host=requested_host,
-        force_hosts=(),
         move=MoveSpec(
             cell=alias,
+            migration_uuid=str(migration.uuid),
             hypervisor_type=node.hypervisor_type if node else "",
             capability=CAPABILITIES[migration.migration_type],
             source_provider_uuid=source,
@@ -49,7 +49,14 @@ def asked(instance: Instance) -> RequestSpec:
     row = RequestSpecRecord.objects.filter(instance_uuid=instance.uuid).first()
     image, flavor = ImageSpec(**instance.image), FlavorSpec(**instance.flavor)
     if row is not None:
-        return replace(RequestSpec.from_json(row.spec), num_instances=1, flavor=flavor, image=image)
+        return replace(  # a host that was named was meant for the launch
+            RequestSpec.from_json(row.spec),
+            num_instances=1,
+            flavor=flavor,
+            image=image,
+            requested_host="",
+            force_hosts=(),
+        )
     return RequestSpec(
         project_id=instance.project_id,
         user_id=instance.user_id,

@@ -56,7 +56,8 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
         scheduler_hints=hints,
         group=_group_spec(group) if group else None,
         instance_hosts=_instance_hosts(context, hints),
-        force_hosts=_forced_hosts(context, wish.requested_host),
+        force_hosts=tuple(_named_hosts(context, wish.forced_host)),
+        requested_host="".join(_named_hosts(context, wish.requested_host)),
     )
     return CheckedWish(
         wish=wish,
@@ -186,7 +187,8 @@ def _instance_hosts(context: RequestContext, hints: Mapping[str, Sequence[str]])
     return found
 
 
-def _forced_hosts(context: RequestContext, host: str) -> tuple[str, ...]:
+def _named_hosts(context: RequestContext, host: str) -> tuple[str, ...]:
+    """The host that was named, if any."""
     if not host:
         return ()
     if not context.is_admin:

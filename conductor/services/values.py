@@ -57,7 +57,8 @@ class BuildWish:
     access_ip_v4: str = ""
     access_ip_v6: str = ""
     security_groups: tuple[str, ...] = ()
-    requested_host: str = ""
+    requested_host: str = ""  # the scheduler checks it
+    forced_host: str = ""  # taken as it is
     run_uuid: str = ""
 
 

@@ -223,7 +223,7 @@ def test_only_an_administrator_names_a_host(cloud: Cloud) -> None:
         instances.create(cloud.people.admin.context(), wish(cloud, requested_host="nowhere"))
     assert written() == [0] * 7
     instances.create(cloud.people.admin.context(), wish(cloud, requested_host="sim-1-01"))
-    assert RequestSpecRecord.objects.get().spec["force_hosts"] == ["sim-1-01"]
+    assert RequestSpecRecord.objects.get().spec["requested_host"] == "sim-1-01"
 
 
 def test_a_key_goes_along_and_is_its_owners(cloud: Cloud) -> None:

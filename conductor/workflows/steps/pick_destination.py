@@ -31,7 +31,6 @@ class PickDestination(Step):
             step_key=work.step_key,
             run_uuid=str(work.run.uuid),
             transaction=work.fenced,
-            migration_uuid=str(migration.uuid),
         )
         return {"selection": chosen.to_json()}
 

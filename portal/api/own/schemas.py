@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conductor.core.interventions import INTERVENTIONS, Intervention
+from portal.api.schema_parts import BOOLEAN, POSITIVE_INTEGER, Schema, closed
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 255}
 _FIELDS: Mapping[str, Any] = {
@@ -29,3 +30,7 @@ def _schema(one: Intervention) -> dict[str, Any]:
 
 # One for each intervention, from the table that also says who may and when.
 INTERVENE: Mapping[str, dict[str, Any]] = {one.id: _schema(one) for one in INTERVENTIONS}
+
+NOTHING: Schema = {"type": "object", "maxProperties": 0}
+DRAIN = closed({"most_at_once": POSITIVE_INTEGER, "allows_cold": BOOLEAN, "dry_run": BOOLEAN})
+DRAIN_ACTION = closed({"action": {"enum": ["pause", "resume", "stop", "cancel"]}}, required=("action",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from conductor.core.interventions import INTERVENTIONS
-from portal.api.own import audit, interventions, servers, views
+from portal.api.own import audit, hosts, interventions, servers, views
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", views.Workflows.as_view()),
@@ -15,6 +15,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
         path(f"workflows/<str:run_uuid>/{one.id}", interventions.Intervention.as_view(name=one.id))
         for one in INTERVENTIONS
     ),
+    path("hosts/<str:host>/drain", hosts.Drain.as_view()),
+    path("hosts/<str:host>/drain/action", hosts.DrainAction.as_view()),
+    path("hosts/<str:host>/open", hosts.Open.as_view()),
+    path("hosts/<str:host>/evacuate", hosts.Evacuate.as_view()),
     path("audit", audit.Audit.as_view()),
     path("servers/<str:server_id>/try-again", servers.TryAgain.as_view()),
     path("decisions/<str:decision_uuid>", views.Decision.as_view()),

@@ -14,7 +14,7 @@ from conductor.core.context import RequestContext
 from conductor.services.flow_actions import Panel
 from conductor.services.values import DecisionView, EventView, RunView, StepView
 from portal.api.authentication import TokenAuthentication
-from portal.api.authorization import MEMBER, READER, RuleTable
+from portal.api.authorization import ADMIN, MEMBER, READER, RuleTable
 from portal.api.base import ApiView
 from portal.api.links import absolute
 from portal.askers import asker_of, user_of
@@ -27,6 +27,9 @@ RULES: RuleTable = {
     "novella:decisions:show": READER,
     "novella:audit:list": READER,
     "novella:servers:try_again": MEMBER,
+    "novella:hosts:show": ADMIN,
+    "novella:hosts:drain": ADMIN,
+    "novella:hosts:evacuate": ADMIN,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from conductor.core.host_state import HostState, HostTable
-from conductor.core.request_spec import FlavorSpec, GroupSpec, ImageSpec, RequestSpec
+from conductor.core.request_spec import FlavorSpec, GroupSpec, ImageSpec, MoveSpec, RequestSpec
 from conductor.plugins import PluginOptions, Registry, load
 
 SHIPPED: Registry = load(["scheduler_plugins.plugin"], PluginOptions(), finds_installed=False)
@@ -171,4 +171,13 @@ specs = st.builds(
     instance_hosts=st.dictionaries(st.sampled_from(INSTANCES), st.sampled_from(NAMES), max_size=4),
     ignore_hosts=st.lists(st.sampled_from(NAMES), max_size=2).map(tuple),
     force_hosts=st.lists(st.sampled_from(NAMES), max_size=1).map(tuple),
+    requested_host=st.sampled_from(("", *NAMES[:2])),
+    move=st.none()
+    | st.builds(
+        MoveSpec,
+        cell=st.sampled_from(("cell1", "cell2")),
+        migration_uuid=st.just("m-1"),
+        hypervisor_type=st.sampled_from(("", "QEMU", "fake")),
+        capability=st.sampled_from(("", "migrate")),
+    ),
 )

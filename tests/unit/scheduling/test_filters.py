@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState
 from conductor.core.request_spec import GroupSpec, RequestSpec
-from conductor.core.scheduling.links import Placement, RequestedHosts, RequestedZone
+from conductor.core.scheduling.links import MoveRange, Placement, RequestedHosts, RequestedZone
 from conductor.core.verdict import PASS, Verdict, reject
 from tests.unit.scheduling.fleets import FILTERS, host, hosts, spec, specs, table
 
 ALL: dict[str, Filter] = {
     **FILTERS,
-    **{type(one).__name__: one for one in (Placement(), RequestedHosts(), RequestedZone())},
+    **{type(one).__name__: one for one in (Placement(), MoveRange(), RequestedHosts(), RequestedZone())},
 }
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from conductor.core.errors import Invalid
 from conductor.core.filter import Filter
 from conductor.core.host_state import CLAIMED_COLUMNS, HostState, HostTable, Mask
-from conductor.core.request_spec import GroupSpec, RequestSpec
+from conductor.core.request_spec import GroupSpec, MoveSpec, RequestSpec
 from conductor.core.scheduling.decision import explain
 from conductor.core.scheduling.filtering import Rules
 from conductor.core.scheduling.needs import needs_of
@@ -171,6 +171,30 @@ def test_forced_hosts_skip_the_filters_but_not_the_room() -> None:
     assert names(run([down, host("host-1")], request)) == [["host-0"]]
     assert run([replace(down, vcpus=0), host("host-1")], request).picks == ()
     assert names(run([host("host-0"), host("host-1")], spec(ignore_hosts=("host-0",)))) == [["host-1"]]
+
+
+def test_a_requested_host_is_checked_by_every_filter() -> None:
+    request = spec(requested_host="host-0", availability_zone="az-2")
+    away = host("host-0", availability_zone="az-1")
+    assert run([away, host("host-1", availability_zone="az-2")], request).picks == ()
+    there = host("host-0", availability_zone="az-2")
+    assert names(run([there, host("host-1", availability_zone="az-2")], request)) == [["host-0"]]
+    assert run([replace(there, is_up=False)], request).picks == ()
+
+
+def test_what_exists_stays_in_its_cell_and_among_its_kind() -> None:
+    can = {"actions": ("live_migrate",)}
+    move = MoveSpec("cell1", "m-1", hypervisor_type="QEMU", capability="live_migrate")
+    fits = host("host-0", cell="cell1", hypervisor_type="QEMU", capabilities=can)
+    others = [
+        replace(fits, host="host-1", cell="cell2"),
+        replace(fits, host="host-2", hypervisor_type="fake"),
+        replace(fits, host="host-3", capabilities={}),
+    ]
+    assert run(others, spec(move=move)).picks == ()
+    assert names(run([*others, fits], spec(move=move)))[0][0] == "host-0"
+    assert names(run([*others, fits], spec(move=move, force_hosts=("host-0",))))[0][0] == "host-0"
+    assert run(others, spec(move=move, force_hosts=("host-1",))).picks == ()
 
 
 def test_a_zone_is_kept_to_even_without_its_filter() -> None:

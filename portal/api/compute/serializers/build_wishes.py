@@ -58,7 +58,8 @@ def build_wish(body: Mapping[str, Any]) -> BuildWish:
         access_ip_v4=server.get("accessIPv4", ""),
         access_ip_v6=server.get("accessIPv6", ""),
         security_groups=tuple(group["name"] for group in server.get("security_groups", ()) if "name" in group),
-        requested_host=server.get("host", "") or forced_host,
+        requested_host=server.get("host", ""),
+        forced_host=forced_host,
     )
 
 

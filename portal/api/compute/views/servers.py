@@ -82,10 +82,11 @@ class Servers(ServerView):
 
     def _wish(self, wish: BuildWish, server: dict[str, str]) -> BuildWish:
         """The wish with the host that a node is on, where the asker may name either."""
+        if wish.forced_host:
+            self.allow("servers:create:forced_host")
         if not wish.requested_host and not server.get("hypervisor_hostname"):
             return wish
-        named = server.get("host") or server.get("hypervisor_hostname")
-        self.allow("servers:create:requested_destination" if named else "servers:create:forced_host")
+        self.allow("servers:create:requested_destination")
         host = wish.requested_host or self._host_of(server["hypervisor_hostname"])
         return BuildWish(**{**vars(wish), "requested_host": host})
 

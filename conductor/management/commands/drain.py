@@ -1,0 +1,80 @@
+"""`manage.py drain HOST`: empty a host for maintenance, and watch it become empty."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import ArgumentParser
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from conductor.core.context import system_context
+from conductor.core.errors import NovellaError
+from conductor.core.states import LIVE_RUN_STATES, RunState
+from conductor.services import drains
+from conductor.services.drains import DrainView, Wish
+
+LOOK_EVERY_SECONDS = 2.0
+NOT_EMPTY = 2
+
+
+class Command(BaseCommand):
+    help = (
+        "Empty a compute host: nothing new comes to it, and its servers move away. Ends with 0 when that was done (or "
+        "begun, without --wait), 1 when it was refused, 2 when it was given up with servers left."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("host")
+        parser.add_argument("--most-at-once", type=int, default=Wish().most_at_once, metavar="N", help="1 to 100")
+        parser.add_argument("--no-cold", action="store_true", help="never stop a server to move it")
+        parser.add_argument("--dry-run", action="store_true", help="only say what would become of each server")
+        parser.add_argument("--wait", action="store_true", help="stay until the host is empty")
+        for action in drains.ACTIONS:
+            parser.add_argument(f"--{action}", action="store_true", help=f"{action} the drain that is under way")
+        parser.add_argument("--open", action="store_true", help="end the maintenance: the host takes new work")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._handle(options["host"], options)
+        except NovellaError as error:
+            raise CommandError(error.message) from None
+
+    def _handle(self, host: str, options: dict[str, Any]) -> None:
+        context = system_context()
+        wish = Wish(most_at_once=options["most_at_once"], allows_cold=not options["no_cold"])
+        asked = [action for action in drains.ACTIONS if options[action]]
+        if options["dry_run"]:
+            plan = [asdict(row) for row in drains.preview(context, host, wish)]
+            self._say(options, {"plan": plan}, [f"{row['name']}: {row['how'] or row['reason']}" for row in plan])
+        elif options["open"]:
+            drains.open_again(context, host)
+            self._say(options, {"host": host, "is_disabled": False}, [f"{host} takes new work."])
+        elif asked:
+            self._show(options, drains.act(context, host, asked[0]))
+        else:
+            drains.begin(context, host, wish)
+            self._show(options, self._wait(host) if options["wait"] else drains.get(context, host))
+
+    def _wait(self, host: str) -> DrainView:
+        """Look until the drain is over; conductors do the work."""
+        while True:
+            view = drains.get(system_context(), host)
+            if view.state not in LIVE_RUN_STATES:
+                return view
+            time.sleep(LOOK_EVERY_SECONDS)
+
+    def _show(self, options: dict[str, Any], view: DrainView) -> None:
+        lines = [f"{view.host}: {view.state}, {view.moved} moved, {view.moving} on their way, {len(view.left)} left"]
+        lines += [f"  {row.name}: {row.reason or row.how}" for row in view.left]
+        self._say(options, asdict(view), lines)
+        if options["wait"] and view.state != RunState.DONE:
+            sys.exit(NOT_EMPTY)
+
+    def _say(self, options: dict[str, Any], body: dict[str, Any], lines: list[str]) -> None:
+        self.stdout.write(json.dumps(body, indent=2) if options["json"] else "\n".join(lines))

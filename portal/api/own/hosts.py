@@ -1,0 +1,80 @@
+"""Emptying hosts for maintenance and opening them again; having all of a dead one built anew elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conductor.services import drains, evacuations
+from conductor.services.drains import DrainView, PlannedMove, Wish
+from portal.api.base import ApiRequest
+from portal.api.links import absolute
+from portal.api.own import schemas
+from portal.api.own.view import OwnView
+from portal.api.validation import as_boolean, validate
+
+
+class Drain(OwnView):
+    def get(self, request: ApiRequest, host: str) -> Response:
+        """The newest drain of the host, with the servers that are left."""
+        self.authorize("novella:hosts:show")
+        return Response({"drain": drain_body(request, drains.get(request.context, host))})
+
+    def post(self, request: ApiRequest, host: str) -> Response:
+        """Begin; or with `dry_run` only say what would become of each server."""
+        self.authorize("novella:hosts:drain")
+        body = validate(request.data, schemas.DRAIN)
+        usual = Wish()
+        wish = Wish(
+            most_at_once=int(body.get("most_at_once", usual.most_at_once)),
+            allows_cold=as_boolean(body.get("allows_cold", usual.allows_cold), "allows_cold"),
+        )
+        if as_boolean(body.get("dry_run", False), "dry_run"):
+            return Response({"plan": plan_body(drains.preview(request.context, host, wish))})
+        drains.begin(request.context, host, wish)
+        return Response({"drain": drain_body(request, drains.get(request.context, host))}, status=202)
+
+
+class DrainAction(OwnView):
+    def post(self, request: ApiRequest, host: str) -> Response:
+        """Pause, resume, stop (the host stays closed) or cancel (it is opened again)."""
+        self.authorize("novella:hosts:drain")
+        body = validate(request.data, schemas.DRAIN_ACTION)
+        view = drains.act(request.context, host, body["action"])
+        return Response({"drain": drain_body(request, view)}, status=202)
+
+
+class Open(OwnView):
+    def post(self, request: ApiRequest, host: str) -> Response:
+        """End the host's maintenance: it takes new work."""
+        self.authorize("novella:hosts:drain")
+        validate(request.data or {}, schemas.NOTHING)
+        service = drains.open_again(request.context, host)
+        return Response({"host": {"host": service.host, "is_disabled": service.is_disabled, "is_up": service.is_up}})
+
+
+class Evacuate(OwnView):
+    def post(self, request: ApiRequest, host: str) -> Response:
+        """Have every server of a dead host built anew; workflows by server, and why others cannot be."""
+        self.authorize("novella:hosts:evacuate")
+        validate(request.data or {}, schemas.NOTHING)
+        service = drains.service_of(request.context, host)
+        begun, refused = evacuations.begin_all(request.context, service)
+        return Response({"workflows": begun, "refused": refused}, status=202)
+
+
+def drain_body(request: Request, view: DrainView) -> dict[str, Any]:
+    body = asdict(view)
+    body["links"] = [
+        {"rel": "workflow", "href": absolute(request, f"/api/workflows/{view.run_uuid}")},
+        {"rel": "alternate", "href": absolute(request, f"/workflows/{view.run_uuid}"), "type": "text/html"},
+    ]
+    return body
+
+
+def plan_body(plan: Sequence[PlannedMove]) -> list[dict[str, Any]]:
+    return [asdict(row) for row in plan]

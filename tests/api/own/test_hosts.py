@@ -1,0 +1,102 @@
+"""Emptying hosts over HTTP and from the command line."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from conductor.cell_db.models import Drain, Instance, Service
+from conductor.journal.models import WorkflowRun
+from tests.fleet import silence
+from tests.integration.flows.conftest import ana, hosts, launch
+from tests.integration.flows.moving import CELL, Hosts, instance_of, run_to_the_end
+from tests.integration.flows.test_drain import drained
+
+__all__ = ["ana", "hosts", "launch"]
+
+
+def test_a_host_is_planned_emptied_and_opened(api_client: Any, hosts: Hosts, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host
+    admin = api_client("admin")
+    planned = admin.post(f"/api/hosts/{home}/drain", {"dry_run": True})
+    assert planned.status_code == 200
+    assert planned.json() == {"plan": [{"instance_uuid": uuid, "name": "web-1", "how": "live", "reason": ""}]}
+    assert not Drain.objects.using(CELL).exists()
+    begun = admin.post(f"/api/hosts/{home}/drain", {"most_at_once": 1, "allows_cold": False})
+    assert begun.status_code == 202
+    drain = begun.json()["drain"]
+    assert (drain["host"], drain["wish"]) == (home, {"most_at_once": 1, "allows_cold": False})
+    again = admin.post(f"/api/hosts/{home}/drain", {})
+    assert (again.status_code, drain["run_uuid"] in again.json()["error"]["message"]) == (409, True)
+    assert admin.post(f"/api/hosts/{home}/open").status_code == 409
+    assert admin.post(f"/api/hosts/{home}/drain/action", {"action": "pause"}).json()["drain"]["is_paused"]
+    assert admin.post(f"/api/hosts/{home}/drain/action", {"action": "resume"}).status_code == 202
+    assert drained(hosts)
+    shown = admin.get(f"/api/hosts/{home}/drain").json()["drain"]
+    assert (shown["state"], shown["moved"], shown["left"]) == ("done", 1, [])
+    assert admin.get(f"/api/workflows/{drain['run_uuid']}").json()["workflow"]["state"] == "done"
+    assert admin.post(f"/api/hosts/{home}/open").json()["host"] == {"host": home, "is_disabled": False, "is_up": True}
+
+
+@pytest.mark.parametrize(
+    ("who", "path", "body", "status"),
+    [
+        ("ana", "sim-1/drain", {}, 403),
+        ("ana", "sim-1/evacuate", {}, 403),
+        ("admin", "moon/drain", {}, 404),
+        ("admin", "sim-1/drain", {"most_at_once": 0}, 400),
+        ("admin", "sim-1/drain", {"most_at_once": 101}, 400),
+        ("admin", "sim-1/drain", {"fast": True}, 400),
+        ("admin", "sim-1/drain/action", {"action": "pause"}, 404),
+        ("admin", "sim-1/drain/action", {"action": "explode"}, 400),
+        ("admin", "sim-1/evacuate", {}, 400),
+    ],
+)
+def test_what_is_refused_changes_nothing(
+    who: str, path: str, body: Any, status: int, api_client: Any, hosts: Hosts
+) -> None:
+    answer = api_client(who).post(f"/api/hosts/{path}", body)
+    assert answer.status_code == status, answer.content
+    assert not WorkflowRun.objects.using(CELL).exists()
+    assert not Service.objects.using(CELL).filter(is_disabled=True).exists()
+
+
+def test_all_of_a_dead_host_go(api_client: Any, hosts: Hosts, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    hosts.mute.add(home)
+    silence(home)
+    admin = api_client("admin")
+    assert admin.post(f"/api/hosts/{home}/evacuate").status_code == 409
+    Service.objects.using(CELL).filter(host=home).update(is_forced_down=True)
+    answer = admin.post(f"/api/hosts/{home}/evacuate")
+    assert (answer.status_code, list(answer.json()["workflows"])) == (202, [uuid])
+    run_to_the_end(hosts)
+    assert instance_of(uuid).host != home
+
+
+def test_the_command_does_the_same(hosts: Hosts, launch: Any) -> None:
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+
+    def said(*words: str) -> str:
+        out = StringIO()
+        call_command("drain", home, *words, stdout=out)
+        return out.getvalue()
+
+    assert said("--dry-run") == "web-1: live\n"
+    assert json.loads(said("--json"))["host"] == home
+    assert "0 moved" in said("--pause")
+    said("--resume")
+    with pytest.raises(CommandError, match="being emptied"):
+        said("--open")
+    assert drained(hosts)
+    assert not Instance.objects.using(CELL).filter(host=home).exists()
+    assert said("--open") == f"{home} takes new work.\n"
+    with pytest.raises(CommandError, match="no such host"):
+        call_command("drain", "moon")
