@@ -2,6 +2,8 @@
 PY ?= python3
 VENV_PYTHON := .venv/bin/python
 T ?= tests
+# What depends on how a database locks, commits and sorts is proven on both kinds.
+ON_POSTGRESQL := $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports))
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint format types docs bench pictures lock clean setup setup-dev
@@ -15,7 +17,8 @@ run: setup ## set up what is missing and start everything: portal, APIs, conduct
 
 test: setup-dev ## set up what is missing and run the whole test suite with every gate (T=tests/unit: a part)
 	@$(PY) -m tools.system_packages test
-	@exec $(VENV_PYTHON) -m pytest $(T)
+	@$(VENV_PYTHON) -m pytest $(T)
+	@[ "$(T)" != tests ] || TEST_DATABASE=postgresql $(VENV_PYTHON) -m pytest -q $(ON_POSTGRESQL)
 
 lint: setup-dev ## check style, formatting and who imports whom
 	@$(VENV_PYTHON) -m ruff check .

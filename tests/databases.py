@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.core.management.color import no_style
-from django.db import connections
+from django.db import connections, transaction
 
 # Filled by the schema migrations, not by tests.
 _KEPT = frozenset({"django_migrations", "django_content_type", "auth_permission"})
@@ -14,5 +16,20 @@ def empty_all() -> None:
     for alias in connections:
         connection = connections[alias]
         tables = [name for name in connection.introspection.table_names() if name not in _KEPT]
+        if connection.vendor == "postgresql":
+            _empty_filled(connection, tables)
+            continue
         statements = connection.ops.sql_flush(no_style(), tables, reset_sequences=True)
         connection.ops.execute_sql_flush(statements)
+
+
+def _empty_filled(connection: Any, tables: list[str]) -> None:
+    """TRUNCATE makes new files for every table, full or not; a test fills a few rows of a few tables."""
+    looks = [f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {table})" for table in tables]
+    with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")  # in any order, whoever points to whom
+        cursor.execute(" UNION ALL ".join(looks))
+        filled = [table for (table,) in cursor.fetchall()]
+        for table in filled:
+            cursor.execute(f"DELETE FROM {table}")
+        cursor.execute("SELECT setval(oid::regclass, 1, false) FROM pg_class WHERE relkind = 'S'")
