@@ -72,14 +72,20 @@ def force_complete(context: RequestContext, instance_uuid: str, migration: str) 
 def _under_way(
     context: RequestContext, alias: str, instance_uuid: str, migration: str, action: str
 ) -> tuple[Instance, Migration]:
-    instance = Instance.objects.using(alias).alive().select_for_update().filter(uuid=instance_uuid).first()
+    """The instance and its live migration, which stay as they are until this transaction ends: its run is held."""
+    missing = NotFound(f"Migration {migration[:60]} for server {instance_uuid} could not be found.")
     row = migrations.of_instance(alias, instance_uuid, migration)
-    if instance is None or row is None:
-        raise NotFound(f"Migration {migration} for server {instance_uuid} could not be found.")
+    if row is None:
+        raise missing
+    outbox.hold(alias, uuid=row.run_uuid)
+    row.refresh_from_db(using=alias)
+    instance = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()
+    if instance is None:
+        raise missing
     if instance.is_locked and not context.is_admin:
         raise Conflict(f"Instance {instance_uuid} is locked")
     if row.migration_type != MigrationType.LIVE_MIGRATION:
-        raise Invalid(f"Migration {migration} of server {instance_uuid} is no live migration.")
+        raise Invalid(f"Migration {row.uuid} of server {instance_uuid} is no live migration.")
     if instance.task_state != TaskState.MIGRATING:
         raise Conflict(f"Cannot '{action}' instance {instance_uuid} while it is in task_state {instance.task_state}")
     return instance, row
