@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from conductor.cell_db.models import BlockDevice, Instance
+from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.services import server_actions
@@ -117,7 +118,7 @@ def detach(context: RequestContext, instance_uuid: str, volume_id: str) -> str:
             raise NotFound(f"volume_id not found: {volume_id[:60]}")
         if device.boot_index == 0:
             raise Forbidden("Cannot detach a root device volume")
-        if instance.host and server_actions.is_silent(alias, instance.host):
+        if instance.host and is_silent(alias, instance.host):
             raise Conflict(f"Cannot 'detach_volume' instance {instance.uuid}: its host does not answer.")
 
     asked = Asked(inputs=inputs, resources=[f"volume:{attachment.volume_id}"], prepare=prepare)

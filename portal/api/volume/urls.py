@@ -13,7 +13,7 @@ from portal.api.volume.views import service, volumes
 _VOLUME = r"volumes/(?P<volume_id>[^/]+)"
 
 
-def _route(route: str, view: Any) -> URLPattern:
+def _route(route: str, view: Any) -> Any:
     return re_path(rf"^v3/(?:[0-9a-f]{{32}}/)?{route}$", view)
 
 

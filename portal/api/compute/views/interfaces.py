@@ -46,7 +46,7 @@ class Interfaces(InterfaceView):
         wish = InterfaceWish(
             network_id=given.get("net_id") or "",
             port_id=given.get("port_id") or "",
-            fixed_ip=next(iter(given.get("fixed_ips", ())), {}).get("ip_address", ""),
+            fixed_ip=next((fixed["ip_address"] for fixed in given.get("fixed_ips", ())), ""),
             tag=given.get("tag"),
         )
         try:
