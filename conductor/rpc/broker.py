@@ -107,11 +107,12 @@ def _chosen() -> str:
         return ""
 
 
-def _chosen_faults() -> Mapping[str, float] | None:
+def _chosen_faults() -> Mapping[str, float]:
     try:
-        return settings.NOVELLA_MESSAGE_FAULTS  # type: ignore[no-any-return]
+        chosen: Any = settings.NOVELLA_MESSAGE_FAULTS
     except ImproperlyConfigured:
-        return None
+        return {}
+    return dict(chosen or {})
 
 
 outage = Outage()

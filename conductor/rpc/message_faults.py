@@ -30,6 +30,9 @@ class Unreliable:
     def drain(self, seconds: float) -> bool:
         return self._sender.drain(seconds)
 
+    def close(self) -> None:
+        self._sender.close()
+
     def _delay(self) -> int | None:
         return random.randrange(LONGEST_DELAY_MILLISECONDS) if self._happens("delay") else None
 

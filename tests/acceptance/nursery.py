@@ -8,6 +8,7 @@ when a child has begun or ended; when its own parent is gone it ends all that it
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -26,6 +27,7 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
+END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 # What most of the start goes into. dramatiq is not here: it reads its options when it is imported.
 LIBRARIES = (
     "django.core.management.commands.migrate",
@@ -104,6 +106,7 @@ class Nursery:
             stdout=subprocess.PIPE,
             text=True,
             cwd=PROJECT,
+            start_new_session=True,  # what ends the tests' group must leave it the time to end its children
         )
         self._begun: queue.Queue[int] = queue.Queue()
         self._children: dict[int, Child] = {}
@@ -186,6 +189,7 @@ def _become(wish: dict[str, Any]) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
+        ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
         log = os.open(wish["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, place in ((nothing, 0), (log, 1), (log, 2)):
