@@ -94,7 +94,7 @@ def _under_way(
 def _order(context: RequestContext, alias: str, instance: Instance, row: Migration, names: tuple[str, str]) -> str:
     """A run of its own beside the one that moves the guest, which holds the instance."""
     flow, action = names
-    live = WorkflowRun.objects.using(alias).live().filter(uuid=row.run_uuid)
+    live = WorkflowRun.objects.using(alias).live().filter(uuid=str(row.run_uuid))
     if not live.exists():
         raise Invalid(_wrong_status(action, row))
     run = outbox.open_run(

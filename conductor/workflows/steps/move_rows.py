@@ -26,11 +26,11 @@ def update(work: Work, **values: Any) -> None:
 
 
 def old_flavor(migration: Migration) -> FlavorSpec:
-    return FlavorSpec(**migration.old_flavor)
+    return FlavorSpec(**(migration.old_flavor or {}))
 
 
 def new_flavor(migration: Migration) -> FlavorSpec:
-    return FlavorSpec(**migration.new_flavor)
+    return FlavorSpec(**(migration.new_flavor or {}))
 
 
 def power_after(migration: Migration) -> PowerState:
