@@ -187,6 +187,9 @@ class Turn:
                 flow_version=self.flow.version, plan=self.flow.plan(has_secrets=bool(self.run.secrets)), started_at=NOW
             )
             records.tell(self.alias, self.run, "run.started")
+            if self.run.is_cancel_requested and self.flow.is_forward_only:
+                self._save(is_cancel_requested=False)  # asked before it was known that this is not to be stopped
+                records.tell(self.alias, self.run, "run.cancel_refused")
         self._proceed()
 
     def _proceed(self) -> None:

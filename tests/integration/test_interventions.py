@@ -8,7 +8,7 @@ import pytest
 
 from conductor.core.errors import Conflict, Invalid, ResourceLocked
 from conductor.core.states import RunState, StepState
-from conductor.journal.models import LeaseGrant, LockWait, StepRecord, WorkflowRun
+from conductor.journal.models import Event, LeaseGrant, LockWait, StepRecord, WorkflowRun
 from conductor.services import flow_actions
 from conductor.workflows.flow import Retry, Step, Work
 from tests.integration.interventions import (
@@ -118,6 +118,15 @@ def test_cancel_reaches_the_children_and_those_that_cannot_are_on_record(flow: A
     assert fresh(first).is_cancel_requested
     results = [result for _, result in audited()]
     assert results == ["done", "done", "done", "refused"]
+
+
+def test_a_cancel_that_came_before_the_flow_was_known_is_taken_back_and_told(flow: Any) -> None:
+    flow(Noted("one"), cancellable_until=None)
+    run = start()
+    order(run, "cancel")
+    ended = go(run)
+    assert (ended.state, ended.is_cancel_requested) == (RunState.DONE, False)
+    assert Event.objects.using(ALIAS).filter(run_uuid=run.uuid, kind="run.cancel_refused").exists()
 
 
 # -- retry ----------------------------------------------------------------------------------------------------
