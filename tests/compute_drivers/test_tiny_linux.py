@@ -77,42 +77,57 @@ def test_the_guest_sees_what_is_done_to_it(driver: LibvirtDriver, tiny_linux: Pa
     guest = linux(tiny_linux, ports=(FIRST,))
     loud = {"os_command_line": "console=ttyS0 no_timer_check panic=-1 ignore_loglevel"}
     guest = replace(guest, image=replace(guest.image, properties=loud))
-    uuid, seen = guest.instance_uuid, 0
-
-    def said(words: bytes) -> None:
-        """The guest says so after what it has said before."""
-        nonlocal seen
-        seen = wait_for(driver, uuid, words, after=seen).index(words, seen) + len(words)
-
     driver.spawn(guest, Told())
-    said(b"novella: up after")
+    listener = Listener(driver, guest)
+    listener.hears(b"novella: up after")
+    _plug_a_volume(driver, listener, tmp_path / "volume.raw")
+    _plug_a_port(driver, listener)
+    _reboot_softly(driver, listener)
+    _rescue(driver, listener)
 
-    path = tmp_path / "volume.raw"
+
+class Listener:
+    """Hears each word of a guest once, in their order."""
+
+    def __init__(self, driver: LibvirtDriver, guest: GuestSpec) -> None:
+        self.driver, self.guest, self.uuid = driver, guest, guest.instance_uuid
+        self.heard = 0
+
+    def hears(self, words: bytes) -> None:
+        text = wait_for(self.driver, self.uuid, words, after=self.heard)
+        self.heard = text.index(words, self.heard) + len(words)
+
+
+def _plug_a_volume(driver: LibvirtDriver, listener: Listener, path: Path) -> None:
     path.write_bytes(bytes(2 << 20))
     volume = VolumeConnection(str(uuid4()), str(path), 1, device_name="/dev/vdb", serial="novella-volume")
-    driver.attach_volume(uuid, volume)
-    said(b"[vdb] 4096 512-byte logical blocks")
-    driver.detach_volume(uuid, volume.volume_uuid)
-    driver.attach_volume(uuid, volume)
-    said(b"[vdb] 4096 512-byte logical blocks")
-    driver.detach_volume(uuid, volume.volume_uuid)
+    for _ in range(2):
+        driver.attach_volume(listener.uuid, volume)
+        listener.hears(b"[vdb] 4096 512-byte logical blocks")
+        driver.detach_volume(listener.uuid, volume.volume_uuid)
 
-    driver.attach_interface(uuid, SECOND)
-    said(b"0000:00:11.0: [1af4:1000]")
-    driver.detach_interface(uuid, SECOND.port_uuid)
-    driver.attach_interface(uuid, SECOND)  # the slot is free again
-    said(b"0000:00:11.0: [1af4:1000]")
 
+def _plug_a_port(driver: LibvirtDriver, listener: Listener) -> None:
+    driver.attach_interface(listener.uuid, SECOND)
+    listener.hears(b"0000:00:11.0: [1af4:1000]")
+    driver.detach_interface(listener.uuid, SECOND.port_uuid)
+    driver.attach_interface(listener.uuid, SECOND)  # the slot is free again
+    listener.hears(b"0000:00:11.0: [1af4:1000]")
+
+
+def _reboot_softly(driver: LibvirtDriver, listener: Listener) -> None:
     began = time.monotonic()
-    driver.reboot(replace(guest, ports=(FIRST, SECOND)), is_hard=False, timeout_seconds=60.0)
+    driver.reboot(replace(listener.guest, ports=(FIRST, SECOND)), is_hard=False, timeout_seconds=60.0)
     assert time.monotonic() - began < 60.0
-    said(b"reboot: Power down")  # it was asked, and went by itself
-    said(b"0000:00:11.0: [1af4:1000]")
-    assert driver.guests() == [GuestInfo(uuid, PowerState.RUNNING)]
+    listener.hears(b"reboot: Power down")  # it was asked, and went by itself
+    listener.hears(b"0000:00:11.0: [1af4:1000]")
+    assert driver.guests() == [GuestInfo(listener.uuid, PowerState.RUNNING)]
 
-    driver.rescue(guest, "", Told())
-    said(b"[vda] 2048 512-byte logical blocks")  # the rescue system's disk is as large as its image
-    said(b"[vdb] 2097152 512-byte logical blocks")  # and the guest's own comes second
-    driver.unrescue(guest, is_running=False)
-    driver.power_on(guest)
-    said(b"[vda] 2097152 512-byte logical blocks")
+
+def _rescue(driver: LibvirtDriver, listener: Listener) -> None:
+    driver.rescue(listener.guest, "", Told())
+    listener.hears(b"[vda] 2048 512-byte logical blocks")  # the rescue system's disk is as large as its image
+    listener.hears(b"[vdb] 2097152 512-byte logical blocks")  # and the guest's own comes second
+    driver.unrescue(listener.guest, is_running=False)
+    driver.power_on(listener.guest)
+    listener.hears(b"[vda] 2097152 512-byte logical blocks")
