@@ -94,6 +94,26 @@ def require_free(resource: str) -> None:
 
 def sweep(alias: str) -> int:
     """Free what runs of the cell `alias` left here that are over or never came; returns how many."""
+    return _free_ended(alias) + _free_old(alias)
+
+
+def _free_ended(alias: str) -> int:
+    """Locks that were granted before their run ended: one that begins again after its end takes them anew."""
+    locks = ResourceLock.objects.using(API).filter(holder_alias=alias, holder_uuid__isnull=False)
+    granted = {uuid: at for uuid, at in locks.values_list("holder_uuid", "granted_at") if uuid}
+    if not granted:
+        return 0
+    runs = WorkflowRun.objects.using(alias).filter(uuid__in=list(granted), state__in=FINAL_RUN_STATES)
+    ends = runs.values_list("uuid", "finished_at")
+    over = [uuid for uuid, finished_at in ends if finished_at and granted[uuid] < finished_at]
+    if not over:
+        return 0
+    with write_tx(API):
+        count, _ = locks.filter(holder_uuid__in=over).delete()
+    return count
+
+
+def _free_old(alias: str) -> int:
     old = ResourceLock.objects.using(API).filter(holder_alias=alias, granted_at__lt=database_now(-ARRIVAL_SECONDS))
     holders = set(old.values_list("holder_uuid", flat=True))
     if not holders:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from conductor import events
-from conductor.cell_db.models import ComputeNode, Instance
+from conductor.cell_db.models import BlockDevice, ComputeNode, Instance
 from conductor.cells.lookup import CELL0
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
@@ -50,15 +50,42 @@ def begin(context: RequestContext, instance_uuid: str, name: str, asked: Asked |
     action, asked = ACTIONS[name], asked or Asked()
     alias = cell_of(context, instance_uuid)
     run_uuid = asked.run_uuid or uuid4()
-    abroad = foreign_locks.foreign(alias, asked.resources)
-    foreign_locks.take(abroad, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
+    if not action.interrupts:  # what interrupts must not wait for what it interrupts
+        asked = replace(asked, resources=sorted({*asked.resources, *_parts(alias, instance_uuid)}))
     try:
+        _lock_parts(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
         with write_tx(alias):
             _accept(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
     except BaseException:
         foreign_locks.free(run_uuid)
         raise
     return str(run_uuid)
+
+
+def _parts(alias: str, instance_uuid: str) -> list[str]:
+    """The ports and volumes that the instance has: every action on it uses them."""
+    rows = Instance.objects.using(alias).filter(uuid=instance_uuid).values_list("addresses", flat=True)
+    ports = [f"port:{port['port_uuid']}" for addresses in rows for port in addresses]
+    devices = BlockDevice.objects.using(alias).filter(instance_uuid=instance_uuid)
+    return ports + [f"volume:{uuid}" for uuid in devices.values_list("volume_uuid", flat=True)]
+
+
+def _lock_parts(
+    context: RequestContext, alias: str, action: ServerAction, *, instance_uuid: str, asked: Asked, run_uuid: UUID
+) -> None:
+    """Lock what lives in the API database. A server that is under work says so itself, before its parts do."""
+    wanted = foreign_locks.foreign(alias, asked.resources)
+    try:
+        foreign_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
+    except ResourceLocked as error:
+        if foreign_locks.sweep(alias):  # left by a process that died at the end of its work
+            foreign_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
+            return
+        instance = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()
+        if instance is not None:
+            guard(context, alias, action, instance)
+        message = f"Cannot '{action.name}' instance {instance_uuid}: {error.message}"
+        raise ResourceLocked(message, **error.details) from None
 
 
 def cell_of(context: RequestContext, instance_uuid: str) -> str:
