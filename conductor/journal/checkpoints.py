@@ -46,6 +46,10 @@ _NEWEST_STEP = (
     'SELECT id FROM journal_steprecord WHERE run_id = %s AND direction = %s AND "index" = %s AND attempt = %s '
     "ORDER BY try_number DESC LIMIT 1"
 )
+_LAST_FAILURE = (
+    "SELECT error FROM journal_steprecord WHERE run_id = %s AND attempt = %s AND direction = 'do' "
+    f"AND state = '{StepState.FAILED}' ORDER BY id DESC LIMIT 1"
+)
 CLAIMED = "claim"
 TAKEN_OVER = "takeover: the lease ran out"
 
@@ -134,6 +138,12 @@ def newest_step(connection: BaseDatabaseWrapper, place: tuple[int, str, int, int
     """The id of the newest record at a place: run, direction, index and attempt."""
     rows = run(connection, _NEWEST_STEP, place)
     return rows[0][0] if rows else None
+
+
+def last_failure(connection: BaseDatabaseWrapper, run_id: int, attempt: int) -> dict[str, Any]:
+    """The error of the newest step that failed in this attempt on the way forward; empty when none did."""
+    rows = run(connection, _LAST_FAILURE, (run_id, attempt))
+    return json.loads(rows[0][0]) if rows and rows[0][0] else {}
 
 
 def step_row(record: StepRecord) -> tuple[Any, ...]:

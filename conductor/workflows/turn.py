@@ -8,13 +8,14 @@ from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError, connections, transaction
 
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.core.errors import HostSilent, StaleToken
 from conductor.core.states import RunState, StepState, WaitCause
 from conductor.failpoints import reach
+from conductor.journal import checkpoints
 from conductor.journal.dialect import NOW, Later
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
@@ -270,13 +271,20 @@ class Turn:
 
     def _turn_back(self, error: dict[str, Any]) -> None:
         """From here backwards, the step under way included: it may have done a part."""
-        record = records.current(self.alias, self.run, self.run.position)
+        record = self._record_here()
         if record is not None and record.state in records.OPEN_STATES:
             OutboxMessage.objects.using(self.alias).filter(step_key=record.step_key).delete()
             records.close_record(self.alias, self.run, record, StepState.CANCELLED)
         position = self.run.position + (record is not None)
         self._save(direction="undo", position=position, error=self.run.error or error, state=RunState.UNDOING)
         records.tell(self.alias, self.run, "run.undoing", error=error)
+
+    def _record_here(self) -> StepRecord | None:
+        """The newest record of the step at the run's position, most often the one that this turn has opened."""
+        known, run = self._opened, self.run
+        if known and (known.index, known.direction, known.attempt) == (run.position, run.direction, run.attempt):
+            return known
+        return records.current(self.alias, run, run.position)
 
     def _skip_what_needs_no_undo(self) -> None:
         position = self.run.position
@@ -288,11 +296,7 @@ class Turn:
 
     def _try_again(self) -> bool:
         """All is undone: begin the next attempt where one is left and could do better."""
-        failed = StepRecord.objects.using(self.alias).filter(
-            run=self.run, attempt=self.run.attempt, direction="do", state=StepState.FAILED
-        )
-        last = failed.order_by("-pk").first()
-        error = (last.error if last else None) or {}
+        error = checkpoints.last_failure(connections[self.alias], self.run.pk, self.run.attempt)
         if not error.get("is_reschedulable") or self.run.is_cancel_requested or self.run.leftovers or self.run.orders:
             return False
         is_used_up = self.run.attempt >= self.flow.max_attempts and not error.get("is_ordered")

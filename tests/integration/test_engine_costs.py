@@ -28,7 +28,7 @@ ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", 
 STEPS = 8
 # Per database: transactions and statements of a run, from the request that opens it to its end.
 DOING = {"sqlite": (10, 49), "postgresql": (10, 28)}
-DOING_AND_UNDOING = {"sqlite": (19, 91), "postgresql": (19, 46)}
+DOING_AND_UNDOING = {"sqlite": (19, 89), "postgresql": (19, 44)}
 
 
 class Quiet(Step):
