@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conductor import events
+from conductor.api_db.models import BuildRequest
 from conductor.cell_db.models import Instance
+from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.states import VmState
+from conductor.rpc import outbox
 from conductor.services import instance_queries, quotas
 from conductor.services.instance_queries import mapping_of, missing
 from conductor.services.values import InstanceView
@@ -18,15 +21,17 @@ from conductor.transactions import database_now, write_tx
 RENAMEABLE = frozenset({"name", "description", "hostname", "access_ip_v4", "access_ip_v6", "disk_config"})
 LABELLED_STATES = (VmState.ACTIVE, VmState.PAUSED, VmState.SUSPENDED, VmState.STOPPED)
 MOST_TAGS = 50
+ANSWERED = "SelectDestinations"  # the step whose result begins the copying of requests into cells
 Values = dict[str, Any]
 
 
 def update(context: RequestContext, instance_uuid: str, values: Mapping[str, Any]) -> InstanceView:
-    """Set fields of RENAMEABLE. Raises Conflict while the instance has no cell yet."""
+    """Set fields of RENAMEABLE, also of what is still to be scheduled. Raises Conflict while it gets its cell."""
     unknown = values.keys() - RENAMEABLE
     if unknown:
         raise Invalid(f"{', '.join(sorted(unknown))} cannot be changed.")
-    _change(context, instance_uuid, lambda row: dict(values))
+    if not _change_request(context, instance_uuid, dict(values)):
+        _change(context, instance_uuid, lambda row: dict(values))
     return instance_queries.get(context, instance_uuid)
 
 
@@ -106,12 +111,32 @@ def _require_labelled_state(row: Instance, action: str) -> None:
         raise Conflict(f"Cannot '{action}' instance {row.uuid} while it is in vm_state {row.vm_state}")
 
 
-def _change(context: RequestContext, instance_uuid: str, make: Callable[[Instance], Values]) -> Values:
-    """Write what `make` returns for the row, in one transaction with reading it.
+def _change_request(context: RequestContext, instance_uuid: str, values: Values) -> bool:
+    """Change a build request that nobody copies yet; False where there is none, or its conductor may be copying it.
 
-    A build request is not changed: its conductor may be copying it at this moment, and a change that was
-    confirmed would be lost.
+    Every transaction of the conductor begins by holding its run, and the copying begins after the one that records the
+    scheduler's answer. So who holds the run and sees no answer is there before the copy is made.
     """
+    mapping = mapping_of(context, instance_uuid)
+    if mapping.cell is not None:
+        return False
+    requests = BuildRequest.objects.filter(instance_uuid=mapping.instance_uuid, is_deleting=False)
+    with write_tx(API_ALIAS):
+        run_uuid = requests.values_list("run_uuid", flat=True).first()
+        held = outbox.hold(API_ALIAS, uuid=run_uuid) if run_uuid else []
+        request = requests.first() if held else None
+        if request is None or request.run_uuid != held[0].uuid:
+            return False
+        if held[0].direction != "do" or ANSWERED in held[0].variables:
+            return False
+        requests.update(instance={**request.instance, **values})
+        topic = events.about_instance(request.instance_uuid, request.project_id, request.run_uuid)
+        events.append(API_ALIAS, topic, "instance.updated", {"changed": sorted(values)})
+    return True
+
+
+def _change(context: RequestContext, instance_uuid: str, make: Callable[[Instance], Values]) -> Values:
+    """Write what `make` returns for the row, in one transaction with reading it."""
     mapping = mapping_of(context, instance_uuid)
     if mapping.cell is None:
         if mapping.is_deleted:

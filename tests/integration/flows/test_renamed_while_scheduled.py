@@ -1,0 +1,82 @@
+"""A change of what is still to be scheduled is never lost: it is there before the copy is made, or it is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.api_db.models import BuildRequest
+from conductor.core.errors import Conflict, NotFound
+from conductor.core.states import VmState
+from conductor.services import instance_changes, instances
+from conductor.workflows.build_instances import BUILD_INSTANCES
+from conductor.workflows.flow import Step
+from tests.integration.test_flows import Trouble, ana, instance_of, launch, run_to_the_end, trouble
+
+__all__ = ["ana", "trouble"]
+VALUES = {"name": "renamed", "description": "words", "access_ip_v4": "10.0.0.1"}
+
+
+def kept(uuid: str) -> dict[str, Any]:
+    instance = instance_of(uuid)
+    return {name: getattr(instance, name) for name in VALUES}
+
+
+def test_a_request_that_waits_for_the_scheduler_takes_the_change(ana: Any) -> None:
+    uuid = launch(ana)
+    changed = instance_changes.update(ana, uuid, VALUES)
+    assert (changed.name, changed.description, changed.access_ip_v4) == ("renamed", "words", "10.0.0.1")
+    run_to_the_end()
+    assert (kept(uuid), instance_of(uuid).vm_state) == (VALUES, VmState.ACTIVE)
+
+
+@pytest.mark.parametrize("step", BUILD_INSTANCES.steps, ids=lambda step: step.name)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_asked_around_any_step_it_holds_or_is_refused(
+    step: Step, when: str, ana: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = type(step).execute
+    outcome: list[bool] = []
+    launched: list[str] = []
+
+    def change() -> None:
+        try:
+            instance_changes.update(ana, launched[0], VALUES)
+        except Conflict:
+            outcome.append(False)
+        else:
+            outcome.append(True)
+
+    def with_change(self: Step, work: Any) -> Any:
+        if when == "before":
+            change()
+        result = whole(self, work)
+        if when == "after":
+            change()
+        return result
+
+    monkeypatch.setattr(type(step), "execute", with_change)
+    launched.append(launch(ana))
+    run_to_the_end()
+    assert len(outcome) == 1
+    assert (kept(launched[0]) == VALUES) is outcome[0]
+    assert outcome[0] is (step.name != "CreateInCells")
+
+
+def test_one_that_fails_keeps_its_new_name_in_cell0(ana: Any, trouble: Trouble) -> None:
+    trouble.strike(BUILD_INSTANCES.steps[0], "execute", times=10_000)
+    uuid = launch(ana)
+    instance_changes.update(ana, uuid, VALUES)
+    run_to_the_end()
+    assert (kept(uuid), instance_of(uuid)._state.db) == (VALUES, "cell0")
+
+
+def test_one_that_is_being_deleted_and_one_of_others_is_left_alone(ana: Any, people: Any) -> None:
+    uuid = launch(ana)
+    with pytest.raises(NotFound):
+        instance_changes.update(people.chi.context(), uuid, VALUES)
+    instances.delete(ana, uuid)
+    with pytest.raises(Conflict):
+        instance_changes.update(ana, uuid, VALUES)
+    assert BuildRequest.objects.get().instance["name"] == "web-1"
