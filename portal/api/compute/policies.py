@@ -51,6 +51,8 @@ _RULES: RuleTable = {
     "os-lock-server:unlock": MEMBER,
     "os-lock-server:unlock:unlock_override": ADMIN,
     "os-admin-actions:reset_state": ADMIN,
+    "os-security-groups:add": MEMBER,
+    "os-security-groups:remove": MEMBER,
     "os-deferred-delete:restore": MEMBER,
     "os-deferred-delete:force": MEMBER,
     "os-admin-actions": MEMBER,  # an action that is not offered says so to whoever may act at all

@@ -88,7 +88,7 @@ def test_refused_in_another_state_and_kept_on_record(
     assert everything() == before
     record = AuditRecord.objects.using("default").get()
     assert (record.action, record.result, record.user_name) == (f"server.{next(iter(body))}", "refused", "ana")
-    assert (record.instance_uuid, record.error["message"]) == (web.uuid, message)
+    assert (record.instance_uuid, record.error) == (web.uuid, {"class": "Conflict", "message": message})
     assert SECRET not in str(vars(record))
 
 
@@ -122,6 +122,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("2.96", {"rebuild": {"imageRef": "$image", "key_name": "lost"}}, "Invalid key_name"),
     ("2.96", {"rebuild": {"imageRef": "99999999-9999-9999-9999-999999999999"}}, "Can not find requested image"),
     ("2.96", {"os-resetState": {"state": "paused"}}, "os-resetState.state"),
+    ("2.96", {"addSecurityGroup": {}}, "'name' is a required property"),
+    ("2.96", {"removeSecurityGroup": {"name": ""}}, "removeSecurityGroup.name"),
     ("2.73", {"lock": {"locked_reason": ""}}, "lock"),
     ("2.16", {"trigger_crash_dump": None}, "There is no such action"),
     ("2.96", {"dance": None}, "There is no such action"),

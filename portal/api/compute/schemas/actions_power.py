@@ -21,6 +21,7 @@ PASSWORD: Schema = {"type": "string", "maxLength": 255}
 REBOOT = closed({"type": {"enum": ["HARD", "Hard", "hard", "SOFT", "Soft", "soft"]}}, required=("type",))
 CHANGE_PASSWORD = closed({"adminPass": PASSWORD}, required=("adminPass",))
 RESET_STATE = closed({"state": {"enum": ["active", "error"]}}, required=("state",))
+SECURITY_GROUP = closed({"name": {"type": "string", "minLength": 1, "maxLength": 255}}, required=("name",))
 RESCUE: Schema = {
     "anyOf": [
         {"type": "null"},

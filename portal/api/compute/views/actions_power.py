@@ -10,7 +10,14 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
 from conductor.core.request_spec import ImageSpec
-from conductor.services import instance_locks, instances, rebuilds, server_actions, state_resets
+from conductor.services import (
+    instance_locks,
+    instance_security_groups,
+    instances,
+    rebuilds,
+    server_actions,
+    state_resets,
+)
 from conductor.services.rebuilds import RebuildWish
 from conductor.services.values import InstanceView
 from portal.api.compute.schemas import actions_power as schemas
@@ -109,6 +116,14 @@ def reset_state(view: ServerView, server_id: str, value: Any) -> Response:
     return accepted(view, state_resets.reset(view.request.context, server_id, value["state"]))
 
 
+def add_security_group(view: ServerView, server_id: str, value: Any) -> Response:
+    return accepted(view, instance_security_groups.add(view.request.context, server_id, value["name"]))
+
+
+def remove_security_group(view: ServerView, server_id: str, value: Any) -> Response:
+    return accepted(view, instance_security_groups.remove(view.request.context, server_id, value["name"]))
+
+
 def console_output(view: ServerView, server_id: str, value: Any) -> Response:
     length = (value or {}).get("length")
     output = instances.console_output(view.request.context, server_id, None if length is None else int(length))
@@ -138,6 +153,12 @@ OFFERED: Mapping[str, Offered] = {
     "os-resetState": Offered(policy="os-admin-actions:reset_state", call=reset_state, schema=schemas.RESET_STATE),
     "restore": Offered(policy="os-deferred-delete:restore", call=_begin("restore")),
     "forceDelete": Offered(policy="os-deferred-delete:force", call=force_delete),
+    "addSecurityGroup": Offered(
+        policy="os-security-groups:add", call=add_security_group, schema=schemas.SECURITY_GROUP
+    ),
+    "removeSecurityGroup": Offered(
+        policy="os-security-groups:remove", call=remove_security_group, schema=schemas.SECURITY_GROUP
+    ),
     "os-getConsoleOutput": Offered(
         policy="os-console-output", call=console_output, schema=server_schemas.CONSOLE_OUTPUT
     ),

@@ -1,0 +1,52 @@
+"""Giving a server a security group, and taking it away: its ports' business, kept on record as the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conductor import events
+from conductor.cell_db.models import Instance
+from conductor.core.context import RequestContext
+from conductor.network import guest_groups
+from conductor.services import instant_runs
+from conductor.services.instance_queries import mapping_of, missing
+from conductor.services.instant_runs import Deed
+from conductor.services.server_actions import cell_of
+from conductor.transactions import database_now, write_tx
+
+ADD = Deed(action="addSecurityGroup", event="api_add_security_group", title="Add a security group")
+REMOVE = Deed(action="removeSecurityGroup", event="api_remove_security_group", title="Remove a security group")
+
+
+def add(context: RequestContext, instance_uuid: str, ref: str) -> str:
+    """Give the server's ports a group, by name or id; the uuid of the record.
+
+    Raises NotFound for a group that its project has not, Conflict for a server without ports.
+    """
+    mapping = mapping_of(context, instance_uuid)
+    alias = cell_of(context, instance_uuid)
+    name = guest_groups.add(str(mapping.instance_uuid), mapping.project_id, ref)
+    return _record(alias, context, instance_uuid, ADD, lambda names: [*dict.fromkeys([*names, name])])
+
+
+def remove(context: RequestContext, instance_uuid: str, ref: str) -> str:
+    """Take the group from the server's ports; the uuid of the record. Raises NotFound where they have it not."""
+    mapping = mapping_of(context, instance_uuid)
+    alias = cell_of(context, instance_uuid)
+    name = guest_groups.remove(str(mapping.instance_uuid), mapping.project_id, ref)
+    return _record(alias, context, instance_uuid, REMOVE, lambda names: [one for one in names if one != name])
+
+
+def _record(
+    alias: str, context: RequestContext, instance_uuid: str, deed: Deed, change: Callable[[list[str]], list[str]]
+) -> str:
+    """The names that the server shows; the ports were changed before, and asking again brings both together."""
+    with write_tx(alias):
+        rows = Instance.objects.using(alias).alive().filter(uuid=instance_uuid)
+        instance = rows.select_for_update().first()
+        if instance is None:
+            raise missing(instance_uuid)
+        rows.update(security_groups=change(list(instance.security_groups)), updated_at=database_now())
+        run = instant_runs.record(alias, context, instance, deed)
+        events.append(alias, events.about_instance(instance.uuid, instance.project_id, run.uuid), "instance.updated")
+    return str(run.uuid)
