@@ -45,6 +45,8 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
         raise Invalid("Several servers cannot share one hostname: leave it out or ask for one.", field="hostname")
     if wish.max_count > 1 and len(f"{wish.name}-{wish.max_count}") > LONGEST_NAME:
         raise Invalid(f"The name is too long to be numbered up to {wish.max_count}.", field="server.name")
+    if wish.max_count > 1 and any(network.port_id for network in wish.networks or ()):
+        raise Invalid("One port is for one server: name networks to launch several.", field="server.networks")
     hints = {name: list(words) for name, words in wish.scheduler_hints.items()}
     group = _group(context, hints.get("group", []))
     spec = RequestSpec(

@@ -86,9 +86,10 @@ class Fault:
 class InstanceView:
     """An instance, whether still a build request or in a cell; the same fields for both.
 
-    `addresses` are core.NetworkPort values as JSON, `volumes` are ids, with whether each goes with the instance. `run_uuid` is the newest workflow on it. `is_simulated` tells
-    whether its host is. `is_partial` marks one whose cell does not answer: status UNKNOWN, and of the rest only what
-    the API database knows. `host_status` is UP, UNKNOWN, MAINTENANCE, DOWN or "" without a host.
+    `addresses` are core.NetworkPort values as JSON, `volumes` are ids, with whether each goes with the instance.
+    `run_uuid` is the newest workflow on it. `is_simulated` tells whether its host is. `is_partial` marks one whose cell
+    does not answer: status UNKNOWN, and of the rest only what the API database knows. `host_status` is UP, UNKNOWN,
+    MAINTENANCE, DOWN or "" without a host.
     """
 
     uuid: str

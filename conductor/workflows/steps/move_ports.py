@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conductor.core.states import TaskState
 from conductor.network import ports
+from conductor.volume import operations as volumes
 from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
 from conductor.workflows.steps import instance_rows, move_rows
 
@@ -59,7 +60,8 @@ class MovePortsBack(MovePorts):
 
 
 def bind(work: Work, host: str) -> None:
-    """Have every port of the instance be on `host`."""
+    """Have every port and volume of the instance be on `host`."""
     zone = instance_rows.read(work).availability_zone
     with work.fenced("default"):
         ports.bind(work.instance_uuid, host, f"compute:{zone}")
+        volumes.move(work.instance_uuid, host)

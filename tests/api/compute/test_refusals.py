@@ -65,9 +65,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trusted_image_certificates": ["a"]}, "Signed images are not offered"),
     ({"security_groups": [{"name": "strangers"}]}, "strangers"),
     ({"security_groups": [{"id": "a"}]}, "'id' was unexpected"),
-    ({"block_device_mapping": [{"volume_id": "a"}]}, "volumes are not offered"),
-    ({"block_device_mapping_v2": [{"boot_index": 0, "source_type": "blank"}]}, "volumes are not offered"),
-    ({"block_device_mapping_v2": [{"boot_index": 1, "source_type": "image"}]}, "volumes are not offered"),
+    ({"block_device_mapping": [{"volume_id": "a"}]}, "booting from volumes is not offered"),
+    ({"block_device_mapping_v2": [{"boot_index": 0, "source_type": "blank"}]}, "booting from volumes is not offered"),
+    ({"block_device_mapping_v2": [{"boot_index": 1, "source_type": "image"}]}, "booting from volumes is not offered"),
     ({"shoe_size": 43}, "'shoe_size' was unexpected"),
     ({"OS-DCF:diskConfig": "SOMETIMES"}, "diskConfig"),
 ]

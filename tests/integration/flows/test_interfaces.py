@@ -208,3 +208,10 @@ def test_a_port_given_at_launch_is_locked_until_the_server_runs(hosts: StorageHo
     ]
     assert instance_of(uuid).vm_state == VmState.ACTIVE
     assert_nothing_under_way(uuid)
+
+
+def test_one_port_is_for_one_server(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    port_id = given_port(ana)
+    with pytest.raises(Invalid, match="one server"):
+        launch(networks=(NetworkWish(port_id=port_id),), min_count=2, max_count=2)
+    assert (Instance.objects.using(CELL).count(), Port.objects.get().device_id) == (0, "")

@@ -12,7 +12,7 @@ from conductor.services.values import BuildWish, NetworkWish
 from portal.api.validation import as_boolean
 
 HINTS = ("os:scheduler_hints", "OS-SCH-HNT:scheduler_hints")
-NO_VOLUMES = "volumes are not offered: a server boots from a local copy of its image."
+NO_VOLUMES = "booting from volumes is not offered: boot from an image, and attach volumes to the server that runs."
 
 
 def without_nulls(body: Any) -> Any:
