@@ -1,6 +1,7 @@
 """A compute agent in a process of its own, to be killed: commands come in by lines, answers go out by lines.
 
 Guests are files in a folder; a spawn makes its file, says so, and stays in the middle while the file `hold` exists.
+With the word `fake` the driver is the simulated hypervisor, told what to do wrong by the file `faults.json`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from compute_drivers.fake.driver import FakeDriver
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.hosts import HostConfig
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, NodeReport, Progress
@@ -51,15 +53,20 @@ def say(cell: str, message: Any) -> None:
     os.write(1, (json.dumps({"cell": cell, **encode(message)}) + "\n").encode())
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, driver: str = "files") -> None:
+    options = {
+        "files": {"folder": str(folder)},
+        "fake": {"state_file": str(folder / "guests.json"), "faults_file": str(folder / "faults.json")},
+    }
     config = HostConfig(
         host="host-1",
         cell="cell1",
-        driver="files",
+        driver=driver,
         journal_path=folder / "host-1.sqlite3",
-        options={"folder": str(folder)},
+        options=options[driver],
     )
-    agent = ComputeAgent([config], {"files": FileDriver}, lambda _: None, 0.1, send=say)  # type: ignore[arg-type, return-value]
+    drivers: dict[str, type[ComputeDriver]] = {"files": FileDriver, "fake": FakeDriver}
+    agent = ComputeAgent([config], drivers, lambda _: None, 0.1, send=say)  # type: ignore[arg-type, return-value]
     agent.start()
     for line in sys.stdin:
         agent.receive(json.loads(line))
@@ -67,4 +74,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

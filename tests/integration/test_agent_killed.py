@@ -8,14 +8,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conductor.core.states import PowerState
 from conductor.rpc.codec import decode, encode
-from conductor.rpc.messages import DestroyInstance, HostReported, SpawnInstance, StepAnswered
+from conductor.rpc.messages import (
+    AttachVolume,
+    DestroyInstance,
+    HostReported,
+    MigrateOut,
+    PowerOff,
+    RebuildInstance,
+    SpawnInstance,
+    StepAnswered,
+    SuspendInstance,
+)
 from tests.tiny_driver import guest_json
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -26,9 +37,9 @@ ANA = "00000000-0000-4000-8000-00000000000a"
 class Agent:
     """The process, and what it said."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *driver: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.agent_process", str(folder)],
+            [sys.executable, "-m", "tests.integration.agent_process", str(folder), *driver],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=PROJECT,
@@ -75,8 +86,8 @@ class Agent:
 def started(tmp_path: Path) -> Iterator[Any]:
     agents: list[Agent] = []
 
-    def start() -> Agent:
-        agents.append(Agent(tmp_path))
+    def start(*driver: str) -> Agent:
+        agents.append(Agent(tmp_path, *driver))
         return agents[-1]
 
     yield start
@@ -182,3 +193,50 @@ import sys, pathlib
 from conductor.compute.host_journal import HostJournal
 HostJournal(pathlib.Path(sys.argv[1]))
 """
+
+
+WHOLE = guest_json(ANA)
+VOLUME = {"volume_uuid": "v", "path": "/volumes/v", "size_gb": 1}
+# The command, the driver's method, and what the note of the guest says once the command has been carried out.
+VERBS: dict[str, tuple[type[Any], dict[str, Any], Callable[[dict[str, Any]], bool]]] = {
+    "power_off": (PowerOff, {}, lambda notes: notes["guests"][ANA]["power_state"] == PowerState.SHUTDOWN),
+    "suspend": (SuspendInstance, {}, lambda notes: notes["guests"][ANA]["power_state"] == PowerState.SUSPENDED),
+    "rebuild": (RebuildInstance, {"guest": WHOLE}, lambda notes: notes["guests"][ANA]["boots"] >= 2),
+    "attach_volume": (AttachVolume, {"volume": VOLUME}, lambda notes: list(notes["guests"][ANA]["volumes"]) == ["v"]),
+    "migrate_out": (
+        MigrateOut,
+        {"guest": WHOLE, "destination": "host-2"},
+        lambda notes: (list(notes["guests"]), list(notes["kept"])) == ([], [ANA]),
+    ),
+}
+
+
+@pytest.mark.parametrize("is_after", [False, True], ids=["before its effect", "after its effect"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_that_was_cut_off_by_a_kill_is_done_when_it_comes_again(
+    started: Any, tmp_path: Path, verb: str, is_after: bool
+) -> None:
+    kind, fields, is_done = VERBS[verb]
+    command = encode(kind(**address("k2", 6), **fields))
+
+    def notes() -> dict[str, Any]:
+        return dict(json.loads((tmp_path / "guests.json").read_text()))
+
+    agent = started("fake")
+    agent.tell(encode(SpawnInstance(**address("k1", 5), guest=WHOLE)))
+    assert agent.hear(StepAnswered).ok
+    (tmp_path / "faults.json").write_text(json.dumps({verb: {"hangs": True, "after_effect": is_after}}))
+    agent.tell(command)
+    deadline = time.monotonic() + (WAIT_SECONDS if is_after else 1.0)
+    while not is_done(notes()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert is_done(notes()) is is_after
+    agent.kill_9()
+    (tmp_path / "faults.json").unlink()
+    again = started("fake")
+    again.tell(command)
+    answer = again.hear(StepAnswered)
+    assert (answer.step_key, answer.ok) == ("k2", True)
+    assert is_done(notes())
+    again.tell(command)
+    assert again.hear(StepAnswered) == answer
