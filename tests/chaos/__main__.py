@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--actions", type=int, default=300, help="random: how many in all")
     parser.add_argument("--kills", type=int, default=30, help="random: how often the adversary strikes")
-    parser.add_argument("--flow", default="", help="every-point: of this flow only")
+    parser.add_argument("--match", default="", help="every-point: only places that this regular expression is found in")
     parser.add_argument("--sample", type=int, default=0, help="every-point: so many of the places, chosen by the seed")
     parser.add_argument("--folder", type=Path, help="where logs and databases go; kept")
     asked = parser.parse_args()
@@ -37,7 +37,7 @@ def main() -> int:
         if asked.mode == "random":
             wrong = at_random(campaign, actions=asked.actions, kills=asked.kills, tell=tell)
         else:
-            wrong = points.walk(campaign, points.places(asked.flow, asked.sample, asked.seed), tell)
+            wrong = points.walk(campaign, points.places(asked.match, asked.sample, asked.seed), tell)
     for line in wrong:
         print(f"WRONG: {line}", flush=True)
     if wrong:
@@ -59,7 +59,7 @@ def _again(asked: argparse.Namespace) -> str:
     words = [f"--mode {asked.mode}", f"--seed {asked.seed}"]
     if asked.mode == "random":
         return " ".join([*words, f"--actions {asked.actions}", f"--kills {asked.kills}"])
-    return " ".join([*words, *([f"--flow {asked.flow}"] if asked.flow else []), f"--sample {asked.sample}"])
+    return " ".join([*words, *([f"--match '{asked.match}'"] if asked.match else []), f"--sample {asked.sample}"])
 
 
 class _Teller:

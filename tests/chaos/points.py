@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -142,19 +143,19 @@ class Place:
         return ".undo." in self.name
 
 
-def places(flow: str, sample: int, seed: int) -> list[Place]:
-    """All places of all flows that have a scene, or a sample of them; of one flow when it is named."""
+def places(match: str, sample: int, seed: int) -> list[Place]:
+    """All places of all flows that have a scene, or a sample of them; those that `match` is found in."""
     from conductor.workflows.catalog import FLOWS, failpoints  # Django must be set up for this
 
     found = []
     for known in FLOWS:
         scene = SCENES.get(known.name)
-        if scene is None or (flow and flow != known.name):
+        if scene is None:
             continue
         names = failpoints(known)
         names += failpoints(known, "undo") if scene.verb else []
         names += [f"host.{command}.{moment}" for command in scene.commands for moment in MOMENTS_OF_A_HOST]
-        found += [Place(known.name, name) for name in names]
+        found += [Place(known.name, name) for name in names if re.search(match, name)]
     if sample:
         chosen = random.Random(seed).sample(range(len(found)), min(sample, len(found)))
         found = [found[index] for index in sorted(chosen)]
