@@ -10,9 +10,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from conductor.cell_db.models import BlockDevice, Instance
+from conductor.cells.lookup import cell_aliases
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.journal.models import OutboxMessage
 from conductor.services import server_actions
 from conductor.services.instance_queries import missing
 from conductor.services.server_actions import Asked
@@ -133,6 +135,28 @@ def keep_or_delete(context: RequestContext, instance_uuid: str, volume_id: str, 
         rows = BlockDevice.objects.using(alias).filter(uuid=attachment.attachment_id)
         if not rows.update(delete_on_termination=delete_on_termination):
             raise NotFound(f"volume_id not found: {volume_id[:60]}")
+
+
+def release_of_gone() -> int:
+    """Free volumes of deleted servers whose hosts were silent then and have let the guest go since; counts them."""
+    freed = 0
+    for alias in cell_aliases(with_cell0=False):
+        gone = Instance.objects.using(alias).filter(deleted_at__isnull=False).values("uuid")
+        for device in BlockDevice.objects.using(alias).filter(instance_uuid__in=gone):
+            freed += _release_unless_owed(alias, device)
+    return freed
+
+
+def _release_unless_owed(alias: str, device: BlockDevice) -> bool:
+    owed = OutboxMessage.objects.using(alias).filter(is_owed=True)
+    if owed.filter(body__body__instance_uuid=str(device.instance_uuid)).exists():
+        return False
+    with write_tx():
+        operations.let_go(str(device.uuid), is_deleted=device.delete_on_termination)
+    operations.settle(device.volume_uuid)
+    with write_tx(alias):
+        BlockDevice.objects.using(alias).filter(pk=device.pk).delete()
+    return True
 
 
 def _refuse(there: Any, volume: Volume, instance: Instance) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from conductor.journal import foreign_locks
 from conductor.network import ports
-from conductor.services import server_images, volumes
+from conductor.services import server_images, server_volumes, volumes
 from conductor.transactions import write_tx
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ def settle_ports() -> int:
 
 ROUND: tuple[tuple[str, Callable[[], int]], ...] = (
     ("volumes finished", volumes.settle_all),
+    ("volumes of deleted servers freed", server_volumes.release_of_gone),
     ("abandoned images removed", server_images.settle_abandoned),
     ("abandoned ports removed", settle_ports),
     ("shelved servers offloaded", server_images.offload_due),

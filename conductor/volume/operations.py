@@ -154,10 +154,18 @@ def release(attachment_uuid: str) -> None:
     _lent(attachment_uuid).delete()
 
 
-def release_for_ever(attachment_uuid: str) -> None:
-    """The guest is gone and takes the volume along: `settle` it after the transaction."""
-    _change(_of(attachment_uuid), (ATTACHING, DETACHING, IN_USE), DELETING)
-    _lent(attachment_uuid).delete()
+def let_go(attachment_uuid: str, *, is_deleted: bool) -> None:
+    """The guest is gone; with `is_deleted` it takes the volume along: `settle` it after the transaction."""
+    if is_deleted:
+        _change(_of(attachment_uuid), (ATTACHING, DETACHING, IN_USE), DELETING)
+        _lent(attachment_uuid).delete()
+    else:
+        release(attachment_uuid)
+
+
+def keep_detaching(attachment_uuid: str) -> None:
+    """The guest is to be gone, but nobody has heard yet that it is."""
+    _change(_of(attachment_uuid), (IN_USE, ATTACHING), DETACHING)
 
 
 def move(instance_uuid: str, host: str) -> None:

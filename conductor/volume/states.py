@@ -20,6 +20,7 @@ CHANGES = frozenset(
         (ATTACHING, IN_USE),  # the guest has it
         (ATTACHING, AVAILABLE),  # the guest could not have it
         (IN_USE, DETACHING),  # detach_volume begins
+        (ATTACHING, DETACHING),  # its server is deleted, and nobody knows whether the guest got it
         (DETACHING, IN_USE),  # the guest kept it
         (DETACHING, AVAILABLE),  # the guest has let it go
         (IN_USE, AVAILABLE),  # its server is gone

@@ -234,3 +234,23 @@ def test_a_delete_in_the_middle_of_an_attach_frees_it(hosts: StorageHosts, ana: 
     run_to_the_end(hosts)
     assert instance_of(uuid).vm_state == VmState.DELETED
     assert_free(hosts, uuid, volume)
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["stays", "goes"])
+def test_deleted_on_a_silent_host_its_volume_waits_for_the_host(
+    goes: bool, hosts: StorageHosts, ana: Any, launch: Any, volume: str
+) -> None:
+    uuid = launch()
+    attached(hosts, ana, uuid, volume, delete_on_termination=goes)
+    hosts.mute = {instance_of(uuid).host or ""}
+    silence(instance_of(uuid).host or "")
+    instances.delete(ana, uuid)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.DELETED
+    assert (server_volumes.release_of_gone(), status(volume)) == (0, "detaching")
+    hosts.mute = set()
+    step_on(hosts)  # the host is back, and does what it owes
+    assert (server_volumes.release_of_gone(), server_volumes.release_of_gone()) == (1, 0)
+    assert list(Volume.objects.values_list("status", flat=True)) == ([] if goes else ["available"])
+    assert (VolumeAttachment.objects.count(), BlockDevice.objects.using(CELL).count()) == (0, 0)
+    assert_nothing_under_way(uuid)
