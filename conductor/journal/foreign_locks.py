@@ -115,7 +115,7 @@ def _free_ended(alias: str) -> int:
 
 def _free_old(alias: str) -> int:
     old = ResourceLock.objects.using(API).filter(holder_alias=alias, granted_at__lt=database_now(-ARRIVAL_SECONDS))
-    holders = set(old.values_list("holder_uuid", flat=True))
+    holders = {uuid for uuid in old.values_list("holder_uuid", flat=True) if uuid}
     if not holders:
         return 0
     runs = WorkflowRun.objects.using(alias).filter(uuid__in=holders).exclude(state__in=FINAL_RUN_STATES)
