@@ -35,7 +35,7 @@ BROWSER = (
     "libatomic1",  # the Node.js inside Playwright loads it
 )
 # Each test run starts its own; the package's server never runs.
-SERVICES = ("postgresql", "rabbitmq-server", "redis-server")
+SERVICES = ("postgresql", "rabbitmq-server", "redis-server", "zookeeper", "etcd-server")
 PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *BROWSER, *SERVICES)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from conductor.actors import conductor as conductor_door
-from conductor.actors import periodic
+from conductor.actors import liveness, periodic
 from conductor.cells.lookup import CELL0, cell_aliases, journal_aliases, queue_of
 from conductor.rpc import broker
 from conductor.workflows import recovery
@@ -64,11 +64,13 @@ class ConductorProcess:
         self._name = name
         self._worker = broker.make_worker(charge.queues, threads=THREADS, prefetch=THREADS)
         self._tickers = periodic.conductor_tickers(charge.aliases, name)
+        self._group = liveness.Group(charge.aliases, name)
 
     def start(self) -> None:
         assert conductor_door is not None, "importing the doors registers their actors"
         if settings.NOVELLA_CHANNEL_URL:
             import_string(settings.NOVELLA_LIVE_PUBLISHER)()
+        self._group.join()
         self._worker.start()
         periodic.report_all(self._aliases, self._name)
         periodic.sweep_all(self._aliases, grace_seconds=0.0)
@@ -84,6 +86,7 @@ class ConductorProcess:
         for ticker in self._tickers:  # to here they kept our leases alive
             ticker.stop()
         hand_on(self._aliases)
+        self._group.leave()
         if not broker.drain(DRAIN_SECONDS):
             log.warning("some doorbells did not leave in time; the sweep of another conductor rings again")
 

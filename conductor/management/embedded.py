@@ -12,7 +12,7 @@ from django.db import connections
 from conductor import plugins
 from conductor.actors import compute as compute_door
 from conductor.actors import conductor as conductor_door
-from conductor.actors import periodic
+from conductor.actors import liveness, periodic
 from conductor.cell_db.models import Service
 from conductor.cells.lookup import journal_aliases, queue_of
 from conductor.compute.agent import ComputeAgent
@@ -46,10 +46,12 @@ class Embedded:
         queues = {*(queue_of(alias) for alias in self._aliases), *(broker.compute_queue(host.host) for host in hosts)}
         self._worker = broker.make_worker(queues, threads=WORKER_THREADS, prefetch=2 * WORKER_THREADS)
         self._tickers = [*periodic.conductor_tickers(self._aliases, conductor_name()), *periodic.web_tickers()]
+        self._group = liveness.Group(self._aliases, conductor_name())
 
     def start(self) -> None:
         """Start all but the web server; returns when every host that can report has done so."""
         assert conductor_door is not None, "importing the doors registers their actors"
+        self._group.join()
         self._worker.start()
         compute_door.serve(self._agent)
         self._agent.start()
@@ -75,6 +77,7 @@ class Embedded:
         self._worker.stop(timeout=WORKER_STOP_MILLISECONDS)
         self._agent.stop()
         hand_on(self._aliases)
+        self._group.leave()
 
     def _await_first_reports(self) -> None:
         """A run that is resumed must not take a host for dead that only had no time yet to say that it lives."""

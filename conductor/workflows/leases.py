@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connections
+from django.db.models import Q
 
 from conductor.journal import checkpoints
 from conductor.journal.models import LeaseGrant, WorkflowRun
@@ -102,8 +103,23 @@ def give_back(alias: str, run_uuid: UUID | str) -> None:
 
 def let_go(alias: str) -> list[tuple[str, UUID]]:
     """End this worker's own leases in `alias`, as its process is about to; returns queue and uuid of those runs."""
+    return _end(alias, Q(owner=WORKER))
+
+
+def bury(alias: str, life: str) -> list[tuple[str, UUID]]:
+    """End the leases that a process left in `alias` in a life that is over; returns queue and uuid of those runs.
+
+    Of several who notice, one ends them. Should the process live after all, its token is refused once another claims.
+    """
+    left = Q(owner__endswith=f":{life}", lease_expires_at__gt=database_now())
+    if not WorkflowRun.objects.using(alias).live().filter(left).exists():  # most often: no write then
+        return []
+    return _end(alias, left)
+
+
+def _end(alias: str, whose: Q) -> list[tuple[str, UUID]]:
     with write_tx(alias):
-        mine = WorkflowRun.objects.using(alias).live().filter(owner=WORKER)
+        mine = WorkflowRun.objects.using(alias).live().filter(whose).select_for_update().order_by("pk")
         runs = list(mine.values_list("queue", "uuid"))
         if runs:
             mine.update(lease_expires_at=database_now(-1), wake_at=database_now())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -34,7 +35,15 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
 
 def hand_on(alias: str) -> int:
     """At the clean end of a process: what it still owned is free at once, and others are rung; returns how many."""
-    runs = leases.let_go(alias)
+    return _ring(alias, leases.let_go(alias))
+
+
+def take_over_from(alias: str, life: str) -> int:
+    """What a process that has just died owned in `alias` is free at once, and somebody is rung; returns how many."""
+    return _ring(alias, leases.bury(alias, life))
+
+
+def _ring(alias: str, runs: list[tuple[str, UUID]]) -> int:
     for queue, run_uuid in runs:
         broker.ring(queue, {"alias": alias, "run_uuid": str(run_uuid)})
     return len(runs)
