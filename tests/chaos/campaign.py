@@ -203,9 +203,9 @@ def _signal(member: Member, number: int) -> None:
 
 
 @contextmanager
-def at_work(people: Sequence[Person], is_over: Callable[[], bool]) -> Iterator[None]:
+def at_work(people: Sequence[Person], *tests: Callable[[], bool]) -> Iterator[None]:
     """All people work at once, each on a thread, until it is over."""
-    threads = [threading.Thread(target=person.work, args=(is_over,), name=person.name) for person in people]
+    threads = [threading.Thread(target=person.work, args=tests, name=person.name) for person in people]
     for thread in threads:
         thread.start()
     try:
@@ -222,8 +222,13 @@ def at_random(campaign: Campaign, *, actions: int, kills: int, tell: Callable[[s
     def is_over() -> bool:
         return campaign.answers.count >= actions
 
+    def is_too_fast() -> bool:
+        """The blows are to be spread over the actions."""
+        share = len(adversary.done) / kills if kills else 1.0
+        return campaign.answers.count > actions * share + len(campaign.people)
+
     began = time.monotonic()
-    with at_work(campaign.people, is_over):
+    with at_work(campaign.people, is_over, is_too_fast):
         adversary.work(is_over)
     tell(
         f"{campaign.answers.count} actions ({campaign.answers.accepted} accepted), {len(adversary.done)} blows "

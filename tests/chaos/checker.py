@@ -85,7 +85,7 @@ def violations(evidence: Evidence) -> list[str]:
     return [
         *_runs(evidence),
         *_left(evidence),
-        *_answers(evidence),
+        *_answers(evidence, instances),
         *_guests(evidence, instances),
         *_allocations(evidence, instances),
         *_ports(evidence, instances),
@@ -128,20 +128,27 @@ def _left(evidence: Evidence) -> list[str]:
     return wrong + [f"image {row['uuid']} is {row['status']}" for row in halves]
 
 
-def _answers(evidence: Evidence) -> list[str]:
-    """Whatever was answered with 2xx has a workflow that ended, found by the id of the request."""
+def _answers(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Whatever was answered with 2xx came to its end: its workflow is found by the id of the request.
+
+    A delete may have joined one that was under way, or a build that then let go: it has come true when the server is
+    gone.
+    """
     ended = {
         row["request_id"]
         for _, row in evidence.everywhere("SELECT request_id, state FROM journal_workflowrun")
         if row["state"] in FINAL_RUNS
     }
-    answers = [json.loads(line) for line in evidence.answers.read_text().splitlines()]
-    return [
-        f"{answer['verb']} of {answer['server']} was answered {answer['status']} ({answer['request_id']}), "
-        "and there is no workflow of it that ended"
-        for answer in answers
-        if answer["has_workflow"] and 200 <= answer["status"] < 300 and answer["request_id"] not in ended
-    ]
+    wrong = []
+    for answer in map(json.loads, evidence.answers.read_text().splitlines()):
+        if not 200 <= answer["status"] < 300:
+            continue
+        what = f"{answer['verb']} of {answer['server']} was answered {answer['status']} ({answer['request_id']}), and"
+        if answer["verb"] == "delete":
+            wrong += [f"{what} the server is there"] if answer["server"] in instances else []
+        elif answer["request_id"] not in ended:
+            wrong.append(f"{what} there is no workflow of it that ended")
+    return wrong
 
 
 def _guests(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:

@@ -27,7 +27,6 @@ class Verb:
     statuses: frozenset[str]
     request: Callable[[Person, str], tuple[str, str, Any]]
     as_admin: bool = False
-    has_workflow: bool = True
 
 
 def act(name: str, weight: int, statuses: str, value: Any = None, *, as_admin: bool = False) -> Verb:
@@ -144,9 +143,12 @@ class Person:
     def a_volume(self) -> str:
         return self.random.choice(self.volumes)
 
-    def work(self, is_over: Callable[[], bool]) -> None:
+    def work(self, is_over: Callable[[], bool], is_too_fast: Callable[[], bool]) -> None:
         while not is_over():
-            self.step()
+            if is_too_fast():
+                time.sleep(0.1)
+            else:
+                self.step()
 
     def step(self) -> None:
         """One action, whatever comes of it."""
@@ -198,7 +200,6 @@ class Person:
             server=server,
             status=status,
             request_id=request_id,
-            has_workflow=verb.has_workflow,
             said=None if 200 <= status < 300 else said,
         )
 
