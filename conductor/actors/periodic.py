@@ -13,7 +13,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
-from conductor.services import conductors, deletions, drains, moves, storage_upkeep
+from conductor.services import conductors, deletions, drains, live_migrations, moves, storage_upkeep
 from conductor.services.notifications import dispatcher, sinks
 from conductor.workflows import leases, recovery
 
@@ -107,13 +107,14 @@ def reclaim_all(aliases: Iterable[str]) -> None:
 
 
 def move_on_all(aliases: Iterable[str]) -> None:
-    """Confirm moves that have waited long enough, and go on emptying hosts, in each of these cells."""
+    """Confirm moves that have waited long enough, stop unwanted ones, and go on emptying hosts, in these cells."""
     for alias in aliases:
         if alias in (API_ALIAS, CELL0):  # no host is there
             continue
         with _complaints.about(f"moves in {alias}"):
             moves.confirm_overdue(alias)
             drains.advance(alias)
+            live_migrations.stop_unwanted(alias)
 
 
 def settle_uploads() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from conductor.cell_db.models import Instance, Migration
-from conductor.core.context import RequestContext
+from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.states import MigrationStatus, MigrationType, TaskState
 from conductor.journal.models import WorkflowRun
@@ -17,6 +17,9 @@ from conductor.services import migrations, moves, server_actions
 from conductor.services.server_actions import Asked
 from conductor.transactions import write_tx
 
+FLOW = "live_migrate_instance"
+ABORT_FLOW = "abort_live_migration"
+ABORT = (ABORT_FLOW, "live_migration_cancel")
 # Before the guest moves a run is simply cancelled; while it moves its source must stop it.
 NOT_MOVING_YET = frozenset({MigrationStatus.ACCEPTED, MigrationStatus.QUEUED, MigrationStatus.PREPARING})
 
@@ -56,7 +59,7 @@ def abort(context: RequestContext, instance_uuid: str, migration: str, *, queued
             for run in outbox.hold(alias, uuid=row.run_uuid):
                 outbox.request_cancel(alias, run, "the live migration was aborted")
             return str(row.run_uuid)
-        return _order(context, alias, instance, row, ("abort_live_migration", "live_migration_cancel"))
+        return _order(context, alias, instance, row, ABORT)
 
 
 def force_complete(context: RequestContext, instance_uuid: str, migration: str) -> str:
@@ -67,6 +70,25 @@ def force_complete(context: RequestContext, instance_uuid: str, migration: str) 
         if row.status != MigrationStatus.RUNNING:
             raise Invalid(_wrong_status("force_complete", row))
         return _order(context, alias, instance, row, ("force_live_migration", "live_migration_force_complete"))
+
+
+def stop_unwanted(alias: str) -> int:
+    """Abort moves under way that something else waits for, such as a delete; returns how many were told to stop.
+
+    A run whose guest moves cannot be cancelled, and a guest that is busy may move for ever.
+    """
+    stopped = 0
+    runs = WorkflowRun.objects.using(alias).live()
+    for run in runs.filter(flow=FLOW, is_cancel_requested=True):
+        with write_tx(alias):
+            outbox.hold(alias, uuid=run.uuid)
+            moving = Migration.objects.using(alias).filter(run_uuid=run.uuid, status=MigrationStatus.RUNNING).first()
+            is_told = runs.filter(instance_uuid=run.instance_uuid, flow=ABORT_FLOW).exists()
+            instance = Instance.objects.using(alias).filter(uuid=run.instance_uuid).first()
+            if moving is not None and instance is not None and not is_told:
+                _order(system_context(), alias, instance, moving, ABORT)
+                stopped += 1
+    return stopped
 
 
 def _under_way(

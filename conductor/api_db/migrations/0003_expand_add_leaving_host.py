@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('api_db', '0002_expand_add_flavor_access'),
+        ("api_db", "0002_expand_add_flavor_access"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='instancegroupmember',
-            name='leaving_host',
-            field=models.CharField(db_default='', default='', max_length=255),
+            model_name="instancegroupmember",
+            name="leaving_host",
+            field=models.CharField(db_default="", default="", max_length=255),
         ),
     ]

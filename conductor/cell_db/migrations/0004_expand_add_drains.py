@@ -4,27 +4,26 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('cell_db', '0003_expand_add_moves_devices_and_locks'),
+        ("cell_db", "0003_expand_add_moves_devices_and_locks"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Drain',
+            name="Drain",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('run_uuid', models.UUIDField(unique=True)),
-                ('host', models.CharField(db_index=True, max_length=255)),
-                ('most_at_once', models.PositiveIntegerField(default=2)),
-                ('allows_cold', models.BooleanField(default=True)),
-                ('is_paused', models.BooleanField(default=False)),
-                ('stays_closed', models.BooleanField(default=False)),
-                ('was_disabled', models.BooleanField(default=False)),
-                ('reason_before', models.CharField(max_length=255, null=True)),
-                ('refused', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField()),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("run_uuid", models.UUIDField(unique=True)),
+                ("host", models.CharField(db_index=True, max_length=255)),
+                ("most_at_once", models.PositiveIntegerField(default=2)),
+                ("allows_cold", models.BooleanField(default=True)),
+                ("is_paused", models.BooleanField(default=False)),
+                ("stays_closed", models.BooleanField(default=False)),
+                ("was_disabled", models.BooleanField(default=False)),
+                ("reason_before", models.CharField(max_length=255, null=True)),
+                ("refused", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
             ],
         ),
     ]

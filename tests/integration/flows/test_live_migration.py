@@ -11,7 +11,7 @@ from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.states import RunState, TaskState, VmState
 from conductor.journal.models import OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc.messages import StepProgressed
-from conductor.services import instance_groups, live_migrations, migrations
+from conductor.services import instance_groups, instances, live_migrations, migrations
 from conductor.workflows import engine
 from conductor.workflows.flow import RemoteStep, Step
 from conductor.workflows.live_migrate_instance import LIVE_MIGRATE_INSTANCE
@@ -191,6 +191,24 @@ def test_an_order_carries_the_token_of_the_move(order: str, hosts: Hosts, admin:
     else:
         assert (instance_of(uuid).host != home, migration_of(uuid).status) == (True, "completed")
     assert_at_rest(hosts, uuid)
+
+
+def test_a_delete_stops_a_move_that_does_not_end(hosts: Hosts, ana: Any, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    live_migrations.begin(admin, uuid)
+    until_it_moves(hosts, uuid)
+    assert live_migrations.stop_unwanted(CELL) == 0
+    instances.delete(ana, uuid)
+    assert live_migrations.stop_unwanted(CELL) == 1
+    assert live_migrations.stop_unwanted(CELL) == 0, "once is enough"
+    step_on(hosts)
+    assert OutboxMessage.objects.using(CELL).filter(run_uuid=run_of(uuid, "abort_live_migration").uuid).exists()
+    hosts.mute.clear()
+    hosts.fails = lambda message, host: "MigrationAborted" if message == "live_migrate" else None
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.DELETED
+    assert (hosts.has(uuid), hosts.left_over(uuid), held_by(uuid)) == ({}, set(), {})
+    assert migration_of(uuid).status == "cancelled"
 
 
 def test_its_figures_are_shown_while_it_moves(hosts: Hosts, admin: Any, launch: Any) -> None:

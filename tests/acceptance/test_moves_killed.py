@@ -1,0 +1,103 @@
+"""`kill -9` in the worst moments of every move: it goes on by itself, and the guest is once, where its row says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from conductor.workflows.catalog import failpoints
+from conductor.workflows.confirm_resize import CONFIRM_RESIZE
+from conductor.workflows.flow import Flow
+from conductor.workflows.live_migrate_instance import LIVE_MIGRATE_INSTANCE
+from conductor.workflows.resize_instance import RESIZE_INSTANCE
+from conductor.workflows.revert_resize import REVERT_RESIZE
+from tests.acceptance.cloud import Cloud, wait_until
+from tests.acceptance.test_worker_killed import DIED_BEFORE_IT_ANSWERED, SIGKILLED
+
+QUICK = {"NOVELLA_SIMULATED_LATENCY_SECONDS": "0.05"}
+CELLS = ("cell1", "cell2")
+# After an effect and before its record, with a command on its way, and with its answer there and not yet taken.
+WORST = (".effect", ".sent", ".answered")
+NOT_REACHED = ".CloseDestination."  # only after a silent source
+LIVE = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
+
+
+def places(flow: Flow) -> list[str]:
+    return [place for place in failpoints(flow) if place.endswith(WORST) and NOT_REACHED not in place]
+
+
+def settled(cloud: Cloud, uuid: str, status: str) -> dict[str, Any]:
+    """The server once it has the status and nothing is under way."""
+
+    def look() -> dict[str, Any] | None:
+        server = cloud.server(uuid)
+        is_there = server["status"] == status and server["OS-EXT-STS:task_state"] is None
+        return server if is_there and not live_runs(cloud) else None
+
+    found: dict[str, Any] = wait_until(f"{uuid} {status}\n{cloud.log_tail()}", look, 60)
+    return found
+
+
+def live_runs(cloud: Cloud) -> list[Any]:
+    states = "('queued', 'running', 'waiting', 'undoing')"
+    asked = f"select flow, state from journal_workflowrun where state in {states}"
+    return [row for cell in CELLS for row in cloud.rows(cell, asked)]
+
+
+def assert_once(cloud: Cloud, uuid: str, *, consumers: int = 1) -> None:
+    """One guest, no lock, and in placement one consumer per end."""
+    assert cloud.guests() == [uuid]
+    assert [row for cell in CELLS for row in cloud.rows(cell, "select * from journal_resourcelock")] == []
+    assert len(cloud.rows("api", "select distinct consumer_id from placement_allocation")) == consumers
+    assert len(cloud.rows("api", "select id from network_port")) == 1
+
+
+def killed(cloud: Cloud, uuid: str, action: dict[str, Any]) -> None:
+    """Ask for the action in a cloud that dies at its failpoint, and start it again without."""
+    with suppress(*DIED_BEFORE_IT_ANSWERED):
+        answer = cloud.call("POST", f"/compute/v2.1/servers/{uuid}/action", action, user="admin", version="2.56")
+        assert answer.status in (202, 204), answer.raw
+    assert cloud.wait_for_death() == SIGKILLED
+    cloud.start()
+
+
+def launched(cloud: Cloud) -> str:
+    uuid: str = cloud.launch("web-1").json["server"]["id"]
+    cloud.wait_for_status(uuid, "ACTIVE")
+    return uuid
+
+
+@pytest.mark.parametrize("place", places(LIVE_MIGRATE_INSTANCE))
+def test_live_migration_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
+    uuid = launched(cloud)
+    home = cloud.server(uuid)["OS-EXT-SRV-ATTR:host"]
+    killed(cloud, uuid, LIVE)
+    assert settled(cloud, uuid, "ACTIVE")["OS-EXT-SRV-ATTR:host"] != home
+    assert_once(cloud, uuid)
+
+
+@pytest.mark.parametrize("place", places(RESIZE_INSTANCE))
+def test_cold_migration_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
+    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
+    uuid = launched(cloud)
+    home = cloud.server(uuid)["OS-EXT-SRV-ATTR:host"]
+    killed(cloud, uuid, {"migrate": None})
+    assert settled(cloud, uuid, "VERIFY_RESIZE")["OS-EXT-SRV-ATTR:host"] != home
+    assert_once(cloud, uuid, consumers=2)
+
+
+@pytest.mark.parametrize("place", [*places(CONFIRM_RESIZE), *places(REVERT_RESIZE)])
+def test_the_end_of_a_move_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
+    is_revert = place.startswith(REVERT_RESIZE.name)
+    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
+    uuid = launched(cloud)
+    home = cloud.server(uuid)["OS-EXT-SRV-ATTR:host"]
+    cloud.call("POST", f"/compute/v2.1/servers/{uuid}/action", {"migrate": None}, user="admin")
+    settled(cloud, uuid, "VERIFY_RESIZE")
+    killed(cloud, uuid, {"revertResize" if is_revert else "confirmResize": None})
+    assert (settled(cloud, uuid, "ACTIVE")["OS-EXT-SRV-ATTR:host"] == home) == is_revert
+    assert_once(cloud, uuid)
