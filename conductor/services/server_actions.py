@@ -50,10 +50,8 @@ def begin(context: RequestContext, instance_uuid: str, name: str, asked: Asked |
     action, asked = ACTIONS[name], asked or Asked()
     alias = cell_of(context, instance_uuid)
     run_uuid = asked.run_uuid or uuid4()
-    if not action.interrupts:  # what interrupts must not wait for what it interrupts
-        asked = replace(asked, resources=sorted({*asked.resources, *_parts(alias, instance_uuid)}))
     try:
-        _lock_parts(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
+        asked = _lock_parts(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
         with write_tx(alias):
             _accept(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
     except BaseException:
@@ -72,20 +70,26 @@ def _parts(alias: str, instance_uuid: str) -> list[str]:
 
 def _lock_parts(
     context: RequestContext, alias: str, action: ServerAction, *, instance_uuid: str, asked: Asked, run_uuid: UUID
-) -> None:
-    """Lock what lives in the API database. A server that is under work says so itself, before its parts do."""
-    wanted = foreign_locks.foreign(alias, asked.resources)
+) -> Asked:
+    """Lock what lives in the API database: what was named, and what the instance has; returns `asked` with both.
+
+    A server that is under work says so itself, before parts do that nobody named.
+    """
+    parts = () if action.interrupts else _parts(alias, instance_uuid)  # who interrupts must not wait for the other
+    whole = replace(asked, resources=sorted({*asked.resources, *parts}))
+    wanted = foreign_locks.foreign(alias, whole.resources)
     try:
         foreign_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
     except ResourceLocked as error:
         if foreign_locks.sweep(alias):  # left by a process that died at the end of its work
             foreign_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
-            return
+            return whole
         instance = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()
-        if instance is not None:
+        if instance is not None and error.details["resource"] not in set(asked.resources):
             guard(context, alias, action, instance)
         message = f"Cannot '{action.name}' instance {instance_uuid}: {error.message}"
         raise ResourceLocked(message, **error.details) from None
+    return whole
 
 
 def cell_of(context: RequestContext, instance_uuid: str) -> str:
