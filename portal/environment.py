@@ -128,6 +128,17 @@ def _url(*schemes: str) -> Callable[[str], str]:
     return parse
 
 
+GROUP_HOST = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
+GROUP_URL = re.compile(rf"[a-z][a-z0-9+.-]*://{GROUP_HOST}(,{GROUP_HOST})*(/[A-Za-z0-9._/-]*)?")
+
+
+def _group_url(text: str) -> str:
+    """Which schemes there are is the plugins' to say."""
+    if not GROUP_URL.fullmatch(text):
+        raise _Refused("the URL is not one of a group service (zookeeper://host:port,host:port/path)")
+    return text
+
+
 def _urls(*schemes: str) -> Callable[[str], tuple[str, ...]]:
     parse = _url(*schemes)
     return lambda text: tuple(parse(part.strip()) for part in text.split(",") if part.strip())
@@ -199,8 +210,10 @@ class Environment:
     host_down_seconds: float = _variable(_seconds(1, 3600), "30")
     shutdown_seconds: float = _variable(_seconds(0, 3600), "60")
     reclaim_seconds: float = _variable(_seconds(0, 10 * 365 * 86_400), "0")
+    reconcile_seconds: float = _variable(_seconds(0, 86_400), "60")
     broker_url: str = _variable(_url("amqp", "amqps", "redis", "rediss"), is_secret=True)
     compute_queues: str = _variable(_choice("shared", "per-host"))
+    membership_url: str = _variable(_group_url)
     channel_url: str = _variable(_url("redis", "rediss"), is_secret=True)
     resize_confirm_seconds: float = _variable(_seconds(0, 10 * 365 * 86_400), "0")
     allow_resize_to_same_host: bool = _variable(_boolean, "on")

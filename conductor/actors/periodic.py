@@ -15,11 +15,14 @@ from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
 from conductor.services import conductors, deletions, drains, live_migrations, moves, storage_upkeep
 from conductor.services.notifications import dispatcher, sinks
+from conductor.services.reconciliation import duty as reconciliation
 from conductor.workflows import leases, recovery
 
 log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 15.0
+# How often a conductor asks whether a duty that one does for all is due.
+DUTY_EVERY_SECONDS = 5.0
 
 RECLAIM_EVERY_SECONDS = 10.0
 NOTIFY_EVERY_SECONDS = 1.0
@@ -117,6 +120,12 @@ def move_on_all(aliases: Iterable[str]) -> None:
             live_migrations.stop_unwanted(alias)
 
 
+def do_duties(owner: str) -> None:
+    """What one process does for all: whoever asks first when it is due."""
+    with _complaints.about("reconciliation"):
+        reconciliation.carry_out(owner)
+
+
 def settle_uploads() -> None:
     """Images whose uploader died go back to waiting for their data."""
     settled = images.settle_broken_uploads()
@@ -134,8 +143,13 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("storage-upkeep", UPKEEP_SECONDS, storage_upkeep.tend),
         Ticker("moves", settings.NOVELLA_SWEEP_SECONDS, partial(move_on_all, ours)),
         Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),
+        Ticker("duties", DUTY_EVERY_SECONDS, partial(do_duties, _worker_name(name))),
         *notification_tickers(ours, name),
     ]
+
+
+def _worker_name(name: str) -> str:
+    return f"{name} {leases.WORKER}"[:64]
 
 
 def notification_tickers(aliases: tuple[str, ...], name: str) -> list[Ticker]:
@@ -143,7 +157,7 @@ def notification_tickers(aliases: tuple[str, ...], name: str) -> list[Ticker]:
     told = sinks.configured()
     if not told:
         return []
-    teller = f"{name} {leases.WORKER}"[:64]
+    teller = _worker_name(name)
     tellers = [
         Ticker(f"notify {sink.name}", NOTIFY_EVERY_SECONDS, partial(dispatcher.tell_all, aliases, sink, teller))
         for sink in told

@@ -217,3 +217,12 @@ class NotificationDelivery(models.Model):
     outcome = models.CharField(max_length=16)  # "delivered", "failed"
     detail = models.CharField(max_length=255, default="")
     tried_at = models.DateTimeField(db_index=True)
+
+
+class Duty(models.Model):
+    """Work that one process does for all, such as pruning this journal: who does it now, and when it was last done."""
+
+    name = models.CharField(max_length=64, unique=True)
+    owner = models.CharField(max_length=64, default="")
+    lease_expires_at = models.DateTimeField(null=True)
+    done_at = models.DateTimeField(null=True)

@@ -113,6 +113,7 @@ def _write_service(cell: str, message: HostReported) -> None:
         "is_simulated": message.is_simulated,
         "report_number": message.report_number,
         "report_digest": "",
+        "guests": message.guests,
         "last_seen_at": database_now(),
     }
     Service.objects.using(cell).update_or_create(

@@ -2,6 +2,7 @@
 
 from conductor.api_db.models.aggregate import Aggregate, AggregateHost
 from conductor.api_db.models.cell_mapping import CellMapping, HostMapping, InstanceMapping
+from conductor.api_db.models.finding import Finding
 from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
 from conductor.api_db.models.keypair import KeyPair
@@ -13,6 +14,7 @@ __all__ = [
     "AggregateHost",
     "BuildRequest",
     "CellMapping",
+    "Finding",
     "Flavor",
     "FlavorAccess",
     "HostMapping",

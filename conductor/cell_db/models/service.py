@@ -22,6 +22,7 @@ class Service(models.Model):
     report_number = models.BigIntegerField(default=0)
     report_digest = models.CharField(max_length=64, default="")  # of a report after which nothing was left to look at
     unsettled = models.JSONField(default=dict)  # guests that did not fit, and how often so: {"strangers", "missing"}
+    guests = models.JSONField(null=True)  # of the newest report: power state by instance uuid; null: none has said
     last_seen_at = models.DateTimeField()
     created_at = models.DateTimeField()
 

@@ -1,0 +1,70 @@
+"""`manage.py reconcile`: find what does not agree between databases and hosts, and repair what is safe."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from conductor.cells.lookup import cell_aliases
+from conductor.services.reconciliation import reconciler
+from conductor.services.reconciliation.reconciler import Judged, Report
+
+SOMETHING_LEFT = 1
+
+
+class Command(BaseCommand):
+    help = (
+        "Compare instances, guests, allocations, ports, volumes, locks, moves and workflows in all databases, and "
+        "repair what is safe. Ends with 0 when nothing is left, 1 when something is, or when a cell did not answer."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only say what was found; change nothing")
+        parser.add_argument("--cell", action="append", default=[], metavar="NAME", help="only this cell; repeatable")
+        parser.add_argument(
+            "--grace", type=float, metavar="SECONDS", help="act on what has been there for so long; 0 acts at once"
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        known, grace = cell_aliases(), options["grace"]
+        for name in options["cell"]:
+            if name not in known:
+                raise CommandError(f"--cell: there is no cell {name}. Known cells: {', '.join(known)}.")
+        if grace is not None and not grace >= 0:
+            raise CommandError(f"--grace: {grace:g} is not a number of seconds from 0 on.")
+        report = reconciler.reconcile(options["cell"], is_dry_run=options["dry_run"], grace_seconds=grace)
+        self.stdout.write(json.dumps(_body(report), indent=2) if options["json"] else "\n".join(_lines(report)))
+        if report.left or report.silent:
+            sys.exit(SOMETHING_LEFT)
+
+
+def _body(report: Report) -> dict[str, Any]:
+    return {"findings": [_finding(one) for one in report.judged], "missing_cells": report.silent}
+
+
+def _finding(one: Judged) -> dict[str, Any]:
+    return {
+        "kind": one.kind.name,
+        "severity": one.kind.severity,
+        "subject": one.found.subject,
+        "cell": one.found.cell,
+        "instance_uuid": one.found.instance_uuid,
+        "detail": one.found.detail,
+        "outcome": one.outcome,
+        "said": one.said,
+    }
+
+
+def _lines(report: Report) -> list[str]:
+    lines = [
+        f"{one.outcome}: {one.kind.name} ({one.kind.severity}): {one.found.detail} {one.said}".rstrip()
+        for one in report.judged
+    ]
+    lines += [f"{cell} was left out: {reason}" for cell, reason in sorted(report.silent.items())]
+    return lines or ["Everything agrees."]

@@ -1,0 +1,127 @@
+"""What the API database says: who holds capacity, ports and volumes, and where instances should be."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db.models import F, Sum
+
+from conductor.api_db.models import BuildRequest, InstanceMapping
+from conductor.cells.lookup import API_ALIAS
+from conductor.network.models import Port
+from conductor.placement.models import Allocation, Consumer, Inventory
+from conductor.services.reconciliation import journal_facts
+from conductor.services.reconciliation.journal_facts import JournalFacts
+from conductor.volume.models import VolumeAttachment
+
+CHUNK = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class MappingFact:
+    cell: str  # "" while the build has none
+    build_run_uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortFact:
+    uuid: str
+    instance_uuid: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentFact:
+    uuid: str
+    volume_uuid: str
+    instance_uuid: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class UseFact:
+    """An inventory whose `used` is not the sum of what is held of it."""
+
+    inventory_id: int
+    provider_uuid: str
+    resource_class: str
+    used: int
+    held: int
+
+
+@dataclass(frozen=True)
+class ApiFacts:
+    held: Mapping[str, frozenset[str]]  # provider uuids by consumer uuid
+    mappings: Mapping[str, MappingFact]  # of instances that are not deleted
+    requests: Mapping[str, str]  # uuid of the run, by instance
+    ports: Sequence[PortFact]
+    attachments: Sequence[AttachmentFact]
+    miscounted: Sequence[UseFact]
+    journal: JournalFacts
+
+
+def load() -> ApiFacts:
+    """Seven queries, and those of the journal."""
+    mappings = InstanceMapping.objects.filter(is_deleted=False)
+    ports = Port.objects.filter(is_plugged=True).exclude(device_id="")
+    attachments = VolumeAttachment.objects.values_list("uuid", "volume__uuid", "instance_uuid", "volume__status")
+    return ApiFacts(
+        held=_held(),
+        mappings={
+            str(uuid): MappingFact(cell or "", str(run))
+            for uuid, cell, run in mappings.values_list("instance_uuid", "cell__name", "build_run_uuid")
+        },
+        requests={str(uuid): str(run) for uuid, run in BuildRequest.objects.values_list("instance_uuid", "run_uuid")},
+        ports=[
+            PortFact(str(uuid), device, host)
+            for uuid, device, host in ports.values_list("uuid", "device_id", "binding_host")
+        ],
+        attachments=[
+            AttachmentFact(str(uuid), str(volume), str(instance), status)
+            for uuid, volume, instance, status in attachments
+        ],
+        miscounted=_miscounted(),
+        journal=journal_facts.load(API_ALIAS),
+    )
+
+
+def deleted(uuids: Sequence[str]) -> set[str]:
+    """Those instances that the API database knows to be deleted."""
+    found: set[str] = set()
+    for start in range(0, len(uuids), CHUNK):
+        part = InstanceMapping.objects.filter(
+            instance_uuid__in=whole_uuids(uuids[start : start + CHUNK]), is_deleted=True
+        )
+        found |= {str(uuid) for uuid in part.values_list("instance_uuid", flat=True)}
+    return found
+
+
+def whole_uuids(uuids: Sequence[str]) -> list[str]:
+    return [uuid for uuid in uuids if len(uuid) == LENGTH_OF_UUID]  # a port may name any device
+
+
+LENGTH_OF_UUID = 36
+
+
+def _held() -> dict[str, frozenset[str]]:
+    held: defaultdict[str, set[str]] = defaultdict(set)
+    rows = Consumer.objects.values_list("uuid", "allocations__provider__uuid")
+    for consumer, provider in rows.distinct():
+        held[str(consumer)] |= {str(provider)} if provider else set()
+    return {consumer: frozenset(providers) for consumer, providers in held.items()}
+
+
+def _miscounted() -> list[UseFact]:
+    """Sums first: an allocation that comes in between is taken for one too many by one side only, and seen again."""
+    sums: Counter[tuple[int, str]] = Counter()
+    rows = Allocation.objects.values("provider_id", "resource_class").annotate(held=Sum("amount"))
+    for row in rows:
+        sums[row["provider_id"], row["resource_class"]] = row["held"]
+    inventories = Inventory.objects.annotate(provider_uuid=F("provider__uuid"))
+    return [
+        UseFact(row.pk, str(row.provider_uuid), row.resource_class, row.used, held)
+        for row in inventories
+        if row.used != (held := sums[row.provider_id, row.resource_class])
+    ]

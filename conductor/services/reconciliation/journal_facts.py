@@ -1,0 +1,91 @@
+"""What a journal says about work under way: runs without an end, locks and waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from conductor.core.states import FINAL_RUN_STATES
+from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
+from conductor.transactions import database_now
+
+
+@dataclass(frozen=True, slots=True)
+class RunFact:
+    """A run that has not ended, or that waits for an operator."""
+
+    uuid: str
+    flow: str
+    instance_uuid: str
+    resources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LockFact:
+    """A lock, or a wait for one: its holder has ended, or its holder is a run of another database."""
+
+    pk: str | int
+    resource: str
+    holder_uuid: str
+    holder_alias: str  # "": a run of the same database
+    has_ended: bool
+
+
+@dataclass(frozen=True)
+class JournalFacts:
+    alias: str
+    runs: tuple[RunFact, ...]
+    locks: tuple[LockFact, ...]
+    waits: tuple[LockFact, ...]
+    late: tuple[tuple[str, str, str], ...]  # uuid, flow, instance of runs that nobody has taken up for long
+
+    @cached_property
+    def run_uuids(self) -> frozenset[str]:
+        return frozenset(run.uuid for run in self.runs)
+
+    @cached_property
+    def busy(self) -> frozenset[str]:
+        """Resources of everything that has not ended here."""
+        named = {resource for run in self.runs for resource in run.resources}
+        instances = {f"instance:{run.instance_uuid}" for run in self.runs if run.instance_uuid}
+        held = {lock.resource for lock in (*self.locks, *self.waits) if not lock.has_ended and not lock.holder_alias}
+        return frozenset(named | instances | held)
+
+
+# Longer than any lease and any pause between sweeps: whoever waits longer is not rung for.
+LATE_SECONDS = 600.0
+
+
+def load(alias: str) -> JournalFacts:
+    """Four queries."""
+    unfinished = WorkflowRun.objects.using(alias).exclude(state__in=FINAL_RUN_STATES)
+    rows = unfinished.values_list("uuid", "flow", "instance_uuid", "resources")
+    late = WorkflowRun.objects.using(alias).live().filter(wake_at__lt=database_now(-LATE_SECONDS))
+    late = late.exclude(owner__isnull=False, lease_expires_at__gt=database_now(-LATE_SECONDS))
+    return JournalFacts(
+        alias=alias,
+        runs=tuple(RunFact(str(uuid), flow, str(of or ""), tuple(names or ())) for uuid, flow, of, names in rows),
+        locks=tuple(_lock(row) for row in ResourceLock.objects.using(alias).values_list(*LOCK)),
+        waits=tuple(
+            LockFact(pk, resource, str(uuid), "", state in FINAL_RUN_STATES)
+            for pk, resource, uuid, state in LockWait.objects.using(alias).values_list(
+                "pk", "resource", "run__uuid", "run__state"
+            )
+        ),
+        late=tuple((str(uuid), flow, str(of or "")) for uuid, flow, of in late.values_list(*LATE)),
+    )
+
+
+LOCK = ("resource", "run__uuid", "run__state", "holder_uuid", "holder_alias")
+LATE = ("uuid", "flow", "instance_uuid")
+
+
+def _lock(row: tuple[object, ...]) -> LockFact:
+    resource, run_uuid, run_state, holder_uuid, holder_alias = row
+    return LockFact(
+        str(resource),
+        str(resource),
+        str(run_uuid or holder_uuid or ""),
+        str(holder_alias),
+        run_state in FINAL_RUN_STATES,
+    )

@@ -1,0 +1,74 @@
+"""Ports: those that a guest has which is gone, and those that are bound to another host than their guest's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conductor.cells.lookup import API_ALIAS
+from conductor.network import ports
+from conductor.network.models import Port
+from conductor.services.reconciliation.api_facts import PortFact
+from conductor.services.reconciliation.facts import Facts
+from conductor.services.reconciliation.finding import Found, Kind, instance_resource
+from conductor.transactions import write_tx
+
+
+def _found(port: PortFact, cell: str, detail: str, data: object) -> Found:
+    return Found(
+        subject=f"port:{port.uuid}",
+        detail=detail,
+        cell=cell,
+        instance_uuid=port.instance_uuid,
+        touches=(f"port:{port.uuid}", instance_resource(port.instance_uuid)),
+        data=data,
+    )
+
+
+def _of_dead(facts: Facts) -> Iterator[Found]:
+    for port in facts.api.ports:
+        if facts.is_dead(port.instance_uuid):
+            detail = f"Port {port.uuid} is plugged into instance {port.instance_uuid}, which was deleted."
+            yield _found(port, "", detail, port)
+
+
+def _unplug(facts: Facts, found: Found) -> str:
+    port: PortFact = found.data
+    with write_tx(API_ALIAS):
+        if not Port.objects.filter(uuid=port.uuid, device_id=port.instance_uuid, is_plugged=True).exists():
+            return ""
+        ports.unplug_one(port.instance_uuid, port.uuid)
+    return "It was given back, or removed where it was made for that server alone."
+
+
+def _of_unknown(facts: Facts) -> Iterator[Found]:
+    for port in facts.api.ports:
+        if facts.is_unheard_of(port.instance_uuid):
+            detail = f"Port {port.uuid} is plugged into {port.instance_uuid}, of which no database has heard."
+            yield _found(port, "", detail, None)
+
+
+def _elsewhere(facts: Facts) -> Iterator[Found]:
+    for port in facts.api.ports:
+        instance = facts.alive.get(port.instance_uuid)
+        if instance is None or port.host == instance.host or port.instance_uuid in facts.moving:
+            continue
+        where, home = port.host or "no host", instance.host or "no host"
+        detail = f"Port {port.uuid} is bound to {where}, its instance {instance.uuid} is on {home}."
+        yield _found(port, instance.cell, detail, (port, instance.host))
+
+
+def _bind(facts: Facts, found: Found) -> str:
+    port, host = found.data
+    with write_tx(API_ALIAS):
+        rows = Port.objects.filter(
+            uuid=port.uuid, device_id=port.instance_uuid, binding_host=port.host, is_plugged=True
+        )
+        bound = rows.update(binding_host=host, status="ACTIVE" if host else "DOWN")
+    return f"It was bound to {host or 'no host'}." if bound else ""
+
+
+KINDS = (
+    Kind("port_of_dead_instance", "Port of a server that was deleted", _of_dead, _unplug),
+    Kind("port_of_unknown", "Port of a server that nobody knows", _of_unknown),
+    Kind("port_on_wrong_host", "Port bound to another host than its server's", _elsewhere, _bind),
+)

@@ -1,0 +1,333 @@
+"""Each kind of finding: planted, seen by a dry run that changes nothing, repaired or left, and gone afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+
+from conductor.api_db.models import BuildRequest, CellMapping, Finding, InstanceMapping
+from conductor.cell_db.models import BlockDevice, Instance, InstanceFault, Migration, Service
+from conductor.core.states import MigrationStatus, RunState
+from conductor.journal.models import Event, LockWait, OutboxMessage, ResourceLock, WorkflowRun
+from conductor.network.models import Port
+from conductor.placement import allocations
+from conductor.placement.models import Consumer, Inventory
+from conductor.services.reconciliation import reconciler
+from conductor.services.reconciliation.kinds import KINDS
+from conductor.services.reconciliation.reconciler import Outcome
+from conductor.transactions import database_now
+from conductor.volume.models import Volume, VolumeAttachment
+from tests import factories
+from tests.fleet import provider_of
+from tests.integration.flows.moving import CELL, Hosts, held_by, instance_of
+
+NOWHERE = "00000000-0000-4000-8000-00000000dead"
+
+
+@dataclass
+class Cloud:
+    """`alive` is a server that runs on `host`, `dead` one that was deleted properly."""
+
+    alive: str
+    dead: str
+    host: str
+    asker: Any
+
+    @property
+    def row(self) -> Any:
+        return Instance.objects.using(CELL).filter(uuid=self.alive)
+
+
+@pytest.fixture
+def cloud(hosts: Hosts, launch: Any, ana: Any) -> Cloud:
+    from conductor.services import instances
+    from tests.integration.flows.moving import run_to_the_end
+
+    alive, dead = launch("web-1"), launch("web-2")
+    instances.delete(ana, dead)
+    run_to_the_end(hosts)
+    report_guests({instance_of(alive).host or "": [alive]})
+    return Cloud(alive, dead, instance_of(alive).host or "", ana)
+
+
+def report_guests(guests: dict[str, list[str]]) -> None:
+    """As hosts' reports leave them."""
+    for row in Service.objects.using(CELL).filter(binary="nova-compute"):
+        said = dict.fromkeys(guests.get(row.host, []), 1)
+        Service.objects.using(CELL).filter(pk=row.pk).update(guests=said, last_seen_at=database_now())
+
+
+def everything() -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every database."""
+    rows = {}
+    for alias in connections:
+        connection = connections[alias]
+        with connection.cursor() as cursor:
+            for table in connection.introspection.table_names(cursor):
+                cursor.execute(f"SELECT * FROM {table}")
+                rows[f"{alias}.{table}"] = sorted(map(repr, cursor.fetchall()))
+    return rows
+
+
+def ended_run(cloud: Cloud, alias: str = CELL) -> WorkflowRun:
+    return factories.run(cloud.asker, alias, state=RunState.DONE, owner=None, finished_at=database_now())
+
+
+# -- capacity
+
+
+def hold(cloud: Cloud, consumer: str, host: str = "sim-1") -> None:
+    claim = allocations.Claim(consumer, provider_of(host), {"VCPU": 2}, cloud.asker.project_id, cloud.asker.user_id)
+    allocations.claim(claim)
+
+
+def allocation_of_nobody(cloud: Cloud) -> Callable[[], bool]:
+    hold(cloud, cloud.dead)
+    return lambda: not Consumer.objects.filter(uuid=cloud.dead).exists()
+
+
+def allocation_without_host(cloud: Cloud) -> Callable[[], bool]:
+    cloud.row.update(host=None, node=None, vm_state="shelved_offloaded")
+    Port.objects.all().delete()
+    return lambda: held_by(cloud.alive) == {}
+
+
+def instance_without_allocation(cloud: Cloud) -> Callable[[], bool]:
+    before = held_by(cloud.alive)
+    allocations.release([cloud.alive])
+    assert before
+    return lambda: held_by(cloud.alive) == before
+
+
+def allocation_on_wrong_host(cloud: Cloud) -> None:
+    allocations.release([cloud.alive])
+    hold(cloud, cloud.alive, "sim-2" if cloud.host != "sim-2" else "sim-3")
+
+
+def usage_miscounted(cloud: Cloud) -> Callable[[], bool]:
+    row = Inventory.objects.get(provider__uuid=provider_of(cloud.host), resource_class="VCPU")
+    Inventory.objects.filter(pk=row.pk).update(used=row.used + 3)
+    return lambda: Inventory.objects.get(pk=row.pk).used == row.used
+
+
+# -- ports and volumes
+
+
+def port_of_dead_instance(cloud: Cloud) -> Callable[[], bool]:
+    Port.objects.filter(device_id=cloud.alive).update(device_id=cloud.dead)
+    return lambda: not Port.objects.exists()
+
+
+def port_of_unknown(cloud: Cloud) -> None:
+    Port.objects.filter(device_id=cloud.alive).update(device_id=NOWHERE)
+
+
+def port_on_wrong_host(cloud: Cloud) -> Callable[[], bool]:
+    Port.objects.update(binding_host="moon")
+    return lambda: Port.objects.get().binding_host == cloud.host
+
+
+def lend(cloud: Cloud, to: str, status: str = "in-use") -> VolumeAttachment:
+    now = database_now()
+    volume = Volume.objects.create(
+        project_id=cloud.asker.project_id, user_id=cloud.asker.user_id, size_gb=1, status=status, created_at=now,
+        updated_at=now,
+    )  # fmt: skip
+    return VolumeAttachment.objects.create(volume=volume, instance_uuid=to, device="/dev/vdb", host=cloud.host)
+
+
+def device(of: str, volume: Any, **values: Any) -> None:
+    BlockDevice.objects.using(CELL).create(
+        instance_uuid=of, volume_uuid=volume, device_name="/dev/vdb", created_at=database_now(), **values
+    )
+
+
+def volume_of_dead_instance(cloud: Cloud) -> Callable[[], bool]:
+    row = lend(cloud, cloud.dead)
+    return lambda: Volume.objects.get(pk=row.volume_id).status == "available" and not VolumeAttachment.objects.exists()
+
+
+def device_of_dead_instance(cloud: Cloud) -> Callable[[], bool]:
+    device(cloud.dead, uuid4())
+    return lambda: not BlockDevice.objects.using(CELL).exists()
+
+
+def volume_half_lent(cloud: Cloud) -> None:
+    row = lend(cloud, cloud.alive, "detaching")
+    device(cloud.alive, row.volume.uuid, uuid=row.uuid)
+
+
+def attachment_without_device(cloud: Cloud) -> None:
+    lend(cloud, cloud.alive)
+
+
+def device_without_attachment(cloud: Cloud) -> None:
+    device(cloud.alive, uuid4())
+
+
+# -- where instances are, and what they say
+
+
+def state_without_workflow(cloud: Cloud) -> Callable[[], bool]:
+    cloud.row.update(task_state="powering-off")
+    return lambda: (
+        instance_of(cloud.alive).task_state is None
+        and instance_of(cloud.alive).vm_state == "active"
+        and InstanceFault.objects.using(CELL).filter(instance_uuid=cloud.alive).count() == 1
+    )
+
+
+def instance_doubled(cloud: Cloud) -> None:
+    row = instance_of(cloud.alive)
+    row.pk, row.host, row.node = None, None, None
+    row.save(using="cell2", force_insert=True)
+
+
+def instance_unmapped(cloud: Cloud) -> None:
+    InstanceMapping.objects.filter(instance_uuid=cloud.alive).delete()
+
+
+def instance_missing(cloud: Cloud) -> None:
+    InstanceMapping.objects.create(
+        instance_uuid=NOWHERE, cell=CellMapping.objects.get(name=CELL), project_id="p", user_id="u",
+        build_run_uuid=uuid4(), created_at=database_now(),
+    )  # fmt: skip
+
+
+def mapping_of_dead_instance(cloud: Cloud) -> Callable[[], bool]:
+    InstanceMapping.objects.filter(instance_uuid=cloud.dead).update(is_deleted=False)
+    return lambda: InstanceMapping.objects.get(instance_uuid=cloud.dead).is_deleted
+
+
+def mapping_of_nothing(cloud: Cloud) -> Callable[[], bool]:
+    InstanceMapping.objects.create(
+        instance_uuid=NOWHERE, project_id="p", user_id="u", build_run_uuid=uuid4(), created_at=database_now()
+    )
+    return lambda: InstanceMapping.objects.get(instance_uuid=NOWHERE).is_deleted
+
+
+def request_without_workflow(cloud: Cloud) -> Callable[[], bool]:
+    BuildRequest.objects.create(
+        instance_uuid=cloud.alive, project_id="p", run_uuid=uuid4(), instance={}, created_at=database_now()
+    )
+    return lambda: not BuildRequest.objects.exists()
+
+
+# -- workflows
+
+
+def lock_of_ended_workflow(cloud: Cloud) -> Callable[[], bool]:
+    factories.lock(ended_run(cloud), f"instance:{cloud.alive}")
+    return lambda: not ResourceLock.objects.using(CELL).exists()
+
+
+def lock_of_absent_workflow(cloud: Cloud) -> Callable[[], bool]:
+    ResourceLock.objects.create(
+        resource=f"volume:{NOWHERE}", holder_uuid=uuid4(), holder_alias=CELL, granted_at=database_now()
+    )
+    return lambda: not ResourceLock.objects.exists()
+
+
+def wait_of_ended_workflow(cloud: Cloud) -> Callable[[], bool]:
+    LockWait.objects.using(CELL).create(resource=f"instance:{cloud.alive}", run=ended_run(cloud))
+    return lambda: not LockWait.objects.using(CELL).exists()
+
+
+def workflow_not_taken_up(cloud: Cloud) -> None:
+    factories.run(cloud.asker, CELL, wake_at=factories.ago(3600), owner=None)
+
+
+def move(of: str, status: str, **values: Any) -> Migration:
+    now = database_now()
+    return Migration.objects.using(CELL).create(
+        instance_uuid=of, migration_type="migration", status=status, source_host="sim-1", project_id="p", user_id="u",
+        created_at=now, updated_at=now, **values,
+    )  # fmt: skip
+
+
+def move_without_workflow(cloud: Cloud) -> Callable[[], bool]:
+    row = move(cloud.alive, MigrationStatus.MIGRATING)
+    return lambda: Migration.objects.using(CELL).get(pk=row.pk).status == MigrationStatus.ERROR
+
+
+# -- guests
+
+
+def other_host(cloud: Cloud) -> str:
+    return "sim-2" if cloud.host != "sim-2" else "sim-3"
+
+
+def guest_doubled(cloud: Cloud) -> None:
+    report_guests({cloud.host: [cloud.alive], other_host(cloud): [cloud.alive]})
+
+
+def guest_of_dead_instance(cloud: Cloud) -> Callable[[], bool]:
+    report_guests({cloud.host: [cloud.alive], other_host(cloud): [cloud.dead]})
+
+    def is_told() -> bool:
+        owed = OutboxMessage.objects.using(CELL).filter(is_owed=True, host=other_host(cloud))
+        return [row.body["body"]["instance_uuid"] for row in owed] == [cloud.dead]
+
+    return is_told
+
+
+def guest_of_nobody(cloud: Cloud) -> None:
+    report_guests({cloud.host: [cloud.alive, NOWHERE]})
+
+
+def guest_missing(cloud: Cloud) -> None:
+    report_guests({})
+
+
+PLANTS: dict[str, Callable[[Cloud], Callable[[], bool] | None]] = {
+    plant.__name__: plant
+    for plant in (
+        allocation_of_nobody, allocation_without_host, instance_without_allocation, allocation_on_wrong_host,
+        usage_miscounted, port_of_dead_instance, port_of_unknown, port_on_wrong_host, volume_of_dead_instance,
+        device_of_dead_instance, volume_half_lent, attachment_without_device, device_without_attachment,
+        state_without_workflow, instance_doubled, instance_unmapped, instance_missing, mapping_of_dead_instance,
+        mapping_of_nothing, request_without_workflow, lock_of_ended_workflow, lock_of_absent_workflow,
+        wait_of_ended_workflow, workflow_not_taken_up, move_without_workflow, guest_doubled, guest_of_dead_instance,
+        guest_of_nobody, guest_missing,
+    )
+}  # fmt: skip
+# All that a finding which nobody repairs may write.
+RECORD = {"default.api_db_finding", "default.journal_event"}
+
+
+def found_by(**options: Any) -> dict[str, Outcome]:
+    return {one.kind.name: one.outcome for one in reconciler.reconcile(**options).judged}
+
+
+def test_every_kind_is_planted() -> None:
+    assert set(PLANTS) == {kind.name for kind in KINDS}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_kind_is_found_and_repaired_or_left(name: str, cloud: Cloud) -> None:
+    assert found_by(grace_seconds=0) == {}
+    is_repaired = PLANTS[name](cloud)
+    planted = everything()
+
+    assert found_by(is_dry_run=True, grace_seconds=0).keys() == {name}
+    assert everything() == planted
+
+    outcomes = found_by(grace_seconds=0)
+    row = Finding.objects.get(kind=name)
+    kinds = list(Event.objects.filter(topic=f"finding:{name}").order_by("pk").values_list("kind", flat=True))
+    if is_repaired is None:
+        assert outcomes[name] == Outcome.LEFT
+        assert (row.repaired_at, row.gone_at, kinds) == (None, None, ["finding.found"])
+        after = everything()
+        assert {table for table in planted if after[table] != planted[table]} == RECORD
+    else:
+        assert outcomes[name] == Outcome.REPAIRED
+        assert is_repaired()
+        assert row.repaired_at is not None
+        assert kinds == ["finding.found", "finding.repaired"]
+        assert found_by(grace_seconds=0) == {}
