@@ -105,8 +105,10 @@ def _belongings(alias: str, runs: Sequence[WorkflowRun]) -> dict[int, dict[str, 
     by_uuid = {run.uuid: run.pk for run in runs}
     for record in StepRecord.objects.using(alias).filter(run_id__in=found).order_by("pk"):
         found[record.run_id]["records"].append(record)
-    for lock in ResourceLock.objects.using(alias).filter(run_id__in=found).order_by("resource"):
-        found[lock.run_id]["locks"].append(lock.resource)
+    locks = ResourceLock.objects.using(alias).filter(run_id__in=found).order_by("resource")
+    for run_id, resource in locks.values_list("run_id", "resource"):
+        assert run_id is not None
+        found[run_id]["locks"].append(resource)
     events = Event.objects.using(alias).filter(run_uuid__in=by_uuid).values("run_uuid").annotate(last=Max("pk"))
     for run_uuid, last in events.order_by().values_list("run_uuid", "last"):
         assert run_uuid is not None

@@ -211,8 +211,12 @@ def _allocations(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) ->
             wanted[uuid, instance["host"]] = _resources(instance["flavor"])
     for name in evidence.cells:
         for move in evidence.rows(name, "SELECT * FROM cell_db_migration WHERE status = 'finished'"):
-            if instances.get(str(move["instance_uuid"]), {}).get("vm_state") == "resized":
-                wanted[str(move["uuid"]), move["source_host"]] = _resources(move["old_flavor"])
+            instance = instances.get(str(move["instance_uuid"]), {})
+            if instance.get("vm_state") != "resized":
+                continue
+            kept = wanted[str(move["uuid"]), move["source_host"]] = _resources(move["old_flavor"])
+            if instance["host"] == move["source_host"]:  # one place: what grows is held beside what is kept
+                wanted[str(instance["uuid"]), instance["host"]] -= kept
     wrong = [
         f"consumer {key[0]} holds {dict(held[key])} at {key[1]} instead of {dict(wanted.get(key, {}))}"
         for key in held.keys() | wanted.keys()
