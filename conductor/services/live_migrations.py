@@ -84,7 +84,7 @@ def stop_unwanted(alias: str) -> int:
             outbox.hold(alias, uuid=run.uuid)
             moving = Migration.objects.using(alias).filter(run_uuid=run.uuid, status=MigrationStatus.RUNNING).first()
             is_told = runs.filter(instance_uuid=run.instance_uuid, flow=ABORT_FLOW).exists()
-            instance = Instance.objects.using(alias).filter(uuid=run.instance_uuid).first()
+            instance = Instance.objects.using(alias).filter(uuid=str(run.instance_uuid)).first()
             if moving is not None and instance is not None and not is_told:
                 _order(system_context(), alias, instance, moving, ABORT)
                 stopped += 1

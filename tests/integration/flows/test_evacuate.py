@@ -116,7 +116,7 @@ def test_a_host_that_comes_back_must_be_clean_before_it_works(hosts: Hosts, admi
             "node": home, "hypervisor_type": "fake", "hypervisor_version": 1,
             "inventory": {"VCPU": {"total": 64}, "MEMORY_MB": {"total": 65536}, "DISK_GB": {"total": 1000}},
         }  # fmt: skip
-        found = {uuid: 1 for uuid in hosts.guests[home]}
+        found = dict.fromkeys(hosts.guests[home], 1)
         host_reports.record(CELL, HostReported(
             host=home, cell=CELL, driver="fake", is_simulated=True, service_version=1, report_number=number,
             availability_zone="", report=node, guests=found,
