@@ -7,8 +7,8 @@ from conductor.workflows.steps.destroy_on_host import DestroyOnHost
 from conductor.workflows.steps.forget_moves import ForgetAtSource
 from conductor.workflows.steps.free_allocation import FreeAllocation
 from conductor.workflows.steps.mark_deleted import MarkDeleted
-from conductor.workflows.steps.remove_shelved_image import RemoveShelvedImage
 from conductor.workflows.steps.release_volumes import ReleaseVolumes
+from conductor.workflows.steps.remove_shelved_image import RemoveShelvedImage
 from conductor.workflows.steps.unplug_networks import UnplugNetworks
 
 DELETE_INSTANCE = Flow(

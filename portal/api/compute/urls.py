@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path, re_path
+
 from portal.api.base import unknown_route
 from portal.api.compute.microversions import VERSIONS
 from portal.api.compute.views import (
@@ -14,6 +15,7 @@ from portal.api.compute.views import (
     instance_actions,
     interfaces,
     keypairs,
+    migrations,
     quotas,
     server_actions,
     server_addresses,
@@ -50,6 +52,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_SERVER}/os-volume_attachments/<str:volume_id>", volume_attachments.VolumeAttachment.as_view()),
     path(f"{_SERVER}/os-instance-actions", instance_actions.InstanceActions.as_view()),
     path(f"{_SERVER}/os-instance-actions/<str:request_id>", instance_actions.InstanceAction.as_view()),
+    path(f"{_SERVER}/migrations", migrations.ServerMigrations.as_view()),
+    path(f"{_SERVER}/migrations/<str:ref>", migrations.ServerMigration.as_view()),
+    path(f"{_SERVER}/migrations/<str:ref>/action", migrations.ServerMigrationAction.as_view()),
+    path("v2.1/os-migrations", migrations.Migrations.as_view()),
     path("v2.1/flavors", flavors.Flavors.as_view()),
     path("v2.1/flavors/detail", flavors.FlavorsDetail.as_view()),
     path(_FLAVOR, flavors.FlavorById.as_view()),
