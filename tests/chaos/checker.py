@@ -214,9 +214,10 @@ def _allocations(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) ->
             instance = instances.get(str(move["instance_uuid"]), {})
             if instance.get("vm_state") != "resized":
                 continue
-            kept = wanted[str(move["uuid"]), move["source_host"]] = _resources(move["old_flavor"])
-            if instance["host"] == move["source_host"]:  # one place: what grows is held beside what is kept
-                wanted[str(instance["uuid"]), instance["host"]] -= kept
+            kept = _resources(move["old_flavor"])
+            if instance["host"] == move["source_host"]:  # one place holds the larger of both sizes, not their sum
+                kept -= _resources(instance["flavor"])
+            wanted[str(move["uuid"]), move["source_host"]] = kept
     wrong = [
         f"consumer {key[0]} holds {dict(held[key])} at {key[1]} instead of {dict(wanted.get(key, {}))}"
         for key in held.keys() | wanted.keys()
