@@ -88,6 +88,7 @@ def violations(evidence: Evidence) -> list[str]:
         *_answers(evidence, instances),
         *_guests(evidence, instances),
         *_allocations(evidence, instances),
+        *_inventories(evidence),
         *_ports(evidence, instances),
         *_volumes(evidence, instances),
         *_quotas(evidence, instances),
@@ -195,41 +196,53 @@ def _guest(uuid: str, instance: Mapping[str, Any], note: Mapping[str, Any], devi
 
 
 def _allocations(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
-    """What is held at each host is what its instances need, and what unconfirmed moves keep; and `used` is its sum."""
+    """What is held at each host is what its instances need, and what unconfirmed moves keep."""
     held: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    total: defaultdict[tuple[str, str], int] = defaultdict(int)
     query = (
         "SELECT c.uuid AS consumer, p.name AS host, a.resource_class, a.amount FROM placement_allocation a "
         "JOIN placement_consumer c ON c.id = a.consumer_id JOIN placement_resourceprovider p ON p.id = a.provider_id"
     )
     for row in evidence.rows("api", query):
         held[str(row["consumer"]), row["host"]][row["resource_class"]] += row["amount"]
-        total[row["host"], row["resource_class"]] += row["amount"]
-    wanted: dict[tuple[str, str], Counter[str]] = {}
-    for uuid, instance in instances.items():
-        if instance["host"] is not None:
-            wanted[uuid, instance["host"]] = _resources(instance["flavor"])
+    wanted = {
+        (uuid, instance["host"]): _resources(instance["flavor"])
+        for uuid, instance in instances.items()
+        if instance["host"] is not None
+    }
+    wanted |= _kept_by_moves(evidence, instances)
+    return [
+        f"consumer {key[0]} holds {dict(held[key])} at {key[1]} instead of {dict(wanted.get(key, {}))}"
+        for key in held.keys() | wanted.keys()
+        if held[key] != wanted.get(key, Counter())
+    ]
+
+
+def _kept_by_moves(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], Counter[str]]:
+    """What a move that waits for its confirmation keeps at its source, in its own name."""
+    kept: dict[tuple[str, str], Counter[str]] = {}
     for name in evidence.cells:
         for move in evidence.rows(name, "SELECT * FROM cell_db_migration WHERE status = 'finished'"):
             instance = instances.get(str(move["instance_uuid"]), {})
             if instance.get("vm_state") != "resized":
                 continue
-            kept = _resources(move["old_flavor"])
+            amounts = _resources(move["old_flavor"])
             if instance["host"] == move["source_host"]:  # one place holds the larger of both sizes, not their sum
-                kept -= _resources(instance["flavor"])
-            wanted[str(move["uuid"]), move["source_host"]] = kept
-    wrong = [
-        f"consumer {key[0]} holds {dict(held[key])} at {key[1]} instead of {dict(wanted.get(key, {}))}"
-        for key in held.keys() | wanted.keys()
-        if held[key] != wanted.get(key, Counter())
-    ]
+                amounts -= _resources(instance["flavor"])
+            kept[str(move["uuid"]), move["source_host"]] = amounts
+    return kept
+
+
+def _inventories(evidence: Evidence) -> list[str]:
+    """`used` is the sum of what is held, and no more than there is."""
     query = (
-        "SELECT p.name AS host, i.* FROM placement_inventory i "
-        "JOIN placement_resourceprovider p ON p.id = i.provider_id"
+        "SELECT p.name AS host, i.*, (SELECT coalesce(sum(a.amount), 0) FROM placement_allocation a "
+        "WHERE a.provider_id = i.provider_id AND a.resource_class = i.resource_class) AS held "
+        "FROM placement_inventory i JOIN placement_resourceprovider p ON p.id = i.provider_id"
     )
+    wrong = []
     for row in evidence.rows("api", query):
-        if row["used"] != total[row["host"], row["resource_class"]]:
-            wrong.append(f"{row['host']} counts {row['used']} {row['resource_class']}, and holders have another sum")
+        if row["used"] != row["held"]:
+            wrong.append(f"{row['host']} counts {row['used']} {row['resource_class']}, and {row['held']} are held")
         if row["used"] > (row["total"] - row["reserved"]) * row["allocation_ratio"]:
             wrong.append(f"{row['host']} is overcommitted in {row['resource_class']}")
     return wrong
