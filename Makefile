@@ -2,11 +2,12 @@
 PY ?= python3
 VENV_PYTHON := .venv/bin/python
 T ?= tests
+SEED ?= 1
 # What depends on how a database locks, commits and sorts is proven on both kinds.
 ON_POSTGRESQL := $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format types docs bench pictures lock clean setup setup-dev
+.PHONY: help run test lint format types docs bench chaos pictures lock clean setup setup-dev
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -37,6 +38,13 @@ docs: setup-dev ## check that the documentation names all that there is
 
 bench: setup-dev ## run the benchmarks and print their ratios
 	@$(VENV_PYTHON) -m benchmarks
+
+chaos: setup-dev ## kill everything on purpose: simulated schedules, every place of every flow, and a random campaign
+	@$(PY) -m tools.system_packages test
+	@$(VENV_PYTHON) -m tests.chaos.simulate --schedules 20000
+	@$(VENV_PYTHON) -m tests.chaos.simulate --planted --schedules 2000
+	@$(VENV_PYTHON) -m tests.chaos --mode every-point
+	@$(VENV_PYTHON) -m tests.chaos --mode random --seed $(SEED) --actions 10000 --kills 1000
 
 pictures: setup-dev ## draw the pictures of the README anew
 	@$(VENV_PYTHON) -m pytest -q tests/browser/pictures.py
