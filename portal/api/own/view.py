@@ -26,6 +26,7 @@ RULES: RuleTable = {
     "novella:workflows:events": READER,
     "novella:decisions:show": READER,
     "novella:audit:list": READER,
+    "novella:findings:list": ADMIN,
     "novella:servers:try_again": MEMBER,
     "novella:hosts:show": ADMIN,
     "novella:hosts:drain": ADMIN,
