@@ -12,6 +12,7 @@ import pluggy
 
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.filter import Filter
+from conductor.core.membership import Membership
 from conductor.core.weigher import Weigher
 
 PROJECT = "novella"
@@ -32,3 +33,8 @@ def register_weighers() -> Sequence[type[Weigher]]:  # type: ignore[empty-body]
 @hookspec
 def register_compute_drivers() -> Mapping[str, type[ComputeDriver]]:  # type: ignore[empty-body]
     """Called once at start-up. Return driver name → driver class; a compute host names the one that it uses."""
+
+
+@hookspec
+def register_memberships() -> Mapping[str, type[Membership]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return URL scheme → membership class; the option `membership_url` names one."""

@@ -23,6 +23,7 @@ from conductor.core.compute_driver import ComputeDriver
 from conductor.core.errors import NovellaError
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState
+from conductor.core.membership import Membership
 from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import Verdict
 from conductor.core.weigher import Weigher
@@ -62,6 +63,7 @@ class PluginInfo:
     filters: tuple[str, ...] = ()
     weighers: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
+    memberships: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +77,13 @@ class Quarantined:
 
 @dataclass(frozen=True)
 class Registry:
-    """Everything that plugins bring: filters and weighers in the order in which they run, drivers by name."""
+    """Everything that plugins bring: filters and weighers in the order in which they run, the others by name."""
 
     plugins: tuple[PluginInfo, ...] = ()
     filters: tuple[Filter, ...] = ()
     weighers: tuple[Weigher, ...] = ()
     drivers: Mapping[str, type[ComputeDriver]] = field(default_factory=dict)
+    memberships: Mapping[str, type[Membership]] = field(default_factory=dict)
     quarantined: tuple[Quarantined, ...] = ()
 
     def digest(self) -> str:
@@ -110,6 +113,7 @@ class _Brought:
     filters: list[Filter] = field(default_factory=list)
     weighers: list[Weigher] = field(default_factory=list)
     drivers: dict[str, type[ComputeDriver]] = field(default_factory=dict)
+    memberships: dict[str, type[Membership]] = field(default_factory=dict)
 
 
 @functools.cache
@@ -137,12 +141,14 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
         kept.filters += brought.filters
         kept.weighers += brought.weighers
         kept.drivers |= brought.drivers
+        kept.memberships |= brought.memberships
         infos.append(_info(source, brought))
     return Registry(
         plugins=tuple(infos),
         filters=_ordered(kept.filters, options.enabled_filters, _MissingFilter),
         weighers=_ordered(kept.weighers, options.enabled_weighers, _MissingWeigher),
         drivers=kept.drivers,
+        memberships=kept.memberships,
         quarantined=tuple(quarantined),
     )
 
@@ -199,7 +205,9 @@ def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought) 
         for answer in answers["register_weighers"]:
             brought.weighers += [_made(item, Weigher) for item in _sequence(answer)]
         for answer in answers["register_compute_drivers"]:
-            brought.drivers |= _checked_drivers(answer)
+            brought.drivers |= _checked(answer, ComputeDriver, "driver")
+        for answer in answers["register_memberships"]:
+            brought.memberships |= _checked(answer, Membership, "membership")
         _refuse_doubles(brought, kept)
     except BaseException:
         manager.unregister(plugin)
@@ -207,7 +215,7 @@ def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought) 
     return brought
 
 
-HOOKS = ("register_filters", "register_weighers", "register_compute_drivers")
+HOOKS = ("register_filters", "register_weighers", "register_compute_drivers", "register_memberships")
 
 
 def _answers(manager: pluggy.PluginManager, plugin: Any, hook: str) -> list[Any]:
@@ -236,12 +244,12 @@ def _name_of(item: Any) -> str:
     return item.__name__ if inspect.isclass(item) else type(item).__name__
 
 
-def _checked_drivers(answer: Any) -> dict[str, type[ComputeDriver]]:
+def _checked(answer: Any, base: type[Any], what: str) -> dict[str, type[Any]]:
     if not isinstance(answer, Mapping):
-        raise Nonsense(f"a mapping of names to driver classes expected, not {type(answer).__name__}")
-    for name, driver in answer.items():
-        if not (isinstance(name, str) and name and inspect.isclass(driver) and issubclass(driver, ComputeDriver)):
-            raise Nonsense(f"a subclass of ComputeDriver expected as driver {name}, not {_name_of(driver)}")
+        raise Nonsense(f"a mapping of names to {what} classes expected, not {type(answer).__name__}")
+    for name, found in answer.items():
+        if not (isinstance(name, str) and name and inspect.isclass(found) and issubclass(found, base)):
+            raise Nonsense(f"a subclass of {base.__name__} expected as {what} {name}, not {_name_of(found)}")
     return dict(answer)
 
 
@@ -251,6 +259,7 @@ def _refuse_doubles(brought: _Brought, kept: _Brought) -> None:
         ("filter", [one.name for one in kept.filters], [one.name for one in brought.filters]),
         ("weigher", [one.name for one in kept.weighers], [one.name for one in brought.weighers]),
         ("driver", list(kept.drivers), list(brought.drivers)),
+        ("membership", list(kept.memberships), list(brought.memberships)),
     )
     for kind, taken, names in pairs:
         for index, name in enumerate(names):
@@ -295,6 +304,7 @@ def _info(source: _Source, brought: _Brought) -> PluginInfo:
         filters=tuple(one.name for one in brought.filters),
         weighers=tuple(one.name for one in brought.weighers),
         drivers=tuple(brought.drivers),
+        memberships=tuple(brought.memberships),
     )
 
 

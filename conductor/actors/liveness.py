@@ -9,6 +9,8 @@ from functools import partial
 from django.conf import settings
 from django.db import connections
 
+from conductor import plugins
+from conductor.core.errors import Invalid
 from conductor.core.membership import Member, Membership, Place
 from conductor.membership.database import DatabaseMembership
 from conductor.workflows import leases, recovery
@@ -17,9 +19,27 @@ log = logging.getLogger(__name__)
 
 
 def memberships() -> list[Membership]:
-    """The kinds in use here, not yet joined."""
-    place = Place(url="", data_dir=settings.NOVELLA_DATA)
-    return [DatabaseMembership(place)]
+    """The kinds in use here, not yet joined: the default, and the one that the operator chose besides.
+
+    Raises Invalid when no plugin brings that one.
+    """
+    url = settings.NOVELLA_MEMBERSHIP_URL
+    place = Place(url=url, data_dir=settings.NOVELLA_DATA)
+    scheme = url.partition("://")[0]
+    if not scheme:
+        return [DatabaseMembership(place)]
+    known = plugins.registry().memberships
+    if scheme not in known:
+        raise Invalid(
+            f"NOVELLA_MEMBERSHIP_URL: no plugin brings {scheme}://. Known: {', '.join(sorted(known)) or 'none'}."
+        )
+    return [DatabaseMembership(place), known[scheme](place)]
+
+
+def living() -> list[Member]:
+    """Who lives by any of the kinds, by name. Raises Unavailable when one of them cannot be asked."""
+    found = {member.life: member for membership in memberships() for member in membership.members()}
+    return sorted(found.values(), key=lambda member: (member.name, member.worker))
 
 
 class Group:

@@ -13,6 +13,8 @@ from typing import IO
 
 from django.core.management.base import CommandError
 
+from conductor.actors import liveness
+from conductor.core.errors import Invalid
 from conductor.services import readiness
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,14 @@ def require_broker(url: str) -> None:
             "NOVELLA_BROKER_URL: not set, and a broker in memory reaches nobody else. Set it to amqp://… or redis://…, "
             "the same for all processes."
         )
+
+
+def require_membership() -> None:
+    """The group service that was chosen is of a kind that we know; raises CommandError. It need not answer."""
+    try:
+        liveness.memberships()
+    except Invalid as error:
+        raise CommandError(error.message) from None
 
 
 def require_schema(aliases: Iterable[str]) -> None:

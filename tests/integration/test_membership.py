@@ -166,7 +166,7 @@ def test_a_lost_session_is_missed_at_once(on_server: postgresql.Service, life: s
         with holder(on_server, f"rack-2:1:{life}"):
             await_that("both are there", lambda: {one.life for one in watch.members()} == {me.life, life})
             assert {one.name for one in watch.members()} == {"watcher", "other"}
-            time.sleep(3 * sessions.POLL_SECONDS)
+            time.sleep(3 * SessionWatch.poll_seconds)
             assert gone.empty()
         assert gone.get(timeout=SECONDS) == life
         await_that("only one is there", lambda: [one.worker for one in watch.members()] == [me.worker])
@@ -181,13 +181,13 @@ def test_a_server_that_dies_takes_nobody_for_dead(on_server: postgresql.Service)
             return {member.life for member in watches[0].members()} == {one.life, two.life}
 
         await_that("both are there", are_both_there)
-        time.sleep(3 * sessions.POLL_SECONDS)
+        time.sleep(3 * SessionWatch.poll_seconds)
         on_server.kill()
         with pytest.raises(Unavailable):
             watches[0].members()
         on_server.restart()
         await_that("both are there again", are_both_there)
-        time.sleep(3 * sessions.POLL_SECONDS)
+        time.sleep(3 * SessionWatch.poll_seconds)
         assert gone.empty()
 
 

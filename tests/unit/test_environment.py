@@ -42,6 +42,7 @@ def test_defaults() -> None:
         broker_url="",
         compute_queues="shared",
         channel_url="",
+        membership_url="",
         notification_webhooks=(),
         notification_secret="",
         notification_url="",
@@ -50,11 +51,28 @@ def test_defaults() -> None:
         host_down_seconds=30.0,
         shutdown_seconds=60.0,
         reclaim_seconds=0.0,
+        reconcile_seconds=60.0,
         resize_confirm_seconds=0.0,
         allow_resize_to_same_host=True,
         shelved_offload_seconds=0.0,
         crash_at="",
         message_faults="",
+    )
+
+
+@pytest.mark.parametrize(
+    "url", ["zookeeper://a", "zookeeper://a:2181,b:2181/novella", "etcd://[::1]:2379/x", "third+party://a/b"]
+)
+def test_the_url_of_a_group(url: str) -> None:
+    assert parsed(NOVELLA_MEMBERSHIP_URL=url).membership_url == url
+
+
+@pytest.mark.parametrize("url", ["etcd", "etcd://", "etcd://a,/x", "etcd://ana:hunter2@a/x", "etcd://a/x?y", "://a"])
+def test_what_is_no_url_of_a_group_is_refused_without_it(url: str) -> None:
+    with pytest.raises(InvalidEnvironment) as refused:
+        parsed(NOVELLA_MEMBERSHIP_URL=url)
+    assert str(refused.value) == (
+        "NOVELLA_MEMBERSHIP_URL: the URL is not one of a group service (zookeeper://host:port,host:port/path)"
     )
 
 

@@ -28,6 +28,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         preflight.require_broker(settings.NOVELLA_BROKER_URL)
+        preflight.require_membership()
         served = charge(cells=options["cell"], is_api_level=options["api_level"])
         preflight.require_schema(served.aliases)
         with preflight.beside_others(settings.NOVELLA_DATA):

@@ -20,6 +20,7 @@ class Command(BaseCommand):
         data_dir: Path = settings.NOVELLA_DATA
         preflight.require_writable(data_dir)
         held = preflight.require_alone(data_dir)
+        preflight.require_membership()
         preflight.require_free_port(settings.NOVELLA_HOST, settings.NOVELLA_PORT)
         fleet = default_fleet(data_dir)
         self.stdout.write(fleet.remark)

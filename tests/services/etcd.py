@@ -1,0 +1,84 @@
+"""An etcd server of a test's own: Debian's binary, private data, free ports of the loopback.
+
+service = etcd.start(folder)
+service.url                      # etcd://127.0.0.1:14123/novella
+service.kill(); service.restart()  # back on the same port, with what it had on its disk
+service.stop()
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import requests
+from etcd3gw.client import Etcd3Client
+from etcd3gw.exceptions import Etcd3Exception
+
+from tests.services import process
+
+START_SECONDS = 60.0
+
+
+@dataclass
+class Service:
+    """A running server; `folder` holds its data and its log."""
+
+    folder: Path
+    port: int
+    peer_port: int
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        """What NOVELLA_MEMBERSHIP_URL takes."""
+        return f"etcd://127.0.0.1:{self.port}/novella"
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "etcd.log"
+
+    def send_signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            process.end(self._process, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """A clean end. Stopping twice does nothing."""
+        if self._process is not None:
+            process.end(self._process)
+        self._process = None
+
+    def restart(self) -> None:
+        """Start, or start again on the same port and data."""
+        self.stop()
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        command = ["etcd", "--name", "only", "--data-dir", self.folder / "data"]
+        command += ["--listen-client-urls", client, "--advertise-client-urls", client]
+        command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+        command += ["--initial-cluster", f"only={peer}", "--log-level", "error"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
+        self._process = process.launch(command, self.log_path, environment)
+        process.await_answer(self._process, self._answers, self.log_path, START_SECONDS)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(Etcd3Client(host="127.0.0.1", port=self.port, timeout=2).status())
+        except (Etcd3Exception, requests.RequestException):
+            return False
+
+
+def start(folder: Path) -> Service:
+    if not shutil.which("etcd"):
+        raise RuntimeError("no etcd: install Debian's package etcd-server (make test does)")
+    folder.mkdir(parents=True, exist_ok=True)
+    service = Service(folder, process.free_port(), process.free_port())
+    service.restart()
+    return service

@@ -1,0 +1,96 @@
+"""A ZooKeeper server of a test's own: Debian's Java archive, private data, a free port of the loopback.
+
+service = zookeeper.start(folder)
+service.url                      # zookeeper://127.0.0.1:14123/novella
+service.kill(); service.restart()  # back on the same port, with what it had on its disk
+service.stop()
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.services import process
+
+ARCHIVE = Path("/usr/share/java/zookeeper.jar")  # names the others that it needs
+START_SECONDS = 60.0
+# Short ticks: a session may then be as short as the client asks for.
+CONFIGURATION = """
+tickTime=200
+dataDir={data}
+clientPort={port}
+clientPortAddress=127.0.0.1
+admin.enableServer=false
+4lw.commands.whitelist=ruok
+"""
+LOGGING = """
+log4j.rootLogger=WARN, CONSOLE
+log4j.appender.CONSOLE=org.apache.log4j.ConsoleAppender
+log4j.appender.CONSOLE.layout=org.apache.log4j.PatternLayout
+log4j.appender.CONSOLE.layout.ConversionPattern=%d %p %c %m%n
+"""
+
+
+@dataclass
+class Service:
+    """A running server; `folder` holds its data, its configuration and its log."""
+
+    folder: Path
+    port: int
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        """What NOVELLA_MEMBERSHIP_URL takes."""
+        return f"zookeeper://127.0.0.1:{self.port}/novella"
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "zookeeper.log"
+
+    def send_signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            process.end(self._process, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """A clean end. Stopping twice does nothing."""
+        if self._process is not None:
+            process.end(self._process)
+        self._process = None
+
+    def restart(self) -> None:
+        """Start, or start again on the same port and data."""
+        self.stop()
+        command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # small, and quick to start
+        command += ["-cp", f"{self.folder}:{ARCHIVE}", "org.apache.zookeeper.server.ZooKeeperServerMain"]
+        self._process = process.launch([*command, self.folder / "zoo.cfg"], self.log_path, os.environ)
+        process.await_answer(self._process, self._answers, self.log_path, START_SECONDS)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as asked:
+                asked.sendall(b"ruok")
+                return asked.recv(16) == b"imok"
+        except OSError:
+            return False
+
+
+def start(folder: Path) -> Service:
+    if not ARCHIVE.exists() or not shutil.which("java"):
+        raise RuntimeError(f"no {ARCHIVE} or no java: install Debian's package zookeeper (make test does)")
+    folder.mkdir(parents=True, exist_ok=True)
+    service = Service(folder, process.free_port())
+    (folder / "zoo.cfg").write_text(CONFIGURATION.format(data=folder / "data", port=service.port))
+    (folder / "log4j.properties").write_text(LOGGING)
+    service.restart()
+    return service
