@@ -1,0 +1,305 @@
+"""Conductors in processes of their own that work on a flow of one slow step, and a record of when each began it.
+
+with Crew(folder, database="postgresql") as crew:
+    crew.add("a"); crew.add("b")
+    run = crew.open_run(seconds=30)
+    first = crew.await_line("begin", run)       # who works on it, and since when
+    os.kill(first.pid, signal.SIGKILL)
+    second = crew.await_line("begin", run, after=first)
+
+They are forked by a parent that has imported all, so that one more is there within the time of its connections. Times
+are of the machine's monotonic clock, which all of its processes share. The first try of a step takes as long as it was
+told, any later one no time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from tests.services import postgresql, rabbitmq
+
+PROJECT = Path(__file__).resolve().parents[2]
+CELL = "cell1"
+FLOW = "probe"
+START_SECONDS = 120.0
+WAIT_SECONDS = 60.0
+END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+LINES = "lines"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that a conductor did: "ready", "begin", "refused" or "end"."""
+
+    number: int
+    what: str
+    pid: int
+    run: str
+    at: float
+
+
+class Crew:
+    """See above. `variables` go to all; every conductor shares the data folder, unless it `is_apart`."""
+
+    def __init__(self, folder: Path, *, database: str = "sqlite", **variables: str) -> None:
+        self.folder = folder
+        self._kind = database
+        self._variables = variables
+        self._stack = ExitStack()
+        self.database: postgresql.Service | None = None
+        self._server: subprocess.Popen[str] | None = None
+        self.pids: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.broker = rabbitmq.start(self.folder / "broker")
+            stack.callback(self.broker.stop)
+            if self._kind == "postgresql":
+                self.database = postgresql.start(self.folder / "postgresql")
+                stack.callback(self.database.stop)
+            self._run("set-up")
+            self._server = self._start("serve")
+            stack.callback(self._close)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def add(self, name: str, *, is_apart: bool = False) -> int:
+        """One more conductor; its pid, once it is ready."""
+        pid = self.begin(name, is_apart=is_apart)
+        self._await(f"{name} is ready", lambda: any(line.pid == pid for line in self.lines("ready")), START_SECONDS)
+        return pid
+
+    def begin(self, name: str, *, is_apart: bool = False) -> int:
+        self.pids[name] = pid = int(self._ask({"name": name, "is_apart": is_apart}))
+        return pid
+
+    def open_run(self, seconds: float) -> str:
+        """A run whose step takes so long; its uuid."""
+        return self._ask({"seconds": seconds})
+
+    def lines(self, what: str = "", run: str = "") -> list[Line]:
+        try:
+            text = (self.folder / LINES).read_text()
+        except FileNotFoundError:
+            return []
+        said = [Line(number, **json.loads(line)) for number, line in enumerate(text.splitlines())]
+        return [line for line in said if what in ("", line.what) and run in ("", line.run)]
+
+    def await_line(self, what: str, run: str, after: Line | None = None, seconds: float = WAIT_SECONDS) -> Line:
+        """The first such line (after another one)."""
+        least = -1 if after is None else after.number
+
+        def found() -> Line | None:
+            return next((line for line in self.lines(what, run) if line.number > least), None)
+
+        return self._await(f"{what} of {run}", found, seconds)  # type: ignore[no-any-return]
+
+    def row(self, run: str) -> dict[str, Any]:
+        """The run as the database has it: state, owner, fencing_token."""
+        return json.loads(self._ask({"row": run}))  # type: ignore[no-any-return]
+
+    def log(self) -> str:
+        return (self.folder / "crew.log").read_text(errors="replace")
+
+    def _await(self, what: str, ask: Callable[[], Any], seconds: float) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (found := ask()):
+            assert time.monotonic() < deadline, f"not within {seconds} seconds: {what}\n{self.log()[-4000:]}"
+            time.sleep(0.002)
+        return found
+
+    def _ask(self, wish: dict[str, Any]) -> str:
+        assert self._server is not None
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(wish) + "\n")
+        self._server.stdin.flush()
+        answer = self._server.stdout.readline().strip()
+        assert answer, f"the parent of the conductors is gone\n{self.log()[-4000:]}"
+        return answer
+
+    def _run(self, what: str) -> None:
+        assert self._start(what).wait(START_SECONDS) == 0, self.log()[-4000:]
+
+    def _start(self, what: str) -> subprocess.Popen[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "DJANGO_"))}
+        own = {"NOVELLA_DATA": str(self.folder / "var"), "NOVELLA_BROKER_URL": self.broker.url, "NOVELLA_CELLS": CELL}
+        if self.database is not None:
+            own["NOVELLA_DATABASE_URL"] = self.database.url
+        with (self.folder / "crew.log").open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.acceptance.crew", what, str(self.folder)],
+                env={**kept, **own, "DJANGO_SETTINGS_MODULE": "portal.settings", **self._variables},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=PROJECT,
+                start_new_session=True,
+            )
+
+    def _close(self) -> None:
+        """Whoever still lives ends with the parent."""
+        assert self._server is not None
+        self._server.communicate(timeout=START_SECONDS)
+
+
+# -- inside the parent and its children ---------------------------------------------------------------------------
+
+
+def main(what: str, folder: Path) -> None:
+    import django
+
+    django.setup()
+    if what == "set-up":
+        _set_up()
+        return
+    _register(folder)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need nobody who asks for them
+    clerk = _Clerk(folder)
+    for text in sys.stdin:
+        wish = json.loads(text)
+        answer = _fork(wish, folder) if "name" in wish else clerk.ask(wish)
+        sys.stdout.write(f"{answer}\n")
+        sys.stdout.flush()
+
+
+class _Clerk:
+    """A child that speaks to the databases for the parent, which must have no connection when it forks."""
+
+    def __init__(self, folder: Path) -> None:
+        asked, self._ask = os.pipe()
+        self._answer, answered = os.pipe()
+        if os.fork() == 0:
+            ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
+            with os.fdopen(asked) as wishes, os.fdopen(answered, "w", buffering=1) as answers:
+                for text in wishes:
+                    answers.write(_carry_out(json.loads(text)) + "\n")
+            os._exit(0)
+        self._answers = os.fdopen(self._answer)
+
+    def ask(self, wish: dict[str, Any]) -> str:
+        os.write(self._ask, (json.dumps(wish) + "\n").encode())
+        return self._answers.readline().strip()
+
+
+def _carry_out(wish: dict[str, Any]) -> str:
+    from conductor.core.context import system_context
+    from conductor.journal.models import WorkflowRun
+    from conductor.rpc import outbox
+    from conductor.transactions import write_tx
+
+    if "row" in wish:
+        fields = ("state", "owner", "fencing_token", "position")
+        return json.dumps(WorkflowRun.objects.using(CELL).values(*fields).get(uuid=wish["row"]))
+    wanted = outbox.NewRun(
+        flow=FLOW, action=FLOW, context=system_context(), resources=[f"probe:{uuid4()}"], inputs=wish
+    )
+    with write_tx(CELL):
+        return str(outbox.open_run(CELL, wanted).uuid)
+
+
+def _set_up() -> None:
+    from django.core.management import call_command
+
+    from conductor.management import databases
+
+    databases.create_missing()
+    for alias in ("default", "cell0", CELL):
+        call_command("migrate", database=alias, verbosity=0)
+
+
+def _register(folder: Path) -> None:
+    from conductor.core.errors import StaleToken
+    from conductor.management import conductor_process  # noqa: F401 - what every child needs, once
+    from conductor.workflows import catalog
+    from conductor.workflows.flow import Flow, Result, Step, Work
+
+    class Probe(Step):
+        title = "wait"
+
+        def execute(self, work: Work) -> Result:
+            run = str(work.run.uuid)
+            began_before = (folder / f"run-{run}").exists()
+            (folder / f"run-{run}").touch()
+            _write(folder, "begin", run)
+            if not began_before:
+                time.sleep(work.inputs["seconds"])
+            try:
+                with work.fenced(work.alias):
+                    pass
+            except StaleToken:
+                _write(folder, "refused", run)
+                raise
+            _write(folder, "end", run)
+            return {"by": os.getpid()}
+
+    catalog._by_version[FLOW, 1] = Flow(FLOW, 1, (Probe(),))
+
+
+def _fork(wish: dict[str, Any], folder: Path) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 70
+        try:
+            ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(2, 1)
+            _conduct(wish, folder)
+            code = 0
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return pid
+
+
+def _conduct(wish: dict[str, Any], folder: Path) -> None:
+    """What `manage.py conductor --cell` does, in a life of its own."""
+    from django.conf import settings
+
+    from conductor.management.conductor_process import ConductorProcess, charge
+    from conductor.management.stopping import stop_wish
+    from conductor.workflows import leases, records
+
+    leases.WORKER = records.WORKER = f"crew:{os.getpid()}:{uuid4().hex[:8]}"
+    if wish["is_apart"]:
+        settings.NOVELLA_DATA = folder / f"apart-{os.getpid()}"
+    stop = stop_wish()
+    process = ConductorProcess(charge(cells=[CELL], is_api_level=False), wish["name"])
+    process.start()
+    _write(folder, "ready", "")
+    process.serve(stop)
+    process.stop()
+
+
+def _write(folder: Path, what: str, run: str) -> None:
+    line = json.dumps({"what": what, "pid": os.getpid(), "run": run, "at": time.monotonic()}) + "\n"
+    descriptor = os.open(folder / LINES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

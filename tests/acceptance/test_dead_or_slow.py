@@ -1,0 +1,108 @@
+"""Dead or slow: who works long is left alone, who is stopped is replaced and then refused, who dies is missed at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.crew import Crew
+
+LEASE_SECONDS = 3.0
+SWEEP_SECONDS = 0.3
+QUICK = {"NOVELLA_LEASE_SECONDS": str(LEASE_SECONDS), "NOVELLA_SWEEP_SECONDS": str(SWEEP_SECONDS)}
+# Of a machine that has more to do than this: a bell, a claim and a commit.
+PATIENCE_SECONDS = 2.0
+FOREVER = 600.0
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    folder = tmp_path_factory.mktemp("crew")
+    with Crew(folder, database="postgresql", **QUICK) as started:
+        started.add("a")
+        started.add("b")
+        yield started
+
+
+def await_state(crew: Crew, run: str, state: str) -> dict[str, object]:
+    deadline = time.monotonic() + 30
+    while (row := crew.row(run))["state"] != state:
+        assert time.monotonic() < deadline, row
+        time.sleep(0.05)
+    return row
+
+
+def test_a_step_that_takes_longer_than_its_lease_is_left_to_who_does_it(crew: Crew) -> None:
+    run = crew.open_run(2.5 * LEASE_SECONDS)
+    ended = crew.await_line("end", run)
+    assert [line.pid for line in crew.lines(run=run)] == [ended.pid, ended.pid]
+    await_state(crew, run, "done")
+
+
+def test_who_is_stopped_is_replaced_after_its_lease_and_then_changes_nothing(crew: Crew) -> None:
+    run = crew.open_run(2 * LEASE_SECONDS)
+    first = crew.await_line("begin", run)
+    token = crew.row(run)["fencing_token"]
+    os.kill(first.pid, signal.SIGSTOP)
+    try:
+        stopped_at = time.monotonic()
+        second = crew.await_line("begin", run, after=first)
+        waited = second.at - stopped_at
+        assert LEASE_SECONDS * 0.5 < waited < LEASE_SECONDS + SWEEP_SECONDS + PATIENCE_SECONDS
+        assert second.pid != first.pid
+        done = await_state(crew, run, "done")
+        assert done["fencing_token"] > token
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
+    refused = crew.await_line("refused", run, after=second)
+    assert refused.pid == first.pid
+    time.sleep(1.0)
+    assert crew.row(run) == done
+    assert [(line.what, line.pid) for line in crew.lines(run=run)] == [
+        ("begin", first.pid),
+        ("begin", second.pid),
+        ("end", second.pid),
+        ("refused", first.pid),
+    ]
+
+
+@pytest.mark.parametrize("is_apart", [False, True], ids=["by its file", "by its session alone"])
+def test_who_is_killed_is_replaced_at_once(crew: Crew, is_apart: bool) -> None:
+    """Long before its lease runs out; which is why nothing but the death can have been noticed."""
+    third = crew.add("c", is_apart=is_apart)
+    os.kill(crew.pids["a"], signal.SIGSTOP)
+    os.kill(crew.pids["b"], signal.SIGSTOP)
+    try:
+        run = crew.open_run(FOREVER)
+        first = crew.await_line("begin", run)
+        assert first.pid == third
+    finally:
+        os.kill(crew.pids["a"], signal.SIGCONT)
+        os.kill(crew.pids["b"], signal.SIGCONT)
+    time.sleep(0.5)
+    os.kill(third, signal.SIGKILL)
+    killed_at = time.monotonic()
+    second = crew.await_line("begin", run, after=first)
+    assert second.at - killed_at < LEASE_SECONDS / 3
+    await_state(crew, run, "done")
+
+
+def test_who_is_asked_to_end_gives_up_its_leases(crew: Crew) -> None:
+    third = crew.add("d")
+    os.kill(crew.pids["a"], signal.SIGSTOP)
+    os.kill(crew.pids["b"], signal.SIGSTOP)
+    try:
+        run = crew.open_run(FOREVER)
+        first = crew.await_line("begin", run)
+        assert first.pid == third
+    finally:
+        os.kill(crew.pids["a"], signal.SIGCONT)
+        os.kill(crew.pids["b"], signal.SIGCONT)
+    os.kill(third, signal.SIGTERM)  # it waits ten seconds for its step, and then gives it away
+    second = crew.await_line("begin", run, after=first)
+    assert second.pid in (crew.pids["a"], crew.pids["b"])
+    await_state(crew, run, "done")
