@@ -14,6 +14,7 @@ from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.image.models import Image
 from conductor.network import seed as network_seed
 from conductor.network.models import Network
+from conductor.rpc.versions import SERVICE_VERSION
 from conductor.services import flavors
 from conductor.transactions import database_now, database_time
 from tests.people import People
@@ -66,6 +67,7 @@ def make_host(cell: str, host: str, *, zone: str = "az-1", **values: Any) -> Ser
         **now,
     )
     given = {"binary": "nova-compute", "availability_zone": zone, "is_simulated": True, "last_seen_at": database_now()}
+    given["version"] = SERVICE_VERSION
     return Service.objects.using(cell).create(host=host, **(given | now | values))
 
 

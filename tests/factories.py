@@ -20,6 +20,7 @@ from conductor.identity.roles import implied_names
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, StepRecord, WorkflowRun
 from conductor.network.models import Network, Subnet
+from conductor.rpc.versions import SERVICE_VERSION
 from conductor.transactions import write_tx
 from tests.people import PASSWORD
 
@@ -128,6 +129,7 @@ def host(name: str, cell: str = "cell1", *, zone: str = "az-1", seen: float = 0.
         created_at=ago(900),
         updated_at=ago(seen),
     )
+    service = {"version": SERVICE_VERSION, **service}
     values = {"is_simulated": True, "last_seen_at": ago(seen), "created_at": ago(900), "availability_zone": zone}
     return Service.objects.using(cell).create(binary="nova-compute", host=name, **{**values, **service})
 

@@ -15,6 +15,7 @@ from conductor.core.compute_driver import CAPABILITIES, Inventory
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
 from conductor.core.states import VmState
 from conductor.placement import inventories
+from conductor.rpc.versions import SERVICE_VERSION
 from conductor.transactions import database_now
 
 SHOP = "5" * 32
@@ -49,8 +50,9 @@ def add_host(
     now = database_now()
     newest = ComputeNode.objects.using(cell).aggregate(newest=Max("change_number"))["newest"] or 0
     Service.objects.using(cell).create(
-        binary="nova-compute", host=host, is_simulated=offers == SIMULATED, last_seen_at=now, created_at=now
-    )
+        binary="nova-compute", host=host, version=SERVICE_VERSION, is_simulated=offers == SIMULATED, last_seen_at=now,
+        created_at=now,
+    )  # fmt: skip
     ComputeNode.objects.using(cell).create(
         uuid=uuid,
         host=host,

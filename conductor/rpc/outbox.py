@@ -17,7 +17,7 @@ from conductor.core.context import RequestContext, system_context
 from conductor.core.states import RunState, WaitCause
 from conductor.journal import checkpoints, foreign_locks, locks
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
-from conductor.rpc import broker
+from conductor.rpc import backports, broker
 from conductor.rpc.codec import encode
 from conductor.rpc.messages import DestroyInstance
 from conductor.transactions import database_now, write_tx
@@ -143,8 +143,12 @@ def ring_after_commit(alias: str, run_uuid: UUID | str) -> None:
 
 
 def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: bool = False) -> None:
-    """Put a command for a host (a message of rpc.messages.to_compute) into the outbox; sent after the commit."""
+    """Put a command for a host (a message of rpc.messages.to_compute) into the outbox; sent after the commit.
+
+    Raises HostTooOld when the host's agent has no words for it.
+    """
     body, queue = encode(command), broker.compute_queue(command.host)
+    said = backports.for_host(alias, command.host, body)
     OutboxMessage.objects.using(alias).create(
         step_key=command.step_key,
         run_uuid=run_uuid,
@@ -156,7 +160,7 @@ def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: boo
         times_sent=1,
         created_at=database_now(),
     )
-    transaction.on_commit(partial(broker.tell_compute, queue, body), using=alias)
+    transaction.on_commit(partial(broker.tell_compute, queue, said), using=alias)
 
 
 def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
@@ -208,8 +212,18 @@ def resend_due(alias: str, limit: int = 200) -> int:
                 send_again_at=database_now(pause), times_sent=F("times_sent") + 1
             )
     for message in messages:
-        broker.tell_compute(message.queue, message.body)
+        _say_again(alias, message)
     return len(messages)
+
+
+def _say_again(alias: str, message: OutboxMessage) -> None:
+    """As the host understands it now. One that was taken back to an older version gets what it does not know, and
+    leaves it: it comes again."""
+    try:
+        body: Mapping[str, Any] = backports.for_host(alias, message.host, message.body)
+    except backports.HostTooOld:
+        body = message.body
+    broker.tell_compute(message.queue, body)
 
 
 def send_all_again(alias: str) -> None:

@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 SERVICE_VERSION_HISTORY = (
     "spawn_instance, destroy_instance; step_answered, step_progressed, host_reported, console_written: all 1.0",
     "a command for each verb of drivers, all 1.0; spawn_instance 1.1 (is_running); step_progressed 1.1 (figures)",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
+
+_FIRST = ("spawn_instance", "destroy_instance", "step_answered", "step_progressed", "host_reported", "console_written")
+_VERBS = (
+    "rebuild_instance", "power_on", "power_off", "reboot_instance", "pause_instance", "unpause_instance",
+    "suspend_instance", "resume_instance", "rescue_instance", "unrescue_instance", "set_admin_password",
+    "trigger_crash_dump", "snapshot_instance", "attach_volume", "detach_volume", "attach_interface", "detach_interface",
+    "migrate_out", "migrate_in", "confirm_migration", "revert_migration", "prepare_live_migration", "live_migrate",
+    "finish_live_migration", "cancel_live_migration", "abort_live_migration", "force_live_migration",
+)  # fmt: skip
+
+# What each service version brought: messages that are new, or that have a new version. Lines are only ever added.
+BROUGHT: tuple[Mapping[str, str], ...] = (
+    dict.fromkeys(_FIRST, "1.0"),
+    {**dict.fromkeys(_VERBS, "1.0"), "spawn_instance": "1.1", "step_progressed": "1.1"},
+)
+
+
+def known_to(service_version: int) -> dict[str, str]:
+    """The messages that a process of that service version understands, with the newest version of each."""
+    return {name: version for brought in BROUGHT[:service_version] for name, version in brought.items()}

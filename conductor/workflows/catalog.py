@@ -83,16 +83,32 @@ FLOWS: tuple[Flow, ...] = (
     DETACH_INTERFACE,
 )
 
-_by_version = {(flow.name, flow.version): flow for flow in FLOWS}
+# Flows as earlier releases knew them: each stays until no run that began on it is left anywhere (`manage.py
+# upgrade_check`). A flow whose steps change gets the next version; what it was comes here.
+PREVIOUS: tuple[Flow, ...] = ()
+
+_by_version = {(flow.name, flow.version): flow for flow in (*FLOWS, *PREVIOUS)}
+
+
+class UnknownFlow(NotFound):
+    """The run began on a version that this process does not have: it is left to one that has it."""
+
+
+def is_known(name: str, version: int) -> bool:
+    """Whether this process can go on with a run of that flow; version 0 has not begun."""
+    return any(name == known and version in (0, number) for known, number in _by_version)
 
 
 def flow_of(run: WorkflowRun) -> Flow:
-    """The flow that `run` follows: the version it began with, or the newest for one that has not begun."""
+    """The flow that `run` follows: the version it began with, or the newest for one that has not begun.
+
+    Raises UnknownFlow.
+    """
     versions = [version for name, version in _by_version if name == run.flow]
     version = run.flow_version or max(versions, default=0)
     flow = _by_version.get((run.flow, version))
     if flow is None:
-        raise NotFound(f"This conductor has no flow {run.flow} version {version}.")
+        raise UnknownFlow(f"This conductor has no flow {run.flow} version {version}.")
     return flow
 
 

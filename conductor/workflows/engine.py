@@ -51,6 +51,11 @@ def _work_on(alias: str, run_uuid: UUID | str, first: Callable[[], bool] = lambd
             turn = _take_up(alias, run_uuid, first)
             if turn is not None:
                 turn.drive()
+        except catalog.UnknownFlow as error:
+            # Nothing is claimed. What came along is kept; a conductor that has the flow is rung by its sweep.
+            log.warning("left to another release: run=%s %s", run_uuid, error)
+            with write_tx(alias):
+                first()
         except StaleToken as error:
             log.warning("gave way: run=%s %s", run_uuid, error)
         except (OperationalError, InterfaceError) as error:
@@ -91,7 +96,7 @@ def progress(alias: str, message: StepProgressed) -> None:
         shown = {"message": message.message, "share": message.share}
         StepRecord.objects.using(alias).filter(pk=record.pk).update(progress=shown)
         records.tell(alias, record.run, "step.progress", record, progress=shown)
-        if message.figures and record.direction == "do":
+        if message.figures and record.direction == "do" and catalog.is_known(record.run.flow, record.run.flow_version):
             step = catalog.flow_of(record.run).steps[record.index]
             if isinstance(step, RemoteStep):
                 step.apply_progress(alias, record.run, message.figures)

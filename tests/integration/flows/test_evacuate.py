@@ -13,6 +13,7 @@ from conductor.core.states import PowerState, RunState, VmState
 from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.placement.models import ResourceProvider
 from conductor.rpc.messages import HostReported
+from conductor.rpc.versions import SERVICE_VERSION
 from conductor.services import evacuations, host_closing, host_reports, instances, live_migrations, moves
 from conductor.services import hosts as host_service
 from conductor.workflows.evacuate_instance import EVACUATE_INSTANCE
@@ -118,7 +119,7 @@ def test_a_host_that_comes_back_must_be_clean_before_it_works(hosts: Hosts, admi
         }  # fmt: skip
         found = dict.fromkeys(hosts.guests[home], 1)
         host_reports.record(CELL, HostReported(
-            host=home, cell=CELL, driver="fake", is_simulated=True, service_version=1, report_number=number,
+            host=home, cell=CELL, driver="fake", is_simulated=True, service_version=SERVICE_VERSION, report_number=number,
             availability_zone="", report=node, guests=found,
         ))  # fmt: skip
 

@@ -1,0 +1,40 @@
+"""How a message is said to a process that knows only an earlier version of it.
+
+One row per message and version: how to get from there to the version before. A field that the earlier version has not
+may go only where it says what the earlier one means without it; else the message cannot be said, and is refused with
+the fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Body = Mapping[str, Any]
+
+
+class Inexpressible(Exception):
+    """The earlier version has no words for this."""
+
+
+def _without(name: str, meant: Any) -> Callable[[Body], dict[str, Any]]:
+    """The earlier version means `meant` and cannot say anything else."""
+
+    def dropped(body: Body) -> dict[str, Any]:
+        if body.get(name, meant) != meant:
+            raise Inexpressible(f"{name}={body[name]!r}")
+        return {key: value for key, value in body.items() if key != name}
+
+    return dropped
+
+
+def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
+    """The earlier version lacks what is nice to know."""
+    return lambda body: {key: value for key, value in body.items() if key != name}
+
+
+# (message, version) → (the version before, how to say it so)
+DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]]] = {
+    ("spawn_instance", "1.1"): ("1.0", _without("is_running", True)),
+    ("step_progressed", "1.1"): ("1.0", _without_whatever("figures")),
+}

@@ -1,0 +1,71 @@
+"""Messages as earlier releases knew them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conductor.rpc import messages  # registers every message
+from conductor.rpc.backports import lowered
+from conductor.rpc.codec import decode, registered
+from conductor.rpc.messages.downgrades import DOWNGRADES, Inexpressible
+from conductor.rpc.versions import BROUGHT, SERVICE_VERSION, SERVICE_VERSION_HISTORY, known_to
+
+CORPUS = Path(__file__).parent / "corpus"
+FIELDS = {path.stem: set(json.loads(path.read_text())["body"]) for path in CORPUS.glob("*.json")}
+
+
+def body(stem: str) -> dict[str, Any]:
+    return json.loads((CORPUS / f"{stem}.json").read_text())  # type: ignore[no-any-return]
+
+
+def test_the_newest_service_version_knows_all_messages_as_they_are() -> None:
+    assert messages.__all__
+    assert len(BROUGHT) == len(SERVICE_VERSION_HISTORY)
+    now = {name: f"{major}.{minor}" for name, (_, (major, minor)) in registered().items()}
+    assert now == known_to(SERVICE_VERSION), "Add what is new on the wire to BROUGHT in conductor/rpc/versions.py"
+
+
+def test_every_new_version_of_a_message_has_its_way_back() -> None:
+    for number, brought in enumerate(BROUGHT[1:], start=1):
+        before = known_to(number)
+        for name, version in brought.items():
+            if name in before:
+                assert DOWNGRADES[name, version][0] == before[name]
+
+
+@pytest.mark.parametrize(("name", "version"), DOWNGRADES)
+def test_what_is_said_is_what_the_earlier_version_had(name: str, version: str) -> None:
+    """Its fields are those of the body that was frozen when that version was released."""
+    before = DOWNGRADES[name, version][0]
+    said = lowered(body(f"{name}-{version}") | _usual(name, version), 1)
+    assert said["version"] == before
+    assert set(said["body"]) <= FIELDS[f"{name}-{before}"] | {"error"}
+    assert name == decode(said).MESSAGE_NAME
+
+
+def _usual(name: str, version: str) -> dict[str, Any]:
+    """The frozen body, with the meaning that the earlier version had for what it does not name."""
+    values = body(f"{name}-{version}")["body"]
+    return {"body": values | {"is_running": True}} if name == "spawn_instance" else {}
+
+
+def test_what_cannot_be_said_is_not_guessed() -> None:
+    spawn = body("spawn_instance-1.1")
+    off = {**spawn, "body": {**spawn["body"], "is_running": False}}
+    with pytest.raises(Inexpressible, match="spawn_instance with is_running=False"):
+        lowered(off, 1)
+    assert lowered(off, 2) == off
+    with pytest.raises(Inexpressible, match="power_on"):
+        lowered(body("power_on-1.0"), 1)
+    with pytest.raises(Inexpressible, match=r"destroy_instance 2\.0"):
+        lowered({**body("destroy_instance-1.0"), "version": "2.0"}, 1)
+
+
+def test_nothing_is_changed_for_who_knows_it() -> None:
+    for path in CORPUS.glob("*.json"):
+        frozen = json.loads(path.read_text())
+        assert lowered(frozen, SERVICE_VERSION) == frozen
