@@ -15,7 +15,8 @@ from conductor.placement.allocations import Claim
 from conductor.placement.models import Allocation, Inventory, ResourceProvider
 from conductor.placement.providers import touch
 from conductor.services.reconciliation.facts import Facts
-from conductor.services.reconciliation.finding import Found, Kind, Severity, instance_resource
+from conductor.services.reconciliation.finding import Found, Kind, Severity
+from conductor.services.reconciliation.resources import instance_resource
 from conductor.transactions import write_tx
 
 

@@ -12,8 +12,8 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.services.reconciliation import api_facts, cell_facts
 from conductor.services.reconciliation.api_facts import ApiFacts
 from conductor.services.reconciliation.cell_facts import CellFacts, InstanceFact, MoveFact
-from conductor.services.reconciliation.finding import instance_resource
 from conductor.services.reconciliation.journal_facts import JournalFacts
+from conductor.services.reconciliation.resources import instance_resource
 
 TIMEOUT_SECONDS = 60.0
 

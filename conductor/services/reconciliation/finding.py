@@ -46,8 +46,3 @@ class Kind:
     repair: Callable[[Facts, Found], str] | None = None
     severity: Severity = Severity.WARNING
     grace_seconds: float = USUAL_GRACE_SECONDS
-
-
-def instance_resource(instance_uuid: str) -> str:
-    """The lock of whoever works on an instance."""
-    return f"instance:{instance_uuid}"

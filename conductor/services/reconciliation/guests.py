@@ -9,7 +9,8 @@ from conductor.core.states import VmState
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.services.reconciliation.facts import Facts
-from conductor.services.reconciliation.finding import Found, Kind, Severity, instance_resource
+from conductor.services.reconciliation.finding import Found, Kind, Severity
+from conductor.services.reconciliation.resources import instance_resource
 from conductor.transactions import write_tx
 
 # In these states a host must have the guest, running or not.

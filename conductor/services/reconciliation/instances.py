@@ -12,7 +12,8 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.states import VmState
 from conductor.journal.models import WorkflowRun
 from conductor.services.reconciliation.facts import Facts
-from conductor.services.reconciliation.finding import Found, Kind, Severity, instance_resource
+from conductor.services.reconciliation.finding import Found, Kind, Severity
+from conductor.services.reconciliation.resources import instance_resource
 from conductor.transactions import database_now, write_tx
 
 FAULT = "The workflow that worked on it ended without saying so, and what it showed was cleared."

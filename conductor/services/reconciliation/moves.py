@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from conductor.cell_db.models import Migration
 from conductor.core.states import MigrationStatus, VmState
 from conductor.services.reconciliation.facts import Facts
-from conductor.services.reconciliation.finding import Found, Kind, instance_resource
+from conductor.services.reconciliation.finding import Found, Kind
+from conductor.services.reconciliation.resources import instance_resource
 from conductor.transactions import database_now, write_tx
 
 

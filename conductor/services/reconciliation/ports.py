@@ -9,7 +9,8 @@ from conductor.network import ports
 from conductor.network.models import Port
 from conductor.services.reconciliation.api_facts import PortFact
 from conductor.services.reconciliation.facts import Facts
-from conductor.services.reconciliation.finding import Found, Kind, instance_resource
+from conductor.services.reconciliation.finding import Found, Kind
+from conductor.services.reconciliation.resources import instance_resource
 from conductor.transactions import write_tx
 
 

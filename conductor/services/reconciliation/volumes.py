@@ -9,7 +9,8 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.services.reconciliation.api_facts import AttachmentFact
 from conductor.services.reconciliation.cell_facts import DeviceFact
 from conductor.services.reconciliation.facts import Facts
-from conductor.services.reconciliation.finding import Found, Kind, Severity, instance_resource
+from conductor.services.reconciliation.finding import Found, Kind, Severity
+from conductor.services.reconciliation.resources import instance_resource
 from conductor.transactions import write_tx
 from conductor.volume import operations
 from conductor.volume.models import VolumeAttachment
