@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +33,7 @@ def main() -> int:
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     django.setup()  # only to read the catalog of flows
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="novella-chaos-"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
     tell = _Teller()
     with Campaign(folder, asked.seed, **_variables(asked.mode, folder)) as campaign:
         if asked.mode == "random":
