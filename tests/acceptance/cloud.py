@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -15,6 +16,8 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.acceptance.nursery import Child, Nursery
 
 PROJECT = Path(__file__).resolve().parents[2]
 READY = "Novella is ready: "
@@ -37,6 +40,11 @@ def wait_until(what: str, ask: Callable[[], Any], seconds: float = WAIT_SECONDS)
             return found
         time.sleep(0.05)
     raise AssertionError(f"not within {seconds} seconds: {what}")
+
+
+def copy_seeded(seeded_data: Path, folder: Path) -> Path:
+    """A data folder of its own with all that the first start made, but not what it said."""
+    return shutil.copytree(seeded_data, folder, ignore=shutil.ignore_patterns("process.log"))
 
 
 class Answer:
@@ -136,14 +144,14 @@ class Client:
 
 
 class Cloud(Client):
-    """One data folder, and the process that serves it now."""
+    """One data folder, and the process that serves it now; a nursery starts it in half the time."""
 
-    def __init__(self, data_dir: Path, **variables: str) -> None:
+    def __init__(self, data_dir: Path, nursery: Nursery | None = None, **variables: str) -> None:
         super().__init__(data_dir)
         self.port = free_port()
         self.variables = {"NOVELLA_REAL_HOST": "off", "NOVELLA_SIMULATED_HOSTS": "2"} | variables
-        self.process: subprocess.Popen[str] | None = None
-        self.lines: list[str] = []
+        self.nursery = nursery
+        self.process: subprocess.Popen[str] | Child | None = None
 
     # -- the process ------------------------------------------------------------------------------------------
 
@@ -160,19 +168,24 @@ class Cloud(Client):
     def start(self, **variables: str) -> Cloud:
         """Start and wait for the ready line."""
         self.log_path.touch()
-        log = self.log_path.open("a")
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROJECT / "manage.py"), "up"],
-            env=self.environment(**variables),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=PROJECT,
-            text=True,
-            start_new_session=True,
-        )
         before = self.log_path.stat().st_size
+        self.process = self._begin(self.environment(**variables))
         wait_until("the ready line\n" + self.log_tail(), lambda: self._is_ready(before), START_SECONDS)
         return self
+
+    def _begin(self, environment: Mapping[str, str]) -> subprocess.Popen[str] | Child:
+        if self.nursery is not None:
+            return self.nursery.spawn(("up",), environment, self.log_path)
+        with self.log_path.open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, str(PROJECT / "manage.py"), "up"],
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=PROJECT,
+                text=True,
+                start_new_session=True,
+            )
 
     def _is_ready(self, offset: int) -> bool:
         assert self.process is not None
@@ -180,8 +193,12 @@ class Cloud(Client):
             log.seek(offset)
             if READY in log.read():
                 return True
-        assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log_tail()}"
+        assert self.is_alive, f"ended with {self.process.returncode}:\n{self.log_tail()}"
         return False
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     @property
     def log_path(self) -> Path:
@@ -196,6 +213,16 @@ class Cloud(Client):
         self.process.kill()
         self.process.wait(timeout=30)
 
+    def arm(self, place: str) -> None:
+        """Have the process die when it comes to `place`; it must run with `NOVELLA_CRASH_AT` `@<armed_path>`."""
+        fresh = self.armed_path.with_suffix(".new")
+        fresh.write_text(place)
+        fresh.rename(self.armed_path)
+
+    @property
+    def armed_path(self) -> Path:
+        return self.data_dir / "armed"
+
     def wait_for_death(self, seconds: float = 60.0) -> int:
         """The exit code of a process that ends by itself."""
         assert self.process is not None
@@ -204,7 +231,7 @@ class Cloud(Client):
     def stop(self) -> int:
         """End with SIGTERM; returns the exit code."""
         assert self.process is not None
-        if self.process.poll() is None:
+        if self.is_alive:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=60)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cloud import Cloud
+from tests.acceptance.cloud import Cloud, copy_seeded
+from tests.acceptance.nursery import Nursery
+
+MakeCloud = Callable[..., Cloud]
 
 
 @pytest.fixture(scope="session")
@@ -19,19 +21,54 @@ def seeded_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cloud.data_dir
 
 
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def new_cloud(seeded_data: Path, tmp_path: Path) -> Iterator[Callable[..., Cloud]]:
+def new_cloud(seeded_data: Path, nursery: Nursery, tmp_path: Path) -> Iterator[MakeCloud]:
     """Makes clouds on copies of the seeded folder; their processes end with the test."""
     made: list[Cloud] = []
 
     def make(**variables: str) -> Cloud:
-        data_dir = tmp_path / f"var{len(made)}"
-        shutil.copytree(seeded_data, data_dir, ignore=shutil.ignore_patterns("process.log"))
-        cloud = Cloud(data_dir, **variables)
+        cloud = Cloud(copy_seeded(seeded_data, tmp_path / f"var{len(made)}"), nursery, **variables)
         made.append(cloud)
         return cloud
 
     yield make
     for cloud in made:
-        if cloud.process is not None and cloud.process.poll() is None:
+        if cloud.is_alive:
             cloud.kill_9()
+
+
+@pytest.fixture(scope="module")
+def mortals() -> Iterator[list[Cloud]]:
+    """The cloud that the tests of a module kill, one after the other, when there is one."""
+    kept: list[Cloud] = []
+    yield kept
+    for cloud in kept:
+        cloud.kill_9()
+
+
+@pytest.fixture
+def mortal(
+    mortals: list[Cloud], seeded_data: Path, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cloud]:
+    """A running cloud without servers that dies where it is told to by `arm`.
+
+    Every test must bring it back and leave nothing in it: the next test goes on with the same one, older by a death.
+    What a failed test leaves behind is thrown away.
+    """
+    if not mortals:
+        folder = copy_seeded(seeded_data, tmp_path_factory.mktemp("mortal") / "var")
+        cloud = Cloud(folder, nursery, NOVELLA_SIMULATED_LATENCY_SECONDS="0.05")
+        cloud.variables["NOVELLA_CRASH_AT"] = f"@{cloud.armed_path}"
+        mortals.append(cloud.start())
+    (cloud,) = mortals
+    yield cloud
+    if not cloud.is_alive or cloud.armed_path.exists() or cloud.leftovers():
+        cloud.kill_9()
+        mortals.clear()

@@ -78,7 +78,10 @@ LIBRARIES = (
 
 @dataclass
 class Child:
-    """A process that the nursery started; `code` is its exit code once it has ended, below zero for a signal."""
+    """A process that the nursery started; `code` is its exit code once it has ended, below zero for a signal.
+
+    It also answers to the names of `subprocess.Popen`, so that a test need not know who started what.
+    """
 
     pid: int
     code: int | None = None
@@ -89,10 +92,20 @@ class Child:
             if self.code is None:
                 os.kill(self.pid, number)
 
-    def wait(self, seconds: float) -> int:
-        if not self.ended.wait(seconds):
+    def wait(self, timeout: float) -> int:
+        if not self.ended.wait(timeout):
             raise TimeoutError(f"process {self.pid} does not end")
         assert self.code is not None
+        return self.code
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        return self.code
+
+    @property
+    def returncode(self) -> int | None:
         return self.code
 
 

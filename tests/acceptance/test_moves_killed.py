@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +16,6 @@ from conductor.workflows.revert_resize import REVERT_RESIZE
 from tests.acceptance.cloud import Cloud, wait_until
 from tests.acceptance.test_worker_killed import DIED_BEFORE_IT_ANSWERED, SIGKILLED
 
-QUICK = {"NOVELLA_SIMULATED_LATENCY_SECONDS": "0.05"}
 CELLS = ("cell1", "cell2")
 # After an effect and before its record, with a command on its way, and with its answer there and not yet taken.
 WORST = (".effect", ".sent", ".answered")
@@ -55,8 +53,9 @@ def assert_once(cloud: Cloud, uuid: str, *, consumers: int = 1) -> None:
     assert len(cloud.rows("api", "select id from network_port")) == 1
 
 
-def killed(cloud: Cloud, uuid: str, action: dict[str, Any]) -> None:
-    """Ask for the action in a cloud that dies at its failpoint, and start it again without."""
+def killed(cloud: Cloud, place: str, uuid: str, action: dict[str, Any]) -> None:
+    """Ask for the action in a cloud that dies at `place`, and start it again."""
+    cloud.arm(place)
     with suppress(*DIED_BEFORE_IT_ANSWERED):
         answer = cloud.call("POST", f"/compute/v2.1/servers/{uuid}/action", action, user="admin", version="2.56")
         assert answer.status in (202, 204), answer.raw
@@ -70,34 +69,41 @@ def launched(cloud: Cloud) -> str:
     return uuid
 
 
+def assert_all_goes(cloud: Cloud, uuid: str) -> None:
+    """What was moved is deleted like any other, wherever it is on its way."""
+    assert cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    cloud.wait_until_gone(uuid)
+    wait_until(f"nothing left: {cloud.leftovers()}", lambda: cloud.leftovers() == {}, 30)
+
+
 @pytest.mark.parametrize("place", places(LIVE_MIGRATE_INSTANCE))
-def test_live_migration_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
-    uuid = launched(cloud)
-    home = cloud.server(uuid)["OS-EXT-SRV-ATTR:host"]
-    killed(cloud, uuid, LIVE)
-    assert settled(cloud, uuid, "ACTIVE")["OS-EXT-SRV-ATTR:host"] != home
-    assert_once(cloud, uuid)
+def test_live_migration_killed_at(place: str, mortal: Cloud) -> None:
+    uuid = launched(mortal)
+    home = mortal.server(uuid)["OS-EXT-SRV-ATTR:host"]
+    killed(mortal, place, uuid, LIVE)
+    assert settled(mortal, uuid, "ACTIVE")["OS-EXT-SRV-ATTR:host"] != home
+    assert_once(mortal, uuid)
+    assert_all_goes(mortal, uuid)
 
 
 @pytest.mark.parametrize("place", places(RESIZE_INSTANCE))
-def test_cold_migration_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
-    uuid = launched(cloud)
-    home = cloud.server(uuid)["OS-EXT-SRV-ATTR:host"]
-    killed(cloud, uuid, {"migrate": None})
-    assert settled(cloud, uuid, "VERIFY_RESIZE")["OS-EXT-SRV-ATTR:host"] != home
-    assert_once(cloud, uuid, consumers=2)
+def test_cold_migration_killed_at(place: str, mortal: Cloud) -> None:
+    uuid = launched(mortal)
+    home = mortal.server(uuid)["OS-EXT-SRV-ATTR:host"]
+    killed(mortal, place, uuid, {"migrate": None})
+    assert settled(mortal, uuid, "VERIFY_RESIZE")["OS-EXT-SRV-ATTR:host"] != home
+    assert_once(mortal, uuid, consumers=2)
+    assert_all_goes(mortal, uuid)
 
 
 @pytest.mark.parametrize("place", [*places(CONFIRM_RESIZE), *places(REVERT_RESIZE)])
-def test_the_end_of_a_move_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
+def test_the_end_of_a_move_killed_at(place: str, mortal: Cloud) -> None:
     is_revert = place.startswith(REVERT_RESIZE.name)
-    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
-    uuid = launched(cloud)
-    home = cloud.server(uuid)["OS-EXT-SRV-ATTR:host"]
-    cloud.call("POST", f"/compute/v2.1/servers/{uuid}/action", {"migrate": None}, user="admin")
-    settled(cloud, uuid, "VERIFY_RESIZE")
-    killed(cloud, uuid, {"revertResize" if is_revert else "confirmResize": None})
-    assert (settled(cloud, uuid, "ACTIVE")["OS-EXT-SRV-ATTR:host"] == home) == is_revert
-    assert_once(cloud, uuid)
+    uuid = launched(mortal)
+    home = mortal.server(uuid)["OS-EXT-SRV-ATTR:host"]
+    mortal.call("POST", f"/compute/v2.1/servers/{uuid}/action", {"migrate": None}, user="admin")
+    settled(mortal, uuid, "VERIFY_RESIZE")
+    killed(mortal, place, uuid, {"revertResize" if is_revert else "confirmResize": None})
+    assert (settled(mortal, uuid, "ACTIVE")["OS-EXT-SRV-ATTR:host"] == home) == is_revert
+    assert_once(mortal, uuid)
+    assert_all_goes(mortal, uuid)

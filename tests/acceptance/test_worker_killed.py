@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import urllib.error
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -21,42 +20,41 @@ BUILD_PLACES = failpoints(BUILD_INSTANCES) + failpoints(BUILD_IN_CELL)
 DELETE_PLACES = failpoints(DELETE_INSTANCE)
 # Only a server whose move nobody confirmed has something left at a source.
 AFTER_A_MOVE = ("delete_instance.do.ForgetAtSource.answered", "delete_instance.do.ForgetAtSource.after")
-QUICK = {"NOVELLA_SIMULATED_LATENCY_SECONDS": "0.05"}
 
 
 @pytest.mark.parametrize("place", BUILD_PLACES)
-def test_build_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
+def test_build_killed_at(place: str, mortal: Cloud) -> None:
+    mortal.arm(place)
     with suppress(*DIED_BEFORE_IT_ANSWERED):  # what was committed counts all the same
-        assert cloud.launch("web-1").status == 202
-    assert cloud.wait_for_death() == SIGKILLED
-    cloud.start()
-    (server,) = wait_until("the server in the list", lambda: cloud.servers("web-1"))
-    cloud.wait_for_status(server["id"], "ACTIVE")
-    assert cloud.guests() == [server["id"]]
-    assert len(cloud.rows("api", "select distinct consumer_id from placement_allocation")) == 1
-    assert len(cloud.rows("api", "select id from network_port")) == 1
-    assert not _work_left(cloud)
-    assert cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
-    cloud.wait_until_gone(server["id"])
-    assert cloud.leftovers() == {}
+        assert mortal.launch("web-1").status == 202
+    assert mortal.wait_for_death() == SIGKILLED
+    mortal.start()
+    (server,) = wait_until("the server in the list", lambda: mortal.servers("web-1"))
+    mortal.wait_for_status(server["id"], "ACTIVE")
+    assert mortal.guests() == [server["id"]]
+    assert len(mortal.rows("api", "select distinct consumer_id from placement_allocation")) == 1
+    assert len(mortal.rows("api", "select id from network_port")) == 1
+    assert not _work_left(mortal)
+    assert mortal.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
+    mortal.wait_until_gone(server["id"])
+    assert mortal.leftovers() == {}
 
 
 @pytest.mark.parametrize("place", DELETE_PLACES)
-def test_delete_killed_at(place: str, new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud(**QUICK).start(NOVELLA_CRASH_AT=place)
-    uuid = cloud.launch("web-1").json["server"]["id"]
-    cloud.wait_for_status(uuid, "ACTIVE")
+def test_delete_killed_at(place: str, mortal: Cloud) -> None:
+    uuid = mortal.launch("web-1").json["server"]["id"]
+    mortal.wait_for_status(uuid, "ACTIVE")
     if place in AFTER_A_MOVE:
-        moved = cloud.call("POST", f"/compute/v2.1/servers/{uuid}/action", {"migrate": None}, user="admin")
+        moved = mortal.call("POST", f"/compute/v2.1/servers/{uuid}/action", {"migrate": None}, user="admin")
         assert moved.status == 202
-        wait_until("the server moved", lambda: cloud.server(uuid)["status"] == "VERIFY_RESIZE")
+        wait_until("the server moved", lambda: mortal.server(uuid)["status"] == "VERIFY_RESIZE")
+    mortal.arm(place)
     with suppress(*DIED_BEFORE_IT_ANSWERED):
-        assert cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
-    assert cloud.wait_for_death() == SIGKILLED
-    cloud.start()
-    cloud.wait_until_gone(uuid)
-    wait_until(f"nothing left: {cloud.leftovers()}", lambda: cloud.leftovers() == {}, 30)
+        assert mortal.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    assert mortal.wait_for_death() == SIGKILLED
+    mortal.start()
+    mortal.wait_until_gone(uuid)
+    wait_until(f"nothing left: {mortal.leftovers()}", lambda: mortal.leftovers() == {}, 30)
 
 
 def _work_left(cloud: Cloud) -> dict[str, list[object]]:
