@@ -16,7 +16,8 @@ from django.db.models import DateTimeField, Field, JSONField, UUIDField
 
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
 from conductor.journal.dialect import NOW, Insert, Later, names, run, update
-from conductor.journal.models import Event, ResourceLock, StepRecord, WorkflowRun
+from conductor.journal.models import Event, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
+from conductor.journal.rows import Rows
 
 # What a run may be told while somebody works on it: read with each fence, so that no transaction decides without it.
 ASKED = ("is_cancel_requested", "cancel_reason")
@@ -57,9 +58,21 @@ _STEP_COLUMNS = (
     *("run_id", "index", "direction", "attempt", "try_number"),
     *("name", "worker", "step_key", "fencing_token"),
 )
+RECORDS = Rows(StepRecord, "id")
+RECORDS_BY_KEY = Rows(StepRecord, "step_key")
+RUNS = Rows(WorkflowRun, "id")
 STEPS = Insert(StepRecord, *_STEP_COLUMNS, now=("started_at",))
 EVENTS = Insert(Event, "topic", "kind", "run_uuid", "instance_uuid", "project_id", "data", now=("created_at",))
 
+
+# A command that is not answered rings again, and the agent answers a repeated one from its journal.
+FIRST_RESEND_SECONDS = 5.0
+_COMMANDS = Insert(
+    OutboxMessage,
+    *("step_key", "run_uuid", "queue", "host", "body", "is_owed", "times_sent"),
+    now=("created_at",),
+    later={"send_again_at": FIRST_RESEND_SECONDS},
+)
 
 _LOCKS = Insert(
     ResourceLock,
@@ -192,6 +205,14 @@ def keep_answer(
     if not run(connection, _WAKE, (uuid_param(run_uuid), step_key)):
         return False
     return bool(run(connection, f"{_ANSWER} RETURNING id", (json.dumps(answer), step_key)))
+
+
+def add_command(
+    connection: BaseDatabaseWrapper, run_uuid: UUID | str, command: Any, *, queue: str, body: Any, is_owed: bool
+) -> None:
+    """Put a command for a host, encoded as `body`, into the outbox as sent once."""
+    uuid = uuid_param(run_uuid)
+    _COMMANDS.run(connection, [(command.step_key, uuid, queue, command.host, json.dumps(body), is_owed, 1)])
 
 
 def uuid_param(value: UUID | str | None) -> str | None:

@@ -5,7 +5,7 @@ An ORM query of one row costs ten times what the database does for it; on the pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -98,12 +98,22 @@ def run_many(connection: BaseDatabaseWrapper, template: str, rows: Sequence[Sequ
 class Insert:
     """Inserts rows of one model: `given` columns from parameters, `now` ones from the database's clock.
 
+    Columns of `later` get a time by that clock, so many seconds from now.
+
     All other columns get the defaults of the model or of the table, so that a new column needs no change here.
     """
 
-    def __init__(self, model: type[Model], *given: str, now: tuple[str, ...] = (), end: str = "RETURNING id") -> None:
+    def __init__(
+        self,
+        model: type[Model],
+        *given: str,
+        now: tuple[str, ...] = (),
+        later: Mapping[str, float] | None = None,
+        end: str = "RETURNING id",
+    ) -> None:
         self._model = model
         self._given = given
+        self._later = later or {}
         self._now = now
         self._end = end
         self._shapes: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
@@ -144,8 +154,9 @@ class Insert:
             fields = self._parameters()
             rest = fields[len(self._given) :]
             defaults = tuple(field.get_db_prep_save(field.get_default(), connection) for field in rest)
-            columns = [*(field.column for field in fields), *self._now]
-            places = ["%s"] * len(fields) + ["{now}"] * len(self._now)
+            defaults += tuple(self._later.values())
+            columns = [*(field.column for field in fields), *self._later, *self._now]
+            places = ["%s"] * len(fields) + ["{later}"] * len(self._later) + ["{now}"] * len(self._now)
             head = f"INSERT INTO {self._model._meta.db_table} ({names(columns)})"
             self._shapes[connection.vendor] = (head, f"({', '.join(places)})", defaults)
         return self._shapes[connection.vendor]
@@ -155,7 +166,7 @@ class Insert:
         own = (field for field in self._model._meta.concrete_fields if not isinstance(field, AutoField))
         fields = {field.column: field for field in own}
         given = [fields.pop(column) for column in self._given]
-        rest = [field for field in fields.values() if field.column not in self._now]
+        rest = [field for field in fields.values() if field.column not in (*self._now, *self._later)]
         return given + [field for field in rest if field.has_default() or not field.has_db_default()]
 
 

@@ -16,14 +16,13 @@ from conductor.cells.lookup import queue_of
 from conductor.core.context import RequestContext, system_context
 from conductor.core.states import RunState, WaitCause
 from conductor.journal import checkpoints, foreign_locks, locks
+from conductor.journal.checkpoints import FIRST_RESEND_SECONDS
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.rpc import backports, broker
 from conductor.rpc.codec import encode
 from conductor.rpc.messages import DestroyInstance
 from conductor.transactions import database_now, write_tx
 
-# A command that is not answered rings again, and the agent answers a repeated one from its journal.
-FIRST_RESEND_SECONDS = 5.0
 LONGEST_RESEND_SECONDS = 60.0
 NEVER_SECONDS = 10 * 365 * 86_400.0
 
@@ -149,17 +148,7 @@ def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: boo
     """
     body, queue = encode(command), broker.compute_queue(command.host)
     said = backports.for_host(alias, command.host, body)
-    OutboxMessage.objects.using(alias).create(
-        step_key=command.step_key,
-        run_uuid=run_uuid,
-        queue=queue,
-        host=command.host,
-        body=body,
-        is_owed=is_owed,
-        send_again_at=database_now(FIRST_RESEND_SECONDS),
-        times_sent=1,
-        created_at=database_now(),
-    )
+    checkpoints.add_command(connections[alias], run_uuid, command, queue=queue, body=body, is_owed=is_owed)
     transaction.on_commit(partial(broker.tell_compute, queue, said), using=alias)
 
 

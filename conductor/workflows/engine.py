@@ -19,7 +19,6 @@ from conductor.cells.targeting import target_cell
 from conductor.core.errors import StaleToken
 from conductor.core.states import StepState
 from conductor.journal import checkpoints
-from conductor.journal.models import StepRecord
 from conductor.rpc.messages import StepAnswered, StepProgressed
 from conductor.transactions import has_crossed, write_tx
 from conductor.workflows import catalog, interventions, leases, records
@@ -84,17 +83,14 @@ def _take_up(alias: str, run_uuid: UUID | str, first: Callable[[], bool]) -> Tur
 
 def progress(alias: str, message: StepProgressed) -> None:
     """Show how far a host is; a late one is dropped."""
+    connection = connections[alias]
     with write_tx(alias):
-        record = (
-            StepRecord.objects.using(alias)
-            .select_related("run")
-            .filter(step_key=message.step_key, state=StepState.WAITING)
-            .first()
-        )
-        if record is None:
+        record = checkpoints.RECORDS_BY_KEY.find(connection, message.step_key)
+        if record is None or record.state != StepState.WAITING:
             return
+        record.run = checkpoints.RUNS.get(connection, record.run_id)
         shown = {"message": message.message, "share": message.share}
-        StepRecord.objects.using(alias).filter(pk=record.pk).update(progress=shown)
+        checkpoints.RECORDS.update(connection, record.pk, progress=shown)
         records.tell(alias, record.run, "step.progress", record, progress=shown)
         if message.figures and record.direction == "do" and catalog.is_known(record.run.flow, record.run.flow_version):
             step = catalog.flow_of(record.run).steps[record.index]

@@ -28,7 +28,7 @@ def key_of(run: WorkflowRun, index: int, try_number: int) -> str:
 def current(alias: str, run: WorkflowRun, index: int) -> StepRecord | None:
     """The newest record of the step at `index` in the run's direction and attempt."""
     pk = checkpoints.newest_step(connections[alias], (run.pk, run.direction, index, run.attempt))
-    return None if pk is None else StepRecord.objects.using(alias).get(pk=pk)
+    return None if pk is None else checkpoints.RECORDS.get(connections[alias], pk)
 
 
 def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: StepRecord | None) -> StepRecord:

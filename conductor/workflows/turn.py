@@ -109,7 +109,7 @@ class Turn:
             reach(f"{place}.sent")
             return
         with self._tx():
-            self._take(step, StepRecord.objects.using(self.alias).get(pk=record.pk))
+            self._take(step, checkpoints.RECORDS.get(connections[self.alias], record.pk))
         reach(f"{place}.after")
 
     def _take_at_once(self, step: RemoteStep) -> None:
@@ -147,9 +147,8 @@ class Turn:
                 self._proceed()
                 return
             outbox.send_command(self.alias, command, run_uuid=self.run.uuid, is_owed=is_owed)
-            StepRecord.objects.using(self.alias).filter(pk=record.pk).update(
-                state=StepState.WAITING, host=command.host, fencing_token=work.token
-            )
+            waiting = {"state": StepState.WAITING, "host": command.host, "fencing_token": work.token}
+            checkpoints.RECORDS.update(connections[self.alias], record.pk, **waiting)
             if is_owed:
                 self._owe(step, command.host)
                 self._proceed()

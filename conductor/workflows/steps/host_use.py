@@ -6,14 +6,17 @@ host's service, so that neither can begin unseen by the other.
 
 from __future__ import annotations
 
-from conductor.cell_db.models import Service
+from django.db import connections
+
 from conductor.core.errors import HostClosed
 from conductor.core.identifiers import host_resource, host_use_resource
+from conductor.journal import checkpoints, dialect
 from conductor.journal.models import ResourceLock
-from conductor.transactions import database_now
 from conductor.workflows.flow import Work
 
 BINARY = "nova-compute"
+_HOLD_SERVICE = 'SELECT id FROM cell_db_service WHERE "binary" = %s AND host = %s {for update}'
+_IS_CLOSED = "SELECT 1 FROM journal_resourcelock WHERE resource = %s AND (run_id IS NULL OR run_id <> %s)"
 
 
 def hold(work: Work, host: str) -> None:
@@ -21,14 +24,14 @@ def hold(work: Work, host: str) -> None:
 
     Raises HostClosed, naming the holder, when somebody has it. Holding it twice changes nothing.
     """
-    Service.objects.using(work.alias).select_for_update().filter(binary=BINARY, host=host).first()
+    connection = connections[work.alias]
+    dialect.run(connection, _HOLD_SERVICE, (BINARY, host))
+    is_closed = dialect.run(connection, _IS_CLOSED, (host_resource(host), work.run.pk))
     locks = ResourceLock.objects.using(work.alias).select_related("run")
-    held = locks.filter(resource=host_resource(host)).exclude(run_id=work.run.pk).first()
+    held = locks.filter(resource=host_resource(host)).first() if is_closed else None
     if held is not None:
         raise HostClosed(f"Host {host} takes nothing now: it is held by {held.holder}.")
-    locks.get_or_create(
-        resource=host_use_resource(host, work.run.uuid), defaults={"run_id": work.run.pk, "granted_at": database_now()}
-    )
+    checkpoints.take_locks(connection, work.run.pk, [host_use_resource(host, work.run.uuid)])
 
 
 def let_go(work: Work) -> None:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import connections
+
 from conductor import events
 from conductor.cell_db.models import Instance
 from conductor.core.states import TaskState, VmState
+from conductor.journal import dialect
+from conductor.journal.checkpoints import uuid_param
+from conductor.journal.dialect import NOW
 from conductor.journal.models import LockWait
+from conductor.journal.rows import Rows
 from conductor.transactions import database_now
 from conductor.workflows.flow import Work
+
+ROWS = Rows(Instance, "uuid")
+_TASK = (
+    "UPDATE cell_db_instance SET task_state = %s "
+    f"WHERE uuid = %s AND (task_state IS NULL OR task_state <> '{TaskState.DELETING}')"
+)
 
 
 def read(work: Work) -> Instance:
     """The instance of a cell's run."""
-    return Instance.objects.using(work.alias).get(uuid=work.instance_uuid)
+    return ROWS.get(connections[work.alias], work.instance_uuid)
 
 
 def update(work: Work, **values: Any) -> None:
@@ -22,12 +34,12 @@ def update(work: Work, **values: Any) -> None:
 
     What interrupts this run stays visible: `task_state` is left alone while a delete or another action waits for it.
     """
-    rows = Instance.objects.using(work.alias).filter(uuid=work.instance_uuid)
+    connection = connections[work.alias]
     if "task_state" in values:
         task_state = values.pop("task_state")
         if not (work.run.is_cancel_requested and is_awaited(work)):
-            rows.exclude(task_state=TaskState.DELETING).update(task_state=task_state)
-    rows.update(updated_at=database_now(), **values)
+            dialect.run(connection, _TASK, (task_state and str(task_state), uuid_param(work.instance_uuid)))
+    ROWS.update(connection, work.instance_uuid, updated_at=NOW, **values)
     tell(work, "instance.updated")
 
 

@@ -1,0 +1,103 @@
+"""Rows by hand hold what the ORM holds, both ways, on each kind of database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+from django.db.models import Model
+
+from conductor.cell_db.models import Instance
+from conductor.core.context import RequestContext
+from conductor.core.states import PowerState, TaskState, VmState
+from conductor.journal.dialect import Later
+from conductor.journal.rows import Rows
+from conductor.transactions import database_now, database_time
+from tests import factories
+
+ALIAS = "cell1"
+ROWS = Rows(Instance, "uuid")
+ANA = RequestContext(user_id="a" * 32, project_id="5" * 32, request_id="req-1", roles=frozenset({"member"}))
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+
+def make() -> Instance:
+    return factories.instance(ANA, "web-1", cell=ALIAS)
+
+
+def values_of(row: Model) -> dict[str, Any]:
+    return {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+
+
+@pytest.fixture
+def instance() -> Instance:
+    factories.cells()
+    made = make()
+    Instance.objects.using(ALIAS).filter(pk=made.pk).update(
+        description='Ana\'s "first" 100 % server',
+        metadata={"rack": ["a", 1, None], "name": "Zoë"},
+        launched_at=datetime(2026, 5, 4, 3, 2, 1, 987000, tzinfo=UTC),
+        is_locked=True,
+        rescue_image=None,
+    )
+    return Instance.objects.using(ALIAS).get(pk=made.pk)
+
+
+def test_a_row_reads_as_the_orm_reads_it(instance: Instance) -> None:
+    found = ROWS.get(connections[ALIAS], str(instance.uuid))
+    assert values_of(found) == values_of(instance)
+    assert {name: type(value) for name, value in values_of(found).items()} == {
+        name: type(value) for name, value in values_of(instance).items()
+    }
+    assert found._state.db == ALIAS
+    assert not found._state.adding
+
+
+def test_what_is_written_is_what_the_orm_would_have_written(instance: Instance) -> None:
+    changes: dict[str, Any] = {
+        "vm_state": VmState.ACTIVE,
+        "task_state": None,
+        "power_state": PowerState.RUNNING,
+        "is_locked": False,
+        "addresses": [{"ip": "10.0.0.7", "dns": ["10.0.0.1"]}],
+        "rescue_image": {"image_id": "x"},
+        "terminated_at": datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC),
+    }
+    twin = make()
+    Instance.objects.using(ALIAS).filter(pk=twin.pk).update(**changes)
+    ROWS.update(connections[ALIAS], instance.uuid, **changes)
+    stored, twin_stored = (Instance.objects.using(ALIAS).filter(pk=row.pk).values().get() for row in (instance, twin))
+    assert {name: stored[name] for name in changes} == {name: twin_stored[name] for name in changes}
+    assert stored["description"] == instance.description
+    assert Instance.objects.using(ALIAS).filter(addresses__0__ip="10.0.0.7").count() == 2
+
+
+def test_times_are_of_the_databases_clock(instance: Instance) -> None:
+    before = database_time(ALIAS)
+    ROWS.update(
+        connections[ALIAS], instance.uuid, updated_at=database_now(), launched_at=Later(), terminated_at=Later(60.0)
+    )
+    stored, after = ROWS.get(connections[ALIAS], instance.uuid), database_time(ALIAS)
+    assert before <= stored.updated_at <= after
+    assert stored.launched_at is not None
+    assert before <= stored.launched_at <= after
+    assert stored.terminated_at is not None
+    assert 59 < (stored.terminated_at - after).total_seconds() <= 60
+
+
+def test_only_the_row_that_is_named_is_written(instance: Instance) -> None:
+    other = make()
+    before = values_of(Instance.objects.using(ALIAS).get(pk=other.pk))
+    ROWS.update(connections[ALIAS], instance.uuid, task_state=TaskState.SPAWNING)
+    assert values_of(Instance.objects.using(ALIAS).get(pk=other.pk)) == before
+    assert ROWS.get(connections[ALIAS], instance.uuid).task_state == TaskState.SPAWNING
+
+
+def test_what_is_not_there_is_missed_as_the_orm_misses_it() -> None:
+    assert ROWS.find(connections[ALIAS], uuid4()) is None
+    with pytest.raises(Instance.DoesNotExist):
+        ROWS.get(connections[ALIAS], uuid4())
