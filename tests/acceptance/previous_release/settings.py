@@ -1,0 +1,12 @@
+"""Settings of a process of the release before."""
+
+from __future__ import annotations
+
+from conductor.rpc import versions
+
+# Before anybody has read it.
+versions.SERVICE_VERSION = versions.SERVICE_VERSION - 1
+
+from portal.settings import *  # noqa: E402, F403
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.acceptance.previous_release.apps.PreviousRelease"]  # noqa: F405

@@ -1,0 +1,45 @@
+"""The messages that the release before knew, as classes of their own."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from conductor.actors import conductor as conductor_door
+from conductor.compute import handlers
+from conductor.rpc import codec
+from conductor.rpc.messages import SpawnInstance, StepProgressed
+from conductor.rpc.messages.to_compute import Command
+from conductor.rpc.versions import known_to
+
+# What the newest release sends and this one has never heard of.
+UNKNOWN = ("console_written",)
+
+
+def take_over(service_version: int) -> None:
+    """Have this process understand and send what that service version knew, and nothing else."""
+    known = known_to(service_version)
+    for name in list(codec._types):
+        if name not in known or name in UNKNOWN:
+            del codec._types[name]
+
+    @codec.message("spawn_instance", version="1.0")
+    class OldSpawnInstance(Command):
+        """It always starts the guest."""
+
+        is_running: ClassVar[bool] = True
+        guest: dict[str, Any]
+
+    @codec.message("step_progressed", version="1.0")
+    class OldStepProgressed:
+        """It knows no figures."""
+
+        figures: ClassVar[dict[str, int]] = {}
+        step_key: str
+        run_uuid: str
+        fencing_token: int
+        host: str
+        message: str
+        share: float | None = None
+
+    handlers.HANDLERS[OldSpawnInstance] = handlers.HANDLERS[SpawnInstance]
+    conductor_door.RECEIVERS[OldStepProgressed] = conductor_door.RECEIVERS[StepProgressed]

@@ -1,0 +1,133 @@
+"""Two releases at once, in real processes: every pairing works, nothing is lost, and runs end as they began."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conductor.rpc.backports import REMEMBERED_SECONDS
+from conductor.rpc.versions import SERVICE_VERSION
+from conductor.workflows.build_in_cell import BUILD_IN_CELL
+from tests.acceptance.cloud import wait_until
+from tests.acceptance.deployment import Deployment
+from tests.acceptance.previous_release.flows import NEWER
+
+OLD = {"DJANGO_SETTINGS_MODULE": "tests.acceptance.previous_release.settings"}
+NEW = {"DJANGO_SETTINGS_MODULE": "tests.acceptance.previous_release.newer"}
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One host and one conductor of its cell, which begins as the release before."""
+    made = Deployment(
+        tmp_path_factory.mktemp("upgrade"), webs=1, api_conductors=1, cells={"cell1": 1}, hosts={"cell1": ["h1"]},
+        NOVELLA_HOST_DOWN_SECONDS="300", NOVELLA_RECONCILE_SECONDS="0",
+    )  # fmt: skip
+    made.of("cell1")[0].variables = OLD
+    with made:
+        yield made
+
+
+def replace_conductor(cloud: Deployment, release: dict[str, str]) -> None:
+    cloud.kill("cell1")
+    cloud.restart("cell1", **release)
+
+
+def launch(cloud: Deployment, name: str) -> str:
+    answer = cloud.api().launch(name)
+    assert answer.status == 202, answer.raw
+    return str(answer.json["server"]["id"])
+
+
+def build_of(cloud: Deployment, uuid: str) -> tuple[Any, ...]:
+    """State, flow's version and position of a server's build in its cell."""
+    hexed = uuid.replace("-", "")
+    wanted = f"flow = 'build_in_cell' and instance_uuid in ('{uuid}', '{hexed}')"
+    rows = cloud.rows("cell1", f"select state, flow_version, position from journal_workflowrun where {wanted}")
+    return rows[0] if rows else ("", 0, 0)
+
+
+def steps_of(cloud: Deployment, uuid: str) -> list[str]:
+    """Names of the steps that a server's build has done, in order."""
+    hexed = uuid.replace("-", "")
+    query = (
+        "select s.name from journal_steprecord s join journal_workflowrun r on s.run_id = r.id "
+        f"where r.flow = 'build_in_cell' and r.instance_uuid = '{hexed}' and s.state = 'done' order by s.id"
+    )
+    return [name for (name,) in cloud.rows("cell1", query)]
+
+
+def park(cloud: Deployment, name: str, flow_version: int, position: int) -> str:
+    """A server whose build waits for a host that has just died."""
+    cloud.kill("host")
+    uuid = launch(cloud, name)
+    wait_until(f"{name} waits for its host", lambda: build_of(cloud, uuid) == ("waiting", flow_version, position))
+    return uuid
+
+
+def log_of(cloud: Deployment, role: str) -> str:
+    return cloud.of(role)[0].log_path.read_text(errors="replace")
+
+
+def test_releases_side_by_side(cloud: Deployment) -> None:
+    """An old conductor with a new host, then its run in a new one; a new run in an old one, then in a new one again."""
+    at_spawn = [step.name for step in BUILD_IN_CELL.steps].index("SpawnOnHost")
+    first = launch(cloud, "web-1")
+    cloud.api().wait_for_status(first, "ACTIVE")
+    # What the host says in newer words is put back for whoever understands it.
+    wait_until("a message was put back", lambda: "message put back" in log_of(cloud, "cell1"))
+    assert cloud.rows("cell1", "select * from cell_db_consolelog") == []
+
+    second = park(cloud, "web-2", BUILD_IN_CELL.version, at_spawn)
+    replace_conductor(cloud, NEW)
+    wait_until("the console of the first", lambda: cloud.rows("cell1", "select * from cell_db_consolelog"))
+    cloud.restart("host")
+    cloud.api().wait_for_status(second, "ACTIVE")
+    assert steps_of(cloud, second) == [step.name for step in BUILD_IN_CELL.steps]
+    assert build_of(cloud, second)[:2] == ("done", BUILD_IN_CELL.version)
+
+    third = park(cloud, "web-3", NEWER.version, at_spawn + 1)
+    replace_conductor(cloud, OLD)
+    cloud.restart("host")
+    wait_until("the old conductor leaves it", lambda: "left to another release" in log_of(cloud, "cell1"))
+    wait_until("the guest is there", lambda: third in cloud.guests())
+    assert build_of(cloud, third) == ("waiting", NEWER.version, at_spawn + 1)
+    assert cloud.api().server(third)["status"] == "BUILD"
+    replace_conductor(cloud, NEW)
+    cloud.api().wait_for_status(third, "ACTIVE")
+    assert steps_of(cloud, third) == [step.name for step in NEWER.steps]
+    assert cloud.guests() == sorted([first, second, third])
+
+
+def wait_for_version(cloud: Deployment, version: int) -> None:
+    """The host has said what it runs, and no conductor believes anything older."""
+    query = "select version from cell_db_service where host = 'h1'"
+    wait_until(f"h1 runs {version}", lambda: cloud.rows("cell1", query) == [(version,)])
+    time.sleep(REMEMBERED_SECONDS)
+
+
+def test_a_host_of_the_release_before(cloud: Deployment) -> None:
+    """It is told what it knows. What it cannot do fails with the advice, and is done once it is upgraded."""
+    cloud.kill("host")
+    cloud.restart("host", **OLD)
+    wait_for_version(cloud, SERVICE_VERSION - 1)
+    uuid = launch(cloud, "web-4")
+    cloud.api().wait_for_status(uuid, "ACTIVE")
+
+    assert cloud.api().call("POST", f"/compute/v2.1/servers/{uuid}/action", {"os-stop": None}).status == 202
+    query = "select error from journal_workflowrun where flow = 'stop_instance' and state like 'failed%'"
+    (error,) = wait_until("the stop fails", lambda: cloud.rows("cell1", query))[0]
+    assert json.loads(error)["class"] == "HostTooOld"
+    assert "Upgrade it" in json.loads(error)["message"]
+    assert cloud.api().server(uuid)["status"] == "ACTIVE"
+
+    cloud.kill("host")
+    cloud.restart("host")
+    wait_for_version(cloud, SERVICE_VERSION)
+    assert cloud.api().call("POST", f"/compute/v2.1/servers/{uuid}/action", {"os-stop": None}).status == 202
+    cloud.api().wait_for_status(uuid, "SHUTOFF")
+    assert cloud.rows("cell1", "select * from journal_outboxmessage") == []
