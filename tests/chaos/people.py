@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
 import threading
@@ -221,7 +222,7 @@ class Person:
                 return response.status, json.loads(raw) if raw else None, _request_id(response.headers)
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode(errors="replace"), _request_id(error.headers)
-        except (OSError, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             return 0, str(error), ""
 
 
