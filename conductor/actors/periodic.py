@@ -15,6 +15,7 @@ from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
 from conductor.services import conductors, deletions, drains, live_migrations, moves, storage_upkeep
 from conductor.services.notifications import dispatcher, sinks
+from conductor.services.pruning import pruner
 from conductor.services.reconciliation import duty as reconciliation
 from conductor.workflows import leases, recovery
 
@@ -26,7 +27,6 @@ DUTY_EVERY_SECONDS = 5.0
 
 RECLAIM_EVERY_SECONDS = 10.0
 NOTIFY_EVERY_SECONDS = 1.0
-FORGET_EVERY_SECONDS = 3600.0
 
 
 class Complaints:
@@ -120,10 +120,12 @@ def move_on_all(aliases: Iterable[str]) -> None:
             live_migrations.stop_unwanted(alias)
 
 
-def do_duties(owner: str) -> None:
+def do_duties(aliases: Iterable[str], owner: str) -> None:
     """What one process does for all: whoever asks first when it is due."""
     with _complaints.about("reconciliation"):
         reconciliation.carry_out(owner)
+    with _complaints.about("pruning"):
+        pruner.carry_out(aliases, owner)
 
 
 def settle_uploads() -> None:
@@ -143,7 +145,7 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("storage-upkeep", UPKEEP_SECONDS, storage_upkeep.tend),
         Ticker("moves", settings.NOVELLA_SWEEP_SECONDS, partial(move_on_all, ours)),
         Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),
-        Ticker("duties", DUTY_EVERY_SECONDS, partial(do_duties, _worker_name(name))),
+        Ticker("duties", DUTY_EVERY_SECONDS, partial(do_duties, ours, _worker_name(name))),
         *notification_tickers(ours, name),
     ]
 
@@ -158,12 +160,10 @@ def notification_tickers(aliases: tuple[str, ...], name: str) -> list[Ticker]:
     if not told:
         return []
     teller = _worker_name(name)
-    tellers = [
+    return [
         Ticker(f"notify {sink.name}", NOTIFY_EVERY_SECONDS, partial(dispatcher.tell_all, aliases, sink, teller))
         for sink in told
     ]
-    forget = partial(dispatcher.forget_old_deliveries, aliases)
-    return [*tellers, Ticker("forget-deliveries", FORGET_EVERY_SECONDS, forget)]
 
 
 def web_tickers() -> list[Ticker]:

@@ -129,5 +129,5 @@ def test_a_host_of_the_release_before(cloud: Deployment) -> None:
     cloud.restart("host")
     wait_for_version(cloud, SERVICE_VERSION)
     assert cloud.api().call("POST", f"/compute/v2.1/servers/{uuid}/action", {"os-stop": None}).status == 202
-    cloud.api().wait_for_status(uuid, "SHUTOFF")
+    wait_until("it is off", lambda: cloud.api().server(uuid)["status"] == "SHUTOFF")
     assert cloud.rows("cell1", "select * from journal_outboxmessage") == []

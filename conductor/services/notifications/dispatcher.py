@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from datetime import timedelta
 
 from django.db.models import F, Q
-from django.db.models.functions import Now
 
 from conductor.journal import event_order
 from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
@@ -28,7 +26,6 @@ MOST_AT_ONCE = 100
 LEASE_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
-DELIVERIES_KEPT_DAYS = 7
 
 
 def tell_all(aliases: Iterable[str], sink: Sink, teller: str) -> None:
@@ -146,14 +143,3 @@ def _log(alias: str, place: NotificationPlace, message: Notification, outcome: s
         detail=detail[:255],
         tried_at=database_now(),
     )
-
-
-def forget_old_deliveries(aliases: Iterable[str]) -> None:
-    """The log of deliveries is kept for some days."""
-    for alias in aliases:
-        old = NotificationDelivery.objects.using(alias).filter(
-            tried_at__lt=Now() - timedelta(days=DELIVERIES_KEPT_DAYS)
-        )
-        if old.exists():
-            with write_tx(alias):
-                old.delete()

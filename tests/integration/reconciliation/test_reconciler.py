@@ -157,28 +157,28 @@ def test_one_process_does_it_for_all_and_not_too_often(hosts: Hosts, settings: A
     settings.NOVELLA_RECONCILE_SECONDS = 60.0
     miscount()
     assert duties.take("default", "reconcile", "other", every_seconds=60, lease_seconds=60)
-    periodic.do_duties("mine")
+    periodic.do_duties((), "mine")
     assert not Finding.objects.exists()
     Duty.objects.update(lease_expires_at=factories.ago(1))  # the other died
-    periodic.do_duties("mine")
+    periodic.do_duties((), "mine")
     assert Finding.objects.get().times_seen == 1
-    periodic.do_duties("third")
+    periodic.do_duties((), "third")
     assert Finding.objects.get().times_seen == 1
     Duty.objects.update(done_at=factories.ago(61))
-    periodic.do_duties("third")
+    periodic.do_duties((), "third")
     assert Finding.objects.get().times_seen == 2
     settings.NOVELLA_RECONCILE_SECONDS = 0.0
     Duty.objects.update(done_at=factories.ago(61))
-    periodic.do_duties("third")
+    periodic.do_duties((), "third")
     assert Finding.objects.get().times_seen == 2
 
 
 def test_a_pass_that_fails_is_not_a_pass(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "load", lambda cells: 1 / 0)
-    periodic.do_duties("mine")  # logged, not raised
+    periodic.do_duties((), "mine")  # logged, not raised
     monkeypatch.undo()
     miscount()
-    periodic.do_duties("other")
+    periodic.do_duties((), "other")
     assert Finding.objects.get().times_seen == 1
 
 

@@ -1,0 +1,43 @@
+"""`manage.py prune`: remove what is over and older than its retention."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from conductor.services.pruning import pruner
+
+LEFT_OUT = 1
+
+
+class Command(BaseCommand):
+    help = (
+        "Remove workflows, events, decisions, consoles, audit records, deliveries and findings that are over and older "
+        "than NOVELLA_KEEP_…_DAYS. Conductors do the same each hour. Ends with 1 when a database was left out."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only count; change nothing")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        pruned = pruner.prune(is_dry_run=options["dry_run"])
+        if options["json"]:
+            self.stdout.write(json.dumps({"rows": pruned.counts, "missing_databases": pruned.silent}, indent=2))
+        else:
+            self.stdout.write("\n".join(_lines(pruned)))
+        if pruned.silent:
+            sys.exit(LEFT_OUT)
+
+
+def _lines(pruned: pruner.Pruned) -> list[str]:
+    lines = [
+        f"{alias}: {count} {kind}" for alias, kinds in sorted(pruned.counts.items()) for kind, count in kinds.items()
+    ]
+    lines += [f"{alias} was left out" for alias in pruned.silent]
+    return lines or ["Nothing is old enough."]

@@ -1,0 +1,116 @@
+"""One pass over all kinds in all databases, a batch per transaction; each database has one process that does it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from conductor.cells.lookup import journal_aliases
+from conductor.cells.targeting import target_cell
+from conductor.journal import duties
+from conductor.services.pruning import needed as needed_of
+from conductor.services.pruning.kinds import KINDS, Kind
+from conductor.services.pruning.needed import Needed
+from conductor.transactions import write_tx
+
+log = logging.getLogger(__name__)
+
+NAME = "prune"
+EVERY_SECONDS = 3600.0
+LEASE_SECONDS = 120.0
+BATCH = 500
+# Others come first: between two batches a process that wants to write gets its turn.
+PAUSE_SECONDS = 0.02
+DAY_SECONDS = 86_400.0
+
+
+@dataclass
+class Pruned:
+    """Rows by database and kind, and the databases that were left out because they, or others, did not answer."""
+
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    silent: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return sum(sum(kinds.values()) for kinds in self.counts.values())
+
+
+def prune(
+    aliases: Iterable[str] = (), *, is_dry_run: bool = False, goes_on: Callable[[str], bool] = lambda alias: True
+) -> Pruned:
+    """Remove what is over from these databases, or all; a dry run counts only.
+
+    `goes_on(alias)` is asked between two batches.
+    """
+    needed = needed_of.load()
+    pruned = Pruned(silent=list(needed.silent))
+    for alias in list(aliases) or journal_aliases():
+        if alias in needed.silent:
+            continue
+        try:
+            pruned.counts[alias] = _prune_one(alias, needed, is_dry_run=is_dry_run, goes_on=goes_on)
+        except (DatabaseError, InterfaceError):
+            log.exception("pruning given up for now: alias=%s", alias)
+            pruned.silent.append(alias)
+    return pruned
+
+
+def _prune_one(alias: str, needed: Needed, *, is_dry_run: bool, goes_on: Callable[[str], bool]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    with target_cell(alias):
+        for kind in KINDS:
+            days = getattr(settings, kind.setting)
+            if not days or not kind.is_in(alias) or (kind.asks_all and needed.silent):
+                continue
+            if is_dry_run:
+                count = kind.over(alias, days * DAY_SECONDS, needed).count()
+            else:
+                count = _in_batches(alias, kind, days * DAY_SECONDS, needed, goes_on)
+            if count:
+                counts[kind.name] = count
+    return counts
+
+
+def _in_batches(alias: str, kind: Kind, seconds: float, needed: Needed, goes_on: Callable[[str], bool]) -> int:
+    total = 0
+    while goes_on(alias):
+        rows = kind.over(alias, seconds, needed).order_by("pk")
+        batch = list(rows.values_list("pk", flat=True)[:BATCH])
+        if not batch:
+            break
+        with write_tx(alias):
+            # Once more by all that makes them over: one that began again meanwhile stays.
+            kind.over(alias, seconds, needed).filter(pk__in=batch).delete()
+        total += len(batch)
+        if len(batch) < BATCH:
+            break
+        time.sleep(PAUSE_SECONDS)
+    return total
+
+
+def carry_out(aliases: Iterable[str], owner: str) -> int:
+    """Prune those of these databases where it is due and nobody else does it; how many rows went."""
+    mine = [
+        alias
+        for alias in aliases
+        if duties.take(alias, NAME, owner, every_seconds=EVERY_SECONDS, lease_seconds=LEASE_SECONDS)
+    ]
+    if not mine:
+        return 0
+
+    def goes_on(alias: str) -> bool:
+        return duties.keep(alias, NAME, owner, lease_seconds=LEASE_SECONDS)
+
+    pruned = prune(mine, goes_on=goes_on)
+    for alias in mine:
+        if alias not in pruned.silent:
+            duties.done(alias, NAME, owner)
+    if pruned.total:
+        log.info("pruned: %s", pruned.counts)
+    return pruned.total
