@@ -14,10 +14,13 @@ from portal.environment import Environment
 SERVER_SETTINGS = {
     "lock_timeout": "10s",
     "statement_timeout": "30s",
-    "idle_in_transaction_session_timeout": "30s",
     "client_connection_check_interval": "2s",  # a client that was killed while it waits gives up its locks
     "search_path": "public",
 }
+# Who freezes inside of a transaction keeps its rows from those who want to go on: no longer than its lease, as
+# nobody waits longer for one who froze outside. Not shorter than a busy machine may take between two statements.
+LONGEST_IDLE_SECONDS = 30.0
+SHORTEST_IDLE_SECONDS = 5.0
 # A cut cable is noticed within some ten seconds, on both sides of a write.
 NETWORK = {
     "connect_timeout": 5,
@@ -37,7 +40,7 @@ def databases(environment: Environment) -> dict[str, dict[str, Any]]:
 
 def _database(environment: Environment, name: str) -> dict[str, Any]:
     url = environment.database_of(name)
-    return _sqlite(environment.data_dir, name) if url is None else _postgresql(url)
+    return _sqlite(environment.data_dir, name) if url is None else _postgresql(url, environment.lease_seconds)
 
 
 def _sqlite(data_dir: Path, name: str) -> dict[str, Any]:
@@ -53,7 +56,9 @@ def _sqlite(data_dir: Path, name: str) -> dict[str, Any]:
     }
 
 
-def _postgresql(url: DatabaseUrl) -> dict[str, Any]:
+def _postgresql(url: DatabaseUrl, lease_seconds: float) -> dict[str, Any]:
+    idle_seconds = min(max(lease_seconds, SHORTEST_IDLE_SECONDS), LONGEST_IDLE_SECONDS)
+    limits = {**SERVER_SETTINGS, "idle_in_transaction_session_timeout": f"{idle_seconds * 1000:.0f}ms"}
     return {
         "ENGINE": "conductor.postgresql",
         "NAME": url.name,
@@ -65,7 +70,7 @@ def _postgresql(url: DatabaseUrl) -> dict[str, Any]:
         "OPTIONS": {
             **NETWORK,
             "application_name": f"novella {_role()}",
-            "options": " ".join(f"-c {name}={value}" for name, value in SERVER_SETTINGS.items()),
+            "options": " ".join(f"-c {name}={value}" for name, value in limits.items()),
             **dict(url.parameters),
         },
     }

@@ -25,6 +25,7 @@ UPKEEP_SECONDS = 15.0
 # How often a conductor asks whether a duty that one does for all is due.
 DUTY_EVERY_SECONDS = 5.0
 
+GIVEN_UP_EVERY_SECONDS = 0.1
 RECLAIM_EVERY_SECONDS = 10.0
 NOTIFY_EVERY_SECONDS = 1.0
 
@@ -128,6 +129,13 @@ def do_duties(aliases: Iterable[str], owner: str) -> None:
         pruner.carry_out(aliases, owner)
 
 
+def go_on_with_given_up() -> None:
+    """Asks no database while nothing was given up."""
+    freed = recovery.go_on_with_given_up()
+    if freed:
+        log.warning("the database answers again, runs go on: runs=%s", freed)
+
+
 def settle_uploads() -> None:
     """Images whose uploader died go back to waiting for their data."""
     settled = images.settle_broken_uploads()
@@ -142,6 +150,7 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("lease-heartbeat", settings.NOVELLA_LEASE_SECONDS / 3, leases.renew_all),
         Ticker("service-heartbeat", settings.NOVELLA_HEARTBEAT_SECONDS, partial(report_all, ours, name)),
         Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, partial(sweep_all, ours)),
+        Ticker("given-up", GIVEN_UP_EVERY_SECONDS, go_on_with_given_up),
         Ticker("storage-upkeep", UPKEEP_SECONDS, storage_upkeep.tend),
         Ticker("moves", settings.NOVELLA_SWEEP_SECONDS, partial(move_on_all, ours)),
         Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),

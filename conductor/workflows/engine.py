@@ -58,13 +58,14 @@ def _work_on(alias: str, run_uuid: UUID | str, first: Callable[[], bool] = lambd
         except StaleToken as error:
             log.warning("gave way: run=%s %s", run_uuid, error)
         except (OperationalError, InterfaceError) as error:
-            # The database does not answer: nothing is known, so nothing is decided. The lease runs out and the
-            # sweep rings again.
+            # The database does not answer: nothing is known, so nothing is decided. The lease ends when it answers
+            # again, or runs out, and somebody is rung.
             if has_crossed(error):
                 log.info("transaction crossed another: run=%s", run_uuid)
                 leases.give_back(alias, run_uuid)
             else:
                 log.exception("database failed: run=%s", run_uuid)
+                leases.give_up(alias, run_uuid)
 
 
 def _take_up(alias: str, run_uuid: UUID | str, first: Callable[[], bool]) -> Turn | None:

@@ -24,6 +24,7 @@ WORKER = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 _busy: Counter[tuple[str, UUID]] = Counter()
 _busy_lock = threading.Lock()
+_given_up: set[tuple[str, UUID]] = set()
 
 
 def claim(alias: str, run_uuid: UUID | str) -> WorkflowRun | None:
@@ -99,6 +100,26 @@ def give_back(alias: str, run_uuid: UUID | str) -> None:
     with write_tx(alias):
         mine = WorkflowRun.objects.using(alias).live().filter(uuid=run_uuid, owner=WORKER)
         mine.update(lease_expires_at=database_now(-1), wake_at=database_now())
+
+
+def give_up(alias: str, run_uuid: UUID | str) -> None:
+    """Remember a run that this worker stopped working on because its database failed: the lease is still its own."""
+    with _busy_lock:
+        _given_up.add((alias, run_uuid if isinstance(run_uuid, UUID) else UUID(run_uuid)))
+
+
+def given_up() -> list[tuple[str, UUID]]:
+    """Runs that were given up and are not worked on here again."""
+    with _busy_lock:
+        return sorted(_given_up - set(_busy))
+
+
+def let_go_of(alias: str, run_uuid: UUID) -> list[tuple[str, UUID]]:
+    """End the lease of a run that was given up; its queue and uuid, or nothing when another owns it by now."""
+    freed = _end(alias, Q(owner=WORKER, uuid=run_uuid))
+    with _busy_lock:
+        _given_up.discard((alias, run_uuid))
+    return freed
 
 
 def let_go(alias: str) -> list[tuple[str, UUID]]:

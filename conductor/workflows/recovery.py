@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID
 
+from django.db import InterfaceError, OperationalError
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
@@ -36,6 +37,20 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
 def hand_on(alias: str) -> int:
     """At the clean end of a process: what it still owned is free at once, and others are rung; returns how many."""
     return _ring(alias, leases.let_go(alias))
+
+
+def go_on_with_given_up() -> int:
+    """What was given up because a database failed is free as soon as that one answers again; returns how many."""
+    freed = 0
+    unheard: set[str] = set()
+    for alias, run_uuid in leases.given_up():
+        if alias in unheard:
+            continue
+        try:
+            freed += _ring(alias, leases.let_go_of(alias, run_uuid))
+        except (OperationalError, InterfaceError):  # still away: asked again
+            unheard.add(alias)
+    return freed
 
 
 def take_over_from(alias: str, life: str) -> int:

@@ -283,7 +283,10 @@ def _conduct(wish: dict[str, Any], folder: Path) -> None:
     from conductor.management.stopping import stop_wish
     from conductor.workflows import leases, records
 
-    leases.WORKER = records.WORKER = f"crew:{os.getpid()}:{uuid4().hex[:8]}"
+    life = uuid4().hex[:8]
+    known: tuple[Any, ...] = (leases, records)
+    for module in known:
+        module.WORKER = f"crew:{os.getpid()}:{life}"
     if wish["is_apart"]:
         settings.NOVELLA_DATA = folder / f"apart-{os.getpid()}"
     stop = stop_wish()

@@ -1,4 +1,4 @@
-"""Dead or slow: who works long is left alone, who is stopped is replaced and then refused, who dies is missed at once."""
+"""Dead or slow: who works long is left alone, who is stopped is replaced and then refused, who dies is missed soon."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from django.db import OperationalError
 from django.db.utils import ConnectionHandler
 
 from conductor.core.context import RequestContext
@@ -229,3 +230,27 @@ def test_only_the_runs_of_the_dead_are_freed_and_their_bells_rung(
     taken = leases.claim("cell1", first.uuid)
     assert taken is not None
     assert taken.fencing_token > first.fencing_token
+
+
+def test_a_run_that_was_given_up_for_want_of_its_database_is_freed_once_that_answers(
+    databases: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[str] = []
+    run = owned_run("instance:1")
+    monkeypatch.setattr(broker, "ring", lambda queue, body: rung.append(body["run_uuid"]))
+    monkeypatch.setattr(leases, "_given_up", set())
+    with leases.AtWork("cell1", run.uuid):
+        leases.give_up("cell1", run.uuid)
+        assert recovery.go_on_with_given_up() == 0  # worked on again: not to be given away
+    end = leases._end
+
+    def away(alias: str, whose: object) -> None:
+        raise OperationalError("the connection is lost")
+
+    monkeypatch.setattr(leases, "_end", away)
+    assert recovery.go_on_with_given_up() == 0
+    monkeypatch.setattr(leases, "_end", end)
+    assert recovery.go_on_with_given_up() == 1
+    assert recovery.go_on_with_given_up() == 0
+    assert rung == [str(run.uuid)]
+    assert leases.claim("cell1", run.uuid) is not None

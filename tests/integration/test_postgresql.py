@@ -100,8 +100,14 @@ def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
 def test_each_session_has_limits_and_a_name(connection: Any) -> None:
     assert ask(connection, "SHOW lock_timeout") == "10s"
     assert ask(connection, "SHOW statement_timeout") == "30s"
-    assert ask(connection, "SHOW idle_in_transaction_session_timeout") == "30s"
+    assert ask(connection, "SHOW idle_in_transaction_session_timeout") == "10s"
     assert ask(connection, "SHOW application_name").startswith("novella ")
+
+
+@pytest.mark.parametrize(("lease", "limit"), [("0.5", "5000ms"), ("7.5", "7500ms"), ("3600", "30000ms")])
+def test_who_freezes_in_a_transaction_holds_nobody_up_for_longer_than_a_lease(lease: str, limit: str) -> None:
+    wanted = described(environment("postgresql://ana@db.example/novella", NOVELLA_LEASE_SECONDS=lease))
+    assert f"idle_in_transaction_session_timeout={limit}" in wanted["cell1"]["OPTIONS"]["options"].split()
 
 
 def test_a_connection_is_given_back_and_taken_again(connection: Any) -> None:
