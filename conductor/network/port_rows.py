@@ -39,7 +39,8 @@ def create(
     Raises MacAddressInUse, IpAddressAlreadyAllocated, IpAddressGenerationFailure, InvalidIpForSubnet.
     """
     port = _insert(network, values)
-    port.security_groups.set(groups)
+    membership = Port.security_groups.through
+    membership.objects.bulk_create(membership(port=port, securitygroup=group) for group in groups)
     give_addresses(port, wishes)
     return port
 

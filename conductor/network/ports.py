@@ -11,7 +11,7 @@ from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any, Protocol
 
-from django.db.models import Q, QuerySet
+from django.db.models import Prefetch, Q, QuerySet, prefetch_related_objects
 from django.utils import timezone
 
 from conductor.core.compute_driver import NetworkPort
@@ -19,7 +19,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import BuildAborted, Conflict, Invalid, NotFound
 from conductor.network import addresses, port_rows, security_groups
 from conductor.network.errors import InvalidIpForSubnet
-from conductor.network.models import Network, Port, SecurityGroup
+from conductor.network.models import AddressAllocation, Network, Port, SecurityGroup
 from conductor.network.operations import get_network, touch
 from conductor.network.port_operations import get_port
 from conductor.network.port_rows import AddressWish
@@ -95,10 +95,12 @@ def plug(
     What is plugged already stays as it is, bound to `host`. `groups` are ids or names of security groups for ports
     that are made now. Raises BuildAborted when addresses are exhausted or what was chosen is gone.
     """
-    plugged = list(_plugged(instance_uuid).select_for_update(of=("self",)).order_by("device_index"))
-    if not plugged:
+    if not _rows_of(instance_uuid).exists():  # the usual case
         plugged = _plug_all(instance_uuid, project_id, networks, Binding(host, device_owner, groups))
-    elif any(port.binding_host != host for port in plugged):
+        prefetch_related_objects(plugged, _held())
+        return [_as_json(port) for port in plugged]
+    plugged = list(_plugged(instance_uuid).select_for_update(of=("self",)).order_by("device_index"))
+    if any(port.binding_host != host for port in plugged):
         touch(_plugged(instance_uuid), binding_host=host, device_owner=device_owner)
     return [_as_json(port) for port in plugged]
 
@@ -160,9 +162,17 @@ def plugged(instance_uuid: str) -> list[Port]:
 
 
 def _plugged(instance_uuid: str) -> QuerySet[Port]:
+    return _rows_of(instance_uuid).select_related("network").prefetch_related(_held())
+
+
+def _rows_of(instance_uuid: str) -> QuerySet[Port]:
     """Only plugging marks a port (a host set by an administrator counts too); a user's label does not."""
-    rows = Port.objects.filter(IS_PLUGGED, device_id=instance_uuid)
-    return rows.select_related("network").prefetch_related("addresses__subnet")
+    return Port.objects.filter(IS_PLUGGED, device_id=instance_uuid)
+
+
+def _held() -> Prefetch[Any]:
+    """The addresses of ports with their subnets, in one query."""
+    return Prefetch("addresses", queryset=AddressAllocation.objects.select_related("subnet"))
 
 
 def _plug_all(
