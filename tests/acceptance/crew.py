@@ -34,6 +34,8 @@ from tests.services import postgresql, rabbitmq
 PROJECT = Path(__file__).resolve().parents[2]
 CELL = "cell1"
 FLOW = "probe"
+PARKED = "parked"
+PER_COMMIT = 100
 START_SECONDS = 120.0
 WAIT_SECONDS = 60.0
 END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -93,6 +95,14 @@ class Crew:
     def open_run(self, seconds: float) -> str:
         """A run whose step takes so long; its uuid."""
         return self._ask({"seconds": seconds})
+
+    def open_parked(self, count: int) -> None:
+        """So many runs that each have a host move a guest, and wait for it: no such host ever answers."""
+        self._ask({"parked": count})
+
+    def parked(self) -> int:
+        """How many of them wait by now."""
+        return int(self._ask({"waiting": PARKED}))
 
     def lines(self, what: str = "", run: str = "") -> list[Line]:
         try:
@@ -206,14 +216,30 @@ def _carry_out(wish: dict[str, Any]) -> str:
     from conductor.rpc import outbox
     from conductor.transactions import write_tx
 
+    def wanted(flow: str) -> outbox.NewRun:
+        resource = uuid4()
+        return outbox.NewRun(
+            flow=flow,
+            action=flow,
+            context=system_context(),
+            resources=[f"instance:{resource}"],
+            instance_uuid=resource,
+            inputs=wish,
+        )
+
+    if "waiting" in wish:
+        return str(WorkflowRun.objects.using(CELL).filter(flow=PARKED, state="waiting", owner=None).count())
+    if "parked" in wish:
+        for begin in range(0, wish["parked"], PER_COMMIT):
+            with write_tx(CELL):
+                for _ in range(begin, min(begin + PER_COMMIT, wish["parked"])):
+                    outbox.open_run(CELL, wanted(PARKED))
+        return "opened"
     if "row" in wish:
         fields = ("state", "owner", "fencing_token", "position")
         return json.dumps(WorkflowRun.objects.using(CELL).values(*fields).get(uuid=wish["row"]))
-    wanted = outbox.NewRun(
-        flow=FLOW, action=FLOW, context=system_context(), resources=[f"probe:{uuid4()}"], inputs=wish
-    )
     with write_tx(CELL):
-        return str(outbox.open_run(CELL, wanted).uuid)
+        return str(outbox.open_run(CELL, wanted(FLOW)).uuid)
 
 
 def _set_up() -> None:
@@ -229,8 +255,10 @@ def _set_up() -> None:
 def _register(folder: Path) -> None:
     from conductor.core.errors import StaleToken
     from conductor.management import conductor_process  # noqa: F401 - what every child needs, once
+    from conductor.rpc.messages import LiveMigrate
     from conductor.workflows import catalog
-    from conductor.workflows.flow import Flow, Result, Step, Work
+    from conductor.workflows.flow import Flow, RemoteStep, Result, Step, Work
+    from conductor.workflows.steps.on_host import addressed
 
     class Probe(Step):
         title = "wait"
@@ -251,6 +279,13 @@ def _register(folder: Path) -> None:
             _write(folder, "end", run)
             return {"by": os.getpid()}
 
+    class Move(RemoteStep):
+        title = "move"
+
+        def command(self, work: Work) -> LiveMigrate:
+            return LiveMigrate(**addressed(work, "nowhere"), guest={}, target={})
+
+    catalog._by_version[PARKED, 1] = Flow(PARKED, 1, (Move(),))
     catalog._by_version[FLOW, 1] = Flow(FLOW, 1, (Probe(),))
 
 
