@@ -50,19 +50,35 @@ def test_what_is_said_is_what_the_earlier_version_had(name: str, version: str) -
 def _usual(name: str, version: str) -> dict[str, Any]:
     """The frozen body, with the meaning that the earlier version had for what it does not name."""
     values = body(f"{name}-{version}")["body"]
-    return {"body": values | {"is_running": True}} if name == "spawn_instance" else {}
+    if name != "spawn_instance":
+        return {}
+    return {"body": {**values, "is_running": True, "guest": {**values["guest"], "volumes": [], "admin_password": ""}}}
+
+
+def test_a_guest_is_told_as_the_earlier_version_knew_it() -> None:
+    said = lowered(body("spawn_instance-1.1") | _usual("spawn_instance", "1.1"), 1)
+    assert set(said["body"]["guest"]) == set(body("spawn_instance-1.0")["body"]["guest"])
 
 
 def test_what_cannot_be_said_is_not_guessed() -> None:
-    spawn = body("spawn_instance-1.1")
+    spawn = body("spawn_instance-1.1") | _usual("spawn_instance", "1.1")
     off = {**spawn, "body": {**spawn["body"], "is_running": False}}
-    with pytest.raises(Inexpressible, match="spawn_instance with is_running=False"):
+    with pytest.raises(Inexpressible, match="spawn_instance with is_running$"):
         lowered(off, 1)
     assert lowered(off, 2) == off
     with pytest.raises(Inexpressible, match="power_on"):
         lowered(body("power_on-1.0"), 1)
     with pytest.raises(Inexpressible, match=r"destroy_instance 2\.0"):
         lowered({**body("destroy_instance-1.0"), "version": "2.0"}, 1)
+
+
+@pytest.mark.parametrize(("name", "value"), [("volumes", [{"volume_uuid": "v"}]), ("admin_password", "Xk29-quiet")])
+def test_what_a_guest_would_lose_is_named_and_not_shown(name: str, value: Any) -> None:
+    spawn = body("spawn_instance-1.1") | _usual("spawn_instance", "1.1")
+    spawn["body"]["guest"][name] = value
+    with pytest.raises(Inexpressible) as refused:
+        lowered(spawn, 1)
+    assert str(refused.value) == f"spawn_instance with {name}"
 
 
 def test_nothing_is_changed_for_who_knows_it() -> None:

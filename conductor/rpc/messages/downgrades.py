@@ -17,15 +17,16 @@ class Inexpressible(Exception):
     """The earlier version has no words for this."""
 
 
-def _without(name: str, meant: Any) -> Callable[[Body], dict[str, Any]]:
-    """The earlier version means `meant` and cannot say anything else."""
-
-    def dropped(body: Body) -> dict[str, Any]:
-        if body.get(name, meant) != meant:
-            raise Inexpressible(f"{name}={body[name]!r}")
-        return {key: value for key, value in body.items() if key != name}
-
-    return dropped
+def _spawn(body: Body) -> dict[str, Any]:
+    """The first version starts every guest, and its guests had no volumes and no password of their own."""
+    guest = body["guest"]
+    lost = [name for name in ("volumes", "admin_password") if guest.get(name)]
+    if not body.get("is_running", True):
+        lost.append("is_running")
+    if lost:  # named, never shown: one of them is a secret
+        raise Inexpressible(", ".join(lost))
+    known = {key: value for key, value in guest.items() if key not in ("volumes", "admin_password")}
+    return {**{key: value for key, value in body.items() if key != "is_running"}, "guest": known}
 
 
 def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
@@ -35,6 +36,6 @@ def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
 
 # (message, version) → (the version before, how to say it so)
 DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]]] = {
-    ("spawn_instance", "1.1"): ("1.0", _without("is_running", True)),
+    ("spawn_instance", "1.1"): ("1.0", _spawn),
     ("step_progressed", "1.1"): ("1.0", _without_whatever("figures")),
 }
