@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 
 from conductor import events
 from conductor.api_db.models import Aggregate, AggregateHost, CellMapping, HostMapping
@@ -36,7 +36,12 @@ def record(cell: str, message: HostReported) -> None:
     """Take a report into `cell`. Older and repeated ones change nothing; one that says nothing new costs one UPDATE."""
     digest = _digest(message)
     with target_cell(cell):
-        if _is_known_to_the_letter(cell, message, digest) or not _belongs(cell, message):
+        if _is_known_to_the_letter(cell, message, digest):
+            return
+        if _tells_of_guests_only(cell, message, digest):
+            evacuations.clean(cell, message.host, message.guests)
+            return
+        if not _belongs(cell, message):
             return
         report = NodeReport.from_json(message.report)
         node_uuid = _take(cell, message, report)
@@ -54,14 +59,39 @@ def record(cell: str, message: HostReported) -> None:
 def _is_known_to_the_letter(cell: str, message: HostReported, digest: str) -> bool:
     """An idle heartbeat: the host was up, said this before, and everything was settled then."""
     with write_tx(cell):
-        same = Service.objects.using(cell).filter(
-            binary=BINARY,
-            host=message.host,
-            report_digest=digest,
-            report_number__lt=message.report_number,
-            last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS),
-        )
+        same = _older_and_up(cell, message).filter(report_digest=digest)
         return bool(same.update(last_seen_at=database_now(), report_number=message.report_number))
+
+
+def _tells_of_guests_only(cell: str, message: HostReported, digest: str) -> bool:
+    """A host at work: it was up and offers what it did when that was taken in, and only its guests are others."""
+    with write_tx(cell):
+        service = _older_and_up(cell, message).filter(report_digest__startswith=_offer(digest)).select_for_update()
+        heard = service.only("unsettled").first()
+        if heard is None:
+            return False
+        unsettled = reported_guests.settle(cell, message.host, message.guests, heard.unsettled)
+        Service.objects.using(cell).filter(pk=heard.pk).update(
+            guests=message.guests,
+            unsettled=asdict(unsettled),
+            report_number=message.report_number,
+            report_digest=_offer(digest) if unsettled.is_any else digest,
+            last_seen_at=database_now(),
+        )
+        running = _running(message)
+        nodes = ComputeNode.objects.using(cell).filter(host=message.host, node=message.report["node"])
+        nodes.exclude(running_guests=running).update(running_guests=running, updated_at=database_now())
+        return True
+
+
+def _older_and_up(cell: str, message: HostReported) -> QuerySet[Service]:
+    """The service of a host that is up, when what it said last is older than the message."""
+    return Service.objects.using(cell).filter(
+        binary=BINARY,
+        host=message.host,
+        report_number__lt=message.report_number,
+        last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS),
+    )
 
 
 def _belongs(cell: str, message: HostReported) -> bool:
@@ -133,7 +163,7 @@ def _write_node(cell: str, message: HostReported, report: NodeReport, *, was_up:
         "host_ip": report.host_ip,
         "report": message.report,
     }
-    running = sum(state == PowerState.RUNNING for state in message.guests.values())
+    running = _running(message)
     is_changed = node is None or not was_up or any(getattr(node, name) != value for name, value in seen.items())
     if not is_changed and node is not None:
         if node.running_guests != running:
@@ -159,8 +189,12 @@ def _write_node(cell: str, message: HostReported, report: NodeReport, *, was_up:
     return written.uuid
 
 
+def _running(message: HostReported) -> int:
+    return sum(state == PowerState.RUNNING for state in message.guests.values())
+
+
 def _settle(cell: str, message: HostReported, digest: str) -> None:
-    """Compare guests with instances, and remember the report as known when nothing is left to look at."""
+    """Compare guests with instances, and remember the report as known, or what it offers when guests are left over."""
     with write_tx(cell):
         services = Service.objects.using(cell).filter(
             binary=BINARY, host=message.host, report_number=message.report_number
@@ -169,9 +203,19 @@ def _settle(cell: str, message: HostReported, digest: str) -> None:
         if service is None:  # a newer report is being taken in
             return
         unsettled = reported_guests.settle(cell, message.host, message.guests, service.unsettled)
-        services.update(unsettled=asdict(unsettled), report_digest="" if unsettled.is_any else digest)
+        services.update(unsettled=asdict(unsettled), report_digest=_offer(digest) if unsettled.is_any else digest)
 
 
 def _digest(message: HostReported) -> str:
+    """What the host offers, then which guests it has, as a fingerprint each."""
     said = {**asdict(message), "report_number": message.report_number // FULL_LOOK_EVERY}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    guests = said.pop("guests")
+    return "".join(
+        hashlib.blake2b(json.dumps(part, sort_keys=True).encode(), digest_size=16).hexdigest()
+        for part in (said, guests)
+    )
+
+
+def _offer(digest: str) -> str:
+    """The part of a digest that guests do not change."""
+    return digest[: len(digest) // 2]

@@ -16,6 +16,7 @@ from conductor.core.states import PowerState, RunState, TaskState
 from conductor.journal.models import Event, OutboxMessage, WorkflowRun
 from conductor.placement.models import Inventory, ResourceProvider
 from conductor.rpc.messages import HostReported
+from conductor.rpc.versions import SERVICE_VERSION
 from conductor.services import host_reports
 from conductor.transactions import database_now
 from tests.tiny_driver import TinyDriver
@@ -38,7 +39,7 @@ def report(number: int, guests: dict[str, int] | None = None, **values: Any) -> 
         "cell": CELL,
         "driver": "tiny",
         "is_simulated": True,
-        "service_version": 1,
+        "service_version": SERVICE_VERSION,
         "report_number": number,
         "availability_zone": "az-1",
         "report": TinyDriver("host-1").report().to_json(),
@@ -110,7 +111,7 @@ def test_the_first_report_makes_service_node_mapping_zone_and_provider() -> None
         "nova-compute",
         "host-1",
         "az-1",
-        1,
+        SERVICE_VERSION,
         True,
         1,
     )
@@ -138,6 +139,43 @@ def test_an_idle_heartbeat_is_one_update_in_one_database() -> None:
     assert service().report_number == 13
     assert service().last_seen_at > seen_at
     assert everything()[1:] == before
+
+
+def test_other_guests_are_taken_in_without_a_look_at_what_the_host_offers() -> None:
+    host_reports.record(CELL, report(12))
+    instance = make_instance(power_state=PowerState.NOSTATE)
+    change_number, seen_at = node().change_number, service().last_seen_at
+    with CaptureQueriesContext(connections[CELL]) as cell, CaptureQueriesContext(connections["default"]) as api:
+        host_reports.record(CELL, report(13, {str(instance.uuid): PowerState.RUNNING}))
+    assert len(api) == 0
+    assert len([query for query in cell if not query["sql"].startswith(("BEGIN", "COMMIT"))]) <= 9
+    assert power_state(instance) == PowerState.RUNNING
+    assert service().guests == {str(instance.uuid): PowerState.RUNNING}
+    assert (service().report_number, node().running_guests, node().change_number) == (13, 1, change_number)
+    assert service().last_seen_at > seen_at
+
+
+def test_a_host_that_offers_something_else_is_looked_at_whatever_its_guests() -> None:
+    host_reports.record(CELL, report(12))
+    other = {**TinyDriver("host-1").report().to_json(), "hypervisor_type": "other"}
+    host_reports.record(CELL, report(13, {str(make_instance().uuid): PowerState.RUNNING}, report=other))
+    assert node().hypervisor_type == "other"
+    assert node().running_guests == 1
+
+
+def test_guests_of_a_host_that_was_silent_are_not_all_that_is_new() -> None:
+    host_reports.record(CELL, report(12))
+    change_number = node().change_number
+    Service.objects.using(CELL).update(last_seen_at=database_now(LONG_AGO_SECONDS))
+    host_reports.record(CELL, report(13, {str(make_instance().uuid): PowerState.RUNNING}))
+    assert node().change_number > change_number
+
+
+def test_an_older_report_of_other_guests_changes_nothing() -> None:
+    host_reports.record(CELL, report(13, {str(make_instance().uuid): PowerState.RUNNING}))
+    before = everything()
+    host_reports.record(CELL, report(12))
+    assert everything() == before
 
 
 def test_now_and_then_everything_is_compared_and_nothing_changes() -> None:

@@ -20,7 +20,8 @@ class Service(models.Model):
     is_forced_down = models.BooleanField(default=False)
     is_simulated = models.BooleanField(default=False)
     report_number = models.BigIntegerField(default=0)
-    report_digest = models.CharField(max_length=64, default="")  # of a report after which nothing was left to look at
+    # Of the report that was taken in: what the host offers, then its guests when nothing of them was left to look at.
+    report_digest = models.CharField(max_length=64, default="")
     unsettled = models.JSONField(default=dict)  # guests that did not fit, and how often so: {"strangers", "missing"}
     guests = models.JSONField(null=True)  # of the newest report: power state by instance uuid; null: none has said
     last_seen_at = models.DateTimeField()
