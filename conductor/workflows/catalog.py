@@ -94,6 +94,16 @@ class UnknownFlow(NotFound):
     """The run began on a version that this process does not have: it is left to one that has it."""
 
 
+_left: set[str] = set()
+
+
+def is_news(run_uuid: object) -> bool:
+    """Whether this process leaves that run for the first time: the sweep asks again and again."""
+    is_first = str(run_uuid) not in _left
+    _left.add(str(run_uuid))
+    return is_first
+
+
 def is_known(name: str, version: int) -> bool:
     """Whether this process can go on with a run of that flow; version 0 has not begun."""
     return any(name == known and version in (0, number) for known, number in _by_version)

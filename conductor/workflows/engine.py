@@ -52,7 +52,8 @@ def _work_on(alias: str, run_uuid: UUID | str, first: Callable[[], bool] = lambd
                 turn.drive()
         except catalog.UnknownFlow as error:
             # Nothing is claimed. What came along is kept; a conductor that has the flow is rung by its sweep.
-            log.warning("left to another release: run=%s %s", run_uuid, error)
+            if catalog.is_news(run_uuid):
+                log.warning("left to another release: run=%s %s", run_uuid, error)
             with write_tx(alias):
                 first()
         except StaleToken as error:

@@ -63,7 +63,7 @@ def test_a_guest_is_told_as_the_earlier_version_knew_it() -> None:
 def test_what_cannot_be_said_is_not_guessed() -> None:
     spawn = body("spawn_instance-1.1") | _usual("spawn_instance", "1.1")
     off = {**spawn, "body": {**spawn["body"], "is_running": False}}
-    with pytest.raises(Inexpressible, match="spawn_instance with is_running$"):
+    with pytest.raises(Inexpressible, match=r"spawn_instance with is_running$"):
         lowered(off, 1)
     assert lowered(off, 2) == off
     with pytest.raises(Inexpressible, match="power_on"):

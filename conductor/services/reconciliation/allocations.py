@@ -10,6 +10,7 @@ from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.request_spec import FlavorSpec
+from conductor.core.states import MigrationStatus
 from conductor.placement import allocations
 from conductor.placement.allocations import Claim
 from conductor.placement.models import Allocation, Inventory, ResourceProvider
@@ -23,13 +24,35 @@ from conductor.transactions import write_tx
 def _of_nobody(facts: Facts) -> Iterator[Found]:
     """Held by an instance that was deleted, by a move that has ended, or by somebody of whom no database has heard."""
     for consumer in facts.api.held:
-        if facts.is_dead(consumer) or facts.is_unheard_of(consumer):
+        move = facts.moves.get(consumer)
+        if move is not None and facts.is_dead(move.instance_uuid) and not facts.is_busy(move.instance_uuid):
+            detail = f"Move {consumer} of instance {move.instance_uuid}, which was deleted, holds capacity."
+            yield Found(
+                subject=f"allocation:{consumer}", detail=detail, instance_uuid=move.instance_uuid, data=consumer
+            )
+        elif facts.is_dead(consumer) or facts.is_unheard_of(consumer):
             yield Found(
                 subject=f"allocation:{consumer}",
                 detail=f"Consumer {consumer} is neither an instance nor a move, and holds capacity.",
                 instance_uuid=consumer if facts.is_dead(consumer) else "",
                 touches=(instance_resource(consumer),),
                 data=consumer,
+            )
+
+
+def _of_failed_move(facts: Facts) -> Iterator[Found]:
+    """Nobody knows on which side the guest is, so nobody but a person can say what is free."""
+    for consumer in facts.api.held:
+        move = facts.moves.get(consumer)
+        if move is not None and move.status in (MigrationStatus.FAILED, MigrationStatus.ERROR):
+            if facts.is_dead(move.instance_uuid):
+                continue
+            yield Found(
+                subject=f"allocation:{consumer}",
+                detail=f"Move {consumer} of instance {move.instance_uuid} has failed, and still holds capacity.",
+                cell=move.cell,
+                instance_uuid=move.instance_uuid,
+                touches=(instance_resource(move.instance_uuid),),
             )
 
 
@@ -121,6 +144,7 @@ def _count_again(facts: Facts, found: Found) -> str:
 
 KINDS = (
     Kind("allocation_of_nobody", "Capacity held by nobody", _of_nobody, _free),
+    Kind("allocation_of_failed_move", "Capacity held by a move that has failed", _of_failed_move),
     Kind("allocation_without_host", "Capacity held by a server on no host", _without_host, _free),
     Kind("instance_without_allocation", "Server that holds no capacity", _missing, _claim, Severity.CRITICAL),
     Kind("allocation_on_wrong_host", "Capacity held on another host", _elsewhere, severity=Severity.CRITICAL),

@@ -114,5 +114,6 @@ def _suspects(api: ApiFacts, cells: Mapping[str, CellFacts]) -> list[str]:
     moves = {uuid for cell in cells.values() for uuid in cell.moves}
     guests = {uuid for cell in cells.values() for host in cell.hosts.values() for uuid in host.guests or ()}
     named = {device.instance_uuid for cell in cells.values() for device in cell.devices.values()}
+    moved = {move.instance_uuid for cell in cells.values() for move in cell.moves.values()}
     held = {*api.held, *(port.instance_uuid for port in api.ports), *(one.instance_uuid for one in api.attachments)}
-    return sorted((held | guests | named | set(api.mappings)) - alive - moves)
+    return sorted((held | moved | guests | named | set(api.mappings)) - alive - moves)

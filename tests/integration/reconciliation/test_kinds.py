@@ -91,6 +91,10 @@ def allocation_of_nobody(cloud: Cloud) -> Callable[[], bool]:
     return lambda: not Consumer.objects.filter(uuid=cloud.dead).exists()
 
 
+def allocation_of_failed_move(cloud: Cloud) -> None:
+    hold(cloud, str(move(cloud.alive, MigrationStatus.ERROR).uuid))
+
+
 def allocation_without_host(cloud: Cloud) -> Callable[[], bool]:
     cloud.row.update(host=None, node=None, vm_state="shelved_offloaded")
     Port.objects.all().delete()
@@ -287,7 +291,8 @@ def guest_missing(cloud: Cloud) -> None:
 PLANTS: dict[str, Callable[[Cloud], Callable[[], bool] | None]] = {
     plant.__name__: plant
     for plant in (
-        allocation_of_nobody, allocation_without_host, instance_without_allocation, allocation_on_wrong_host,
+        allocation_of_nobody, allocation_of_failed_move, allocation_without_host, instance_without_allocation,
+        allocation_on_wrong_host,
         usage_miscounted, port_of_dead_instance, port_of_unknown, port_on_wrong_host, volume_of_dead_instance,
         device_of_dead_instance, volume_half_lent, attachment_without_device, device_without_attachment,
         state_without_workflow, instance_doubled, instance_unmapped, instance_missing, mapping_of_dead_instance,
@@ -331,3 +336,11 @@ def test_a_kind_is_found_and_repaired_or_left(name: str, cloud: Cloud) -> None:
         assert row.repaired_at is not None
         assert kinds == ["finding.found", "finding.repaired"]
         assert found_by(grace_seconds=0) == {}
+
+
+def test_what_a_move_of_a_deleted_server_holds_is_freed(cloud: Cloud) -> None:
+    row = move(cloud.dead, MigrationStatus.ERROR)
+    hold(cloud, str(row.uuid))
+    assert found_by(grace_seconds=0) == {"allocation_of_nobody": Outcome.REPAIRED}
+    assert held_by(str(row.uuid)) == {}
+    assert found_by(grace_seconds=0) == {}
