@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import F
-from django.db.models.functions import Coalesce
-
 from conductor.core.states import PowerState, VmState
 from conductor.transactions import database_now
 from conductor.workflows.flow import Work
+from conductor.workflows.steps import instance_rows
 from conductor.workflows.steps.set_state import SetState
 
 
@@ -18,7 +16,9 @@ class SetSoftDeleted(SetState):
         super().__init__(VmState.SOFT_DELETED, PowerState.SHUTDOWN)
 
     def more(self, work: Work) -> dict[str, Any]:
-        return {"soft_deleted_at": Coalesce(F("soft_deleted_at"), database_now())}  # asked twice, deleted once
+        if instance_rows.read(work).soft_deleted_at is not None:  # asked twice, deleted once
+            return {}
+        return {"soft_deleted_at": database_now()}
 
 
 class SetRestored(SetState):
