@@ -60,7 +60,12 @@ def _address_pattern(part: str, characters: str) -> str:
 
 
 def _has_tags(tags: Sequence[str]) -> list[Q]:
-    return [Q(tags_text__regex=re.escape(json.dumps(tag))) for tag in tags]
+    return [Q(tags_text__regex=_tag_pattern(tag)) for tag in tags]
+
+
+def _tag_pattern(tag: str) -> str:
+    """The tag as JSON: SQLite keeps what was written, with letters outside ASCII escaped; PostgreSQL has them plain."""
+    return "|".join(re.escape(json.dumps(tag, ensure_ascii=is_ascii)) for is_ascii in (True, False))
 
 
 def _all_of(conditions: Sequence[Q]) -> Q:

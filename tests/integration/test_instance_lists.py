@@ -317,11 +317,16 @@ def test_instances_of_a_silent_cell(cloud: Cloud, monkeypatch: pytest.MonkeyPatc
     there = make_instance(ana, "cell1", "there", created_at=START)
     lost = make_instance(ana, "cell2", "lost", created_at=START + timedelta(seconds=1))
 
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise DatabaseError("cell2 does not answer")
+    wrapper = type(connections["cell2"])
+    cursor = wrapper.cursor
+
+    def refuse(connection: Any) -> Any:
+        if connection.alias == "cell2":
+            raise DatabaseError("cell2 does not answer")
+        return cursor(connection)
 
     with monkeypatch.context() as patched:
-        patched.setattr(connections["cell2"], "cursor", refuse)
+        patched.setattr(wrapper, "cursor", refuse)  # of the class: a cell may be asked in a thread of its own
         page = instances.list_page(ana, InstanceQuery())
         assert list(page.missing_cells) == ["cell2"]
         assert [partial(view) for view in page.items] == [
