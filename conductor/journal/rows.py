@@ -20,7 +20,7 @@ Converters = tuple[Callable[..., Any], ...]
 
 
 class Rows(Generic[M]):
-    """Rows of one model, found by the value of one unique column."""
+    """Rows of one model, found by the value of one column; it is unique, except for `all`."""
 
     def __init__(self, model: type[M], key: str) -> None:
         self._model = model
@@ -29,8 +29,12 @@ class Rows(Generic[M]):
 
     def find(self, connection: BaseDatabaseWrapper, value: Any) -> M | None:
         """The row whose key has this value."""
+        return next(iter(self.all(connection, value)), None)
+
+    def all(self, connection: BaseDatabaseWrapper, value: Any) -> list[M]:
+        """All rows whose key has this value, in no order."""
         found = run(connection, self._select, (self._as_param(connection, self._key, value),))
-        return self._as_object(connection, found[0]) if found else None
+        return [self._as_object(connection, row) for row in found]
 
     def get(self, connection: BaseDatabaseWrapper, value: Any) -> M:
         """The same; raises the model's DoesNotExist."""

@@ -81,8 +81,9 @@ def _settle(work: Work) -> dict[str, Any]:
     rows = {str(row.instance_uuid): row for row in BuildRequest.objects.filter(run_uuid=work.run.uuid)}
     dropped = sorted(uuid for uuid, row in rows.items() if row.is_deleting or uuid not in chosen)
     created = {uuid: chosen[uuid] for uuid in rows if uuid not in dropped}
-    for uuid, cell in created.items():
-        InstanceMapping.objects.filter(instance_uuid=uuid).update(cell=cells[cell])
+    for cell in sorted(set(created.values())):
+        mine = [uuid for uuid, home in created.items() if home == cell]
+        InstanceMapping.objects.filter(instance_uuid__in=mine).update(cell=cells[cell])
     for uuid in dropped:
         forget(work, uuid)
     BuildRequest.objects.filter(run_uuid=work.run.uuid).delete()

@@ -40,7 +40,7 @@ def _pass_ports_on(work: Work, created: Mapping[str, str]) -> None:
     """The ports that this run holds are the children's before the children are there: nobody gets in between."""
     for cell in sorted(set(created.values())):
         mine = [uuid for uuid, home in created.items() if home == cell]
-        for instance in Instance.objects.using(cell).filter(uuid__in=mine):
+        for instance in Instance.objects.using(cell).filter(uuid__in=mine).only("uuid", "networks"):
             ports = ports_of(instance)
             if ports:
                 child = child_uuid(work, str(instance.uuid))
@@ -63,7 +63,7 @@ def _open_children(work: Work, cell: str, instance_uuids: list[str]) -> None:
     children = {child_uuid(work, uuid): uuid for uuid in instance_uuids}
     there = set(WorkflowRun.objects.using(cell).filter(uuid__in=children).values_list("uuid", flat=True))
     selections = work.result_of(SelectDestinations)["selections"]
-    for instance in rows.exclude(task_state=TaskState.DELETING):
+    for instance in rows.exclude(task_state=TaskState.DELETING).only("uuid", "name", "networks"):
         uuid = str(instance.uuid)
         if child_uuid(work, uuid) in there:
             continue

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from django.db import connections
+
 from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.image import operations as images
+from conductor.journal.rows import Rows
 from conductor.workflows.flow import Work
+
+DEVICES = Rows(BlockDevice, "instance_uuid")
 
 
 def addressed(work: Work, host: str) -> dict[str, Any]:
@@ -27,7 +32,7 @@ def addressed(work: Work, host: str) -> dict[str, Any]:
 def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
     """The instance as core.GuestSpec in JSON; `changes` replace fields of it, such as `flavor` or `image`."""
     image = ImageSpec(**instance.image)
-    devices = BlockDevice.objects.using(work.alias).filter(instance_uuid=instance.uuid).order_by("boot_index", "pk")
+    devices = DEVICES.all(connections[work.alias], instance.uuid)
     guest = GuestSpec(
         instance_uuid=str(instance.uuid),
         name=instance.name,
@@ -39,7 +44,10 @@ def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
         user_data=instance.user_data or "",
         public_key=instance.public_key,
         metadata=instance.metadata,
-        volumes=tuple(VolumeConnection(**device.connection) for device in devices),
+        volumes=tuple(
+            VolumeConnection(**device.connection)
+            for device in sorted(devices, key=lambda device: (device.boot_index, device.pk))
+        ),
     )
     guest = replace(guest, **changes)
     kernel, ramdisk = _boot_part(guest.image, "kernel_id"), _boot_part(guest.image, "ramdisk_id")
