@@ -188,6 +188,8 @@ def test_delete_against_the_move_into_a_cell_always_ends_in_a_delete(cloud: Clou
     thread.start()
     for uuid in uuids:
         with write_tx():
+            run_uuid = BuildRequest.objects.values_list("run_uuid", flat=True).get(instance_uuid=uuid)
+            assert outbox.hold("default", uuid=run_uuid)  # as its workflow does before it decides
             is_deleting = BuildRequest.objects.get(instance_uuid=uuid).is_deleting
             if not is_deleting:
                 move_to_cell(uuid)
