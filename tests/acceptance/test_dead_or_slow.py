@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from conductor.core.errors import Unavailable
+from conductor.core.membership import Place
+from conductor.membership.plugin import register_memberships
+from tests.acceptance.cloud import wait_until
 from tests.acceptance.crew import Crew
+from tests.services import etcd, zookeeper
 
 LEASE_SECONDS = 3.0
 SWEEP_SECONDS = 0.3
@@ -17,6 +23,7 @@ QUICK = {"NOVELLA_LEASE_SECONDS": str(LEASE_SECONDS), "NOVELLA_SWEEP_SECONDS": s
 # Of a machine that has more to do than this: a bell, a claim and a commit.
 PATIENCE_SECONDS = 2.0
 FOREVER = 600.0
+Service = zookeeper.Service | etcd.Service
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +113,45 @@ def test_who_is_asked_to_end_gives_up_its_leases(crew: Crew) -> None:
     second = crew.await_line("begin", run, after=first)
     assert second.pid in (crew.pids["a"], crew.pids["b"])
     await_state(crew, run, "done")
+
+
+@pytest.mark.parametrize("start", [zookeeper.start, etcd.start], ids=["zookeeper", "etcd"])
+def test_a_group_service_hastens_and_never_hinders(start: Callable[..., Service], tmp_path: Path) -> None:
+    """These conductors share no folder and no PostgreSQL server, and their leases are too long to wait for."""
+    service = start(tmp_path / "service")
+    variables = {"NOVELLA_MEMBERSHIP_URL": service.url, "NOVELLA_LEASE_SECONDS": "300", "NOVELLA_SWEEP_SECONDS": "0.3"}
+    try:
+        with Crew(tmp_path / "crew", **variables) as crew:
+            crew.add("a", is_apart=True)
+            crew.add("b", is_apart=True)
+            wait_until("both are in the group", lambda: names(service) == ["a", "b"])
+            time.sleep(1.0)  # and have seen each other
+            run = crew.open_run(FOREVER)
+            first = crew.await_line("begin", run)
+            os.kill(first.pid, signal.SIGKILL)
+            crew.await_line("end", run, after=first)
+
+            service.kill()
+            run = crew.open_run(0.1)
+            crew.await_line("end", run)
+            crew.add("c", is_apart=True)
+            run = crew.open_run(0.1)
+            crew.await_line("end", run)
+            complaint = "deaths are noticed by leases only, for now"
+            wait_until("each says once what is lost", lambda: crew.log().count(complaint) == 2)
+            left = sorted({"a", "b", "c"} - {name for name, pid in crew.pids.items() if pid == first.pid})
+            service.restart()
+            wait_until("those who live are in the group again", lambda: names(service) == left)
+            again = "deaths are noticed at once again"
+            wait_until("both say so", lambda: crew.log().count(again) == 2)
+            assert crew.log().count(complaint) == 2
+    finally:
+        service.stop()
+
+
+def names(service: Service) -> list[str]:
+    membership = register_memberships()[service.url.partition("://")[0]](Place(service.url, Path()))
+    try:
+        return sorted(member.name for member in membership.members())
+    except Unavailable:
+        return []
