@@ -244,7 +244,7 @@ def test_what_the_layer_lost_is_found_again(
     page.goto("/servers")
     wait_until_live(page)
     with monkeypatch.context() as deaf:
-        deaf.setattr(events, "_announce", lambda announcement: None)
+        deaf.setattr(events, "announce", lambda alias, told, numbers: None)
         finish(child)
     expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active")
 
