@@ -10,6 +10,9 @@ each other's rows. `people` and `api_client` bring it along.
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,22 @@ import pytest
 
 pytest_plugins = ["tests.chromium", "tests.services.fixtures"]  # for whoever asks for them
 TESTS_DIR = Path(__file__).parent
+ENDED_WELL = pytest.StashKey[bool]()
 ApiClientFactory = Callable[..., Any]
+
+
+def pytest_configure() -> None:
+    """A root of this run's own for temporary folders: another run that starts closes the shared one to PostgreSQL."""
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="nv-")  # short: sockets lie below it
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if config.stash.get(ENDED_WELL, False):
+        shutil.rmtree(os.environ["PYTEST_DEBUG_TEMPROOT"], ignore_errors=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[ENDED_WELL] = exitstatus == 0  # what failed is left to be looked at
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
