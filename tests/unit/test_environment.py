@@ -55,6 +55,13 @@ def test_defaults() -> None:
         resize_confirm_seconds=0.0,
         allow_resize_to_same_host=True,
         shelved_offload_seconds=0.0,
+        keep_workflows_days=90,
+        keep_events_days=30,
+        keep_decisions_days=30,
+        keep_consoles_days=7,
+        keep_audit_days=0,
+        keep_deliveries_days=7,
+        keep_findings_days=90,
         crash_at="",
         message_faults="",
     )

@@ -119,8 +119,8 @@ def test_a_host_that_comes_back_must_be_clean_before_it_works(hosts: Hosts, admi
         }  # fmt: skip
         found = dict.fromkeys(hosts.guests[home], 1)
         host_reports.record(CELL, HostReported(
-            host=home, cell=CELL, driver="fake", is_simulated=True, service_version=SERVICE_VERSION, report_number=number,
-            availability_zone="", report=node, guests=found,
+            host=home, cell=CELL, driver="fake", is_simulated=True, service_version=SERVICE_VERSION,
+            report_number=number, availability_zone="", report=node, guests=found,
         ))  # fmt: skip
 
     assert uuid in hosts.guests[home], "it was cut off, not emptied"
