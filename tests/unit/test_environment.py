@@ -18,6 +18,17 @@ from portal.environment import PROJECT_DIR, Environment, InvalidEnvironment, loa
 KEY = "k" * 32
 
 
+KEPT_DAYS = {
+    "keep_workflows_days": 90,
+    "keep_events_days": 30,
+    "keep_decisions_days": 30,
+    "keep_consoles_days": 7,
+    "keep_audit_days": 0,
+    "keep_deliveries_days": 7,
+    "keep_findings_days": 90,
+}
+
+
 def parsed(**variables: str) -> Environment:
     return load({"NOVELLA_SECRET_KEY": KEY, **variables})
 
@@ -55,13 +66,7 @@ def test_defaults() -> None:
         resize_confirm_seconds=0.0,
         allow_resize_to_same_host=True,
         shelved_offload_seconds=0.0,
-        keep_workflows_days=90,
-        keep_events_days=30,
-        keep_decisions_days=30,
-        keep_consoles_days=7,
-        keep_audit_days=0,
-        keep_deliveries_days=7,
-        keep_findings_days=90,
+        **KEPT_DAYS,
         crash_at="",
         message_faults="",
     )
