@@ -58,10 +58,11 @@ def hand_over(alias: str, waiting: list[int]) -> list[WorkflowRun]:
 
 
 def _hand_over(alias: str, run_id: int) -> WorkflowRun | None:
-    """The waiting run, when nothing that it wants is held any more; it holds all of it then."""
-    waits = LockWait.objects.using(alias).filter(run_id=run_id)
+    """The waiting run, when nothing that it wants is held or was asked for earlier; it holds all of it then."""
+    queue = LockWait.objects.using(alias)
+    waits = queue.filter(run_id=run_id)
     wanted = sorted(waits.values_list("resource", flat=True))
-    if not wanted or _holders(alias, wanted):
+    if not wanted or _holders(alias, wanted) or queue.filter(resource__in=wanted, run_id__lt=run_id).exists():
         return None
     waiter = WorkflowRun.objects.using(alias).get(pk=run_id)
     if not _grant(alias, waiter, wanted):
