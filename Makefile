@@ -2,6 +2,9 @@
 PY ?= python3
 VENV_PYTHON := .venv/bin/python
 T ?= tests
+# More than the processors: tests that wait for processes to die and to come back leave them to others.
+WORKERS ?= 3
+PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 SEED ?= 1
 # What depends on how a database locks, commits and sorts is proven on both kinds.
 ON_POSTGRESQL := $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports))
@@ -18,8 +21,8 @@ run: setup ## set up what is missing and start everything: portal, APIs, conduct
 
 test: setup-dev ## set up what is missing and run the whole test suite with every gate (T=tests/unit: a part)
 	@$(PY) -m tools.system_packages test
-	@$(VENV_PYTHON) -m pytest $(T)
-	@[ "$(T)" != tests ] || TEST_DATABASE=postgresql $(VENV_PYTHON) -m pytest -q $(ON_POSTGRESQL)
+	@$(PYTEST) $(T)
+	@[ "$(T)" != tests ] || TEST_DATABASE=postgresql $(PYTEST) -q $(ON_POSTGRESQL)
 
 lint: setup-dev ## check style, formatting and who imports whom
 	@$(VENV_PYTHON) -m ruff check .
