@@ -85,7 +85,7 @@ def everything() -> list[Any]:
             {"rebuild": "It has never run."},
         ),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=lambda value: str(sorted(value) if isinstance(value, set) else value)[:40],
 )
 def test_offered_by_state_and_the_rest_says_why(
     values: dict[str, Any], offered: set[str], not_offered: dict[str, str], cloud: Any
