@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,6 +15,8 @@ from conductor.core.membership import Member, OnGone
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
+# After an outage of the group: whoever vanishes now may have lost his place only, and is just coming back.
+QUIET_SECONDS = 4.0
 STOP_SECONDS = 5.0
 
 # Who is there; None when that cannot be told just now.
@@ -62,14 +65,16 @@ class Polled(ABC):
     def _watch(self, lives: Lives, me: Member, on_gone: OnGone) -> None:
         """Until this process is not seen any more: then it must enter again."""
         seen: set[str] = set()
+        quiet_until = 0.0
         while not self._stopped.wait(self.poll_seconds):
             alive = lives()
             if alive is None:
+                quiet_until = time.monotonic() + QUIET_SECONDS
                 self._complain("the connection is lost")
                 continue
             if me.life in seen and me.life not in alive:
                 return
-            for life in seen - alive:
+            for life in seen - alive if time.monotonic() > quiet_until else ():
                 on_gone(life)
             seen = alive
             self._recover()

@@ -28,7 +28,7 @@ START_SECONDS = 60.0
 CONFIGURATION = """
 listen_addresses = '127.0.0.1'
 port = {port}
-unix_socket_directories = '{sockets}'
+unix_socket_directories = ''
 max_connections = 500
 shared_buffers = 64MB
 max_wal_size = 512MB
@@ -46,7 +46,7 @@ full_page_writes = {durable}
 
 @dataclass
 class Service:
-    """A running server; `folder` holds its cluster (`data`), its log and its socket."""
+    """A running server; `folder` holds its cluster (`data`) and its log."""
 
     folder: Path
     port: int
@@ -120,7 +120,7 @@ def start(folder: Path, *, is_durable: bool = True) -> Service:
     data = folder / "data"
     initdb = [binaries() / "initdb", "-D", data, "-U", ROLE, "-A", "trust", "-E", "UTF8", "--no-sync"]
     _run([*initdb, "--lc-collate=C", "--lc-ctype=C.UTF-8", "--lc-messages=C"])
-    written = CONFIGURATION.format(port=service.port, sockets=folder, durable="on" if is_durable else "off")
+    written = CONFIGURATION.format(port=service.port, durable="on" if is_durable else "off")
     with (data / "postgresql.conf").open("a") as file:
         file.write(written)
     (data / "pg_hba.conf").write_text("local all all trust\nhost all all 127.0.0.1/32 trust\n")
@@ -135,7 +135,7 @@ def start_copy(data: Path, folder: Path) -> Service:
     _own(folder)
     subprocess.run(["cp", "-a", str(data), str(folder / "data")], check=True)
     with (folder / "data" / "postgresql.conf").open("a") as file:  # of two lines the later counts
-        file.write(f"port = {service.port}\nunix_socket_directories = '{folder}'\n")
+        file.write(f"port = {service.port}\nunix_socket_directories = ''\n")
     _launch(service)
     return service
 
