@@ -27,8 +27,10 @@ from conductor.workflows.build_instances import BUILD_INSTANCES
 from conductor.workflows.delete_instance import DELETE_INSTANCE
 from conductor.workflows.flow import RemoteStep, Step
 from tests.fleet import add_host
+from tests.trouble import Trouble, trouble
 
 ROUNDS = 60
+assert trouble, "the fixture of that name"
 BUILD_STEPS = [*BUILD_INSTANCES.steps, *BUILD_IN_CELL.steps]
 
 
@@ -41,32 +43,6 @@ def ana(people: Any) -> Any:
     for host in ("sim-1", "sim-2"):
         add_host(host, "cell1", size=(64, 65536, 1000))
     return people.ana.context()
-
-
-class Trouble:
-    """Makes a part of a step fail so many times, after it has had its effect: the worst moment."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.monkeypatch = monkeypatch
-
-    def strike(self, step: Step, part: str, times: int) -> None:
-        whole = getattr(type(step), part)
-        left = times
-
-        def broken(*args: Any) -> Any:
-            nonlocal left
-            result = whole(*args)
-            if left:
-                left -= 1
-                raise RuntimeError("struck")
-            return result
-
-        self.monkeypatch.setattr(type(step), part, broken)
-
-
-@pytest.fixture
-def trouble(monkeypatch: pytest.MonkeyPatch) -> Trouble:
-    return Trouble(monkeypatch)
 
 
 def launch(context: Any) -> str:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import requests
@@ -25,48 +23,25 @@ START_SECONDS = 60.0
 
 
 @dataclass
-class Service:
+class Service(process.Server):
     """A running server; `folder` holds its data and its log."""
 
-    folder: Path
-    port: int
     peer_port: int
-    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
     def url(self) -> str:
         """What NOVELLA_MEMBERSHIP_URL takes."""
         return f"etcd://127.0.0.1:{self.port}/novella"
 
-    @property
-    def log_path(self) -> Path:
-        return self.folder / "etcd.log"
-
-    def send_signal(self, number: int) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            process.end(self._process, signal.SIGKILL)
-
-    def stop(self) -> None:
-        """A clean end. Stopping twice does nothing."""
-        if self._process is not None:
-            process.end(self._process)
-        self._process = None
-
     def restart(self) -> None:
         """Start, or start again on the same port and data."""
-        self.stop()
         client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
         command = ["etcd", "--name", "only", "--data-dir", self.folder / "data"]
         command += ["--listen-client-urls", client, "--advertise-client-urls", client]
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         command += ["--initial-cluster", f"only={peer}", "--log-level", "error"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ETCD_")}
-        self._process = process.launch(command, self.log_path, environment)
-        process.await_answer(self._process, self._answers, self.log_path, START_SECONDS)
+        self.run(command, self._answers, START_SECONDS, environment)
 
     def _answers(self) -> bool:
         try:

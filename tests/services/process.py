@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 STOP_SECONDS = 30.0
@@ -73,3 +74,43 @@ def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@dataclass
+class Server:
+    """A server that is one process; `folder` holds its data and its log. Subclasses say how it is started."""
+
+    folder: Path
+    port: int
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False, kw_only=True)
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "server.log"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def send_signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            end(self._process, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """A clean end. Stopping twice does nothing."""
+        if self._process is not None:
+            end(self._process)
+        self._process = None
+
+    def run(
+        self, command: Sequence[object], ask: Callable[[], bool], seconds: float, environment: Mapping[str, str]
+    ) -> None:
+        """End what runs, start `command`, and wait until `ask` says that it answers."""
+        self.stop()
+        self._process = launch(command, self.log_path, environment)
+        await_answer(self._process, ask, self.log_path, seconds)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import redis
@@ -23,41 +21,17 @@ START_SECONDS = 30.0
 
 
 @dataclass
-class Service:
+class Service(process.Server):
     """A running server; `folder` holds its log."""
-
-    folder: Path
-    port: int
-    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
     def url(self) -> str:
         """What NOVELLA_BROKER_URL and NOVELLA_CHANNEL_URL take."""
         return f"redis://127.0.0.1:{self.port}/0"
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def log_path(self) -> Path:
-        return self.folder / "redis.log"
-
-    def kill(self) -> None:
-        if self._process is not None:
-            process.end(self._process, signal.SIGKILL)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            process.end(self._process)
-        self._process = None
-
     def restart(self) -> None:
-        self.stop()
         command = ["redis-server", "--port", self.port, "--bind", "127.0.0.1", "--dir", self.folder, "--save", ""]
-        self._process = process.launch([*command, "--appendonly", "no"], self.log_path, os.environ)
-        process.await_answer(self._process, self._answers, self.log_path, START_SECONDS)
+        self.run([*command, "--appendonly", "no"], self._answers, START_SECONDS, os.environ)
 
     def _answers(self) -> bool:
         try:

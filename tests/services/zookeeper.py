@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
-import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.services import process
@@ -38,43 +36,19 @@ log4j.appender.CONSOLE.layout.ConversionPattern=%d %p %c %m%n
 
 
 @dataclass
-class Service:
+class Service(process.Server):
     """A running server; `folder` holds its data, its configuration and its log."""
-
-    folder: Path
-    port: int
-    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
     def url(self) -> str:
         """What NOVELLA_MEMBERSHIP_URL takes."""
         return f"zookeeper://127.0.0.1:{self.port}/novella"
 
-    @property
-    def log_path(self) -> Path:
-        return self.folder / "zookeeper.log"
-
-    def send_signal(self, number: int) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            process.end(self._process, signal.SIGKILL)
-
-    def stop(self) -> None:
-        """A clean end. Stopping twice does nothing."""
-        if self._process is not None:
-            process.end(self._process)
-        self._process = None
-
     def restart(self) -> None:
         """Start, or start again on the same port and data."""
-        self.stop()
         command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # small, and quick to start
         command += ["-cp", f"{self.folder}:{ARCHIVE}", "org.apache.zookeeper.server.ZooKeeperServerMain"]
-        self._process = process.launch([*command, self.folder / "zoo.cfg"], self.log_path, os.environ)
-        process.await_answer(self._process, self._answers, self.log_path, START_SECONDS)
+        self.run([*command, self.folder / "zoo.cfg"], self._answers, START_SECONDS, os.environ)
 
     def _answers(self) -> bool:
         try:

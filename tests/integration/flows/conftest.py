@@ -11,9 +11,11 @@ from conductor.image.models import Image
 from conductor.network import seed as network_seed
 from conductor.services import flavors, instances
 from conductor.services.values import BuildWish
-from conductor.workflows.flow import Step
 from tests.fleet import add_host
 from tests.integration.flows.moving import Hosts, run_to_the_end
+from tests.trouble import trouble
+
+assert trouble, "the fixture of that name"
 
 
 @pytest.fixture
@@ -50,29 +52,3 @@ def launch(hosts: Hosts, ana: Any) -> Any:
         return uuid
 
     return launched
-
-
-class Trouble:
-    """Makes a part of a step fail so many times, after it has had its effect: the worst moment."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.monkeypatch = monkeypatch
-
-    def strike(self, step: Step, part: str, times: int) -> None:
-        whole = getattr(type(step), part)
-        left = times
-
-        def broken(*args: Any) -> Any:
-            nonlocal left
-            result = whole(*args)
-            if left:
-                left -= 1
-                raise RuntimeError("struck")
-            return result
-
-        self.monkeypatch.setattr(type(step), part, broken)
-
-
-@pytest.fixture
-def trouble(monkeypatch: pytest.MonkeyPatch) -> Trouble:
-    return Trouble(monkeypatch)
