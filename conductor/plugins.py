@@ -46,10 +46,14 @@ class Nonsense(NovellaError):
 
 @dataclass(frozen=True, slots=True)
 class PluginOptions:
-    """The operator's choice. Empty lists: everything that was found, in the order in which it was found."""
+    """The operator's choice. Empty lists: everything found that is on by default, in the order in which it was found.
+
+    `values` are the options of filters and weighers by name.
+    """
 
     enabled_filters: tuple[str, ...] = ()
     enabled_weighers: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,11 @@ class _Brought:
 def registry() -> Registry:
     """This process's plugins, by Django's settings where there are any, else by the defaults."""
     try:
-        options = PluginOptions(tuple(settings.NOVELLA_ENABLED_FILTERS), tuple(settings.NOVELLA_ENABLED_WEIGHERS))
+        options = PluginOptions(
+            tuple(settings.NOVELLA_ENABLED_FILTERS),
+            tuple(settings.NOVELLA_ENABLED_WEIGHERS),
+            settings.NOVELLA_SCHEDULER_OPTIONS,
+        )
         return load(tuple(settings.NOVELLA_PLUGINS), options)
     except ImproperlyConfigured:  # no Django here
         return load(SHIPPED, PluginOptions())
@@ -133,7 +141,7 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
     kept, infos, quarantined = _Brought(), [], []
     for source in [*_shipped(import_names), *(_installed() if finds_installed else ())]:
         try:
-            brought = _brought_by(manager, source, kept)
+            brought = _brought_by(manager, source, kept, options.values)
         except (Exception, SystemExit) as error:
             log.exception("plugin quarantined: name=%s distribution=%s", source.name, source.distribution)
             quarantined.append(Quarantined(source.name, source.distribution, _reason(error)))
@@ -191,7 +199,7 @@ def _installed() -> Iterator[_Source]:
         yield _Source(point.name, dist.name if dist else "", dist.version if dist else "", False, point.load)
 
 
-def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought) -> _Brought:
+def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought, values: Mapping[str, Any]) -> _Brought:
     """What a plugin brings, checked. Raises whatever is wrong with it; the manager then knows it no more."""
     plugin = source.load()
     name = f"{source.distribution}:{source.name}"
@@ -201,9 +209,9 @@ def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought) 
         answers = {hook: _answers(manager, plugin, hook) for hook in HOOKS}
         brought = _Brought()
         for answer in answers["register_filters"]:
-            brought.filters += [_made(item, Filter) for item in _sequence(answer)]
+            brought.filters += [_made(item, Filter, values) for item in _sequence(answer)]
         for answer in answers["register_weighers"]:
-            brought.weighers += [_made(item, Weigher) for item in _sequence(answer)]
+            brought.weighers += [_made(item, Weigher, values) for item in _sequence(answer)]
         for answer in answers["register_compute_drivers"]:
             brought.drivers |= _checked(answer, ComputeDriver, "driver")
         for answer in answers["register_memberships"]:
@@ -229,7 +237,7 @@ def _sequence(answer: Any) -> Sequence[Any]:
     return answer
 
 
-def _made(item: Any, base: type[P]) -> P:
+def _made(item: Any, base: type[P], values: Mapping[str, Any]) -> P:
     if not (inspect.isclass(item) and issubclass(item, base)):
         raise Nonsense(f"a subclass of {base.__name__} expected, not {_name_of(item)}")
     if not item.name or not isinstance(item.name, str):
@@ -237,7 +245,7 @@ def _made(item: Any, base: type[P]) -> P:
     needed = "host_passes" if issubclass(item, Filter) else "weigh"
     if getattr(item, needed) is getattr(base, needed):
         raise Nonsense(f"{item.__name__} does not define {needed}")
-    return item()
+    return item(values)
 
 
 def _name_of(item: Any) -> str:
@@ -271,7 +279,7 @@ def _ordered(found: Sequence[P], enabled: Sequence[str], stand_in: Callable[[str
     """The enabled ones in the operator's order. One that is not there has a stand-in that fails when asked: the
     scheduler then goes by its rule for plugins that fail, instead of passing over a guard that was asked for."""
     if not enabled:
-        return tuple(found)
+        return tuple(one for one in found if one.is_on_by_default)
     by_name = {one.name: one for one in found}
     return tuple(by_name.get(name) or stand_in(name) for name in dict.fromkeys(enabled))
 

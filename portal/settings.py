@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from portal.databases import databases
 from portal.environment import current
@@ -149,6 +150,7 @@ if NOVELLA_MEMBERSHIP_URL:  # who needs no group service need not load the clien
 NOVELLA_ENABLED_FILTERS: tuple[str, ...] = ()  # empty: all that ship, in their order, then those installed
 NOVELLA_ENABLED_WEIGHERS: tuple[str, ...] = ()
 NOVELLA_WEIGHT_MULTIPLIERS: dict[str, float] = {}  # by a weigher's option, e.g. {"ram_weight_multiplier": -1.0}
+NOVELLA_SCHEDULER_OPTIONS: dict[str, Any] = {}  # of filters and weighers, by name
 NOVELLA_FAIL_OPEN_FILTERS: tuple[str, ...] = ()  # filters that let hosts pass when they fail; all others turn away
 NOVELLA_MAX_BUILD_ATTEMPTS = 3
 NOVELLA_HOST_SUBSET_SIZE = 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.plugin_options import OptionsSchema, with_defaults
 from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import Verdict
 
@@ -17,12 +19,18 @@ class Filter:
     A subclass must give `name` and `host_passes`. It may give `mask`, which answers for all hosts at once
     and must agree with `host_passes` on every row. `runs_once_per_request` filters see only the first
     instance of a batch, as their answer cannot change within it. `runs_on_rebuild` filters are asked again when a
-    server that stays on its host gets another image.
+    server that stays on its host gets another image. One that is not `is_on_by_default` runs only where the operator
+    names it. `options_schema` has a JSON schema with a default for each option by name; `options` are their values.
     """
 
     name: ClassVar[str] = ""
     runs_once_per_request: ClassVar[bool] = False
     runs_on_rebuild: ClassVar[bool] = False
+    is_on_by_default: ClassVar[bool] = True
+    options_schema: ClassVar[OptionsSchema] = {}
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = with_defaults(self.options_schema, options or {})
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         """PASS, or `reject(reason, need=…, have=…)`."""

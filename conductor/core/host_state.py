@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from conductor.core.hardware.topology import HostTopology, PciPool
+from conductor.core.placement.amounts import Amount
+
 Mask = NDArray[np.bool_]
 Column = NDArray[np.float64]
 _A = TypeVar("_A", bound=NDArray[Any])
@@ -16,7 +19,11 @@ _A = TypeVar("_A", bound=NDArray[Any])
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """One compute node as the scheduler sees it. Memory in MB, disk in GB; `used` includes claims."""
+    """One compute node as the scheduler sees it. Memory in MB, disk in GB; `used` includes claims.
+
+    `amounts` are the resource classes besides vCPUs, memory and disk. `image_properties` counts the instances here
+    whose image has a property of that value. `metrics` are by name, as the host last reported them.
+    """
 
     host: str
     node: str
@@ -49,6 +56,14 @@ class HostState:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     reserved_vcpus: int = 0
     units: tuple[tuple[str, int, int, int], ...] = ()  # resource class, least and most at once, step
+    amounts: Mapping[str, Amount] = field(default_factory=dict)
+    aggregates: frozenset[str] = frozenset()  # their uuids
+    host_ip: str = ""
+    failed_builds: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    image_properties: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    topology: HostTopology | None = None
+    pci_pools: tuple[PciPool, ...] = ()
 
     @property
     def free_memory_mb(self) -> float:

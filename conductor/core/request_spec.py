@@ -74,7 +74,10 @@ class RequestSpec:
 
     `scheduler_hints` maps a hint to a list of texts. `availability_zone` is "" for any.
     `instance_hosts` says on which host each instance named by a hint lives. `requested_host` is the one host that
-    may take it, if it passes every filter; `force_hosts` are taken without asking the filters.
+    may take it, if it passes every filter; `force_hosts` are taken without asking the filters. `requested_node` and
+    `requested_cell` narrow it further, `force_nodes` is for nodes what `force_hosts` is for hosts. `is_volume_backed`:
+    the root disk takes no room on the host. `is_rebuild`: the instance stays where it is, and only filters that run on
+    rebuild are asked.
     """
 
     project_id: str
@@ -90,6 +93,11 @@ class RequestSpec:
     force_hosts: tuple[str, ...] = ()
     requested_host: str = ""
     move: MoveSpec | None = None
+    force_nodes: tuple[str, ...] = ()
+    requested_node: str = ""
+    requested_cell: str = ""
+    is_volume_backed: bool = False
+    is_rebuild: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -103,6 +111,6 @@ class RequestSpec:
             values["group"] = GroupSpec(**values["group"])
         if values.get("move"):
             values["move"] = MoveSpec(**values["move"])
-        for name in ("ignore_hosts", "force_hosts"):
+        for name in ("ignore_hosts", "force_hosts", "force_nodes"):
             values[name] = tuple(values.get(name, ()))
         return cls(**values)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from conductor.core.host_state import Column, HostTable
+from conductor.core.plugin_options import OptionsSchema, with_defaults
 from conductor.core.request_spec import RequestSpec
 
 
@@ -12,7 +14,8 @@ class Weigher:
     """Gives one raw number per host; the engine normalises to 0…1 and multiplies.
 
     `multiplier` is the default factor, which the operator's option or an aggregate's metadata key
-    `multiplier_option` may override. `minval` and `maxval` fix the ends of the normalisation.
+    `multiplier_option` may override. `minval` and `maxval` fix the ends of the normalisation. `options_schema` and
+    `options` are as those of filters.
     """
 
     name: ClassVar[str] = ""
@@ -20,6 +23,11 @@ class Weigher:
     multiplier_option: ClassVar[str] = ""
     minval: ClassVar[float | None] = None
     maxval: ClassVar[float | None] = None
+    is_on_by_default: ClassVar[bool] = True
+    options_schema: ClassVar[OptionsSchema] = {}
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = with_defaults(self.options_schema, options or {})
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
         """Raw weights, one float per row of `hosts`."""

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Count, F
 
 from conductor.core.errors import Conflict, NotFound
+from conductor.core.placement.amounts import Amount
 from conductor.placement.models import Allocation, ChangeCounter, Inventory, ResourceProvider
 from conductor.transactions import write_tx
 
@@ -18,23 +19,6 @@ ALIAS = "default"
 COUNTER = 1
 T = TypeVar("T")
 CHUNK = 500  # values in one statement: databases bound how many there may be
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """One resource class of a provider; capacity = (total - reserved) * allocation_ratio."""
-
-    total: int
-    reserved: int
-    min_unit: int
-    max_unit: int
-    step_size: int
-    allocation_ratio: float
-    used: int
-
-    @property
-    def capacity(self) -> float:
-        return (self.total - self.reserved) * self.allocation_ratio
 
 
 @dataclass(frozen=True, slots=True)

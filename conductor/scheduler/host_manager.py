@@ -12,16 +12,18 @@ from conductor.api_db.models import Aggregate, AggregateHost, CellMapping
 from conductor.cells.lookup import CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.host_state import HostState, HostTable
+from conductor.core.placement.amounts import MOST, Amount
 from conductor.placement import providers
-from conductor.placement.providers import Amount, Position, ProviderState
+from conductor.placement.providers import Position, ProviderState
 from conductor.scheduler import cell_facts
 from conductor.scheduler.cell_facts import CellFacts, NodeFacts
 
 DEFAULT_ZONE = "nova"
 ZONE_KEY = "availability_zone"
 IO_OPS_EVERY_SECONDS = 1.0
-NONE_OF_IT = Amount(0, 0, 1, 2**31 - 1, 1, 1.0, 0)
-FREE_UNITS = (1, 2**31 - 1, 1)
+NONE_OF_IT = Amount(0)
+FREE_UNITS = (1, MOST, 1)
+STANDARD = ("VCPU", "MEMORY_MB", "DISK_GB")
 
 Metadata = Mapping[str, frozenset[str]]
 
@@ -188,7 +190,7 @@ def state_of(
     metadata: Metadata,
 ) -> HostState:
     """One host's row out of what its cell, placement and the aggregates say."""
-    vcpus, memory, disk = (provider.amounts.get(name, NONE_OF_IT) for name in ("VCPU", "MEMORY_MB", "DISK_GB"))
+    vcpus, memory, disk = (provider.amounts.get(name, NONE_OF_IT) for name in STANDARD)
     return HostState(
         host=node.host,
         node=node.node,
@@ -221,6 +223,7 @@ def state_of(
         aggregate_metadata=metadata,
         capabilities=node.capabilities,
         units=_units(provider),
+        amounts={name: amount for name, amount in provider.amounts.items() if name not in STANDARD},
     )
 
 

@@ -159,7 +159,7 @@ BROKEN = {
         "Dark does not define host_passes",
     ),
     "cannot be made": (
-        "class Dark(Moon):\n    name = 'Dark'\n    def __init__(self): raise KeyError\nMoon = Dark"
+        "class Dark(Moon):\n    name = 'Dark'\n    def __init__(self, options=None): raise KeyError\nMoon = Dark"
         + GOOD.replace("register_weighers", "_"),
         "KeyError",
     ),

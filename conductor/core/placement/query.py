@@ -1,0 +1,35 @@
+"""What is asked of placement: resources in groups, with the traits, aggregates and trees that they must come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class RequestGroup:
+    """Resources that come together. Suffix "" is the group that may be spread over a tree; any other comes whole
+    from one provider.
+
+    `required` is a conjunction of alternatives: each set must share a trait with the provider. `member_of` likewise,
+    of aggregate uuids.
+    """
+
+    resources: Mapping[str, int] = field(default_factory=dict)
+    required: tuple[frozenset[str], ...] = ()
+    forbidden: frozenset[str] = frozenset()
+    member_of: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+    in_tree: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateQuery:
+    """A whole question: groups by suffix, and what binds them. `group_policy` is "none", "isolate" or ""."""
+
+    groups: Mapping[str, RequestGroup] = field(default_factory=dict)
+    group_policy: str = ""
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    same_subtrees: tuple[frozenset[str], ...] = ()
+    limit: int | None = None
