@@ -1,12 +1,10 @@
-"""Finds plugins, asks them what they bring, puts filters and weighers in order, and shuts out what is broken."""
+"""Finds plugins, asks them what they bring, and shuts out what is broken."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import inspect
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,90 +13,22 @@ from typing import Any, TypeVar
 
 import pluggy
 from django.conf import settings
-from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
 from conductor import hookspecs
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.errors import NovellaError
 from conductor.core.filter import Filter
-from conductor.core.host_state import HostState
 from conductor.core.membership import Membership
-from conductor.core.request_spec import RequestSpec
-from conductor.core.verdict import Verdict
 from conductor.core.weigher import Weigher
+from conductor.plugins.choosing import default_filters, default_weighers
+from conductor.plugins.found import DISTRIBUTION, Nonsense, PluginInfo, PluginOptions, Quarantined, Registry
 
 log = logging.getLogger(__name__)
 
 GROUP = "novella"
-DISTRIBUTION = "novella"
 SHIPPED = ("scheduler_plugins.plugin", "compute_drivers.plugin")
 P = TypeVar("P", Filter, Weigher)
-
-
-class PluginMissing(NovellaError):
-    """A plugin that the operator's option names was not found."""
-
-
-class Nonsense(NovellaError):
-    """A plugin returned something else than its hook asks for."""
-
-
-@dataclass(frozen=True, slots=True)
-class PluginOptions:
-    """The operator's choice. Empty lists: everything found that is on by default, in the order in which it was found.
-
-    `values` are the options of filters and weighers by name.
-    """
-
-    enabled_filters: tuple[str, ...] = ()
-    enabled_weighers: tuple[str, ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PluginInfo:
-    """A plugin in use: where it comes from and what it brings, by name."""
-
-    name: str
-    distribution: str
-    version: str
-    is_shipped: bool
-    filters: tuple[str, ...] = ()
-    weighers: tuple[str, ...] = ()
-    drivers: tuple[str, ...] = ()
-    memberships: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A plugin that was shut out, and why."""
-
-    name: str
-    distribution: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Registry:
-    """Everything that plugins bring: filters and weighers in the order in which they run, the others by name."""
-
-    plugins: tuple[PluginInfo, ...] = ()
-    filters: tuple[Filter, ...] = ()
-    weighers: tuple[Weigher, ...] = ()
-    drivers: Mapping[str, type[ComputeDriver]] = field(default_factory=dict)
-    memberships: Mapping[str, type[Membership]] = field(default_factory=dict)
-    quarantined: tuple[Quarantined, ...] = ()
-
-    def digest(self) -> str:
-        """A short text that is the same exactly where the same plugins decide in the same order."""
-        what = {
-            "plugins": [(p.name, p.distribution, p.version) for p in self.plugins],
-            "filters": [one.name for one in self.filters],
-            "weighers": [one.name for one in self.weighers],
-            "drivers": sorted(self.drivers),
-        }
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
 
 
 @dataclass
@@ -153,32 +83,15 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
         infos.append(_info(source, brought))
     return Registry(
         plugins=tuple(infos),
-        filters=_ordered(kept.filters, options.enabled_filters, _MissingFilter),
-        weighers=_ordered(kept.weighers, options.enabled_weighers, _MissingWeigher),
+        filters=default_filters(kept.filters, options),
+        weighers=default_weighers(kept.weighers, options),
         drivers=kept.drivers,
         memberships=kept.memberships,
         quarantined=tuple(quarantined),
+        brought_filters=tuple(kept.filters),
+        brought_weighers=tuple(kept.weighers),
+        options=options,
     )
-
-
-def missing(found: Registry) -> list[str]:
-    """Names in the operator's lists that no plugin brings."""
-    stand_ins = [*found.filters, *found.weighers]
-    return [one.name for one in stand_ins if isinstance(one, _MissingFilter | _MissingWeigher)]
-
-
-def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
-    """What `manage.py check` has to say: plugins that were shut out, and names that no plugin brings."""
-    found = registry()
-    said: list[checks.CheckMessage] = [
-        checks.Warning(f"Plugin {one.name} of {one.distribution} is not used: {one.reason}.", id="conductor.W001")
-        for one in found.quarantined
-    ]
-    hint = "Install the plugin that brings it, or take the name out of the list."
-    return said + [
-        checks.Warning(f"No plugin brings {name}, which the settings enable.", hint=hint, id="conductor.W002")
-        for name in missing(found)
-    ]
 
 
 def _shipped(import_names: Iterable[str]) -> Iterator[_Source]:
@@ -273,34 +186,6 @@ def _refuse_doubles(brought: _Brought, kept: _Brought) -> None:
         for index, name in enumerate(names):
             if name in taken or name in names[:index]:
                 raise Nonsense(f"there is a {kind} named {name} already")
-
-
-def _ordered(found: Sequence[P], enabled: Sequence[str], stand_in: Callable[[str], P]) -> tuple[P, ...]:
-    """The enabled ones in the operator's order. One that is not there has a stand-in that fails when asked: the
-    scheduler then goes by its rule for plugins that fail, instead of passing over a guard that was asked for."""
-    if not enabled:
-        return tuple(one for one in found if one.is_on_by_default)
-    by_name = {one.name: one for one in found}
-    return tuple(by_name.get(name) or stand_in(name) for name in dict.fromkeys(enabled))
-
-
-class _MissingFilter(Filter):
-    def __init__(self, name: str) -> None:
-        self.name = name  # type: ignore[misc]
-
-    def mask(self, hosts: Any, spec: RequestSpec) -> Any:
-        raise PluginMissing()
-
-    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
-        raise PluginMissing()
-
-
-class _MissingWeigher(Weigher):
-    def __init__(self, name: str) -> None:
-        self.name = name  # type: ignore[misc]
-
-    def weigh(self, hosts: Any, spec: RequestSpec) -> Any:
-        raise PluginMissing()
 
 
 def _info(source: _Source, brought: _Brought) -> PluginInfo:

@@ -1,0 +1,168 @@
+"""Puts filters and weighers in the order in which they run: by the settings, and by what the operator chose since."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from conductor.core.errors import NovellaError
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostState
+from conductor.core.plugin_choice import FILTER, LET_PASS, SHADOW, TURN_AWAY, WEIGHER, PluginChoice, PluginKey
+from conductor.core.request_spec import RequestSpec
+from conductor.core.verdict import Verdict
+from conductor.core.weigher import Weigher
+from conductor.plugins.found import PluginMissing, PluginOptions, Registry
+
+log = logging.getLogger(__name__)
+P = TypeVar("P", Filter, Weigher)
+
+
+class OptionsRefused(NovellaError):
+    """A plugin could not be made with its options."""
+
+
+@dataclass(frozen=True)
+class InForce:
+    """Which plugins decide now, and how. `shadows` run and are recorded only; `quarantined` are not asked at all.
+
+    `trusted` are those that ship: they are measured, but neither held to a time nor shut out.
+    """
+
+    filters: tuple[Filter, ...] = ()
+    weighers: tuple[Weigher, ...] = ()
+    multipliers: Mapping[str, float] = field(default_factory=dict)
+    fail_open: frozenset[str] = frozenset()
+    fail_closed: frozenset[str] = frozenset()
+    shadows: frozenset[PluginKey] = frozenset()
+    quarantined: frozenset[PluginKey] = frozenset()
+    trusted: frozenset[PluginKey] = frozenset()
+    digest: str = ""
+
+
+def chosen(
+    found: Registry, choices: Mapping[str, PluginChoice], quarantined: frozenset[PluginKey] = frozenset()
+) -> InForce:
+    """The plugins in force, by what the operator chose over what the settings say. Never raises."""
+    choice = {kind: choices.get(kind) or PluginChoice() for kind in (FILTER, WEIGHER)}
+    wishes = [((kind, name), wish) for kind, one in choice.items() for name, wish in one.wishes.items()]
+    filters = _in_order(found.brought_filters, found.filters, choice[FILTER], _MissingFilter)
+    weighers = _in_order(found.brought_weighers, found.weighers, choice[WEIGHER], _MissingWeigher)
+    values = found.options.values
+    return InForce(
+        filters=tuple(_with_options(one, choice[FILTER], values, _MissingFilter) for one in filters),
+        weighers=tuple(_with_options(one, choice[WEIGHER], values, _MissingWeigher) for one in weighers),
+        multipliers=_multipliers(weighers, choice[WEIGHER]),
+        fail_open=frozenset(name for (_, name), wish in wishes if wish.on_failure == LET_PASS),
+        fail_closed=frozenset(name for (_, name), wish in wishes if wish.on_failure == TURN_AWAY),
+        shadows=frozenset(key for key, wish in wishes if wish.mode == SHADOW),
+        quarantined=quarantined,
+        trusted=_trusted(found),
+        digest=_digest(found, choice, quarantined),
+    )
+
+
+def default_filters(found: Sequence[Filter], options: PluginOptions) -> tuple[Filter, ...]:
+    return _ordered(found, options.enabled_filters, _MissingFilter)
+
+
+def default_weighers(found: Sequence[Weigher], options: PluginOptions) -> tuple[Weigher, ...]:
+    return _ordered(found, options.enabled_weighers, _MissingWeigher)
+
+
+def missing(found: Registry | InForce) -> list[str]:
+    """Names in the operator's lists that no plugin brings."""
+    stand_ins = [*found.filters, *found.weighers]
+    return [
+        one.name
+        for one in stand_ins
+        if isinstance(one, _MissingFilter | _MissingWeigher) and isinstance(one.reason, PluginMissing)
+    ]
+
+
+def run_order(names: Sequence[str], choice: PluginChoice) -> list[str]:
+    """Names in the order in which they run: those that the operator put in order first, then the others."""
+    return list(dict.fromkeys((*choice.order, *names)))
+
+
+def _in_order(
+    brought: Sequence[P], default: Sequence[P], choice: PluginChoice, stand_in: Callable[[str], P]
+) -> list[P]:
+    """The enabled ones. One that nobody brings any more has a stand-in, as it has in the settings' list."""
+    everyone: list[P] = [*brought, *default]
+    by_name = {one.name: one for one in everyone}
+    usual = {one.name for one in default}
+    # Those that run by default come in their order; one that was enabled since comes after them.
+    names = run_order([*(one.name for one in default), *(one.name for one in brought), *choice.wishes], choice)
+    found: list[P] = []
+    for name in names:
+        wanted = choice.of(name).is_enabled
+        if wanted if wanted is not None else name in usual:
+            found.append(by_name.get(name) or stand_in(name))
+    return found
+
+
+def _with_options(
+    one: P, choice: PluginChoice, values: Mapping[str, Any], stand_in: Callable[[str, NovellaError], P]
+) -> P:
+    """The plugin with the options that were set since; itself where none were."""
+    options = choice.of(one.name).options
+    if not options or isinstance(one, _MissingFilter | _MissingWeigher):
+        return one
+    try:
+        return type(one)({**values, **options})
+    except Exception:
+        log.exception("plugin cannot be made with its options: name=%s", one.name)
+        return stand_in(one.name, OptionsRefused())
+
+
+def _multipliers(weighers: Sequence[Weigher], choice: PluginChoice) -> dict[str, float]:
+    factors = {one.multiplier_option: choice.of(one.name).multiplier for one in weighers if one.multiplier_option}
+    return {option: factor for option, factor in factors.items() if factor is not None}
+
+
+def _trusted(found: Registry) -> frozenset[PluginKey]:
+    shipped = [info for info in found.plugins if info.is_shipped]
+    return frozenset((kind, name) for info in shipped for kind in (FILTER, WEIGHER) for name in info.names_of(kind))
+
+
+def _digest(found: Registry, choice: Mapping[str, PluginChoice], quarantined: frozenset[PluginKey]) -> str:
+    said = {kind: one.to_json() for kind, one in choice.items() if one != PluginChoice()}
+    if not said and not quarantined:
+        return found.digest()
+    what = [found.digest(), said, sorted(quarantined)]
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _ordered(found: Sequence[P], enabled: Sequence[str], stand_in: Callable[[str], P]) -> tuple[P, ...]:
+    """The enabled ones in the operator's order. One that is not there has a stand-in that fails when asked: the
+    scheduler then goes by its rule for plugins that fail, instead of passing over a guard that was asked for."""
+    if not enabled:
+        return tuple(one for one in found if one.is_on_by_default)
+    by_name = {one.name: one for one in found}
+    return tuple(by_name.get(name) or stand_in(name) for name in dict.fromkeys(enabled))
+
+
+class _MissingFilter(Filter):
+    def __init__(self, name: str, reason: NovellaError | None = None) -> None:
+        self.name = name  # type: ignore[misc]
+        self.reason = reason or PluginMissing()
+
+    def mask(self, hosts: Any, spec: RequestSpec) -> Any:
+        raise self.reason
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        raise self.reason
+
+
+class _MissingWeigher(Weigher):
+    def __init__(self, name: str, reason: NovellaError | None = None) -> None:
+        self.name = name  # type: ignore[misc]
+        self.reason = reason or PluginMissing()
+
+    def weigh(self, hosts: Any, spec: RequestSpec) -> Any:
+        raise self.reason

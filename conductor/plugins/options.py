@@ -1,0 +1,81 @@
+"""Holds the options of a plugin to what it declares: by name, and by the JSON schema of each."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.exceptions import best_match
+from referencing import Registry
+
+from conductor.core.errors import Invalid
+from conductor.core.filter import Filter
+from conductor.core.weigher import Weigher
+
+LONGEST_ECHO = 60
+HIDDEN = "(hidden)"
+
+
+def require_options(plugin: Filter | Weigher, given: Mapping[str, Any], field: str) -> None:
+    """Raises Invalid naming the plugin, the option and what would do; `field` is where the options were sent."""
+    for key, value in given.items():
+        rule = plugin.options_schema.get(key)
+        if rule is None:
+            raise Invalid(f"{plugin.name} has no option {key[:LONGEST_ECHO]}. {_known(plugin, key)}", field=field)
+        wrong = _wrong(plugin.name, key, rule, value)
+        if wrong:
+            raise Invalid(wrong, field=f"{field}.{key}")
+    try:
+        type(plugin)(dict(given))
+    except Exception as error:  # what a schema cannot say, a plugin may say when it is made
+        raise Invalid(f"{plugin.name} does not take these options ({type(error).__name__}).", field=field) from error
+
+
+def is_secret(rule: Mapping[str, Any]) -> bool:
+    """Whether the option's value is never shown: its schema says `writeOnly`."""
+    return bool(rule.get("writeOnly"))
+
+
+def shown(schema: Mapping[str, Mapping[str, Any]], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as people may see them."""
+    return {key: HIDDEN if is_secret(schema.get(key, {})) else value for key, value in values.items()}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A half sentence that names what was probably meant; empty where nothing is near."""
+    by_case = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), by_case, 1)
+    return f"Did you mean {by_case[found[0]]}? " if found else ""
+
+
+def _known(plugin: Filter | Weigher, key: str) -> str:
+    names: Sequence[str] = sorted(plugin.options_schema)
+    return nearest(key, names) + (f"It has {', '.join(names)}." if names else "It has none.")
+
+
+def _wrong(plugin: str, key: str, rule: Mapping[str, Any], value: Any) -> str:
+    """What is wrong with the value, and what it may be; empty where it fits."""
+    try:
+        Draft202012Validator.check_schema(dict(rule))
+        judge = Draft202012Validator(dict(rule), registry=Registry())  # an empty one: nothing is fetched from anywhere
+        error: ValidationError | None = best_match(judge.iter_errors(value))
+    except Exception as broken:  # a foreign schema may break in many ways
+        why = type(broken).__name__
+        return f"{plugin} declares its option {key} by a schema that is broken ({why}): ask its author."
+    if error is None:
+        return ""
+    sent = "" if is_secret(rule) else f" Value: {_short(value)}."
+    return f"The option {key} of {plugin} does not fit.{sent} It must have the form {_form(rule)}."
+
+
+def _form(rule: Mapping[str, Any]) -> str:
+    """The schema without its words, as short JSON."""
+    return json.dumps({name: part for name, part in rule.items() if name not in ("description", "title")}, default=str)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= LONGEST_ECHO else text[:LONGEST_ECHO] + "…"

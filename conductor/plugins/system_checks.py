@@ -1,0 +1,46 @@
+"""What `manage.py check` has to say about plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.core import checks
+
+from conductor.core.errors import Invalid
+from conductor.core.filter import Filter
+from conductor.core.weigher import Weigher
+from conductor.plugins.choosing import missing
+from conductor.plugins.found import Registry
+from conductor.plugins.loading import registry
+from conductor.plugins.options import nearest, require_options
+
+
+def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Plugins that were shut out, names that no plugin brings, and options in the settings that do not fit."""
+    found = registry()
+    said: list[checks.CheckMessage] = [
+        checks.Warning(f"Plugin {one.name} of {one.distribution} is not used: {one.reason}.", id="conductor.W001")
+        for one in found.quarantined
+    ]
+    hint = "Install the plugin that brings it, or take the name out of the list."
+    said += [
+        checks.Warning(f"No plugin brings {name}, which the settings enable.", hint=hint, id="conductor.W002")
+        for name in missing(found)
+    ]
+    return [*said, *_options(found)]
+
+
+def _options(found: Registry) -> Iterator[checks.CheckMessage]:
+    values = found.options.values
+    plugins: tuple[Filter | Weigher, ...] = (*found.brought_filters, *found.brought_weighers)
+    known = {key for one in plugins for key in one.options_schema}
+    for key in sorted(set(values) - known):
+        text = f"NOVELLA_SCHEDULER_OPTIONS: no plugin has an option {key}. {nearest(key, known)}"
+        yield checks.Warning(text.strip(), id="conductor.W003")
+    for one in plugins:
+        for key in sorted(set(values) & set(one.options_schema)):
+            try:
+                require_options(one, {key: values[key]}, "NOVELLA_SCHEDULER_OPTIONS")
+            except Invalid as error:
+                yield checks.Warning(f"NOVELLA_SCHEDULER_OPTIONS: {error.message}", id="conductor.W003")
