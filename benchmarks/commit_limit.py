@@ -12,6 +12,7 @@ def commits_per_second(directory: Path, seconds: float = 2.0) -> float:
     connection = sqlite3.connect(directory / "commit-limit.sqlite3", isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA wal_autocheckpoint=4000")
     connection.execute("CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, value INTEGER)")
     connection.execute("INSERT OR REPLACE INTO counter VALUES (1, 0)")
     done, began = 0, time.perf_counter()

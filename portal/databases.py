@@ -46,7 +46,12 @@ def _database(environment: Environment, name: str) -> dict[str, Any]:
 def _sqlite(data_dir: Path, name: str) -> dict[str, Any]:
     # IMMEDIATE: a transaction that reads and then writes must not lose its snapshot to another writer.
     # FULL: what was answered with 2xx survives a power cut, not only a killed process.
-    pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=27000000;"
+    # A write-ahead log of 4,000 pages is moved into the file less often than one of the usual 1,000, and readers still
+    # find its pages in a single table.
+    pragmas = (
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000; "
+        "PRAGMA journal_size_limit=27000000;"
+    )
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": data_dir / f"{name}.sqlite3",

@@ -45,10 +45,10 @@ class WorkflowRun(models.Model):
     position = models.PositiveIntegerField(default=0)
     direction = models.CharField(max_length=4, default="do")
     attempt = models.PositiveIntegerField(default=1)
-    owner = models.CharField(max_length=64, null=True, db_index=True)
+    owner = models.CharField(max_length=64, null=True)
     fencing_token = models.BigIntegerField(default=0)
     lease_expires_at = models.DateTimeField(null=True)
-    wake_at = models.DateTimeField(db_index=True)
+    wake_at = models.DateTimeField()
     waits_for = models.JSONField(null=True)  # {"cause": WaitCause, "detail": text, …}
     is_cancellable = models.BooleanField(default=True, db_default=True)  # before its plan says so step by step
     is_cancel_requested = models.BooleanField(default=False)
@@ -69,7 +69,7 @@ class WorkflowRun(models.Model):
 class StepRecord(models.Model):
     """One attempt of one step, forward or backward: the checkpoint beside the effect."""
 
-    run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="steps")
+    run = models.ForeignKey(WorkflowRun, on_delete=models.CASCADE, related_name="steps", db_index=False)  # see Meta
     index = models.PositiveIntegerField()
     direction = models.CharField(max_length=4, default="do")
     attempt = models.PositiveIntegerField(default=1)  # of the run: a reschedule starts the next one
@@ -160,13 +160,14 @@ class Event(models.Model):
     """A numbered fact about a run or resource, appended in the transaction that made it true.
 
     Read it through `event_order`: the newest number that is there need not be the last of those before it.
+    Every step appends two, and each index is a page more to write and to sync: only what is searched has one.
     """
 
     topic = models.CharField(max_length=128, db_index=True)  # "wf:<uuid>", "server:<uuid>", "host:<name>"
     kind = models.CharField(max_length=64)  # "run.started", "step.done", "instance.updated", …
     run_uuid = models.UUIDField(null=True, db_index=True)
-    instance_uuid = models.UUIDField(null=True, db_index=True)
-    project_id = models.CharField(max_length=64, default="", db_index=True)
+    instance_uuid = models.UUIDField(null=True)
+    project_id = models.CharField(max_length=64, default="")
     data = models.JSONField(default=dict)
     created_at = models.DateTimeField()
 
