@@ -70,6 +70,16 @@ def _seconds(lowest: float, highest: float) -> Callable[[str], float]:
     return parse
 
 
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:  # false for NaN too
+        raise _Refused(f'"{text}" is not a share (0 to 1)')
+    return value
+
+
 def _boolean(text: str) -> bool:
     known = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
     if text.lower() not in known:
@@ -216,6 +226,9 @@ class Environment:
     keep_workflows_days: int = _variable(_integer("a number of days", 0, 36_500), "90")
     keep_events_days: int = _variable(_integer("a number of days", 0, 36_500), "30")
     keep_decisions_days: int = _variable(_integer("a number of days", 0, 36_500), "30")
+    keep_snapshots_days: int = _variable(_integer("a number of days", 0, 36_500), "7")
+    decision_sample: float = _variable(_share, "1")
+    snapshot_hosts: int = _variable(_integer("a number of hosts", 0, 1_000_000), "10000")
     keep_consoles_days: int = _variable(_integer("a number of days", 0, 36_500), "7")
     keep_audit_days: int = _variable(_integer("a number of days", 0, 36_500), "0")
     keep_deliveries_days: int = _variable(_integer("a number of days", 0, 36_500), "7")

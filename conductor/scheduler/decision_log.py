@@ -8,6 +8,7 @@ from typing import Any
 from conductor.api_db.models import InstanceMapping, SchedulingDecision
 from conductor.core.scheduling.decision import Decision
 from conductor.core.selection import Selection
+from conductor.scheduler.snapshot_store import Kept
 from conductor.transactions import database_now, write_tx
 
 ALIAS = "default"
@@ -40,8 +41,10 @@ def keep(
 ) -> SchedulingDecision:
     """Store a decision; inside the transaction of its claims.
 
-    `context` has the digest of the `plugins` that decided, and the `lost_races` before.
+    `context` has the digest of the `plugins` that decided, the `lost_races` before, and the `request` and the hosts
+    `seen`, where they are kept.
     """
+    seen = context.get("seen") or Kept()
     return SchedulingDecision.objects.create(
         step_key=step_key,
         run_uuid=run_uuid,
@@ -56,6 +59,9 @@ def keep(
             "fates": {},
         },
         details={**decision.details(), "lost_races": list(context["lost_races"])},
+        request=context.get("request"),
+        snapshot_digest=seen.digest,
+        snapshot_rows=seen.rows,
         created_at=database_now(),
     )
 

@@ -30,10 +30,14 @@ Metadata = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The hosts as they are now, and the cells that did not answer with the reason; their hosts are not in it."""
+    """The hosts as they are now, and the cells that did not answer with the reason; their hosts are not in it.
+
+    `epoch` tells the placement database from any other.
+    """
 
     table: HostTable
     missing_cells: Mapping[str, str] = field(default_factory=dict)
+    epoch: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class HostManager:
             self._follow_aggregates()
             missing = self._follow_cells()
             table = self._table_now(age_seconds=time.monotonic() - began)
-            return Snapshot(table, missing)
+            return Snapshot(table, missing, str(self._position.epoch))
 
     def _forget(self) -> None:
         self._position = Position()

@@ -27,6 +27,7 @@ from conductor.placement.allocations import ProviderFull
 from conductor.plugins import registry
 from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion
 from conductor.scheduler.host_manager import host_manager
+from conductor.scheduler.snapshot_store import snapshot_store
 from conductor.transactions import write_tx
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,14 @@ class GroupMoved(ConcurrentUpdate):
     """A member of the server group was placed elsewhere meanwhile."""
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What the pass under way has decided on, and in which database's life."""
+
+    outcome: Outcome
+    epoch: str
+
+
 @dataclass
 class _Question:
     """One step's question, and the claims that it has lost so far."""
@@ -57,6 +66,7 @@ class _Question:
     run_uuid: str
     transaction: Transaction
     lost_races: list[dict[str, Any]] = field(default_factory=list)
+    seen: _Seen | None = None
 
 
 def select_destinations(
@@ -100,9 +110,13 @@ def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | Non
     spec = request_completion.complete(question.spec)
     snapshot = host_manager.snapshot()
     table = moving.with_room_given_back(snapshot.table, spec.move)
+    began = time.perf_counter()
     outcome = decide(table, spec, question.instance_uuids, pipeline=pipeline(), seed=secrets.randbits(32))
     _report(outcome)
-    decision = explain(outcome, snapshot.missing_cells)
+    decision = replace(
+        explain(outcome, snapshot.missing_cells), milliseconds=round((time.perf_counter() - began) * 1000, 3)
+    )
+    question.seen = _Seen(outcome, snapshot.epoch)
     try:
         return _settle(question, spec, decision)
     except (ProviderFull, GroupMoved) as error:
@@ -116,6 +130,7 @@ def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | Non
 
 
 def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> SchedulingDecision:
+    kept = _kept(question, decision)
     with question.transaction(ALIAS):
         if decision.is_successful:
             _refuse_moved_group(spec)
@@ -126,13 +141,22 @@ def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> Sched
                 moving.step_aside(question.instance_uuids[0], spec.move.migration_uuid, *chosen.values())
             allocation_claims.claim(chosen, project_id=spec.project_id, user_id=spec.user_id)
         return decision_log.keep(
-            decision,
+            decision if kept else decision.abridged(),
             step_key=question.step_key,
             run_uuid=question.run_uuid,
             project_id=spec.project_id,
             instance_uuids=question.instance_uuids,
-            context={"plugins": registry().digest(), "lost_races": question.lost_races},
+            context={"plugins": registry().digest(), "lost_races": question.lost_races, **kept},
         )
+
+
+def _kept(question: _Question, decision: Decision) -> dict[str, Any]:
+    """The request and the hosts as the round that is shown saw them, where the decision is in the sample."""
+    if question.seen is None or not decision.is_in_sample(settings.NOVELLA_DECISION_SAMPLE):
+        return {}
+    shown = question.seen.outcome.shown
+    seen = snapshot_store.keep(shown.hosts, decision.named_hosts(), epoch=question.seen.epoch)
+    return {"request": shown.spec.to_json(), "seen": seen}
 
 
 def _refuse_moved_group(spec: RequestSpec) -> None:
@@ -156,10 +180,10 @@ def _without_room(decision: Decision) -> Decision:
 
 
 def _race(decision: Decision, error: ConcurrentUpdate) -> dict[str, Any]:
-    """Who was too fast: the host that was full by then, for operators."""
+    """A pass that was in vain, for operators: the host that was full by then, and what had been decided."""
     provider = error.details.get("provider_uuid", "")
     chosen = {picked[0].provider_uuid: picked[0].host for picked in decision.selections}
-    return {"host": chosen.get(provider, ""), "reason": error.message}
+    return {"host": chosen.get(provider, ""), "reason": error.message, **decision.attempt()}
 
 
 def _report(outcome: Outcome) -> None:

@@ -274,9 +274,10 @@ def test_a_member_that_was_placed_meanwhile_is_kept_apart_from() -> None:
     assert list(held_by(faster)) == [provider_of("best")]
     decision = SchedulingDecision.objects.get(step_key="step")
     assert decision.summary["lost_races"] == 1
-    assert decision.details["lost_races"] == [
-        {"host": "", "reason": "A member of the server group was placed elsewhere meanwhile."}
-    ]
+    [race] = decision.details["lost_races"]
+    assert (race["host"], race["reason"]) == ("", "A member of the server group was placed elsewhere meanwhile.")
+    assert (race["chosen"], race["funnel"][0]["before"]) == (["best"], 2)
+    assert [weight["host"] for weight in race["weights"]] == ["best", "other"]
 
 
 def test_room_that_was_taken_meanwhile_is_looked_for_elsewhere() -> None:

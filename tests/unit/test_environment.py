@@ -22,10 +22,13 @@ KEPT_DAYS = {
     "keep_workflows_days": 90,
     "keep_events_days": 30,
     "keep_decisions_days": 30,
+    "keep_snapshots_days": 7,
     "keep_consoles_days": 7,
     "keep_audit_days": 0,
     "keep_deliveries_days": 7,
     "keep_findings_days": 90,
+    "decision_sample": 1.0,
+    "snapshot_hosts": 10_000,
 }
 
 

@@ -7,7 +7,7 @@ from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
 from conductor.api_db.models.keypair import KeyPair
 from conductor.api_db.models.quota import Quota
-from conductor.api_db.models.request import BuildRequest, RequestSpecRecord, SchedulingDecision
+from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
 
 __all__ = [
     "Aggregate",
@@ -18,6 +18,7 @@ __all__ = [
     "Flavor",
     "FlavorAccess",
     "HostMapping",
+    "HostSnapshot",
     "InstanceGroup",
     "InstanceGroupMember",
     "InstanceMapping",

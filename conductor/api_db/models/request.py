@@ -25,8 +25,21 @@ class RequestSpecRecord(models.Model):
     spec = models.JSONField()
 
 
+class HostSnapshot(models.Model):
+    """All hosts as they were once (core.scheduling.snapshots), shared by the decisions that saw about the same."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    num_hosts = models.PositiveIntegerField()
+    content = models.BinaryField()
+    created_at = models.DateTimeField(db_index=True)
+
+
 class SchedulingDecision(models.Model):
-    """One pass of the scheduler, kept. `summary` is small (funnel, choice); `details` holds hosts and weights."""
+    """One pass of the scheduler, kept. `summary` is small (funnel, choice); `details` holds hosts and weights.
+
+    `request` is core.RequestSpec as it was decided on. The hosts that were looked at are those of the HostSnapshot
+    `snapshot_digest` with the rows in `snapshot_rows` put over them; without a digest, those rows alone were kept.
+    """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     step_key = models.CharField(max_length=128, unique=True)  # the step that asked: the same key gets the same answer
@@ -36,4 +49,7 @@ class SchedulingDecision(models.Model):
     selections = models.JSONField()  # one entry per instance: [Selection JSON, alternates…]; [] when nothing fits
     summary = models.JSONField()
     details = models.JSONField()
-    created_at = models.DateTimeField()
+    request = models.JSONField(null=True)
+    snapshot_digest = models.CharField(max_length=64, default="", db_default="")
+    snapshot_rows = models.BinaryField(null=True)
+    created_at = models.DateTimeField(db_index=True)

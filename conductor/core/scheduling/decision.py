@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from conductor.core.host_state import HostTable
@@ -17,9 +17,11 @@ from conductor.core.selection import Selection
 from conductor.core.verdict import PASS, Verdict, reject
 
 WEIGHTS_KEPT = 20
+ATTEMPT_WEIGHTS_KEPT = 5
 # Hosts whose reasons are kept: all of a small fleet, a fair part of a large one.
 REASONS_KEPT = 100
 REASONS_KEPT_ON_FAILURE = 1000
+SEEDS = 2**32  # seeds are below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Decision:
     advice: tuple[str, ...]
     faults: tuple[Mapping[str, Any], ...] = ()
     missing_cells: Mapping[str, str] = field(default_factory=dict)
+    is_detailed: bool = True
+    milliseconds: float = 0.0  # to decide and to explain it
 
     @property
     def is_successful(self) -> bool:
@@ -80,7 +84,38 @@ class Decision:
             "advice": list(self.advice),
             "faults": [dict(fault) for fault in self.faults],
             "missing_cells": dict(self.missing_cells),
+            "is_detailed": self.is_detailed,
+            "milliseconds": self.milliseconds,
         }
+
+    def attempt(self) -> dict[str, Any]:
+        """What is kept of a pass whose claim came too late: as much as tells it from the next one."""
+        return {
+            "seed": self.seed,
+            "snapshot_age_seconds": self.snapshot_age_seconds,
+            "chosen": [picked[0].host for picked in self.selections],
+            "funnel": [asdict(stage) for stage in self.funnel],
+            "weights": [dict(weight) for weight in self.weights[:ATTEMPT_WEIGHTS_KEPT]],
+        }
+
+    def named_hosts(self) -> set[str]:
+        """The hosts that it says something of."""
+        return {host.host for host in self.hosts} | {str(weight["host"]) for weight in self.weights}
+
+    def abridged(self) -> Decision:
+        """Without the hosts that were not chosen: what is kept of a success that is not in the sample."""
+        chosen = {selection.host for picked in self.selections for selection in picked}
+        return replace(
+            self,
+            hosts=tuple(host for host in self.hosts if host.host in chosen),
+            weights=tuple(weight for weight in self.weights if weight["host"] in chosen),
+            nearest=(),
+            is_detailed=False,
+        )
+
+    def is_in_sample(self, share: float) -> bool:
+        """Whether all of it is kept: every failure, and `share` of the successes, drawn by the seed."""
+        return not self.is_successful or self.seed < share * SEEDS
 
     def details(self) -> dict[str, Any]:
         """What operators see besides."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
-from conductor.api_db.models import Finding, SchedulingDecision
+from conductor.api_db.models import Finding, HostSnapshot, SchedulingDecision
 from conductor.cell_db.models import ConsoleLog, Instance
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.core.states import FINAL_RUN_STATES
@@ -91,6 +91,11 @@ def _decisions(alias: str, seconds: float, needed: Needed) -> Rows:
     return rows.exclude(run_uuid__in=needed.run_uuids)
 
 
+def _snapshots(alias: str, seconds: float, needed: Needed) -> Rows:
+    """A decision whose snapshot is gone says so; what was decided stays as it is."""
+    return HostSnapshot.objects.using(alias).filter(created_at__lt=database_now(-seconds))
+
+
 def _consoles(alias: str, seconds: float, needed: Needed) -> Rows:
     gone = Instance.objects.using(alias).filter(uuid=OuterRef("instance_uuid"), deleted_at__lt=database_now(-seconds))
     return ConsoleLog.objects.using(alias).filter(Exists(gone))
@@ -115,6 +120,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("fences", "NOVELLA_KEEP_WORKFLOWS_DAYS", _fences, asks_all=True),
     Kind("events", "NOVELLA_KEEP_EVENTS_DAYS", _events),
     Kind("decisions", "NOVELLA_KEEP_DECISIONS_DAYS", _decisions, _is_api, asks_all=True),
+    Kind("snapshots", "NOVELLA_KEEP_SNAPSHOTS_DAYS", _snapshots, _is_api),
     Kind("consoles", "NOVELLA_KEEP_CONSOLES_DAYS", _consoles, _is_cell),
     Kind("audit", "NOVELLA_KEEP_AUDIT_DAYS", _audit),
     Kind("deliveries", "NOVELLA_KEEP_DELIVERIES_DAYS", _deliveries),
