@@ -8,13 +8,19 @@ from django.db import models
 
 
 class ResourceProvider(models.Model):
-    """Has inventory: a compute node. `generation` rises with every change of inventory, traits or allocations."""
+    """Has inventory: a compute node, or a part of one. `generation` rises with every change that clients may miss.
+
+    Providers with one root are a tree; a root is its own. Rows from before there were trees have no root: they are
+    roots too.
+    """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     name = models.CharField(max_length=255, unique=True)
     generation = models.BigIntegerField(default=0)
     change_number = models.BigIntegerField(default=0, db_index=True)  # global order of changes, for followers
-    traits = models.JSONField(default=list)
+    traits = models.JSONField(default=list)  # in one piece for followers; ProviderTrait is for those who search
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="children")
+    root = models.ForeignKey("self", on_delete=models.DO_NOTHING, null=True, related_name="tree")  # `parent` protects
 
 
 class ChangeCounter(models.Model):
@@ -27,6 +33,40 @@ class ChangeCounter(models.Model):
     epoch = models.UUIDField(default=uuid.uuid4)
     number = models.BigIntegerField(default=0)
     removed_number = models.BigIntegerField(default=0)
+
+
+class ResourceClass(models.Model):
+    """The name of a countable thing that no standard names: CUSTOM_…"""
+
+    name = models.CharField(max_length=255, unique=True)
+
+
+class Trait(models.Model):
+    """The name of a quality that no standard names: CUSTOM_…"""
+
+    name = models.CharField(max_length=255, unique=True)
+
+
+class ProviderTrait(models.Model):
+    """A provider has a quality: what `ResourceProvider.traits` says, for who asks by quality."""
+
+    provider = models.ForeignKey(ResourceProvider, on_delete=models.CASCADE, related_name="trait_links")
+    name = models.CharField(max_length=255, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["provider", "name"], name="trait_once_per_provider")]
+
+
+class ProviderAggregate(models.Model):
+    """A provider is in an aggregate; whether there is one of that uuid elsewhere is not asked."""
+
+    provider = models.ForeignKey(ResourceProvider, on_delete=models.CASCADE, related_name="aggregate_links")
+    aggregate_uuid = models.UUIDField(db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["provider", "aggregate_uuid"], name="provider_once_per_aggregate")
+        ]
 
 
 class Inventory(models.Model):
@@ -50,12 +90,13 @@ class Inventory(models.Model):
 
 
 class Consumer(models.Model):
-    """Who holds: an instance, or a migration for what its instance held at the source."""
+    """Who holds: an instance, or a migration for what its instance held at the source. Without a type, anybody."""
 
     uuid = models.UUIDField(unique=True)
     project_id = models.CharField(max_length=64, db_index=True)
     user_id = models.CharField(max_length=64)
     generation = models.BigIntegerField(default=0)
+    consumer_type = models.CharField(max_length=255, null=True)
 
 
 class Allocation(models.Model):
