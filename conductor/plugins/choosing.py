@@ -93,8 +93,7 @@ def _in_order(
     brought: Sequence[P], default: Sequence[P], choice: PluginChoice, stand_in: Callable[[str], P]
 ) -> list[P]:
     """The enabled ones. One that nobody brings any more has a stand-in, as it has in the settings' list."""
-    everyone: list[P] = [*brought, *default]
-    by_name = {one.name: one for one in everyone}
+    by_name: dict[str, Any] = {one.name: one for one in (*brought, *default)}
     usual = {one.name for one in default}
     # Those that run by default come in their order; one that was enabled since comes after them.
     names = run_order([*(one.name for one in default), *(one.name for one in brought), *choice.wishes], choice)

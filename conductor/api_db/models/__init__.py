@@ -6,6 +6,7 @@ from conductor.api_db.models.finding import Finding
 from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
 from conductor.api_db.models.keypair import KeyPair
+from conductor.api_db.models.plugin import PluginChoice, PluginMetric, PluginQuarantine
 from conductor.api_db.models.quota import Quota
 from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
 
@@ -23,6 +24,9 @@ __all__ = [
     "InstanceGroupMember",
     "InstanceMapping",
     "KeyPair",
+    "PluginChoice",
+    "PluginMetric",
+    "PluginQuarantine",
     "Quota",
     "RequestSpecRecord",
     "SchedulingDecision",

@@ -1,0 +1,66 @@
+"""Which plugins decide now: the settings, what operators chose since, and what is in quarantine.
+
+One small read before each decision tells whether anything has changed; only then all of it is read.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db.models.functions import Now
+
+from conductor.api_db.models import PluginChoice as ChoiceRow
+from conductor.api_db.models import PluginQuarantine
+from conductor.core.plugin_choice import PluginChoice, PluginKey
+from conductor.plugins import InForce, Registry, chosen, registry
+
+Numbers = tuple[tuple[Any, ...], ...]
+LOOKED_AT = ("kind", "version", "quarantine_number", "touched_at")
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What was read last, and for which numbers."""
+
+    found: Registry
+    numbers: Numbers
+    choices: dict[str, PluginChoice] = field(default_factory=dict)
+    until: dict[PluginKey, datetime | None] = field(default_factory=dict)
+    by_quarantine: dict[frozenset[PluginKey], InForce] = field(default_factory=dict)
+
+
+_lock = threading.Lock()
+_kept: _Kept | None = None
+
+
+def in_force() -> InForce:
+    """The plugins in force at this moment."""
+    rows = list(ChoiceRow.objects.order_by("kind").values_list(*LOOKED_AT, Now()))
+    kept = _read(tuple(row[:-1] for row in rows))
+    now = rows[0][-1] if rows else None
+    quarantined = frozenset(
+        key for key, until in kept.until.items() if until is None or (now is not None and now < until)
+    )
+    found = kept.by_quarantine.get(quarantined)
+    if found is None:
+        kept.by_quarantine[quarantined] = found = chosen(kept.found, kept.choices, quarantined)
+    return found
+
+
+def _read(numbers: Numbers) -> _Kept:
+    """What the numbers stand for: from memory, or read. What is committed meanwhile has other numbers next time."""
+    global _kept
+    kept, found = _kept, registry()
+    if kept is not None and kept.numbers == numbers and kept.found is found:
+        return kept
+    with _lock:
+        kept = _Kept(found, numbers)
+        for row in ChoiceRow.objects.all() if numbers else ():
+            kept.choices[row.kind] = PluginChoice.from_json(row.choice)
+        for shut in PluginQuarantine.objects.filter(released_at=None) if numbers else ():
+            kept.until[shut.kind, shut.name] = shut.until
+        _kept = kept
+    return kept
