@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 
 from django.db import OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
@@ -39,6 +40,34 @@ def write_tx(using: str = "default") -> Iterator[None]:
     gate = _writers[using] if connections[using].vendor == "sqlite" else nullcontext()
     with gate, transaction.atomic(using=using):
         yield
+
+
+@contextmanager
+def bare_tx(using: str) -> Iterator[None]:
+    """The same on SQLite for statements by hand (`journal.dialect`) and nothing else: no savepoints, no `on_commit`.
+
+    Django's own bookkeeping costs as much as the statements of a step. Inside of a transaction it is that one.
+    """
+    connection = connections[using]
+    if connection.in_atomic_block or is_watched(connection):
+        with write_tx(using):
+            yield
+        return
+    connection.ensure_connection()
+    database = connection.connection
+    with _writers[using], connection.wrap_database_errors:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            database.commit()
+        except BaseException:
+            database.rollback()
+            raise
+
+
+def is_watched(connection: BaseDatabaseWrapper) -> bool:
+    """Whether somebody counts or logs statements; then they go the long way round, where he sees them."""
+    return bool(connection.execute_wrappers) or connection.queries_logged
 
 
 def has_crossed(error: BaseException) -> bool:

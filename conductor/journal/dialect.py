@@ -13,6 +13,8 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import AutoField, Field, Model
 
+from conductor.transactions import is_watched
+
 Row = tuple[Any, ...]
 Rows = list[Row]
 
@@ -66,14 +68,9 @@ def _native(template: str) -> str:
     return spoken(template, "sqlite").replace("%s", "?").replace("%%", "%")
 
 
-def _is_watched(connection: BaseDatabaseWrapper) -> bool:
-    """Whether somebody counts or logs statements; then they go the long way round, where he sees them."""
-    return bool(connection.execute_wrappers) or connection.queries_logged
-
-
 def run(connection: BaseDatabaseWrapper, template: str, params: Sequence[Any] = ()) -> Rows:
     """Execute one statement; the rows that it returns."""
-    if connection.vendor != "sqlite" or _is_watched(connection):
+    if connection.vendor != "sqlite" or is_watched(connection):
         with connection.cursor() as cursor:
             cursor.execute(spoken(template, connection.vendor), params)
             return cursor.fetchall() if cursor.description else []
@@ -85,7 +82,7 @@ def run(connection: BaseDatabaseWrapper, template: str, params: Sequence[Any] = 
 
 def run_many(connection: BaseDatabaseWrapper, template: str, rows: Sequence[Sequence[Any]]) -> int:
     """Execute one statement for each row of parameters; how many rows it changed in all."""
-    if connection.vendor != "sqlite" or _is_watched(connection):
+    if connection.vendor != "sqlite" or is_watched(connection):
         with connection.cursor() as cursor:
             cursor.executemany(spoken(template, connection.vendor), rows)
             return int(cursor.rowcount)

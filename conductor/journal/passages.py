@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conductor.journal import checkpoints
 from conductor.journal.dialect import Row, run, run_many
-from conductor.transactions import write_tx
+from conductor.transactions import bare_tx
 
 # The fence, with what else must be as its owner knows it: a run that was asked to stop goes the long way.
 _MOVE = (
@@ -109,7 +109,7 @@ class _Group:
 def _settle(alias: str, batch: Sequence[_Waiting]) -> None:
     """One commit for all of them; when that fails, one for each, so that nobody suffers for another."""
     try:
-        with write_tx(alias):
+        with bare_tx(alias):
             _write(connections[alias], [waiting.passage for waiting in batch])
     except BaseException as error:
         if len(batch) == 1:
