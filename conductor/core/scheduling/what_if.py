@@ -1,0 +1,212 @@
+"""Questions about fleets and requests that do not exist: the same engine, on tables that nobody else sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from conductor.core.errors import Invalid
+from conductor.core.host_state import HostState, HostTable
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.decision import Decision, explain
+from conductor.core.scheduling.needs import needs_of
+from conductor.core.scheduling.select import Pipeline, decide
+from conductor.core.scheduling.working_table import WorkingTable
+
+MOST_NEW_HOSTS = 10_000
+SEED = 0  # the same question gets the same answer
+
+
+@dataclass(frozen=True, slots=True)
+class NewHosts:
+    """So many hosts more: like one that is there but empty, with other `values` of core.host_state.HostState."""
+
+    count: int
+    like: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetChange:
+    """What is different in the fleet that is asked about. Hosts are named; unknown names are refused."""
+
+    add: tuple[NewHosts, ...] = ()
+    remove: tuple[str, ...] = ()
+    enable: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()
+
+    @property
+    def is_none(self) -> bool:
+        return not (self.add or self.remove or self.enable or self.disable)
+
+
+@dataclass(frozen=True)
+class LaunchTrial:
+    """What would become of a launch: the decision, and of how many of the instances hosts were found, and which."""
+
+    decision: Decision
+    num_instances: int
+    hosts: tuple[str, ...] = ()  # one for each instance that finds room
+
+    @property
+    def placed(self) -> int:
+        return len(self.hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """An instance that would have to move, and what it asks of its next host."""
+
+    instance_uuid: str
+    name: str
+    spec: RequestSpec
+
+
+@dataclass(frozen=True, slots=True)
+class GuestPlan:
+    """Where a guest would go: `host`, or "" and why not."""
+
+    instance_uuid: str
+    name: str
+    host: str = ""
+    advice: tuple[str, ...] = ()
+
+
+def changed(hosts: HostTable, change: FleetChange) -> HostTable:
+    """The fleet with the change. Raises Invalid naming the field for a host that is not there, or for too many."""
+    if change.is_none:
+        return hosts
+    known = {state.host for state in hosts.states}
+    for field_name in ("remove", "enable", "disable"):
+        for name in getattr(change, field_name):
+            if name not in known:
+                raise Invalid(f"There is no host {name[:60]}.", field=f"fleet.{field_name}")
+    removed, opened, closed = set(change.remove), set(change.enable), set(change.disable)
+    states = [_served(state, opened, closed) for state in hosts.states if state.host not in removed]
+    if sum(new.count for new in change.add) > MOST_NEW_HOSTS:
+        raise Invalid(f"At most {MOST_NEW_HOSTS} hosts can be added to a question.", field="fleet.add")
+    names = _free_names(known)
+    for new in change.add:
+        states += [replace(model, **_named(next(names))) for model in [_model(hosts, new)] * new.count]
+    return HostTable.from_states(states, age_seconds=hosts.age_seconds)
+
+
+def launch(
+    hosts: HostTable,
+    spec: RequestSpec,
+    num_instances: int,
+    *,
+    pipeline: Pipeline,
+    missing_cells: Mapping[str, str] | None = None,
+) -> LaunchTrial:
+    """Would so many instances find a host, and if not all of them, how many?"""
+    uuids = [f"asked-{number}" for number in range(num_instances)]
+    outcome = decide(hosts, spec, uuids, pipeline=pipeline, seed=SEED)
+    decision = explain(outcome, missing_cells)
+    found = outcome
+    if not outcome.is_successful and outcome.shown.index:
+        found = decide(hosts, spec, uuids[: outcome.shown.index], pipeline=pipeline, seed=SEED)
+    return LaunchTrial(decision, num_instances, tuple(hosts.states[row].host for row in found.picks))
+
+
+def drain(
+    hosts: HostTable,
+    guests: Sequence[Guest],
+    *,
+    pipeline: Pipeline,
+    refresh: Callable[[RequestSpec, Mapping[str, str]], RequestSpec] = lambda spec, moved: with_members(spec, moved),
+) -> tuple[list[GuestPlan], HostTable]:
+    """Where each guest would go, one after another: each takes its room before the next one looks. And the fleet then.
+
+    `refresh` puts into a request where the guests before it went.
+    """
+    table = WorkingTable(hosts)
+    moved: dict[str, str] = {}
+    plans: list[GuestPlan] = []
+    for guest in guests:
+        spec = refresh(guest.spec, moved)
+        try:
+            outcome = decide(table.hosts, spec, [guest.instance_uuid], pipeline=pipeline, seed=SEED)
+        except Invalid as error:
+            plans.append(GuestPlan(guest.instance_uuid, guest.name, advice=(error.message,)))
+            continue
+        if not outcome.is_successful:
+            plans.append(GuestPlan(guest.instance_uuid, guest.name, advice=explain(outcome).advice))
+            continue
+        (row,) = outcome.picks
+        moved[guest.instance_uuid] = host = table.hosts.states[row].host
+        table.take(row, spec, needs_of(spec))
+        plans.append(GuestPlan(guest.instance_uuid, guest.name, host))
+    return plans, table.hosts
+
+
+def with_members(spec: RequestSpec, moved: Mapping[str, str]) -> RequestSpec:
+    """The request with the members of its group, and the instances of its hints, where they would be by then."""
+    hosts = {uuid: moved.get(uuid, host) for uuid, host in spec.instance_hosts.items()}
+    group = spec.group
+    if group is not None:
+        members = {uuid: moved.get(uuid, host) for uuid, host in group.member_hosts.items()}
+        group = replace(group, member_hosts=members)
+    return replace(spec, group=group, instance_hosts=hosts)
+
+
+def emptied(state: HostState) -> HostState:
+    """The host as it is without any guest, and in service."""
+    topology = state.topology
+    if topology is not None:
+        topology = replace(topology, cells=tuple(_unused(cell) for cell in topology.cells))
+    return replace(
+        state,
+        vcpus_used=0,
+        memory_mb_used=0,
+        disk_gb_used=0,
+        disk_available_least_gb=None,
+        num_instances=0,
+        num_io_ops=0,
+        failed_builds=0,
+        is_up=True,
+        is_disabled=False,
+        disabled_reason="",
+        amounts={name: replace(amount, used=0) for name, amount in state.amounts.items()},
+        image_properties={},
+        topology=topology,
+    )
+
+
+def _unused(cell: Any) -> Any:
+    pages = tuple(replace(page, used=0) for page in cell.pages)
+    return replace(cell, memory_mb_used=0, cpus_used=0, pinned=frozenset(), pages=pages)
+
+
+def _model(hosts: HostTable, new: NewHosts) -> HostState:
+    if not new.like:
+        model = next(iter(hosts.states), None)
+        if model is None:
+            raise Invalid("There is no host in the fleet that new ones could be like.", field="fleet.add")
+    else:
+        rows = hosts.rows_of([new.like])
+        if not rows:
+            raise Invalid(f"There is no host {new.like[:60]}.", field="fleet.add.like")
+        model = hosts.states[rows[0]]
+    return replace(emptied(model), **new.values)
+
+
+def _served(state: HostState, opened: Iterable[str], closed: Iterable[str]) -> HostState:
+    if state.host in opened:
+        return replace(state, is_up=True, is_disabled=False, disabled_reason="")
+    if state.host in closed:
+        return replace(state, is_disabled=True, disabled_reason="closed in this question")
+    return state
+
+
+def _free_names(known: set[str]) -> Any:
+    number = 0
+    while True:
+        number += 1
+        if (name := f"new-{number}") not in known:
+            yield name
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"host": name, "node": name, "provider_uuid": f"what-if:{name}"}
