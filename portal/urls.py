@@ -25,6 +25,7 @@ urlpatterns = [
     *api("image", "image"),
     *api("network", "network"),
     *api("volume", "volume"),
+    *api("placement", "placement"),
     *api("api", "own"),
     path("", include("portal.pages.urls")),
 ]

@@ -110,6 +110,10 @@ def _image(status: int, message: str, kind: str, request_id: str) -> dict[str, A
     return {"code": status, "title": _title(status), "message": message}
 
 
+def _placement(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
+    return {"errors": [{"status": status, "title": _title(status), "detail": message, "request_id": request_id}]}
+
+
 def _own(status: int, message: str, kind: str, request_id: str) -> dict[str, Any]:
     return {"error": {"code": status, "title": _title(status), "message": message, "request_id": request_id}}
 
@@ -121,6 +125,7 @@ FAULTS: Mapping[str, Fault] = {
     "network": _network,
     "volume": _compute,
     "image": _image,
+    "placement": _placement,
     "own": _own,
 }
 

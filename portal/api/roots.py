@@ -9,10 +9,11 @@ ROOTS = {
     "image": "image",
     "network": "network",
     "volume": "volume",
+    "placement": "placement",
     "api": "own",
 }
 # Paths without sessions, cookies and CSRF. Our own API is read by pages too, so it keeps the session.
-COOKIELESS = frozenset({"identity", "compute", "image", "network", "volume", "healthz", "readyz"})
+COOKIELESS = frozenset({"identity", "compute", "image", "network", "volume", "placement", "healthz", "readyz"})
 
 
 def _first_segment(path: str) -> str:

@@ -67,10 +67,16 @@ def _is_cidr(value: object) -> bool:
 
 def validate(body: Any, schema: Mapping[str, Any]) -> Any:
     """The body itself when it fits; raises Invalid naming the first field that does not."""
-    error = best_match(_validator(schema).iter_errors(body), key=_depth_first)
+    error = first_error(body, schema)
     if error is not None:
-        raise Invalid(_sentence(error), field=path_of(error))
+        raise Invalid(sentence_of(error), field=path_of(error))
     return body
+
+
+def first_error(body: Any, schema: Mapping[str, Any]) -> ValidationError | None:
+    """What is told first of all that does not fit; None where everything does."""
+    found: ValidationError | None = best_match(_validator(schema).iter_errors(body), key=_depth_first)
+    return found
 
 
 _validators: dict[int, tuple[Mapping[str, Any], Draft202012Validator]] = {}
@@ -98,7 +104,8 @@ def path_of(error: ValidationError) -> str:
     return path[:200]
 
 
-def _sentence(error: ValidationError) -> str:
+def sentence_of(error: ValidationError) -> str:
+    """What is wrong with which field, and what it may be."""
     path = path_of(error)
     where = f"field/attribute {path}" if path else "the request body"
     return f"Invalid input for {where}.{_echo(error)} {_fix(error)}"

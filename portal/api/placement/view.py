@@ -1,0 +1,146 @@
+"""What all views of the placement API share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.utils.http import http_date
+from rest_framework.exceptions import NotAcceptable, UnsupportedMediaType
+from rest_framework.response import Response
+
+from conductor.core.errors import Invalid, NotFound
+from portal.api.base import ApiRequest, ApiView
+from portal.api.links import absolute
+from portal.api.parsing import JsonParser
+from portal.api.placement import faults
+from portal.api.placement.microversions import VERSIONS
+from portal.api.placement.policies import RULES
+from portal.api.schema_parts import Schema
+from portal.api.validation import first_error, path_of, sentence_of
+
+ROOT = "/placement"
+_JSON = "application/json"
+_LONGEST_REASON = 400
+
+
+class StrictJsonParser(JsonParser):
+    """As everywhere, in the words that clients of placement look for."""
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        try:
+            return super().parse(stream, media_type, parser_context)
+        except Invalid as error:
+            raise Invalid(f"Malformed JSON: {error.message}", **error.details) from None
+
+
+class PlacementView(ApiView):
+    """Base view: faults, rules and versions of placement, and its manners: 406 for who cannot read JSON."""
+
+    service = "placement"
+    policies = RULES
+    versions = VERSIONS
+    http_method_names = ["get", "post", "put", "delete"]
+    parser_classes = (StrictJsonParser,)
+
+    def get_exception_handler(self) -> Callable[[Exception, dict[str, Any]], Response]:
+        return faults.handle
+
+    def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        super().initial(request, *args, **kwargs)
+        _refuse_odd_length(request._request)
+
+    def allow(self, rule: str, *, target_project_id: str | None = None) -> None:
+        """`authorize` with the prefix that all rules of this API have."""
+        self.authorize(f"placement:{rule}", target_project_id=target_project_id)
+
+    def covers(self, first: str) -> bool:
+        """Whether the version in use is at least `first`."""
+        return self.request.microversion.covers(first)
+
+    def readable(self) -> None:
+        """Raises NotAcceptable for somebody who says that he does not read JSON."""
+        if not self.request._request.accepts(_JSON):
+            raise NotAcceptable()
+
+    def json_only(self) -> None:
+        """Refuses a body that is no JSON before anything is looked up."""
+        sent = self.request.content_type
+        if not sent and self.request._request.headers.get("Content-Length", "0") not in ("", "0"):
+            raise Invalid("A content-type header required for a body is missing: send application/json.")
+        if (sent or "").split(";")[0].strip().lower() != _JSON:
+            raise UnsupportedMediaType(sent)
+
+    def body(self, schema: Schema) -> Any:
+        """The body, which fits the schema. Raises Invalid naming the field that does not."""
+        return fitting(self.request.data, schema, "JSON does not validate")
+
+    def query(self, schema: Schema) -> dict[str, str]:
+        """The query's parameters by name, the last of each. Raises Invalid naming the one that does not fit."""
+        given = {name: values[-1] for name, values in self.request.query_params.lists()}
+        fitting(given, schema, "Invalid query string parameters")
+        return given
+
+    def answer(self, data: Any, *, status: int = 200, location: str | None = None) -> Response:
+        """What was asked for; from 1.15 on with the time at which it was so."""
+        return self._timed(self.done(status=status, location=location, data=data))
+
+    def done(self, *, status: int = 204, location: str | None = None, data: Any = None) -> Response:
+        """An answer that nobody would cache; `location` is a path below the root of this API."""
+        response = Response(data, status=status)
+        if location is not None:
+            response["Location"] = absolute(self.request, ROOT + location)
+        return response
+
+    def _timed(self, response: Response) -> Response:
+        if self.covers("1.15"):
+            response["Last-Modified"] = http_date()
+            response["Cache-Control"] = "no-cache"
+        return response
+
+
+def fitting(data: Any, schema: Schema, what: str) -> Any:
+    """`data` itself where it fits the schema. Raises Invalid that begins with `what` and names what does not."""
+    error = first_error(data, schema)
+    if error is None:
+        return data
+    # The checker's own words name the value and the rule; ours name the field and what it may be.
+    reason = error.message[:_LONGEST_REASON]
+    rule = "".join(f"[{part!r}]" for part in list(error.relative_schema_path)[:-1])
+    raise Invalid(
+        f"{what}: {reason}. {sentence_of(error)} Failed validating {error.validator!r} in schema{rule}",
+        field=path_of(error),
+    )
+
+
+def _refuse_odd_length(request: HttpRequest) -> None:
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not length.isdigit():
+        raise Invalid("The content-length header must be an integer.")
+
+
+def uuid_of(text: str | None) -> str | None:
+    """A uuid in the one form in which it is stored."""
+    return None if text is None else str(UUID(text))
+
+
+def provider_uuid(text: str) -> str:
+    """A provider's uuid as it is stored. Raises NotFound for what cannot be one."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise NotFound(f"No resource provider with uuid {text[:60]} found.") from None
+
+
+class UnknownRoute(PlacementView):
+    """404 with a body in the version that was asked for, for paths that this API does not have."""
+
+    http_method_names = ["get", "post", "put", "delete", "patch", "head", "options"]
+
+    def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        request.microversion = VERSIONS.negotiate(request.headers)
+        raise NotFound()
