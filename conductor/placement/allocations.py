@@ -10,8 +10,8 @@ from uuid import UUID
 from django.db.models import F
 
 from conductor.core.errors import ConcurrentUpdate
+from conductor.placement.changes import ALIAS, chunks, touch
 from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
-from conductor.placement.providers import ALIAS, chunks, touch
 from conductor.transactions import write_tx
 
 

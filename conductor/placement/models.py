@@ -19,6 +19,7 @@ class ResourceProvider(models.Model):
     generation = models.BigIntegerField(default=0)
     change_number = models.BigIntegerField(default=0, db_index=True)  # global order of changes, for followers
     traits = models.JSONField(default=list)  # in one piece for followers; ProviderTrait is for those who search
+    reported_traits = models.JSONField(default=list)  # those of them that its host said it has; others are operators'
     parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="children")
     root = models.ForeignKey("self", on_delete=models.DO_NOTHING, null=True, related_name="tree")  # `parent` protects
 

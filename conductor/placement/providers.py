@@ -1,24 +1,40 @@
-"""Resource providers, and what changed about them since a follower last looked."""
+"""Resource providers: made, put into trees, removed; and what changed about them since a follower last looked."""
 
 from __future__ import annotations
 
+import uuid as uuids
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 from uuid import UUID
 
-from django.db.models import Count, F
+from django.db.models import Count, ProtectedError
 
-from conductor.core.errors import Conflict, NotFound
+from conductor.core.errors import Conflict, Invalid
 from conductor.core.placement.amounts import Amount
-from conductor.placement.models import Allocation, ChangeCounter, Inventory, ResourceProvider
-from conductor.transactions import write_tx
+from conductor.placement import codes
+from conductor.placement.changes import ALIAS, Position, chunks, note_removal, position, touch
+from conductor.placement.models import Allocation, Inventory, ProviderAggregate, ResourceProvider
+from conductor.placement.provider_rows import ProviderView, found, held, in_tree_of, root_id_of, view_of
+from conductor.placement.provider_search import search
+from conductor.transactions import one_at_a_time, write_tx
 
-ALIAS = "default"
-COUNTER = 1
-T = TypeVar("T")
-CHUNK = 500  # values in one statement: databases bound how many there may be
+__all__ = [
+    "Position",
+    "ProviderState",
+    "ProviderView",
+    "changed_since",
+    "create",
+    "delete",
+    "get",
+    "position",
+    "remove",
+    "search",
+    "update",
+    "view",
+]
+
+TREES = "placement: trees"  # whoever moves a branch is alone: two moves at once could make a ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +48,9 @@ class ProviderState:
     traits: frozenset[str]
     amounts: Mapping[str, Amount] = field(default_factory=dict)
     num_consumers: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """How far the changes have come: the newest number, and that of the newest removal, in an epoch of numbers."""
-
-    epoch: str = ""
-    number: int = 0
-    removed_number: int = 0
-
-
-def position() -> Position:
-    """Where the changes are now: one row read, so that a follower who is up to date stops here."""
-    row = ChangeCounter.objects.filter(pk=COUNTER).values_list("epoch", "number", "removed_number").first()
-    return Position(str(row[0]), row[1], row[2]) if row else Position()
+    parent_uuid: str | None = None
+    root_uuid: str = ""
+    aggregates: frozenset[str] = frozenset()
 
 
 def changed_since(number: int) -> list[ProviderState]:
@@ -57,59 +61,156 @@ def changed_since(number: int) -> list[ProviderState]:
 
 def get(provider_uuid: UUID | str) -> ProviderState:
     """Raises NotFound."""
-    row = ResourceProvider.objects.filter(uuid=provider_uuid).first()
-    if row is None:
-        raise NotFound(f"Resource provider {provider_uuid} could not be found.")
-    return _states([row])[0]
+    return _states([found(provider_uuid)])[0]
+
+
+def view(provider_uuid: UUID | str) -> ProviderView:
+    """Raises NotFound."""
+    return view_of(found(provider_uuid))
+
+
+def create(name: str, uuid: UUID | str | None = None, parent: UUID | str | None = None) -> ProviderView:
+    """Make a provider, below `parent` where one is named.
+
+    Raises Conflict when its name or uuid is taken, Invalid when there is no such parent.
+    """
+    wanted = str(uuid or uuids.uuid4())
+    with write_tx(ALIAS):
+        one_at_a_time(ALIAS, f"placement: provider {wanted}", f"placement: provider {name}")
+        _refuse_taken(name, wanted)
+        above = _parent(parent, wanted)
+        row = ResourceProvider.objects.create(uuid=wanted, name=name, parent=above)
+        root = root_id_of(above) if above else row.pk
+        ResourceProvider.objects.filter(pk=row.pk).update(root_id=root)
+        touch([row.pk], raises_generation=False)
+    return view(wanted)
+
+
+def update(provider_uuid: UUID | str, name: str, parent: UUID | str | None, may_reparent: bool) -> ProviderView:
+    """Give the provider this name and this parent; its branch comes along.
+
+    Without `may_reparent` only a root gets a parent. Raises NotFound, Conflict when the name is taken, Invalid for a
+    parent that is not there, would make a ring, or may not be changed.
+    """
+    with write_tx(ALIAS):
+        one_at_a_time(ALIAS, TREES, f"placement: provider {name}")
+        row = held(provider_uuid, None)
+        _refuse_taken(name, but=row)
+        branch = _moved(row, parent, may_reparent) if str(parent or "") != _parent_uuid(row) else []
+        ResourceProvider.objects.filter(pk=row.pk).update(name=name)
+        touch({row.pk, *branch}, raises_generation=False)
+    return view(provider_uuid)
+
+
+def delete(provider_uuid: UUID | str) -> None:
+    """Forget a provider with all that it has. Raises NotFound, or Conflict while anybody holds it or is below it."""
+    with write_tx(ALIAS):
+        row = held(provider_uuid, None)
+        if row.children.exists():
+            raise Conflict(
+                f"Resource provider {provider_uuid} is the parent of others. Delete those first.",
+                code=codes.PROVIDER_IS_PARENT,
+            )
+        _forget([row])
 
 
 def remove(provider_uuid: UUID | str) -> None:
-    """Forget a provider; one that is gone already is no error. Raises Conflict while anybody holds something of it."""
+    """Forget a provider and all below it; one that is gone already is no error. Raises Conflict while anybody holds
+    something of them."""
     with write_tx(ALIAS):
+        one_at_a_time(ALIAS, TREES)
         row = ResourceProvider.objects.select_for_update().filter(uuid=provider_uuid).first()
-        if row is None:
-            return
-        if row.allocations.exists():
-            raise Conflict(f"Resource provider {provider_uuid} has allocations.")
-        row.delete()
-        number = next_number()
-        ChangeCounter.objects.filter(pk=COUNTER).update(removed_number=number)
+        if row is not None:
+            below = [pk for pk in _branch(row) if pk != row.pk]
+            rows = ResourceProvider.objects.filter(pk__in=below).order_by("pk").select_for_update()
+            by_id = {child.pk: child for child in rows}
+            _forget([*(by_id[pk] for pk in reversed(below)), row])
 
 
-def next_number() -> int:
-    """The next change number; inside a write transaction, which holds the counter until it commits."""
-    counter = ChangeCounter.objects.filter(pk=COUNTER)
-    if not counter.update(number=F("number") + 1):
-        ChangeCounter.objects.bulk_create([ChangeCounter(pk=COUNTER)], ignore_conflicts=True)
-        counter.update(number=F("number") + 1)
-    return counter.values_list("number", flat=True).get()
+def _forget(rows: list[ResourceProvider]) -> None:
+    """Forget the rows, children first; inside a write transaction that holds them."""
+    for row in rows:
+        try:
+            row.delete()
+        except ProtectedError as error:
+            raise Conflict(f"Resource provider {row.uuid} has allocations.", code=codes.PROVIDER_IN_USE) from error
+    note_removal()
 
 
-def touch(provider_ids: Iterable[int]) -> None:
-    """These providers changed: a new generation each, one change number for all; inside a write transaction."""
-    ids = list(provider_ids)
-    if not ids:
-        return
-    number = next_number()
-    for part in chunks(ids):
-        ResourceProvider.objects.filter(pk__in=part).update(generation=F("generation") + 1, change_number=number)
+def _refuse_taken(name: str, uuid: str | None = None, but: ResourceProvider | None = None) -> None:
+    others = ResourceProvider.objects.exclude(pk=but.pk) if but else ResourceProvider.objects.all()
+    if others.filter(name=name).exists():
+        raise Conflict(f"There is another resource provider named {name}.", code=codes.DUPLICATE_NAME)
+    if uuid and others.filter(uuid=uuid).exists():
+        raise Conflict(f"There is another resource provider with uuid {uuid}.", code=codes.DUPLICATE_NAME)
 
 
-def chunks(items: list[T]) -> list[list[T]]:
-    """`items` in parts that fit one statement."""
-    return [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+def _parent(parent: UUID | str | None, child: str) -> ResourceProvider | None:
+    """The row of the parent, held so that it stays. Raises Invalid."""
+    if parent is None:
+        return None
+    if str(parent) == child:
+        raise Invalid(f"Resource provider {child} cannot be its own parent.", field="parent_provider_uuid")
+    row = ResourceProvider.objects.select_for_update().filter(uuid=parent).first()
+    if row is None:
+        raise Invalid(f"There is no resource provider {parent} to be the parent.", field="parent_provider_uuid")
+    return row
+
+
+def _parent_uuid(row: ResourceProvider) -> str:
+    return str(row.parent.uuid) if row.parent else ""
+
+
+def _moved(row: ResourceProvider, parent: UUID | str | None, may_reparent: bool) -> list[int]:
+    """Hang the branch of `row` below another parent, or below none; gives the ids of the branch."""
+    if row.parent_id is not None and not may_reparent:
+        raise Invalid(
+            f"Resource provider {row.uuid} has a parent already, which only newer versions of the API can change.",
+            field="parent_provider_uuid",
+        )
+    above = _parent(parent, str(row.uuid))
+    branch = _branch(row)
+    if above is not None and above.pk in branch:
+        raise Invalid(
+            f"Resource provider {parent} is below {row.uuid}: as its parent it would make a ring.",
+            field="parent_provider_uuid",
+        )
+    root = root_id_of(above) if above else row.pk
+    ResourceProvider.objects.filter(pk=row.pk).update(parent=above)
+    ResourceProvider.objects.filter(pk__in=branch).update(root_id=root)
+    return branch
+
+
+def _branch(row: ResourceProvider) -> list[int]:
+    """Ids of the row and of all below it, parents first."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    tree = ResourceProvider.objects.filter(in_tree_of(root_id_of(row))).exclude(parent=None)
+    for pk, parent in tree.order_by("pk").values_list("pk", "parent_id"):
+        children[parent].append(pk)
+    branch = [row.pk]
+    for pk in branch:
+        branch += children[pk]
+    return branch
 
 
 def _states(rows: list[ResourceProvider]) -> list[ProviderState]:
     amounts: defaultdict[int, dict[str, Amount]] = defaultdict(dict)
+    aggregates: defaultdict[int, set[str]] = defaultdict(set)
     consumers: dict[int, int] = {}
+    places: dict[int, tuple[UUID | None, UUID | None]] = {}
     fields = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")
     for part in chunks([row.pk for row in rows]):
         inventories = Inventory.objects.filter(provider_id__in=part)
         for provider_id, name, *values in inventories.values_list("provider_id", "resource_class", *fields):
             amounts[provider_id][name] = Amount(*values)
+        links = ProviderAggregate.objects.filter(provider_id__in=part)
+        for provider_id, aggregate in links.values_list("provider_id", "aggregate_uuid"):
+            aggregates[provider_id].add(str(aggregate))
         held = Allocation.objects.filter(provider_id__in=part).values_list("provider_id")
         consumers.update(held.annotate(count=Count("consumer_id", distinct=True)))
+        nested = ResourceProvider.objects.filter(pk__in=part).exclude(parent=None)
+        for pk, *place in nested.values_list("pk", "parent__uuid", "root__uuid"):
+            places[pk] = (place[0], place[1])
     return [
         ProviderState(
             uuid=str(row.uuid),
@@ -119,6 +220,9 @@ def _states(rows: list[ResourceProvider]) -> list[ProviderState]:
             traits=frozenset(row.traits),
             amounts=amounts[row.pk],
             num_consumers=consumers.get(row.pk, 0),
+            parent_uuid=str(places[row.pk][0]) if row.pk in places else None,
+            root_uuid=str(places[row.pk][1]) if row.pk in places else str(row.uuid),
+            aggregates=frozenset(aggregates[row.pk]),
         )
         for row in rows
     ]

@@ -1,0 +1,67 @@
+"""The aggregates that providers are in: what is named on one member may be asked of, or shared with, the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from conductor.placement.changes import ALIAS, touch
+from conductor.placement.models import ProviderAggregate, ResourceProvider
+from conductor.placement.provider_rows import found, held, uuids_of
+from conductor.transactions import write_tx
+
+
+def of_provider(provider_uuid: UUID | str) -> tuple[int, list[str]]:
+    """Generation and aggregates of a provider. Raises NotFound."""
+    row = found(provider_uuid)
+    return row.generation, _of(row)
+
+
+def set_of_provider(
+    provider_uuid: UUID | str, aggregates: Iterable[UUID | str], generation: int | None
+) -> tuple[int, list[str]]:
+    """Put the provider into just these. With a `generation` its own must be that, and rises; without, it stays.
+
+    Raises NotFound, or ConcurrentUpdate.
+    """
+    wanted = uuids_of(aggregates)
+    with write_tx(ALIAS):
+        row = held(provider_uuid, generation)
+        _write(row, wanted)
+        touch([row.pk], raises_generation=generation is not None)
+        row.refresh_from_db(fields=["generation"])
+        return row.generation, wanted
+
+
+def join(aggregate_uuid: UUID | str, provider_uuids: Iterable[UUID | str]) -> None:
+    """Put providers into an aggregate; those that nobody knows, and those that are in it, are left alone."""
+    with write_tx(ALIAS):
+        rows = ResourceProvider.objects.filter(uuid__in=list(provider_uuids))
+        fresh = list(rows.exclude(aggregate_links__aggregate_uuid=aggregate_uuid).order_by("pk").select_for_update())
+        ProviderAggregate.objects.bulk_create(
+            [ProviderAggregate(provider=row, aggregate_uuid=aggregate_uuid) for row in fresh], ignore_conflicts=True
+        )
+        touch([row.pk for row in fresh])
+
+
+def leave(aggregate_uuid: UUID | str, provider_uuids: Iterable[UUID | str]) -> None:
+    """Take providers out of an aggregate; those that are not in it are left alone."""
+    with write_tx(ALIAS):
+        rows = ResourceProvider.objects.filter(uuid__in=list(provider_uuids))
+        ids = [row.pk for row in rows.order_by("pk").select_for_update()]
+        links = ProviderAggregate.objects.filter(provider_id__in=ids, aggregate_uuid=aggregate_uuid)
+        left = list(links.values_list("provider_id", flat=True))
+        links.delete()
+        touch(left)
+
+
+def _of(row: ResourceProvider) -> list[str]:
+    return uuids_of(row.aggregate_links.values_list("aggregate_uuid", flat=True))
+
+
+def _write(row: ResourceProvider, wanted: list[str]) -> None:
+    row.aggregate_links.exclude(aggregate_uuid__in=wanted).delete()
+    missing = set(wanted) - set(_of(row))
+    ProviderAggregate.objects.bulk_create(
+        [ProviderAggregate(provider=row, aggregate_uuid=name) for name in sorted(missing)]
+    )

@@ -1,0 +1,100 @@
+"""Allocation candidates of what is stored: SQL finds the trees that may do, the pure search decides."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from conductor.core.placement import candidates as pure
+from conductor.core.placement.amounts import Amount
+from conductor.core.placement.candidates import DEPTH_FIRST, Candidates, ProviderNode, SearchOptions
+from conductor.core.placement.forest import SHARES
+from conductor.core.placement.query import CandidateQuery, RequestGroup
+from conductor.placement import resource_classes, traits
+from conductor.placement.changes import CHUNK
+from conductor.placement.models import Inventory, ProviderAggregate, ProviderTrait, ResourceProvider
+from conductor.placement.provider_search import giving
+
+FIELDS = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")
+
+
+def search(query: CandidateQuery, options: SearchOptions | None = None) -> Candidates:
+    """The ways to get what is asked for. The number of statements does not depend on how many providers there are.
+
+    Raises Invalid for traits and resource classes that nobody made.
+    """
+    groups = query.groups.values()
+    resource_classes.refuse_unknown({kind for group in groups for kind in group.resources})
+    named = {name for group in groups for name in group.forbidden.union(*group.required)}
+    traits.refuse_unknown({*named, *query.root_required, *query.root_forbidden})
+    sharing = list(ResourceProvider.objects.filter(trait_links__name=SHARES).values_list("root_id", flat=True))
+    roots = list(_roots(query, is_shared=bool(sharing)).values_list("pk", flat=True))
+    how = options or SearchOptions()
+    if query.limit and how.seed is None and how.strategy == DEPTH_FIRST and not sharing and len(roots) > CHUNK:
+        # Mostly the oldest few give enough, and nobody waits until all are read.
+        found = pure.find(_nodes(roots[:CHUNK]), query, how)
+        if len(found.requests) >= query.limit:
+            return found
+    return pure.find(_nodes(sorted({*roots, *(root for root in sharing if root)})), query, how)
+
+
+def _roots(query: CandidateQuery, *, is_shared: bool) -> QuerySet[ResourceProvider]:
+    """Roots of trees that may serve all groups: what no tree without sharing can do is left to SQL to turn away."""
+    me = OuterRef("pk")
+    rows = ResourceProvider.objects.filter(parent=None)
+    for name in query.root_required:
+        rows = rows.filter(Exists(ProviderTrait.objects.filter(provider=me, name=name)))
+    if query.root_forbidden:
+        rows = rows.exclude(Exists(ProviderTrait.objects.filter(provider=me, name__in=list(query.root_forbidden))))
+    for kind, amount in {item for group in query.groups.values() for item in group.resources.items()}:
+        givers = giving(kind, amount)
+        has: Q | Exists = Exists(givers.filter(provider__root_id=me))
+        if is_shared:
+            sharing = givers.filter(provider__trait_links__name=SHARES).values("provider")
+            offered = ProviderAggregate.objects.filter(provider__in=sharing).values("aggregate_uuid")
+            has |= Exists(ProviderAggregate.objects.filter(provider__root_id=me, aggregate_uuid__in=offered))
+        rows = rows.filter(has)
+    if not is_shared:
+        for group in query.groups.values():
+            rows = _placed(rows, group)
+    return rows.order_by("pk")
+
+
+def _placed(rows: QuerySet[ResourceProvider], group: RequestGroup) -> QuerySet[ResourceProvider]:
+    """Roots of trees with somebody in the aggregates that a group asks for, and of the tree that it asks for."""
+    if group.in_tree:
+        rows = rows.filter(pk__in=ResourceProvider.objects.filter(uuid=group.in_tree).values("root_id"))
+    for uuids in group.member_of:
+        members = ProviderAggregate.objects.filter(provider__root_id=OuterRef("pk"), aggregate_uuid__in=list(uuids))
+        rows = rows.filter(Exists(members))
+    return rows
+
+
+def _nodes(roots: list[int]) -> list[ProviderNode]:
+    """All providers of these trees, in the order of their making."""
+    wanted = set(roots)
+    is_long = len(roots) > CHUNK  # then nearly all are wanted: one long list is cheaper than its parts
+    rows = ResourceProvider.objects.all() if is_long else ResourceProvider.objects.filter(root_id__in=roots)
+    mine = Q() if is_long else Q(provider__root_id__in=roots)
+    amounts: defaultdict[int, dict[str, Amount]] = defaultdict(dict)
+    for pk, kind, *values in Inventory.objects.filter(mine).values_list("provider_id", "resource_class", *FIELDS):
+        amounts[pk][kind] = Amount(*values)
+    aggregates: defaultdict[int, set[str]] = defaultdict(set)
+    for pk, name in ProviderAggregate.objects.filter(mine).values_list("provider_id", "aggregate_uuid"):
+        aggregates[pk].add(str(name))
+    fields = ("pk", "uuid", "name", "generation", "traits", "root_id", "parent__uuid", "root__uuid")
+    return [
+        ProviderNode(
+            str(uuid),
+            name,
+            str(parent) if parent else None,
+            str(root or uuid),
+            generation,
+            frozenset(names),
+            frozenset(aggregates[pk]),
+            amounts[pk],
+        )
+        for pk, uuid, name, generation, names, root_id, parent, root in rows.order_by("pk").values_list(*fields)
+        if not is_long or root_id in wanted
+    ]

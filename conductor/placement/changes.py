@@ -1,0 +1,61 @@
+"""The order of all changes: numbers that followers ask after, and generations that writers compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from django.db.models import F
+
+from conductor.placement.models import ChangeCounter, ResourceProvider
+
+ALIAS = "default"
+COUNTER = 1
+CHUNK = 500  # values in one statement: databases bound how many there may be
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the changes have come: the newest number, and that of the newest removal, in an epoch of numbers."""
+
+    epoch: str = ""
+    number: int = 0
+    removed_number: int = 0
+
+
+def position() -> Position:
+    """Where the changes are now: one row read, so that a follower who is up to date stops here."""
+    row = ChangeCounter.objects.filter(pk=COUNTER).values_list("epoch", "number", "removed_number").first()
+    return Position(str(row[0]), row[1], row[2]) if row else Position()
+
+
+def next_number() -> int:
+    """The next change number; inside a write transaction, which holds the counter until it commits."""
+    counter = ChangeCounter.objects.filter(pk=COUNTER)
+    if not counter.update(number=F("number") + 1):
+        ChangeCounter.objects.bulk_create([ChangeCounter(pk=COUNTER)], ignore_conflicts=True)
+        counter.update(number=F("number") + 1)
+    return counter.values_list("number", flat=True).get()
+
+
+def touch(provider_ids: Iterable[int], *, raises_generation: bool = True) -> None:
+    """These providers changed: a new generation each, one change number for all; inside a write transaction."""
+    ids = list(provider_ids)
+    if not ids:
+        return
+    number = next_number()
+    step = 1 if raises_generation else 0
+    for part in chunks(ids):
+        ResourceProvider.objects.filter(pk__in=part).update(generation=F("generation") + step, change_number=number)
+
+
+def note_removal() -> None:
+    """A provider is gone: followers have to look who is left; inside a write transaction."""
+    ChangeCounter.objects.filter(pk=COUNTER).update(removed_number=next_number())
+
+
+def chunks(items: list[T]) -> list[list[T]]:
+    """`items` in parts that fit one statement."""
+    return [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]

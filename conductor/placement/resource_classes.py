@@ -1,0 +1,113 @@
+"""Names of what is counted: the standard ones, and CUSTOM_… ones that operators and hosts bring."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import os_resource_classes
+
+from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.placement.changes import ALIAS
+from conductor.placement.models import Allocation, Inventory, ResourceClass
+from conductor.transactions import write_tx
+
+STANDARD = tuple(os_resource_classes.STANDARDS)
+CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
+_KNOWN = frozenset(STANDARD)
+
+
+def names() -> list[str]:
+    """Standard ones first, then custom ones in the order of their making."""
+    return [*STANDARD, *ResourceClass.objects.order_by("pk").values_list("name", flat=True)]
+
+
+def get(name: str) -> str:
+    """The name. Raises NotFound."""
+    if name not in _KNOWN and not ResourceClass.objects.filter(name=name).exists():
+        raise NotFound(f"No such resource class: {name[:255]}.")
+    return name
+
+
+def ensure(name: str) -> bool:
+    """Make a custom class unless it is there; whether it was made. Raises Invalid."""
+    if name in _KNOWN:
+        return False
+    _refuse_odd(name)
+    return bring([name])
+
+
+def bring(wanted: Iterable[str]) -> bool:
+    """Make those that nobody knows, as a host reports them; whether there were any."""
+    fresh = set(wanted) - _KNOWN
+    if not fresh:
+        return False
+    missing = sorted(fresh - set(ResourceClass.objects.filter(name__in=fresh).values_list("name", flat=True)))
+    if missing:
+        with write_tx(ALIAS):
+            ResourceClass.objects.bulk_create([ResourceClass(name=name) for name in missing], ignore_conflicts=True)
+    return bool(missing)
+
+
+def create(name: str) -> str:
+    """Make a custom class. Raises Invalid, or Conflict when it is there."""
+    _refuse_odd(name)
+    if not bring([name]):
+        raise Conflict(f"There is a resource class {name} already.")
+    return name
+
+
+def rename(name: str, to: str) -> str:
+    """Give a custom class another name, also where it is used. Raises Invalid, NotFound or Conflict."""
+    _refuse_standard(name, "renamed")
+    _refuse_odd(to)
+    with write_tx(ALIAS):
+        row = ResourceClass.objects.select_for_update().filter(name=name).first()
+        if row is None:
+            raise NotFound(f"No such resource class: {name[:255]}.")
+        if ResourceClass.objects.filter(name=to).exists():
+            raise Conflict(f"There is a resource class {to} already.")
+        ResourceClass.objects.filter(pk=row.pk).update(name=to)
+        for model in (Inventory, Allocation):
+            model.objects.filter(resource_class=name).update(resource_class=to)
+    return to
+
+
+def delete(name: str) -> None:
+    """Forget a custom class. Raises Invalid, NotFound, or Conflict while a provider has some of it."""
+    _refuse_standard(name, "deleted")
+    with write_tx(ALIAS):
+        row = ResourceClass.objects.select_for_update().filter(name=name).first()
+        if row is None:
+            raise NotFound(f"No such resource class: {name[:255]}.")
+        if Inventory.objects.filter(resource_class=name).exists():
+            raise Conflict(f"Resource class {name} cannot be deleted: providers have inventory of it.")
+        row.delete()
+
+
+def stay(wanted: Iterable[str]) -> None:
+    """Nobody deletes these until the transaction ends. Raises Invalid."""
+    list(ResourceClass.objects.filter(name__in=list(wanted)).order_by("name").select_for_update())
+    refuse_unknown(wanted)
+
+
+def refuse_unknown(wanted: Iterable[str]) -> None:
+    """Raises Invalid naming those that nobody made."""
+    fresh = set(wanted) - _KNOWN
+    if fresh:
+        fresh -= set(ResourceClass.objects.filter(name__in=fresh).values_list("name", flat=True))
+    if fresh:
+        raise Invalid(f"No such resource class: {', '.join(sorted(fresh))[:500]}.", field="resource_class")
+
+
+def _refuse_odd(name: str) -> None:
+    if not CUSTOM.fullmatch(name):
+        raise Invalid(
+            f"{name[:255]!r} is no name for a resource class: it must be CUSTOM_ and then A-Z, 0-9 and _, at most 255.",
+            field="name",
+        )
+
+
+def _refuse_standard(name: str, done: str) -> None:
+    if name in _KNOWN:
+        raise Invalid(f"Resource class {name} is a standard one: it cannot be {done}.", field="name")

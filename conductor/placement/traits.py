@@ -1,0 +1,117 @@
+"""Qualities of providers: the standard names, and CUSTOM_… ones that operators and hosts bring."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from uuid import UUID
+
+import os_traits
+
+from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.placement.changes import ALIAS, touch
+from conductor.placement.models import ProviderTrait, ResourceProvider, Trait
+from conductor.placement.provider_rows import found, held
+from conductor.transactions import write_tx
+
+STANDARD = frozenset(os_traits.get_traits())
+CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
+
+
+def names(prefix: str = "", among: Collection[str] | None = None, is_associated: bool | None = None) -> list[str]:
+    """Names in order: those that begin with `prefix`, are `among` these, and that some provider has, or none has."""
+    wanted = STANDARD.union(Trait.objects.values_list("name", flat=True))
+    if among is not None:
+        wanted &= set(among)
+    if is_associated is not None:
+        in_use = set(ProviderTrait.objects.values_list("name", flat=True).distinct())
+        wanted = wanted & in_use if is_associated else wanted - in_use
+    return sorted(name for name in wanted if name.startswith(prefix))
+
+
+def get(name: str) -> str:
+    """The name. Raises NotFound."""
+    if name not in STANDARD and not Trait.objects.filter(name=name).exists():
+        raise NotFound(f"No such trait: {name[:255]}.")
+    return name
+
+
+def ensure(name: str) -> bool:
+    """Make a custom trait unless it is there; whether it was made. Raises Invalid."""
+    if not CUSTOM.fullmatch(name):
+        raise Invalid(
+            f"{name[:255]!r} is no name for a trait: it must be CUSTOM_ and then A-Z, 0-9 and _, at most 255.",
+            field="name",
+        )
+    return bring([name])
+
+
+def bring(wanted: Iterable[str]) -> bool:
+    """Make those that nobody knows, as a host reports them; whether there were any."""
+    fresh = set(wanted) - STANDARD
+    if not fresh:
+        return False
+    missing = sorted(fresh - set(Trait.objects.filter(name__in=fresh).values_list("name", flat=True)))
+    if missing:
+        with write_tx(ALIAS):
+            Trait.objects.bulk_create([Trait(name=name) for name in missing], ignore_conflicts=True)
+    return bool(missing)
+
+
+def delete(name: str) -> None:
+    """Forget a custom trait. Raises Invalid, NotFound, or Conflict while a provider has it."""
+    if name in STANDARD:
+        raise Invalid(f"Trait {name} is a standard one: it cannot be deleted.", field="name")
+    with write_tx(ALIAS):
+        row = Trait.objects.select_for_update().filter(name=name).first()
+        if row is None:
+            raise NotFound(f"No such trait: {name[:255]}.")
+        if ProviderTrait.objects.filter(name=name).exists():
+            raise Conflict(f"The trait {name} is in use by a resource provider.")
+        row.delete()
+
+
+def of_provider(provider_uuid: UUID | str) -> tuple[int, list[str]]:
+    """Generation and traits of a provider. Raises NotFound."""
+    row = found(provider_uuid)
+    return row.generation, sorted(row.traits)
+
+
+def set_of_provider(provider_uuid: UUID | str, wanted: Iterable[str], generation: int | None) -> tuple[int, list[str]]:
+    """Make the provider have just these; where it has them already, its generation stays.
+
+    Raises NotFound, Invalid for traits that nobody made, or ConcurrentUpdate when `generation` is not its own.
+    """
+    traits = sorted(set(wanted))
+    with write_tx(ALIAS):
+        row = held(provider_uuid, generation)
+        _stay(traits)
+        if sorted(row.traits) != traits:
+            write(row, traits)
+            touch([row.pk])
+            row.refresh_from_db(fields=["generation"])
+        return row.generation, traits
+
+
+def write(row: ResourceProvider, wanted: Collection[str]) -> None:
+    """Both places where a provider's traits are kept; inside a write transaction that holds the row."""
+    ResourceProvider.objects.filter(pk=row.pk).update(traits=sorted(wanted))
+    links = ProviderTrait.objects.filter(provider=row)
+    links.exclude(name__in=wanted).delete()
+    missing = set(wanted) - set(links.values_list("name", flat=True))
+    ProviderTrait.objects.bulk_create([ProviderTrait(provider=row, name=name) for name in sorted(missing)])
+
+
+def _stay(wanted: Iterable[str]) -> None:
+    """Nobody deletes these until the transaction ends. Raises Invalid."""
+    list(Trait.objects.filter(name__in=wanted).order_by("name").select_for_update())
+    refuse_unknown(wanted)
+
+
+def refuse_unknown(wanted: Iterable[str]) -> None:
+    """Raises Invalid naming those that nobody made."""
+    fresh = set(wanted) - STANDARD
+    if fresh:
+        fresh -= set(Trait.objects.filter(name__in=fresh).values_list("name", flat=True))
+    if fresh:
+        raise Invalid(f"No such trait: {', '.join(sorted(fresh))[:500]}.", field="required")
