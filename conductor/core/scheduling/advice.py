@@ -12,6 +12,8 @@ from conductor.core.scheduling.links import Placement
 from conductor.core.scheduling.select import Outcome
 from conductor.core.verdict import Verdict
 
+HIDDEN = "the host"
+WORD = re.compile(r"[\w.-]+")
 Reasons = Sequence[tuple[Stage, Mapping[int, Verdict]]]
 
 
@@ -37,6 +39,7 @@ def advise(
 def _grouped(outcome: Outcome, reasons: Reasons) -> list[tuple[str, int]]:
     """Reason and number of hosts, the most frequent first."""
     counts: Counter[str] = Counter()
+    nameless = _Nameless(outcome)
     for stage, by_row in reasons:
         mine = Counter(_text(stage, verdict, outcome.shown.hosts.states[row]) for row, verdict in by_row.items())
         unexplained = stage.rejected - len(by_row)
@@ -44,8 +47,30 @@ def _grouped(outcome: Outcome, reasons: Reasons) -> list[tuple[str, int]]:
             mine[next(iter(mine))] += unexplained
         elif unexplained:
             mine[f"turned away by {stage.filter.name}"] += unexplained
-        counts += mine
+        for text, count in mine.items():
+            counts[nameless(text)] += count
     return counts.most_common()
+
+
+class _Nameless:
+    """Takes the names of hosts and nodes out of a text: a plugin's reason may hold any of them."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        hosts, spec = outcome.shown.hosts, outcome.shown.spec
+        named = {*spec.instance_hosts.values(), *spec.ignore_hosts, *spec.force_hosts, *spec.force_nodes}
+        named |= {*(spec.group.member_hosts.values() if spec.group else ()), spec.requested_host, spec.requested_node}
+        self._hosts = hosts
+        self._others = {name for name in named if name} | {one.node for one in hosts.states if one.node != one.host}
+
+    def __call__(self, text: str) -> str:
+        return WORD.sub(self._word, text)
+
+    def _word(self, found: re.Match[str]) -> str:
+        word = found[0]
+        inner = word.strip(".-")  # the full stop at the end of a sentence
+        if not inner or not any(name in self._others or self._hosts.rows_of([name]) for name in (word, inner)):
+            return word
+        return word.replace(inner, HIDDEN)
 
 
 def _text(stage: Stage, verdict: Verdict, state: HostState) -> str:
@@ -54,7 +79,7 @@ def _text(stage: Stage, verdict: Verdict, state: HostState) -> str:
         text = f"{text} ({verdict.need} needed)"
     for name in (state.host, state.node):  # a plugin's reason may name the host, which is not for tenants
         if name in text:
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "the host", text)
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", HIDDEN, text)
     return text.rstrip(".")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +18,7 @@ from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.request_spec import FlavorSpec, GroupSpec, RequestSpec
 from conductor.core.scheduling import what_if
+from conductor.core.scheduling.decision import explain
 from conductor.core.scheduling.filtering import run_filters
 from conductor.core.scheduling.fits_if import Fitting, fleet_remedies, mended, request_remedies
 from conductor.core.scheduling.replay import FAILED, PASSED, REJECTED, place_of, replay
@@ -255,3 +258,26 @@ def test_a_request_that_cannot_be_read_is_one_guest_that_stays() -> None:
 def test_masks_are_of_all_hosts() -> None:
     found = replay(table(host("a", memory_mb=1), host("b")), spec(availability_zone="moon"), PIPELINE)
     assert np.array(found.masks).shape == (len(found.filters), 2)
+
+
+# -- what everybody may read
+
+
+class Talkative(Filter):
+    """Turns all away, in words that name everybody."""
+
+    name = "Talkative"
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        return reject("full: see host-0, (host-1) or host-2; node-a/node-b: host-3. Ask elsewhere.")
+
+
+@settings(max_examples=60)
+@given(hosts, specs, st.booleans())
+def test_what_everybody_may_read_names_no_host(states: list[HostState], asked: RequestSpec, is_talkative: bool) -> None:
+    fleet = HostTable.from_states([replace(state, provider_uuid=f"p-{row}") for row, state in enumerate(states)])
+    pipeline = replace(PIPELINE, filters=(Talkative(),)) if is_talkative else PIPELINE
+    decision = explain(decide(fleet, asked, ["asked"], pipeline=pipeline, seed=0))
+    there = {name for state in states for name in (state.host, state.node)}
+    said = " ".join(re.split(r"[^\w-]+", json.dumps(decision.summary()))).split()
+    assert not there & set(said)
