@@ -1,9 +1,10 @@
-"""The inside of a host, and what of it a request asks for: NUMA cells, CPUs, memory pages, PCI devices."""
+"""The inside of a host: NUMA cells, CPUs, memory pages, PCI devices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,14 @@ class Pages:
     size_kb: int
     total: int
     used: int = 0
+
+    @property
+    def total_kb(self) -> int:
+        return self.total * self.size_kb
+
+    @property
+    def free_kb(self) -> int:
+        return (self.total - self.used) * self.size_kb
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +39,38 @@ class HostCell:
     pages: tuple[Pages, ...] = ()
     socket: int | None = None
 
+    @property
+    def free_pcpus(self) -> frozenset[int]:
+        return self.pcpus - self.pinned
 
-@dataclass(frozen=True, slots=True)
+    @property
+    def free_memory_mb(self) -> int:
+        return self.memory_mb - self.memory_mb_used
+
+    @property
+    def has_threads(self) -> bool:
+        return any(len(core) > 1 for core in self.siblings)
+
+    def pages_of(self, size_kb: int) -> Pages | None:
+        return next((pages for pages in self.pages if pages.size_kb == size_kb), None)
+
+
+@dataclass(frozen=True)
 class HostTopology:
-    """All cells of a host, in the order of their ids."""
+    """All cells of a host, in the order of their ids. The hash is worked out once: hosts are grouped by it."""
 
     cells: tuple[HostCell, ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.cells)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def has_threads(self) -> bool:
+        return any(cell.has_threads for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +81,4 @@ class PciPool:
     product_id: str
     count: int
     numa_node: int | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict, hash=False)

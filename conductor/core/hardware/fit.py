@@ -1,0 +1,217 @@
+"""Can a host's cells hold a guest's cells, and which takes which?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from math import perm
+
+from conductor.core.hardware import devices
+from conductor.core.hardware.pinning import pin
+from conductor.core.hardware.request import ANY, LARGE, SMALL, InstanceCell, InstanceTopology, PciRequest
+from conductor.core.hardware.topology import HostCell, HostTopology, PciPool
+
+KB_PER_MB = 1024
+MOST_TRIES = 50_000  # with more ways to choose cells, one is worked out instead
+Answer = tuple[InstanceCell, str]  # the cell as it then is, and why it does not fit, or ""
+
+FEW_CELLS = "host has too few NUMA cells"
+NO_PAGES = "no NUMA cell has enough free memory pages of the size asked for"
+NO_MEMORY = "no NUMA cell has enough memory"
+FEW_CPUS = "no NUMA cell has enough CPUs"
+FEW_FREE_CPUS = "no NUMA cell has enough free CPUs for pinning"
+NO_CORES = "no NUMA cell has cores that suit the thread policy"
+CPUS_FULL = "no NUMA cell has room for the CPUs"
+MEMORY_FULL = "no NUMA cell has room for the memory"
+FAR_DEVICES = "the PCI devices are not near enough to the NUMA cells"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far the shared CPUs and the memory of a cell may be given out more than once."""
+
+    cpu_ratio: float
+    ram_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A guest, the devices that it needs beside it, and how cells are chosen. `limits` None: nothing is counted."""
+
+    topology: InstanceTopology
+    pci_requests: tuple[PciRequest, ...] = ()
+    limits: Limits | None = None
+    packs: bool = False
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The guest's cells on the host's; or `topology` is None and `reasons` count what stood in the way."""
+
+    topology: InstanceTopology | None
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+def fit(host: HostTopology, pools: Sequence[PciPool], question: Question) -> Fit:
+    """The first way to put every cell of the guest on a cell of the host of its own, near enough to its devices."""
+    wanted = question.topology.cells
+    if len(host.cells) < len(wanted):
+        return Fit(None, Counter({FEW_CELLS: 1}))
+    attempt = _Attempt(question)
+    ordered = host.cells
+    if len(host.cells) > len(wanted):
+        ordered = tuple(_by_preference(host.cells, pools, question))
+    is_small = perm(len(ordered), len(wanted)) <= MOST_TRIES
+    for cells in permutations(ordered, len(wanted)) if is_small else matched(ordered, question):
+        if not attempt.places(cells):
+            continue
+        near = tuple(cell.id for cell in cells)
+        if question.pci_requests and devices.take_all(pools, question.pci_requests, near, host) is None:
+            attempt.reasons[FAR_DEVICES] += 1
+            continue
+        return Fit(replace(question.topology, cells=tuple(attempt.cells)))
+    return Fit(None, attempt.reasons or Counter({FEW_CELLS: 1}))
+
+
+def matched(cells: Sequence[HostCell], question: Question) -> Iterator[tuple[HostCell, ...]]:
+    """A cell of its own for each cell of the guest, if there is any such way, without trying them all."""
+    wanted = question.topology.cells
+    fits = [
+        [not fit_cell(host, cell, question.limits, _reserved(question.topology, index))[1] for host in cells]
+        for index, cell in enumerate(wanted)
+    ]
+    holder: dict[int, int] = {}  # index of the host's cell → index of the guest's
+
+    def place(index: int, tried: set[int]) -> bool:
+        for host in range(len(cells)):
+            if fits[index][host] and host not in tried:
+                tried.add(host)
+                if host not in holder or place(holder[host], tried):
+                    holder[host] = index
+                    return True
+        return False
+
+    if all(place(index, set()) for index in range(len(wanted))):
+        of_guest = {index: cells[host] for host, index in holder.items()}
+        yield tuple(of_guest[index] for index in range(len(wanted)))
+
+
+class _Attempt:
+    """The guest's cells on their way: what one try settled, such as the page size, holds in the next ones too."""
+
+    def __init__(self, question: Question) -> None:
+        self.cells = list(question.topology.cells)
+        self.limits = question.limits
+        self.topology = question.topology
+        self.reasons: Counter[str] = Counter()
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def places(self, hosts: Sequence[HostCell]) -> bool:
+        """Whether each cell fits on its host cell. Pairs that were tried are not tried again."""
+        for index, host in enumerate(hosts):
+            cell = self.cells[index]
+            pair = (host.id, cell.id)
+            if pair not in self._known:
+                self.cells[index], why = fit_cell(host, cell, self.limits, _reserved(self.topology, index))
+                self._known[pair] = not why
+                if why:
+                    self.reasons[why] += 1
+            elif self._known[pair]:
+                self.cells[index] = replace(cell, id=host.id)
+            if not self._known[pair]:
+                return False
+        return True
+
+
+def _reserved(topology: InstanceTopology, index: int) -> int:
+    """The emulator's threads, where they have a CPU of their own, are beside the guest's first cell."""
+    return int(topology.isolates_emulator and index == 0)
+
+
+def fit_cell(host: HostCell, cell: InstanceCell, limits: Limits | None, reserved: int = 0) -> Answer:
+    """One cell of a guest on one of a host, with `reserved` CPUs more for the emulator's threads."""
+    cell, why = _with_pages(host, cell) if cell.page_size_kb else (cell, _memory_gap(host, cell))
+    for gap in (_cpus_gap, _pinned_gap):
+        why = why or gap(host, cell, reserved)
+    if why:
+        return cell, why
+    if cell.is_pinned:
+        pinned = pin(host, cell, reserved)
+        if pinned is None:
+            return cell, NO_CORES
+        cell = pinned
+    why = _limits_gap(host, cell, limits)
+    return (cell, why) if why else (replace(cell, id=host.id), "")
+
+
+def _with_pages(host: HostCell, cell: InstanceCell) -> Answer:
+    """The largest pages that the wish allows, that divide the memory evenly and are free in such number."""
+    sizes = sorted((pages.size_kb for pages in host.pages), reverse=True)
+    by_kind = {SMALL: sizes[-1:], LARGE: sizes[:-1], ANY: sizes}
+    for size in by_kind.get(cell.page_size_kb or 0, [cell.page_size_kb or 0]):
+        if _pages_hold(host, size, cell.memory_mb, is_free=True):
+            return replace(cell, page_size_kb=size), ""
+    return cell, NO_PAGES
+
+
+def _memory_gap(host: HostCell, cell: InstanceCell) -> str:
+    """Pinned guests never share their memory; the others may, but none with itself."""
+    if host.pages:
+        smallest = min(pages.size_kb for pages in host.pages)
+        return "" if _pages_hold(host, smallest, cell.memory_mb, is_free=cell.is_pinned) else NO_MEMORY
+    have = host.free_memory_mb if cell.is_pinned else host.memory_mb
+    return "" if have >= cell.memory_mb else NO_MEMORY
+
+
+def _pages_hold(host: HostCell, size_kb: int, memory_mb: int, *, is_free: bool) -> bool:
+    pages = host.pages_of(size_kb)
+    if pages is None:
+        return False
+    wanted = memory_mb * KB_PER_MB
+    return wanted <= (pages.free_kb if is_free else pages.total_kb) and not wanted % size_kb
+
+
+def _cpus_gap(host: HostCell, cell: InstanceCell, reserved: int) -> str:
+    """Whether the cell is large enough when it is empty."""
+    if cell.is_pinned and len(cell.pcpus) + reserved > len(host.pcpus):
+        return FEW_CPUS
+    return FEW_CPUS if _is_shared(cell) and len(cell.cpus) > len(host.cpus) else ""
+
+
+def _pinned_gap(host: HostCell, cell: InstanceCell, reserved: int) -> str:
+    return FEW_FREE_CPUS if cell.is_pinned and len(cell.pcpus) + reserved > len(host.free_pcpus) else ""
+
+
+def _limits_gap(host: HostCell, cell: InstanceCell, limits: Limits | None) -> str:
+    if limits is None or not _is_shared(cell):
+        return ""
+    if host.cpus_used + len(cell.cpus) > len(host.cpus) * limits.cpu_ratio:
+        return CPUS_FULL
+    return MEMORY_FULL if host.memory_mb_used + cell.memory_mb > host.memory_mb * limits.ram_ratio else ""
+
+
+def _is_shared(cell: InstanceCell) -> bool:
+    return cell.cpu_policy != "dedicated"
+
+
+def _by_preference(cells: Sequence[HostCell], pools: Sequence[PciPool], question: Question) -> Iterator[HostCell]:
+    """Cells with devices first for who needs them and last for who does not; then roomy ones first, unless packed."""
+    count: Counter[int | None] = Counter()
+    for pool in pools:
+        count[pool.numa_node] += pool.count
+    toward_devices = -1 if question.pci_requests else 1
+    toward_room = 1 if question.packs else -1
+    first = question.topology.cells[0]
+    busy: Callable[[HostCell], int] = (
+        (lambda cell: toward_room * len(cell.free_pcpus))
+        if first.is_pinned
+        else (lambda cell: -toward_room * cell.cpus_used)
+    )
+    return iter(
+        sorted(
+            cells,
+            key=lambda cell: (toward_devices * count[cell.id], busy(cell), toward_room * cell.free_memory_mb),
+        )
+    )

@@ -1,0 +1,104 @@
+"""Names that operators give to kinds of PCI devices, and the devices that a flavor asks for by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema
+
+from conductor.core.errors import Invalid
+from conductor.core.hardware.constraints import Wishes, is_true
+from conductor.core.hardware.request import LEGACY, PCI_POLICIES, PciRequest
+
+OPTION = "pci.alias"
+KEY = "pci_passthrough:alias"
+ID = {"type": "string", "pattern": "^[0-9a-fA-F]{4}$"}
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name", "vendor_id", "product_id"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 256},
+        "capability_type": {"enum": ["pci"]},
+        "vendor_id": ID,
+        "product_id": ID,
+        "device_type": {"enum": ["type-PCI", "type-PF", "type-VF"]},
+        "numa_policy": {"enum": list(PCI_POLICIES)},
+        "resource_class": {"type": "string"},
+        "traits": {"type": "string"},
+        "live_migratable": {"type": "string"},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Devices that meet any of `specs`."""
+
+    policy: str
+    specs: tuple[Mapping[str, str], ...]
+
+
+def requests_of(wishes: Wishes, policy: str | None, aliases: object) -> tuple[PciRequest, ...]:
+    """The devices that the flavor asks for; `policy`, where there is one, beats the alias's. Raises Invalid."""
+    asked = wishes.extra_specs.get(KEY)
+    if asked is None:
+        return ()
+    known = read_aliases(aliases)
+    return tuple(_request(part, known, policy) for part in asked.split(","))
+
+
+def read_aliases(option: object) -> dict[str, Alias]:
+    """The operator's aliases by name; each is an object or a JSON text of one. Raises Invalid naming the option."""
+    found: dict[str, Alias] = {}
+    for text in _as_list(option):
+        spec = _checked(text)
+        name = spec.pop("name").strip()
+        alias = Alias(spec.pop("numa_policy", LEGACY), (_renamed(spec),))
+        known = found.get(name)
+        if known is None:
+            found[name] = alias
+            continue
+        if known.policy != alias.policy or known.specs[0].get("dev_type") != alias.specs[0].get("dev_type"):
+            raise Invalid(f'{OPTION}: the aliases "{name}" differ in numa_policy or device_type.')
+        found[name] = Alias(known.policy, known.specs + alias.specs)
+    return found
+
+
+def _request(part: str, known: Mapping[str, Alias], policy: str | None) -> PciRequest:
+    name, _, count = part.partition(":")
+    name = name.strip()
+    if not count.strip().isdecimal():
+        raise Invalid(f'{KEY}: "{part.strip()}" is not an alias with a number, such as gpu:1.')
+    if name not in known:
+        raise Invalid(f'{KEY}: there is no alias "{name}".')
+    alias = known[name]
+    return PciRequest(int(count), alias.specs, name, policy or alias.policy)
+
+
+def _as_list(option: object) -> Sequence[object]:
+    if option is None:
+        return ()
+    return (option,) if isinstance(option, str | Mapping) or not isinstance(option, Sequence) else option
+
+
+def _checked(text: object) -> dict[str, str]:
+    try:
+        spec: Any = json.loads(text) if isinstance(text, str) else text
+        jsonschema.validate(spec, SCHEMA)
+    except (ValueError, jsonschema.ValidationError) as error:
+        why = error.message if isinstance(error, jsonschema.ValidationError) else "it is no JSON"
+        raise Invalid(f"{OPTION}: an alias cannot be read: {why}") from None
+    return dict(spec)
+
+
+def _renamed(spec: dict[str, str]) -> dict[str, str]:
+    """As devices are described: `dev_type`, and words for yes and no as `true` and `false`."""
+    if "device_type" in spec:
+        spec["dev_type"] = spec.pop("device_type")
+    if "live_migratable" in spec:
+        spec["live_migratable"] = "true" if is_true(spec["live_migratable"]) else "false"
+    return spec

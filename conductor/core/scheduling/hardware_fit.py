@@ -1,0 +1,72 @@
+"""What a request asks of the inside of hosts, judged for all hosts at once, and what a pick takes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from conductor.core.hardware import devices, usage
+from conductor.core.hardware.fit import Limits, Question, fit
+from conductor.core.hardware.topology import HostTopology
+from conductor.core.hardware.verdicts import Pools, explain_devices, explain_fit, has_devices, has_fit
+from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.request_spec import RequestSpec
+from conductor.core.verdict import Verdict
+
+Hardware = tuple[HostTopology | None, Pools, float, float]
+
+
+def hardware_of(state: HostState) -> Hardware:
+    return (state.topology or None, state.pci_pools, state.cpu_ratio, state.ram_ratio)
+
+
+def fits(hosts: HostTable, spec: RequestSpec, *, packs: bool = False) -> Mask:
+    """Where the guest's cells find a place. `spec.numa` is not None."""
+    mask = hosts.factor("hardware", hardware_of).mask(lambda hardware: _fits(hardware, spec, packs))
+    for row in hosts.claimed_rows:
+        mask[row] = _fits(hardware_of(hosts.states[row]), spec, packs)
+    return mask
+
+
+def offers(hosts: HostTable, spec: RequestSpec) -> Mask:
+    """Where the devices are, whichever cells they are near."""
+    mask = hosts.factor("pci_pools").mask(lambda pools: has_devices(pools, spec.pci_requests))
+    for row in hosts.claimed_rows:
+        mask[row] = has_devices(hosts.states[row].pci_pools, spec.pci_requests)
+    return mask
+
+
+def why_not_fits(state: HostState, spec: RequestSpec, *, packs: bool = False) -> Verdict:
+    topology, pools, cpu_ratio, ram_ratio = hardware_of(state)
+    return explain_fit(topology, pools, question_of(spec, cpu_ratio, ram_ratio, packs))
+
+
+def why_not_offers(state: HostState, spec: RequestSpec) -> Verdict:
+    return explain_devices(state.pci_pools, spec.pci_requests)
+
+
+def question_of(spec: RequestSpec, cpu_ratio: float, ram_ratio: float, packs: bool = False) -> Question:
+    if spec.numa is None:
+        raise ValueError("nothing is asked of NUMA cells")
+    return Question(spec.numa, spec.pci_requests, Limits(cpu_ratio, ram_ratio), packs)
+
+
+def with_hardware_taken(state: HostState, spec: RequestSpec, *, packs: bool = False) -> tuple[HostState, RequestSpec]:
+    """The host after it took the guest, and the request for the next one, which is bound to what was settled here.
+
+    A host that was chosen without asking for its cells and devices may have too few: what is not there is not taken.
+    """
+    if spec.numa is not None and state.topology:
+        found = fit(state.topology, state.pci_pools, question_of(spec, state.cpu_ratio, state.ram_ratio, packs))
+        spec = replace(spec, numa=found.topology)
+        if found.topology is not None:
+            state = replace(state, topology=usage.with_guest(state.topology, found.topology))
+    if not spec.pci_requests:
+        return state, spec
+    cells = tuple(cell.id for cell in spec.numa.cells) if spec.numa else ()
+    taken = devices.take_all(state.pci_pools, spec.pci_requests, cells, state.topology)
+    return (state if taken is None else replace(state, pci_pools=taken[0])), spec
+
+
+def _fits(hardware: Hardware, spec: RequestSpec, packs: bool) -> bool:
+    topology, pools, cpu_ratio, ram_ratio = hardware
+    return topology is not None and has_fit(topology, pools, question_of(spec, cpu_ratio, ram_ratio, packs))
