@@ -24,32 +24,67 @@ TEXTUAL: dict[str, Textual] = {
     "s<": operator.lt,
     "<in>": lambda value, operand: operand in value,
 }
+ALL_IN = "<all-in>"
+OR = "<or>"
 
 
-def match(value: str, requirement: str) -> bool:
+class UnreadableError(ValueError):
+    """Value and requirement cannot be compared: a word where a number belongs, or an operator without an operand."""
+
+
+def meets(value: str, requirement: str) -> bool:
     """Whether `value` meets `requirement`; a requirement without an operator is plain equality.
 
-    A number that cannot be read meets nothing. An operator without an operand meets nothing.
+    Only the first operand counts, but for the operators that take several. An operator without an operand meets
+    nothing. Raises UnreadableError.
     """
     symbol, *operands = requirement.split() or [""]
     if symbol in NUMERIC:
         return bool(operands) and _compare(NUMERIC[symbol], value, operands[0])
     if symbol in TEXTUAL:
         return bool(operands) and TEXTUAL[symbol](value, operands[0])
-    if symbol == "<all-in>":
+    if symbol == ALL_IN:
         return bool(operands) and all(operand in value for operand in operands)
-    if symbol == "<or>":
+    if symbol == OR:
         return value in _choices(operands)
     return value == requirement
 
 
-def _compare(compare: Numeric, value: str, operand: str) -> bool:
+def match(value: str, requirement: str) -> bool:
+    """As `meets`, and what cannot be read meets nothing."""
     try:
-        return compare(float(value), float(operand))
+        return meets(value, requirement)
+    except UnreadableError:
+        return False
+
+
+def fault_of(requirement: str) -> str:
+    """What is wrong with a requirement, whatever the host has; empty where nothing is."""
+    symbol, *operands = requirement.split() or [""]
+    if symbol in (*NUMERIC, *TEXTUAL, ALL_IN, OR) and not operands:
+        return f"the operator {symbol} has no operand"
+    if symbol in NUMERIC and not _is_number(operands[0]):
+        return f"the operator {symbol} compares numbers, and {operands[0][:60]} is none"
+    return ""
+
+
+def _compare(compare: Numeric, value: str, operand: str) -> bool:
+    for text in (value, operand):
+        if not _is_number(text):
+            raise UnreadableError(f"{text[:60]} is no number")
+    return compare(float(value), float(operand))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
     except ValueError:
         return False
+    return True
 
 
 def _choices(words: Sequence[str]) -> Sequence[str]:
     """Of `a <or> b <or> c`, every second word."""
+    if not words:
+        raise UnreadableError(f"the operator {OR} has no operand")
     return words[::2]

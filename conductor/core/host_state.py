@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.hardware.topology import HostTopology, PciPool
 from conductor.core.placement.amounts import Amount
 
 Mask = NDArray[np.bool_]
 Column = NDArray[np.float64]
 _A = TypeVar("_A", bound=NDArray[Any])
+_NOTHING: FrozenDict = FrozenDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +56,24 @@ class HostState:
     hypervisor_version: int = 0
     supported_instances: tuple[tuple[str, str, str], ...] = ()
     traits: frozenset[str] = frozenset()
-    aggregate_metadata: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    aggregate_metadata: Mapping[str, frozenset[str]] = field(default_factory=lambda: _NOTHING)
+    capabilities: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     reserved_vcpus: int = 0
     units: tuple[tuple[str, int, int, int], ...] = ()  # resource class, least and most at once, step
-    amounts: Mapping[str, Amount] = field(default_factory=dict)
+    amounts: Mapping[str, Amount] = field(default_factory=lambda: _NOTHING)
     aggregates: frozenset[str] = frozenset()  # their uuids
     host_ip: str = ""
     failed_builds: int = 0
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    image_properties: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
+    image_properties: Mapping[tuple[str, str], int] = field(default_factory=lambda: _NOTHING)
     topology: HostTopology | None = None
     pci_pools: tuple[PciPool, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in _MAPPINGS:  # read-only too: a plugin that writes into one would change every later decision
+            value = getattr(self, name)
+            if type(value) is not FrozenDict:
+                object.__setattr__(self, name, frozen(value))
 
     @property
     def free_memory_mb(self) -> float:
@@ -89,6 +99,9 @@ class HostState:
         return unused if self.disk_available_least_gb is None else min(unused, self.disk_available_least_gb)
 
 
+_MAPPINGS = ("aggregate_metadata", "capabilities", "amounts", "metrics", "image_properties")
+
+
 @dataclass(frozen=True)
 class Factor:
     """A column of few distinct values: row i has `values[codes[i]]`. Codes are as short as their number allows."""
@@ -101,7 +114,16 @@ class Factor:
     def of_states(cls, states: Sequence[HostState], of: Callable[[HostState], Hashable]) -> Factor:
         seen: dict[Hashable, int] = {}
         codes = np.fromiter((seen.setdefault(of(state), len(seen)) for state in states), np.intp, len(states))
-        return cls(of, tuple(seen), _frozen(codes.astype(np.min_scalar_type(len(seen)))))
+        return cls(of, tuple(seen), read_only(codes.astype(np.min_scalar_type(len(seen)))))
+
+    @cached_property
+    def numbers(self) -> Column:
+        """One number per row, for a factor of numbers; None counts as 0."""
+        values = np.array([value or 0.0 for value in self.values], np.float64)
+        if len(values) == 1:  # one number for all hosts takes no memory, and weighing sees it
+            return np.broadcast_to(values[0], len(self.codes))
+        column: Column = read_only(values[self.codes])
+        return column
 
     def mask(self, keeps: Callable[[Any], bool]) -> Mask:
         """One bool per row, with `keeps` asked once per distinct value."""
@@ -124,7 +146,7 @@ class Factor:
         codes = self.codes.astype(np.promote_types(self.codes.dtype, np.min_scalar_type(len(known))))
         for row, code in new.items():
             codes[row] = code
-        return Factor(self.of, tuple(known), _frozen(codes))
+        return Factor(self.of, tuple(known), read_only(codes))
 
 
 FEW_CODES = 8  # so many comparisons cost less than one look-up per row
@@ -136,7 +158,7 @@ CLAIMED_COLUMNS: Mapping[str, Callable[[HostState], float]] = {
     "free_memory_mb": lambda state: state.free_memory_mb,
     "free_disk_gb": lambda state: state.free_disk_gb,
     "unused_memory_mb": lambda state: state.unused_memory_mb,
-    "unused_disk_gb": lambda state: state.unused_disk_gb,
+    "unused_disk_mb": lambda state: state.unused_disk_gb * 1024,
     "num_io_ops": lambda state: state.num_io_ops,
     "num_instances": lambda state: state.num_instances,
 }
@@ -160,10 +182,11 @@ class HostTable:
     free_memory_mb: Column
     free_disk_gb: Column
     unused_memory_mb: Column
-    unused_disk_gb: Column
+    unused_disk_mb: Column
     num_io_ops: Column
     num_instances: Column
     age_seconds: float = 0.0
+    claimed_rows: Set[int] = frozenset()  # hosts that took an instance after `factor` made its columns
     _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -173,14 +196,14 @@ class HostTable:
     def from_states(cls, states: Sequence[HostState], *, age_seconds: float = 0.0) -> HostTable:
         count = len(states)
         claimed: dict[str, Any] = {
-            name: _frozen(np.fromiter(map(of, states), np.float64, count)) for name, of in CLAIMED_COLUMNS.items()
+            name: read_only(np.fromiter(map(of, states), np.float64, count)) for name, of in CLAIMED_COLUMNS.items()
         }
         return cls(
             states=tuple(states),
-            names=_frozen(np.array([s.host for s in states], dtype=np.str_)),
-            zones=_frozen(np.array([s.availability_zone for s in states], dtype=np.str_)),
-            is_up=_frozen(np.fromiter((s.is_up for s in states), np.bool_, count)),
-            is_disabled=_frozen(np.fromiter((s.is_disabled for s in states), np.bool_, count)),
+            names=read_only(np.array([s.host for s in states], dtype=np.str_)),
+            zones=read_only(np.array([s.availability_zone for s in states], dtype=np.str_)),
+            is_up=read_only(np.fromiter((s.is_up for s in states), np.bool_, count)),
+            is_disabled=read_only(np.fromiter((s.is_disabled for s in states), np.bool_, count)),
             age_seconds=age_seconds,
             **claimed,
         )
@@ -190,7 +213,7 @@ class HostTable:
         """A column of nothing, for weighers that have nothing to say: it costs neither memory nor time."""
         zeros: Column | None = self._kept.get("zeros")
         if zeros is None:
-            self._kept["zeros"] = zeros = np.broadcast_to(np.float64(0.0), len(self))
+            self._kept["zeros"] = zeros = np.broadcast_to(read_only(np.zeros(1)), len(self))
         return zeros
 
     @property
@@ -198,7 +221,7 @@ class HostTable:
         """A mask of all hosts, for filters that have nothing to ask: the engine knows it and counts nothing."""
         everyone: Mask | None = self._kept.get("everyone")
         if everyone is None:
-            self._kept["everyone"] = everyone = _frozen(np.ones(len(self), np.bool_))
+            self._kept["everyone"] = everyone = read_only(np.ones(len(self), np.bool_))
         return everyone
 
     def factor(self, name: str, of: Callable[[HostState], Hashable] | None = None) -> Factor:
@@ -206,13 +229,16 @@ class HostTable:
 
         Only for what a claim does not change: the column outlives the claims of one request.
         """
-        kept: dict[str, Factor] = self._kept.setdefault("factors", {})
-        if name not in kept:
+        kept: dict[Any, Factor] = self._kept.setdefault("factors", {})
+        # By its maker too: a plugin that calls its column as another's is called gets its own, and spoils nobody's.
+        key = name if of is None else (name, getattr(of, "__code__", of))
+        made = kept.get(key)
+        if made is None:
+            made = Factor.of_states(self.states, of or operator.attrgetter(name))
             while len(kept) >= FACTORS_KEPT:
                 kept.pop(next(iter(kept)), None)
-            kept[name] = made = Factor.of_states(self.states, of or (lambda state: getattr(state, name)))
-            return made
-        return kept.get(name) or Factor.of_states(self.states, of or (lambda state: getattr(state, name)))
+            kept[key] = made
+        return made
 
     def rows_of(self, hosts: Sequence[str] | set[str] | frozenset[str]) -> list[int]:
         """The rows of all nodes of the named hosts; names that are not here are passed over."""
@@ -259,13 +285,18 @@ class HostTable:
             states=tuple(states),
             age_seconds=age_seconds,
             _kept=kept,
-            **{name: _frozen(column) for name, column in columns.items()},
+            **{name: read_only(column) for name, column in columns.items()},
         )
 
 
 FACTORS_KEPT = 64
 
 
-def _frozen(array: _A) -> _A:
+def read_only(array: _A) -> _A:
+    """The same numbers behind a door that opens for reading only: who has it cannot make it writable again."""
     array.setflags(write=False)
-    return array
+    if not array.size:
+        return array
+    octets: Any = array.view(np.uint8)
+    view: Any = np.frombuffer(memoryview(octets).toreadonly(), array.dtype)
+    return view  # type: ignore[no-any-return]

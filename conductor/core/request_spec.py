@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from conductor.core.hardware.request import InstanceTopology, PciRequest
+
+DERIVED = ("numa", "pci_requests")
+
 
 @dataclass(frozen=True, slots=True)
 class FlavorSpec:
@@ -77,7 +81,8 @@ class RequestSpec:
     may take it, if it passes every filter; `force_hosts` are taken without asking the filters. `requested_node` and
     `requested_cell` narrow it further, `force_nodes` is for nodes what `force_hosts` is for hosts. `is_volume_backed`:
     the root disk takes no room on the host. `is_rebuild`: the instance stays where it is, and only filters that run on
-    rebuild are asked.
+    rebuild are asked. With `allows_cross_cell_move` the requested cell is only the one that is liked best.
+    `instance_uuid` is the instance that is placed, where it is known: what it takes now does not stand in its own way.
     """
 
     project_id: str
@@ -98,9 +103,13 @@ class RequestSpec:
     requested_cell: str = ""
     is_volume_backed: bool = False
     is_rebuild: bool = False
+    allows_cross_cell_move: bool = False
+    instance_uuid: str = ""
+    numa: InstanceTopology | None = None  # with `pci_requests` derived from flavor and image, not kept
+    pci_requests: tuple[PciRequest, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name not in DERIVED}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RequestSpec:

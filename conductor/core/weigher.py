@@ -16,6 +16,10 @@ class Weigher:
     `multiplier` is the default factor, which the operator's option or an aggregate's metadata key
     `multiplier_option` may override. `minval` and `maxval` fix the ends of the normalisation. `options_schema` and
     `options` are as those of filters.
+
+    `counts_against`: the factor is taken negative, so that operators write how bad something is. One that is not
+    `asked_at_zero` costs too much to ask where the operator's multiplier is 0. `must_know`: a number that is not
+    finite says that something is missing without which nobody may decide, and ends the request.
     """
 
     name: ClassVar[str] = ""
@@ -23,6 +27,9 @@ class Weigher:
     multiplier_option: ClassVar[str] = ""
     minval: ClassVar[float | None] = None
     maxval: ClassVar[float | None] = None
+    counts_against: ClassVar[bool] = False
+    asked_at_zero: ClassVar[bool] = True
+    must_know: bool = False
     is_on_by_default: ClassVar[bool] = True
     options_schema: ClassVar[OptionsSchema] = {}
 

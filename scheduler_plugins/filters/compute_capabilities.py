@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from conductor.core.extra_spec_operators import match
+from conductor.core.extra_spec_operators import UnreadableError, match, meets
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
-from conductor.core.verdict import PASS, Verdict, reject
+from conductor.core.scheduling.host_attributes import CHANGING, capability, is_named
+from conductor.core.verdict import PASS, Verdict, reject, unreadable
 
 SCOPE = "capabilities"
-FIXED: Mapping[str, Callable[[HostState], Any]] = {
-    "host": lambda host: host.host,
-    "hypervisor_hostname": lambda host: host.node,
-    "nodename": lambda host: host.node,
-    "hypervisor_type": lambda host: host.hypervisor_type,
-    "hypervisor_version": lambda host: host.hypervisor_version,
-    "vcpus_total": lambda host: host.vcpus,
-    "total_usable_ram_mb": lambda host: host.memory_mb,
-    "total_usable_disk_gb": lambda host: host.disk_gb,
-    "cpu_allocation_ratio": lambda host: host.cpu_ratio,
-    "ram_allocation_ratio": lambda host: host.ram_ratio,
-    "disk_allocation_ratio": lambda host: host.disk_ratio,
-}
-# These change with each instance that the host takes, so no column of them can be kept.
-CHANGING: Mapping[str, Callable[[HostState], Any]] = {
-    "vcpus_used": lambda host: host.vcpus_used,
-    "free_ram_mb": lambda host: host.unused_memory_mb,
-    "free_disk_mb": lambda host: host.unused_disk_gb * 1024,
-    "num_instances": lambda host: host.num_instances,
-    "num_io_ops": lambda host: host.num_io_ops,
-}
+ADDRESS_BITS = "hw:maxphysaddr_bits"
+ADDRESS_BITS_PATH = ("cpu_info", "maxphysaddr", "bits")
+NOT_NAMED = "\0"  # no capability is this text
+
+
+class Wanted(NamedTuple):
+    """One extra spec about capabilities. Without a scope it counts only where the host knows the name."""
+
+    path: tuple[str, ...]
+    requirement: str
+    is_scoped: bool
 
 
 class ComputeCapabilitiesFilter(Filter):
     """Compare each extra spec `capabilities:a:b` with that capability of the host, by the operators of extra specs.
 
-    A key without any scope counts only where the host has something of that name.
+    A key without any scope counts only where the host has something of that name. `hw:maxphysaddr_bits` asks for at
+    least so many bits of physical addresses.
     """
 
     name = "ComputeCapabilitiesFilter"
@@ -50,54 +41,51 @@ class ComputeCapabilitiesFilter(Filter):
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
         mask = hosts.everyone
-        for path, requirement, is_scoped in _wanted(spec):
-            meets = partial(_meets, requirement=requirement, is_scoped=is_scoped)
-            if path[0] in CHANGING:
-                mask = mask & np.fromiter((meets(_text(state, path)) for state in hosts.states), np.bool_, len(hosts))
+        for one in _wanted(spec):
+            does_meet = partial(_does_meet, requirement=one.requirement)
+            if one.path[0] in CHANGING or one.path[0] == "stats":
+                found = (does_meet(_text(state, one)) for state in hosts.states)
+                mask = mask & np.fromiter(found, np.bool_, len(hosts))
             else:
-                mask = mask & hosts.factor("capability:" + ":".join(path), partial(_text, path=path)).mask(meets)
+                name = f"capability:{one.is_scoped}:" + ":".join(one.path)
+                mask = mask & hosts.factor(name, partial(_text, wanted=one)).mask(does_meet)
         return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
-        for path, requirement, is_scoped in _wanted(spec):
-            value = _text(host, path)
-            if not _meets(value, requirement, is_scoped):
-                name = ":".join(path)
-                return reject(f"the flavor asks for {name} {requirement}", need=requirement, have=value or "not there")
+        for one in _wanted(spec):
+            text = _text(host, one)
+            name, need = ":".join(one.path), one.requirement
+            try:
+                if text == NOT_NAMED or (text is not None and meets(text, need)):
+                    continue
+            except UnreadableError as error:
+                return unreadable(f"the flavor asks for {name} {need}, but {error}", need=need, have=text)
+            return reject(f"the flavor asks for {name} {need}", need=need, have="not there" if text is None else text)
         return PASS
 
 
-def _wanted(spec: RequestSpec) -> Iterator[tuple[list[str], str, bool]]:
-    """Path, requirement and whether the key was scoped, for each extra spec that is about capabilities."""
-    for key, requirement in spec.flavor.extra_specs.items():
-        scope = key.split(":")
-        if len(scope) == 1:
-            yield scope, requirement, False
-        elif scope[0] == SCOPE:
-            yield scope[1:], requirement, True
+def _wanted(spec: RequestSpec) -> Iterator[Wanted]:
+    """Each extra spec that is about capabilities, in their order; the bits of addresses are asked for last."""
+    specs = spec.flavor.extra_specs
+    bits = specs.get(ADDRESS_BITS)
+    bits_key = ":".join((SCOPE, *ADDRESS_BITS_PATH))
+    for key, requirement in specs.items():
+        scope, *path = key.split(":")
+        if not path:
+            yield Wanted((scope,), str(requirement), False)
+        elif scope == SCOPE and (bits is None or key != bits_key):
+            yield Wanted(tuple(path), str(requirement), True)
+    if bits is not None:
+        yield Wanted(ADDRESS_BITS_PATH, f">= {bits}", True)
 
 
-def _meets(value: str | None, requirement: str, is_scoped: bool) -> bool:
-    if value is None:
-        return not is_scoped
-    return match(value, requirement)
-
-
-def _find(host: HostState, path: list[str]) -> Any:
-    """The capability at `path`; None where there is none. A text in the way is read as JSON."""
-    first, *rest = path
-    known = FIXED.get(first) or CHANGING.get(first)
-    value = known(host) if known else host.capabilities.get(first)
-    for name in rest:
-        if isinstance(value, str):
-            try:
-                value = json.loads(value)
-            except ValueError:
-                return None
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
-
-
-def _text(host: HostState, path: list[str]) -> str | None:
-    value = _find(host, path)
+def _text(host: HostState, wanted: Wanted) -> str | None:
+    """What the host has, as a text; None where that has no value, NOT_NAMED where nobody asks."""
+    if not wanted.is_scoped and not is_named(host, wanted.path[0]):
+        return NOT_NAMED
+    value = capability(host, wanted.path)
     return None if value is None else str(value)
+
+
+def _does_meet(text: str | None, requirement: str) -> bool:
+    return text == NOT_NAMED or (text is not None and match(text, requirement))

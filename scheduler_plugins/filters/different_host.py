@@ -5,6 +5,7 @@ from __future__ import annotations
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.hints import words_of
 from conductor.core.verdict import PASS, Verdict, reject
 
 HINT = "different_host"
@@ -27,5 +28,5 @@ class DifferentHostFilter(Filter):
 
 
 def _hosts(spec: RequestSpec) -> set[str]:
-    named = (spec.instance_hosts.get(uuid, "") for uuid in spec.scheduler_hints.get(HINT, ()))
+    named = (spec.instance_hosts.get(uuid, "") for uuid in words_of(spec, HINT))
     return {host for host in named if host}

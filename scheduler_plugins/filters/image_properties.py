@@ -5,22 +5,31 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from packaging.version import InvalidVersion, Version
+
+from conductor.core import image_properties
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
-from conductor.core.request_spec import ImageSpec, RequestSpec
-from conductor.core.verdict import PASS, Verdict, reject
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.host_attributes import capability
+from conductor.core.verdict import PASS, Verdict, reject, unreadable
 
 Supported = tuple[tuple[str, str, str], ...]
+Predicate = tuple[tuple[Callable[[Version, Version], bool], Version], ...]
 
-# Image property → what it asks for, and the place of that in a host's (architecture, hypervisor, mode).
-PROPERTIES = (("hw_architecture", "architecture"), ("img_hv_type", "hypervisor"), ("hw_vm_mode", "mode"))
-SYNONYMS: Mapping[str, Mapping[str, str]] = {
-    "hw_architecture": {"amd64": "x86_64", "x64": "x86_64", "i386": "i686", "x86": "i686", "x86_32": "i686"},
-    "img_hv_type": {"xapi": "xen", "baremetal": "ironic"},
-    "hw_vm_mode": {"pv": "xen", "hv": "hvm", "baremetal": "hvm"},
-}
-COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
+# Image property, what it asks for, and the one name of each value; in the order of a host's offers.
+PROPERTIES: tuple[tuple[str, str, Callable[[object], str]], ...] = (
+    ("hw_architecture", "architecture", image_properties.architecture),
+    ("img_hv_type", "hypervisor", image_properties.hypervisor),
+    ("hw_vm_mode", "mode", image_properties.mode),
+)
+VERSION = "img_hv_requested_version"
+ADDRESS_BITS = "hw_maxphysaddr_bits"
+BITS_PATH = ("cpu_info", "maxphysaddr", "bits")
+DEFAULT_ARCHITECTURE = "image_properties_default_architecture"
+COMPARISONS: Mapping[str, Callable[[Version, Version], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -28,81 +37,130 @@ COMPARISONS: Mapping[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = 
     "==": operator.eq,
     "!=": operator.ne,
 }
-TERM = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*([0-9]+(?:\.[0-9]+)*)\s*")
+TERM = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
 
 
 class ImagePropertiesFilter(Filter):
-    """Match architecture, hypervisor type, mode and hypervisor version of the image with one offer of the host."""
+    """Match architecture, hypervisor type and mode of the image with one offer of the host.
+
+    Where the image asks for one of them, the hypervisor's version must also meet `img_hv_requested_version`, and the
+    processor must have the address bits of `hw_maxphysaddr_bits`; hosts that do not say meet both.
+    """
 
     name = "ImagePropertiesFilter"
     runs_once_per_request = True
     runs_on_rebuild = True
+    options_schema = {
+        DEFAULT_ARCHITECTURE: {
+            "enum": [None, *image_properties.ARCHITECTURES],
+            "default": None,
+            "description": "The architecture of images that name none; without one, such images run anywhere.",
+        }
+    }
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
-        wanted = _wanted(spec.image)
+        properties = image_properties.known(spec.image.properties)
+        wanted = self._wanted(properties)
         if not wanted:
             return hosts.everyone
         mask = hosts.factor("supported_instances").mask(lambda offers: _has_offer(offers, wanted))
-        predicate = spec.image.properties.get("img_hv_requested_version", "")
-        if predicate:
-            mask &= hosts.factor("hypervisor_version").mask(lambda version: _meets_version(version, predicate))
+        if properties.get(VERSION):
+            terms = _terms(properties[VERSION])
+            mask &= hosts.factor("hypervisor_version").mask(lambda version: _meets_version(version, terms))
+        bits = properties.get(ADDRESS_BITS)
+        if bits:
+            mask &= hosts.factor("address_bits", _address_bits).mask(lambda has: _has_bits(has, bits))
         return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
-        wanted = _wanted(spec.image)
+        properties = image_properties.known(spec.image.properties)
+        wanted = self._wanted(properties)
         if not wanted:
             return PASS
         if not _has_offer(host.supported_instances, wanted):
             return _explained(host.supported_instances, wanted)
-        predicate = spec.image.properties.get("img_hv_requested_version", "")
-        if predicate and not _meets_version(host.hypervisor_version, predicate):
-            return reject(
-                "image needs another hypervisor version", need=predicate, have=_version_text(host.hypervisor_version)
-            )
+        predicate = properties.get(VERSION)
+        terms = _terms(predicate) if predicate else ()
+        if terms is None and host.hypervisor_version:
+            return unreadable(f"{VERSION} {predicate} of the image is no condition on versions", need=predicate)
+        if not _meets_version(host.hypervisor_version, terms):
+            have = _version_text(host.hypervisor_version)
+            return reject("image needs another hypervisor version", need=predicate, have=have)
+        bits = properties.get(ADDRESS_BITS)
+        if bits and not _has_bits(_address_bits(host), bits):
+            return reject(f"image needs {bits} bits of physical addresses", need=bits, have=_address_bits(host))
         return PASS
 
-
-def _wanted(image: ImageSpec) -> dict[str, str]:
-    """Image property → canonical value, for the properties that are set."""
-    found = {}
-    for name, _ in PROPERTIES:
-        value = str(image.properties.get(name) or "").lower()
-        if value:
-            found[name] = SYNONYMS[name].get(value, value)
-    return found
+    def _wanted(self, properties: Mapping[str, Any]) -> dict[str, str]:
+        """Image property → value, for those of the three that are set, by the image or for all images."""
+        default = self.options[DEFAULT_ARCHITECTURE]
+        found = {name: str(properties[name]) for name, _, _ in PROPERTIES if properties.get(name)}
+        if default and "hw_architecture" not in properties:
+            found["hw_architecture"] = image_properties.architecture(default)
+        return found
 
 
 def _has_offer(offers: Supported, wanted: Mapping[str, str]) -> bool:
-    return any(all(value in offer for value in wanted.values()) for offer in offers)
+    return any(set(wanted.values()) <= set(_named(offer)) for offer in offers)
+
+
+def _named(offer: tuple[str, str, str]) -> tuple[str, ...]:
+    """An offer with the one name of each of its values."""
+    return tuple(one_name(value) for (_, _, one_name), value in zip(PROPERTIES, offer, strict=False))
 
 
 def _explained(offers: Supported, wanted: Mapping[str, str]) -> Verdict:
     """Name the first property that no offer has; where each alone is offered, name them all."""
-    for position, (name, word) in enumerate(PROPERTIES):
-        have = ", ".join(sorted({offer[position] for offer in offers})) or "nothing that it names"
-        if name in wanted and not any(wanted[name] in offer for offer in offers):
+    for position, (name, word, _) in enumerate(PROPERTIES):
+        have = ", ".join(sorted({_named(offer)[position] for offer in offers})) or "nothing that it names"
+        if name in wanted and not any(wanted[name] in _named(offer) for offer in offers):
             return reject(f"image needs {word} {wanted[name]}, host runs {have}", need=wanted[name], have=have)
     have = "; ".join("/".join(offer) for offer in offers)
     return reject("image needs a combination that the host does not run", need="/".join(wanted.values()), have=have)
 
 
-def _meets_version(version: int, predicate: str) -> bool:
-    """Whether e.g. 8002000 (8.2.0) meets ">=4.2, <9". A host that names no version meets all; nonsense meets none."""
+def _terms(predicate: object) -> Predicate | None:
+    """The conditions of e.g. ">=4.2, <9"; None for what is none."""
+    terms = []
+    for text in str(predicate).split(","):
+        found = TERM.fullmatch(text)
+        try:
+            version = Version(found[2]) if found else None
+        except InvalidVersion:
+            version = None
+        if found is None or version is None:
+            return None
+        terms.append((COMPARISONS[found[1]], version))
+    return tuple(terms)
+
+
+def _meets_version(version: int, terms: Predicate | None) -> bool:
+    """Whether e.g. 8002000 (8.2.0) meets all terms. A host that names no version meets all; nonsense is met by none."""
     if not version:
         return True
-    terms = [TERM.fullmatch(term) for term in predicate.split(",")]
-    return all(
-        term is not None and COMPARISONS[term[1]](_numbers(_version_text(version)), _numbers(term[2])) for term in terms
-    )
+    if terms is None:
+        return False
+    own = Version(_version_text(version))
+    return all(compare(own, other) for compare, other in terms)
 
 
 def _version_text(version: int) -> str:
-    return f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"
+    """8002000 is 8.2.0: three digits for each part but the first."""
+    parts: list[str] = []
+    while version > 0:
+        version, part = divmod(version, 1000)
+        parts.insert(0, str(part))
+    return ".".join(parts)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """8.2 and 8.2.0 are the same version."""
-    numbers = [int(part) for part in text.split(".")]
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
+def _address_bits(host: HostState) -> Any:
+    bits = capability(host, BITS_PATH)
+    return bits if isinstance(bits, int | float | str) else None
+
+
+def _has_bits(has: Any, wanted: Any) -> bool:
+    """Whether the host has as many bits; one that does not say has enough."""
+    try:
+        return not has or float(has) >= float(wanted)
+    except ValueError:
+        return False

@@ -10,22 +10,36 @@ from conductor.core.verdict import PASS, Verdict, reject
 
 
 class ServerGroupAntiAffinityFilter(Filter):
-    """With policy anti-affinity, keep hosts with fewer members than `max_server_per_host` (1 if not set)."""
+    """With policy anti-affinity, keep hosts with fewer members than `max_server_per_host` (1 if not set).
+
+    The host where the instance itself is already may keep it, whoever else is there.
+    """
 
     name = "ServerGroupAntiAffinityFilter"
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
         members = members_by_host(spec.group, ANTI_AFFINITY)
-        if not members:
-            return hosts.everyone
         most = most_per_host(spec.group)
-        return ~hosts.mask_of([host for host, count in members.items() if count >= most])
+        full = [host for host, count in members.items() if count >= most and host != _own_host(spec)]
+        if most <= 0 and spec.group is not None and spec.group.policy == ANTI_AFFINITY:
+            return hosts.mask_of([_own_host(spec)])
+        return ~hosts.mask_of(full) if full else hosts.everyone
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        if spec.group is None or spec.group.policy != ANTI_AFFINITY or host.host == _own_host(spec):
+            return PASS
         most = most_per_host(spec.group)
         count = members_by_host(spec.group, ANTI_AFFINITY)[host.host]
-        if not count or count < most:
+        if count < most:
             return PASS
         return reject(
             "the server group keeps its members apart", need=f"at most {most} on a host", have=f"{count} here"
         )
+
+
+def _own_host(spec: RequestSpec) -> str:
+    """Where the instance is that is placed; empty where it is nowhere yet."""
+    own = spec.instance_uuid
+    if not own:
+        return ""
+    return spec.instance_hosts.get(own) or (spec.group.member_hosts.get(own, "") if spec.group else "")

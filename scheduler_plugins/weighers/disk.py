@@ -8,7 +8,7 @@ from conductor.core.weigher import Weigher
 
 
 class DiskWeigher(Weigher):
-    """Unused physical disk."""
+    """Unused physical disk, or what the hypervisor says is left if that is less."""
 
     name = "DiskWeigher"
     multiplier = 1.0
@@ -16,4 +16,4 @@ class DiskWeigher(Weigher):
     minval = 0.0
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
-        return hosts.unused_disk_gb
+        return hosts.unused_disk_mb

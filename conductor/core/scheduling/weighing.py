@@ -9,13 +9,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from conductor.core.errors import NovellaError
 from conductor.core.host_state import Column, HostTable, Mask
+from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.filtering import Nonsense, PluginFault, describe
+from conductor.core.scheduling.aggregate_metadata import least
+from conductor.core.scheduling.watching import Nonsense, NotAsked, PluginFault, Rules, Use, Watch, guarded
 from conductor.core.weigher import Weigher
 
 OUT = -np.inf  # the weight of a host that is no candidate
 BLOCK = 16_384
+
+
+class WeightMissing(NovellaError):
+    """A weigher without which nobody may decide lacks a number."""
 
 
 class Part(NamedTuple):  # a dataclass that is frozen takes four times as long to make
@@ -57,23 +64,36 @@ class Multipliers:
     options: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, weigher: Weigher, hosts: HostTable) -> float | Column:
-        """The factor, or one per row: of several aggregates that name one, the least counts."""
+        """The factor, or one per row: of several aggregates that name one, the least counts. One that is no number
+        leaves the host with the operator's factor."""
+        base = self.general(weigher)
         option = weigher.multiplier_option
-        base = float(self.options.get(option, weigher.multiplier))
         if not option:
             return base
-        factor = hosts.factor(f"multiplier:{option}", lambda state: _least(state.aggregate_metadata, option))
+        factor = hosts.factor(f"multiplier:{option}", lambda state: least(state.aggregate_metadata, option, float))
         if factor.values in ((None,), ()):
             return base
-        by_value = np.array([base if value is None else value for value in factor.values], np.float64)
+        sign = -1.0 if weigher.counts_against else 1.0
+        by_value = np.array([base if value is None else sign * value for value in factor.values], np.float64)
         column: Column = by_value[factor.codes]
         return column
 
+    def general(self, weigher: Weigher) -> float:
+        """The factor of hosts whose aggregates do not say otherwise."""
+        factor = float(self.options.get(weigher.multiplier_option, weigher.multiplier))
+        return -factor if weigher.counts_against else factor
+
 
 def weigh(
-    hosts: HostTable, spec: RequestSpec, weighers: Sequence[Weigher], *, multipliers: Multipliers, passing: Mask
+    hosts: HostTable,
+    spec: RequestSpec,
+    weighers: Sequence[Weigher],
+    *,
+    multipliers: Multipliers,
+    passing: Mask,
+    watch: Watch | None = None,
 ) -> Weighing:
-    """Weigh the hosts that pass. A weigher that fails has no say, and is named.
+    """Weigh the hosts that pass. A weigher that fails has no say, and is named; so has one in the shadow.
 
     Whole columns are computed and the hosts that do not pass struck out at the end: to pick the candidates out of
     each column first would cost more than all the rest.
@@ -81,29 +101,58 @@ def weigh(
     count = int(np.count_nonzero(passing))
     if count < 2:
         return Weighing(np.where(passing, 0.0, OUT), count)
+    watch = watch or Watch(Rules())
     parts: list[Part] = []
+    shadows: list[tuple[Use, Part]] = []
     faults: list[PluginFault] = []
     for one in weighers:
+        use = watch.of(WEIGHER, one)
+        if use.is_shadow and use.turns:
+            continue
+        began = watch.rules.clock()
         try:
-            column = one.weigh(hosts, spec)
-            if column is hosts.zeros and not one.minval and not one.maxval:  # nothing to say
-                parts.append(Part(one.name, column, 0.0, 0.0, multipliers.of(one, hosts)))
-                continue
-            _check(column, len(hosts))
-            ends = _ends(column, passing)
-            low, high = share_ends(ends, one.minval, one.maxval)
-            is_beyond = ends[0] < low or ends[1] > high
-            parts.append(Part(one.name, column, low, high, multipliers.of(one, hosts), is_beyond))
+            watch.require(use)
+            part = _part(one, hosts, spec, multipliers=multipliers, passing=passing)
+            if not use.is_trusted:
+                part = part._replace(column=part.column.copy())  # what the plugin does with its own later is no matter
+            shadows.append((use, part)) if use.is_shadow else parts.append(part)
+        except NotAsked as error:
+            faults.append(watch.fault(use, count, error))
+            continue
         except Exception as error:
-            faults.append(PluginFault("weigher", one.name, count, describe(error), "left out", error))
+            _refuse_without(one, error)
+            faults.append(watch.fault(use, count, error))
+        if watch.turned(use, watch.rules.clock() - began):
+            faults.append(watch.late(use, count))
+    for use, part in shadows:
+        use.would_choose = hosts.states[int(_totals([*parts, part], passing).argmax())].host
     return Weighing(_totals(parts, passing), count, tuple(parts), tuple(faults))
+
+
+def _refuse_without(one: Weigher, error: Exception) -> None:
+    """Raises WeightMissing where nobody may decide without this weigher's number."""
+    if one.must_know and isinstance(error, Nonsense):
+        raise WeightMissing(f"{one.name} lacks what it needs to weigh a host.", weigher=one.name) from None
+
+
+def _part(one: Weigher, hosts: HostTable, spec: RequestSpec, *, multipliers: Multipliers, passing: Mask) -> Part:
+    """What one weigher says. Raises what it raises, or Nonsense."""
+    is_asked = one.asked_at_zero or multipliers.general(one) != 0.0
+    column = guarded(one.weigh, hosts, spec) if is_asked else hosts.zeros
+    if column is hosts.zeros and not one.minval and not one.maxval:  # nothing to say
+        return Part(one.name, column, 0.0, 0.0, multipliers.of(one, hosts))
+    _check(column, len(hosts))
+    ends = _ends(column, passing)
+    low, high = share_ends(ends, one.minval, one.maxval)
+    is_beyond = ends[0] < low or ends[1] > high
+    return Part(one.name, column, low, high, multipliers.of(one, hosts), is_beyond)
 
 
 def _totals(parts: Sequence[Part], passing: Mask) -> Column:
     """The sums, block by block: a block of all that is added up stays in the processor's cache."""
     totals = np.zeros(len(passing), np.float64)
     scratch = np.empty(min(BLOCK, len(passing)), np.float64)
-    telling = [part for part in parts if part.low != part.high]
+    telling = [part for part in parts if part.low != part.high and not _is_nothing(part.multiplier)]
     with np.errstate(all="ignore"):  # hosts that do not pass may have any numbers
         for start in range(0, len(passing), BLOCK):
             rows = slice(start, start + BLOCK)
@@ -112,6 +161,10 @@ def _totals(parts: Sequence[Part], passing: Mask) -> Column:
                 _add(block, part, rows, scratch[: len(block)])
             np.copyto(block, OUT, where=~passing[rows])
     return totals
+
+
+def _is_nothing(multiplier: float | Column) -> bool:
+    return isinstance(multiplier, float) and not multiplier
 
 
 def share_ends(
@@ -162,15 +215,5 @@ def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
 
 
 def _check(column: Column, count: int) -> None:
-    if not isinstance(column, np.ndarray) or column.shape != (count,) or column.dtype.kind not in "fiub":
+    if type(column) is not np.ndarray or column.shape != (count,) or column.dtype.kind not in "fiub":
         raise Nonsense(f"column of {count} numbers expected")
-
-
-def _least(metadata: Mapping[str, frozenset[str]], option: str) -> float | None:
-    numbers = []
-    for text in metadata.get(option, ()):
-        try:
-            numbers.append(float(text))
-        except ValueError:
-            continue  # a word in place of a number changes nothing
-    return min((number for number in numbers if np.isfinite(number)), default=None)

@@ -108,7 +108,7 @@ def test_the_shipped_weighers_say() -> None:
     )
     assert raw("RAMWeigher", hosts) == [-200.0, 900.0, 16384.0]
     assert raw("CPUWeigher", hosts) == [13.0, 8.0, 8.0]
-    assert raw("DiskWeigher", hosts) == [100.0, 60.0, 7.0]
+    assert raw("DiskWeigher", hosts) == [100 * 1024.0, 60 * 1024.0, 7 * 1024.0]
     assert raw("IoOpsWeigher", hosts) == [0.0, 2.0, 0.0]
     assert {name: one.multiplier for name, one in WEIGHERS.items()} == {
         "RAMWeigher": 1.0,
@@ -117,6 +117,12 @@ def test_the_shipped_weighers_say() -> None:
         "IoOpsWeigher": -1.0,
         "ServerGroupSoftAffinityWeigher": 1.0,
         "ServerGroupSoftAntiAffinityWeigher": 1.0,
+        "NumInstancesWeigher": 0.0,
+        "BuildFailureWeigher": 1_000_000.0,
+        "HypervisorVersionWeigher": 1.0,
+        "CrossCellWeigher": 1_000_000.0,
+        "ImagePropertiesWeigher": 0.0,
+        "MetricsWeigher": 1.0,
     }
 
 

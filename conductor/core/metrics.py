@@ -1,0 +1,54 @@
+"""The metrics that hosts report, and the scale on which they are kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+PERCENT = "percent"
+NAMES = (
+    *("cpu.frequency", "cpu.user.time", "cpu.kernel.time", "cpu.idle.time", "cpu.iowait.time"),
+    *("cpu.user.percent", "cpu.kernel.percent", "cpu.idle.percent", "cpu.iowait.percent", "cpu.percent"),
+    *("numa.membw.max", "numa.membw.current"),
+)
+
+WEIGHT_SETTING = "weight_setting"
+RATIOS_SCHEMA = {
+    "type": "array",
+    "items": {"type": "string"},
+    "default": [],
+    "description": "The metrics by which hosts are weighed, each with its ratio: cpu.percent=-1.0.",
+}
+
+
+def kept(reported: Mapping[str, Any]) -> dict[str, float]:
+    """The reported metrics that are known, as whole numbers; shares from 0 to 1 become hundredths first.
+
+    A value that is no finite number counts as not reported.
+    """
+    found: dict[str, float] = {}
+    for name, value in reported.items():
+        if name not in NAMES or isinstance(value, str | bytes):
+            continue
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if math.isfinite(number):
+            found[name] = float(int(value * 100 if name.endswith(PERCENT) else value))
+    return found
+
+
+def ratios(settings: Iterable[str]) -> tuple[tuple[str, float], ...]:
+    """Name and ratio of each setting `name=ratio`; what is none is passed over."""
+    found = []
+    for setting in settings:
+        name, _, ratio = setting.partition("=")
+        try:
+            number = float(ratio)
+        except ValueError:
+            continue
+        if name and math.isfinite(number):
+            found.append((name, number))
+    return tuple(found)

@@ -1,0 +1,70 @@
+"""Is the host's address in the network that was asked for?"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.hints import word_of, words_of
+from conductor.core.verdict import PASS, Verdict, reject, unreadable
+
+ADDRESS_HINT = "build_near_host_ip"
+LENGTH_HINT = "cidr"
+DEFAULT_LENGTH = "/24"
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class SimpleCIDRAffinityFilter(Filter):
+    """With the hint `build_near_host_ip`, keep hosts whose address is in its network, as wide as the hint `cidr`."""
+
+    name = "SimpleCIDRAffinityFilter"
+    runs_once_per_request = True
+    is_on_by_default = False
+
+    def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        if not words_of(spec, ADDRESS_HINT):
+            return hosts.everyone
+        network = _network(spec)
+        return hosts.factor("host_ip").mask(lambda address: _is_in(address, network))
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        if not words_of(spec, ADDRESS_HINT):
+            return PASS
+        network = _network(spec)
+        if network is None:
+            text = _text(spec) or "a list"
+            return unreadable(f"the hints {ADDRESS_HINT} and {LENGTH_HINT} name no network", need=text)
+        if _is_in(host.host_ip, network):
+            return PASS
+        if not _is_address(host.host_ip):
+            return unreadable("the host has no address", need=network, have=host.host_ip)
+        return reject("the host is in another network", need=network, have=host.host_ip)
+
+
+def _text(spec: RequestSpec) -> str | None:
+    """Address and length together; None where a hint is a list."""
+    address, length = word_of(spec, ADDRESS_HINT), word_of(spec, LENGTH_HINT, DEFAULT_LENGTH)
+    return None if address is None or length is None else address + length
+
+
+def _network(spec: RequestSpec) -> Network | None:
+    """The network, None where the hints name none. It may be given by any address in it."""
+    try:
+        return ipaddress.ip_network(_text(spec) or "", strict=False)
+    except ValueError:
+        return None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_in(text: str, network: Network | None) -> bool:
+    return network is not None and _is_address(text) and ipaddress.ip_address(text) in network

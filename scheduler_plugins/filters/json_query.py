@@ -1,0 +1,150 @@
+"""Does the host answer the request's own query with yes?"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.hints import word_of, words_of
+from conductor.core.scheduling.host_attributes import attribute
+from conductor.core.verdict import PASS, Verdict, reject, unreadable
+
+HINT = "query"
+VARIABLE = "$"
+LONGEST_SHOWN = 200
+FAULTS = (ValueError, TypeError, KeyError, AttributeError, LookupError, RecursionError)
+Arguments = list[Any]
+
+
+def _each(compare: Callable[[Any, Any], bool]) -> Callable[[Arguments], bool]:
+    """Whether the first argument compares so with every other; one alone compares with nothing."""
+    return lambda arguments: len(arguments) > 1 and all(compare(arguments[0], other) for other in arguments[1:])
+
+
+COMMANDS: Mapping[str, Callable[[Arguments], Any]] = {
+    "=": _each(operator.eq),
+    "<": _each(operator.lt),
+    ">": _each(operator.gt),
+    "<=": _each(operator.le),
+    ">=": _each(operator.ge),
+    "in": lambda arguments: len(arguments) > 1 and arguments[0] in arguments[1:],
+    "not": lambda arguments: [not argument for argument in arguments],  # one answer for each of them
+    "or": any,
+    "and": all,
+}
+
+
+class JsonFilter(Filter):
+    """With the hint `query`, keep hosts for which that JSON query holds, e.g. `[">=", "$free_ram_mb", 1024]`.
+
+    A query is a list of a command and its arguments, which may be queries. `$name` stands for what the host has of
+    that name, `$name.key` for what is inside; arguments that have no value are left out.
+    """
+
+    name = "JsonFilter"
+    is_on_by_default = False
+
+    def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        if not words_of(spec, HINT):
+            return hosts.everyone
+        known: dict[Hashable, bool] = {}
+        try:
+            query = _query(spec)
+            names = sorted(set(_variables(query)))
+        except FAULTS:
+            return np.zeros(len(hosts), np.bool_)
+        return np.fromiter((_holds_once(query, names, host, known) for host in hosts.states), np.bool_, len(hosts))
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        if not words_of(spec, HINT):
+            return PASS
+        shown = " ".join(words_of(spec, HINT))[:LONGEST_SHOWN]
+        try:
+            query = _query(spec)
+            names = sorted(set(_variables(query)))
+            if _holds(query, host):
+                return PASS
+        except FAULTS as error:
+            return unreadable(f"the hint {HINT} cannot be answered: {_explained(error)}", need=shown)
+        have = ", ".join(f"{name} {_value(name, host)}" for name in names)
+        return reject(f"the hint {HINT} asks for another host", need=shown, have=have)
+
+
+def _query(spec: RequestSpec) -> Any:
+    """The query. Raises ValueError for what is no JSON."""
+    word = word_of(spec, HINT)
+    if word is None:
+        raise ValueError("one text is expected, not a list")
+    return json.loads(word)
+
+
+def _variables(query: Any) -> Iterator[str]:
+    """The variables in a query. One that stands for no list is left to whoever asks it."""
+    for part in query if isinstance(query, list) else ():
+        if isinstance(part, list):
+            yield from _variables(part)
+        elif isinstance(part, str) and part.startswith(VARIABLE):
+            yield part
+
+
+def _holds_once(query: Any, names: list[str], host: HostState, known: dict[Hashable, bool]) -> bool:
+    """Whether the query holds, asked once for all hosts that have the same."""
+    try:
+        key = repr([_value(name, host) for name in names])
+        if key not in known:
+            known[key] = _holds(query, host)
+        return known[key]
+    except FAULTS:
+        return False
+
+
+def _holds(query: Any, host: HostState) -> bool:
+    answer = _answer(query, host)
+    return any(answer) if isinstance(answer, list) else bool(answer)
+
+
+def _answer(query: Any, host: HostState) -> Any:
+    """What a query comes to. Raises whatever its commands raise where they get what they cannot compare."""
+    if not query:
+        return True
+    command = COMMANDS[query[0]]
+    values = (_argument(part, host) for part in query[1:])
+    return command([value for value in values if value is not None])
+
+
+def _argument(part: Any, host: HostState) -> Any:
+    if isinstance(part, list):
+        return _answer(part, host)
+    if isinstance(part, str):
+        return _value(part, host) if part.startswith(VARIABLE) else part or None
+    return part
+
+
+def _value(variable: str, host: HostState) -> Any:
+    """What the host has of `$name` or, inside of a mapping, of `$name.key`. Raises AttributeError inside of anything
+    else.
+    """
+    name, *path = variable[len(VARIABLE) :].split(".")
+    value = attribute(host, name)
+    for key in path:
+        if value is None:
+            return None
+        value = value.get(key)
+    return value
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return "it is no JSON"
+    if isinstance(error, KeyError):
+        return f"there is no command {error}"[:LONGEST_SHOWN]
+    if isinstance(error, RecursionError):
+        return "it is too deep"
+    return "it compares what cannot be compared"
