@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from conductor.core.host_state import HostTable
+from conductor.core.scheduling import filtering
 from conductor.core.scheduling.advice import advise
 from conductor.core.scheduling.alternates import heaviest
-from conductor.core.scheduling.filtering import Stage, verdict_of
+from conductor.core.scheduling.filtering import Stage
 from conductor.core.scheduling.nearest import NearMiss, nearest_misses
 from conductor.core.scheduling.select import Outcome, Round
 from conductor.core.scheduling.weighing import Weighing
 from conductor.core.selection import Selection
-from conductor.core.verdict import PASS, Verdict, reject
+from conductor.core.verdict import PASS, Verdict
 
 WEIGHTS_KEPT = 20
 ATTEMPT_WEIGHTS_KEPT = 5
@@ -160,13 +161,7 @@ def _reasons(shown: Round, stage: Stage, limit: int) -> dict[int, Verdict]:
 
 def why(shown: Round, stage: Stage, row: int) -> Verdict:
     """The stage's verdict about a host that it turned away."""
-    try:
-        verdict = verdict_of(stage.filter, shown.hosts, shown.spec, row)
-    except Exception as error:
-        return reject(f"the filter failed ({type(error).__name__})")
-    if verdict or not verdict.reason:
-        return reject("no reason given", need=verdict.need, have=verdict.have)
-    return verdict
+    return filtering.why(shown.filtering, stage, shown.hosts, shown.spec, row)
 
 
 def _passed(shown: Round, limit: int) -> list[HostOutcome]:

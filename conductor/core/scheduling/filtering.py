@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,31 +11,54 @@ from numpy.typing import NDArray
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostTable, Mask
+from conductor.core.plugin_choice import FILTER
 from conductor.core.request_spec import RequestSpec
-from conductor.core.verdict import Verdict
+from conductor.core.scheduling.watching import (
+    OUT_OF_TIME,
+    Clock,
+    Nonsense,
+    NotAsked,
+    PluginFault,
+    Rules,
+    Use,
+    Watch,
+    describe,
+    guarded,
+    is_mask,
+    readable,
+)
+from conductor.core.verdict import PASS, Verdict, reject
+
+__all__ = [
+    "Clock",
+    "Filtering",
+    "Nonsense",
+    "PluginFault",
+    "Rows",
+    "Rules",
+    "Stage",
+    "ask",
+    "describe",
+    "passes_all",
+    "run_filters",
+    "timed_verdict",
+    "verdict_of",
+    "why",
+]
 
 Rows = NDArray[np.intp]
-Clock = Callable[[], float]
+Answer = tuple[Mask, Sequence[PluginFault], Mapping[int, Verdict]]
 
-
-@dataclass(frozen=True)
-class PluginFault:
-    """A plugin that raised or answered nonsense about `count` hosts, and what was done instead."""
-
-    kind: str
-    plugin: str
-    count: int
-    error: str
-    consequence: str
-    exception: Exception | None = field(default=None, compare=False, repr=False)
-
-
-class Nonsense(Exception):
-    """A plugin's answer has the wrong type or shape."""
+REASONS_HELD = 1000  # of a filter that is asked host by host: it need not be asked again for them
+LONGEST_REASON = 255
+NO_REASONS: Mapping[int, Verdict] = {}
 
 
 class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long to make
-    """One filter's turn: the hosts that came in and those that were left, as masks and as counts."""
+    """One filter's turn: the hosts that came in and those that were left, as masks and as counts.
+
+    `said` is what it said of hosts that it turned away, where it was asked one by one.
+    """
 
     filter: Filter
     before: int
@@ -43,6 +66,7 @@ class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long 
     came: Mask
     left: Mask
     seconds: float = 0.0
+    said: Mapping[int, Verdict] = NO_REASONS
 
     @property
     def rejected(self) -> int:
@@ -55,106 +79,190 @@ class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long 
 
 @dataclass(frozen=True)
 class Filtering:
-    """A whole turn of the pipeline: its stages in order, and which hosts are left."""
+    """A whole turn of the pipeline: its stages in order, and which hosts are left.
+
+    `aside` is the account of questions that are asked only to explain it: they have a time of their own.
+    """
 
     stages: tuple[Stage, ...]
     passing: Mask
     faults: tuple[PluginFault, ...] = ()
+    aside: Watch = field(default_factory=lambda: Watch(Rules()), compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class Rules:
-    """How filters run. A filter that fails turns hosts away, unless the operator named it in `fail_open`."""
+def run_filters(
+    hosts: HostTable, spec: RequestSpec, filters: Sequence[Filter], rules: Rules, watch: Watch | None = None
+) -> Filtering:
+    """Ask each filter, in order, about the hosts that all before it let pass.
 
-    fail_open: frozenset[str] = frozenset()
-    clock: Clock = field(default=lambda: 0.0)
-
-
-def run_filters(hosts: HostTable, spec: RequestSpec, filters: Sequence[Filter], rules: Rules) -> Filtering:
-    """Ask each filter, in order, about the hosts that all before it let pass."""
+    Filters in the shadow are asked once in a decision, about the hosts that come to them, and none of these goes.
+    """
+    watch = watch or Watch(rules)
     everyone = passing = hosts.everyone
     stages: list[Stage] = []
     faults: list[PluginFault] = []
     before = len(hosts)
     for one in filters:
         began = rules.clock()
-        left, after = passing, before
-        if before:
-            mask, found = ask(one, hosts, spec, passing=passing, rules=rules)
+        use = watch.of(FILTER, one)
+        left, after, said = passing, before, NO_REASONS
+        if before and not (use.is_shadow and use.turns):
+            mask, found, said = _answer(one, hosts, spec, passing=passing, watch=watch)
             faults += found
             if mask is not everyone and not mask.all():
                 left = np.logical_and(passing, mask)
                 after = int(np.count_nonzero(left))
-        stages.append(Stage(one, before, after, passing, left, rules.clock() - began))
-        passing, before = left, after
-    return Filtering(tuple(stages), passing, tuple(faults))
+                if use.turns <= 1:
+                    use.rejected = before - after
+        if not use.is_shadow:
+            stages.append(Stage(one, before, after, passing, left, rules.clock() - began, said))
+            passing, before = left, after
+    return Filtering(tuple(stages), passing, tuple(faults), Watch(rules))
 
 
 def passes_all(
-    hosts: HostTable, spec: RequestSpec, filters: Sequence[Filter], *, row: int, rules: Rules
+    hosts: HostTable,
+    spec: RequestSpec,
+    filters: Sequence[Filter],
+    *,
+    row: int,
+    rules: Rules,
+    watch: Watch | None = None,
 ) -> tuple[bool, Sequence[PluginFault]]:
     """Whether the host in `row` passes every filter, asked one host at a time."""
+    watch = watch or Watch(rules)
     faults: list[PluginFault] = []
     for one in filters:
+        use = watch.of(FILTER, one)
+        if use.is_shadow:
+            continue
         try:
-            passes = bool(verdict_of(one, hosts, spec, row))
+            passes = bool(timed_verdict(one, hosts, spec, row, watch))
         except Exception as error:
-            faults.append(_fault(one, 1, error, rules))
-            passes = one.name in rules.fail_open
+            faults.append(watch.fault(use, 1, error))
+            passes = watch.lets_pass(use)
         if not passes:
             return False, faults
     return True, faults
 
 
 def ask(
-    one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, rules: Rules
+    one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, rules: Rules, watch: Watch | None = None
 ) -> tuple[Mask, Sequence[PluginFault]]:
     """One filter's mask over all rows; only the rows in `passing` mean anything. Never raises."""
-    if type(one).mask is Filter.mask:
-        return _ask_each(one, hosts, spec, passing=passing, rules=rules)
+    mask, faults, _ = _answer(one, hosts, spec, passing=passing, watch=watch or Watch(rules))
+    return mask, faults
+
+
+def why(filtering: Filtering, stage: Stage, hosts: HostTable, spec: RequestSpec, row: int) -> Verdict:
+    """The stage's verdict about a host that it turned away; what it said then, where it was asked about each."""
+    verdict = stage.said.get(row)
     try:
-        mask = one.mask(hosts, spec)
-        if mask is hosts.everyone:
-            return mask, ()
-        if not isinstance(mask, np.ndarray) or mask.shape != (len(hosts),) or mask.dtype != np.bool_:
-            raise Nonsense(f"mask of {len(hosts)} bools expected")
+        if verdict is None:
+            verdict = timed_verdict(stage.filter, hosts, spec, row, filtering.aside)
+    except NotAsked as reason:
+        return reject(f"the filter could not be asked ({reason})")
     except Exception as error:
-        count = int(np.count_nonzero(passing))
-        opens = one.name in rules.fail_open
-        return np.full(len(hosts), opens, np.bool_), [_fault(one, count, error, rules)] if count else []
-    return mask, ()
-
-
-def _ask_each(
-    one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, rules: Rules
-) -> tuple[Mask, Sequence[PluginFault]]:
-    mask = np.zeros(len(hosts), np.bool_)
-    count = 0
-    last: Exception | None = None
-    for row in np.flatnonzero(passing):
-        try:
-            mask[row] = bool(verdict_of(one, hosts, spec, int(row)))
-        except Exception as error:
-            mask[row] = one.name in rules.fail_open
-            count, last = count + 1, error
-    return mask, [_fault(one, count, last, rules)] if last else []
+        return reject(f"the filter failed ({describe(error)})")
+    if verdict or not verdict.reason:
+        return reject("no reason given", need=verdict.need, have=verdict.have)
+    return verdict
 
 
 def verdict_of(one: Filter, hosts: HostTable, spec: RequestSpec, row: int) -> Verdict:
     """One filter about one host. Raises what the filter raises, or Nonsense."""
-    verdict: object = one.host_passes(hosts.states[row], spec)
+    verdict: object = guarded(one.host_passes, hosts.states[row], spec)
+    if verdict is PASS:
+        return PASS
     if isinstance(verdict, Verdict):
-        return verdict
+        return _checked(verdict)
     if isinstance(verdict, bool | np.bool_):
         return Verdict(bool(verdict))
     raise Nonsense(f"Verdict expected, not {type(verdict).__name__}")
 
 
-def _fault(one: Filter, count: int, error: Exception, rules: Rules) -> PluginFault:
-    consequence = "let pass" if one.name in rules.fail_open else "turned away"
-    return PluginFault("filter", one.name, count, describe(error), consequence, error)
+def _checked(verdict: Verdict) -> Verdict:
+    """A verdict whose parts can be kept and shown. Raises Nonsense for one whose parts are something else."""
+    if not isinstance(verdict.passed, bool | np.bool_):
+        raise Nonsense(f"Verdict with passed true or false expected, not {type(verdict.passed).__name__}")
+    if verdict.passed:
+        return PASS
+    texts = (verdict.reason, verdict.need, verdict.have)
+    reason, need, have = clean = tuple(readable(text, LONGEST_REASON) for text in texts)
+    if clean == texts and type(verdict) is Verdict:
+        return verdict
+    return Verdict(False, reason, need, have, bool(verdict.is_unreadable))
 
 
-def describe(error: Exception) -> str:
-    """What to show of a foreign error: its kind. Its text may hold paths or secrets."""
-    return str(error) if isinstance(error, Nonsense) else type(error).__name__
+def timed_verdict(one: Filter, hosts: HostTable, spec: RequestSpec, row: int, watch: Watch) -> Verdict:
+    """`verdict_of`, on the plugin's account. Raises NotAsked where it has none left."""
+    use = watch.of(FILTER, one)
+    refusal = watch.refusal(use)
+    if refusal:
+        raise NotAsked(refusal)
+    if use.is_trusted:
+        return verdict_of(one, hosts, spec, row)
+    began = watch.rules.clock()
+    try:
+        return verdict_of(one, hosts, spec, row)
+    finally:
+        watch.took(use, watch.rules.clock() - began)
+
+
+def _answer(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
+    """One turn of a filter, on its account. Never raises what the plugin raises."""
+    use = watch.of(FILTER, one)
+    refusal = watch.refusal(use)
+    if refusal:
+        return _by_rule(hosts, passing, use, watch, NotAsked(refusal))
+    began = watch.rules.clock()
+    asked = _ask_each if type(one).mask is Filter.mask else _ask_all
+    mask, faults, said = asked(one, hosts, spec, passing=passing, watch=watch)
+    if watch.turned(use, watch.rules.clock() - began) and not any(fault.error == OUT_OF_TIME for fault in faults):
+        faults = [*faults, watch.late(use, int(np.count_nonzero(passing)))]
+    return mask, faults, said
+
+
+def _ask_all(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
+    try:
+        mask = guarded(one.mask, hosts, spec)
+        if mask is hosts.everyone or is_mask(mask, len(hosts)):
+            return mask, (), NO_REASONS
+        raise Nonsense(f"mask of {len(hosts)} bools expected")
+    except Exception as error:
+        return _by_rule(hosts, passing, watch.of(FILTER, one), watch, error)
+
+
+def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
+    """Ask host by host, until the plugin's time is up: the hosts that are left then go by the rule."""
+    use, clock = watch.of(FILTER, one), watch.rules.clock
+    ends = clock() + watch.seconds_left(use)
+    mask = np.zeros(len(hosts), np.bool_)
+    said: dict[int, Verdict] = {}
+    failed, last = 0, None
+    rows = np.flatnonzero(passing)
+    for index, row in enumerate(map(int, rows)):
+        if clock() > ends:
+            mask[rows[index:]] = watch.lets_pass(use)
+            late = [watch.fault(use, len(rows) - index, NotAsked(OUT_OF_TIME))]
+            return mask, [*_failed(use, failed, last, watch), *late], said
+        try:
+            verdict = verdict_of(one, hosts, spec, row)
+        except Exception as error:
+            verdict = Verdict(watch.lets_pass(use), f"the filter failed ({describe(error)})")
+            failed, last = failed + 1, error
+        mask[row] = verdict.passed
+        if not verdict.passed and len(said) < REASONS_HELD:
+            said[row] = verdict
+    return mask, _failed(use, failed, last, watch), said
+
+
+def _failed(use: Use, count: int, last: Exception | None, watch: Watch) -> list[PluginFault]:
+    return [watch.fault(use, count, last)] if last else []
+
+
+def _by_rule(hosts: HostTable, passing: Mask, use: Use, watch: Watch, error: Exception) -> Answer:
+    """All hosts get what the rule says for those that a filter fails about."""
+    count = int(np.count_nonzero(passing))
+    faults = [watch.fault(use, count, error)] if count else []
+    return np.full(len(hosts), watch.lets_pass(use), np.bool_), faults, NO_REASONS

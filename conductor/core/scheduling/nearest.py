@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conductor.core.scheduling.filtering import Rows, Rules, ask, verdict_of
+from conductor.core.scheduling.filtering import Rows, ask, timed_verdict
 from conductor.core.scheduling.links import Placement, shortfall_of
 from conductor.core.scheduling.select import Round
 
@@ -35,8 +35,9 @@ def nearest_misses(shown: Round) -> tuple[tuple[NearMiss, ...], dict[str, int]]:
     misses = np.zeros(len(hosts), np.intp)
     missed_by = np.zeros(len(hosts), np.intp)
     filters = [stage.filter for stage in shown.filtering.stages]
+    aside = shown.filtering.aside
     for index, one in enumerate(filters):
-        mask, _ = ask(one, hosts, spec, passing=misses < 2, rules=Rules())
+        mask, _ = ask(one, hosts, spec, passing=misses < 2, rules=aside.rules, watch=aside)
         misses[~mask] += 1
         missed_by[~mask] = index
     rows = np.flatnonzero(misses == 1)
@@ -57,7 +58,7 @@ def _described(shown: Round, rows: Rows, missed_by: Rows) -> list[NearMiss]:
     for (_, shortfall, _, _), row, index in sorted(ranked)[:MISSES_KEPT]:
         state = shown.hosts.states[row]
         try:
-            verdict = verdict_of(filters[index], shown.hosts, shown.spec, row)
+            verdict = timed_verdict(filters[index], shown.hosts, shown.spec, row, shown.filtering.aside)
         except Exception:
             continue  # a filter that fails about a host is no near miss
         found.append(

@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from conductor.core.filter import Filter
+from conductor.core.frozen import sealed
 from conductor.core.host_state import HostTable, Mask
+from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import alternates_by_cell, best_rows, pick
 from conductor.core.scheduling.filtering import Filtering, PluginFault, Rules, passes_all, run_filters
 from conductor.core.scheduling.group_rules import LEAVING
 from conductor.core.scheduling.links import MoveRange, Placement, RequestedHosts, RequestedZone
 from conductor.core.scheduling.needs import Needs, needs_of
+from conductor.core.scheduling.watching import Use, Watch
 from conductor.core.scheduling.weighing import Multipliers, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
 from conductor.core.selection import Selection
@@ -30,6 +33,14 @@ class Pipeline:
     rules: Rules = field(default_factory=Rules)
     host_subset_size: int = 1
     max_attempts: int = 3
+
+    @property
+    def has_strangers(self) -> bool:
+        """Whether plugins decide that are not known to leave alone what they are given."""
+        trusted = self.rules.trusted
+        return any((FILTER, one.name) not in trusted for one in self.filters) or any(
+            (WEIGHER, one.name) not in trusted for one in self.weighers
+        )
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,7 @@ class Outcome:
     needs: Needs
     seed: int
     faults: tuple[PluginFault, ...] = ()
+    uses: tuple[Use, ...] = ()  # what each plugin did
 
     @property
     def is_successful(self) -> bool:
@@ -106,8 +118,11 @@ class _Placing:
     def __init__(
         self, hosts: HostTable, spec: RequestSpec, instance_uuids: Sequence[str], *, pipeline: Pipeline, seed: int
     ) -> None:
+        self.watch = Watch(pipeline.rules)
         self.table = WorkingTable(hosts)
         self.spec = _without_own(spec, instance_uuids)
+        if pipeline.has_strangers:
+            self.spec = sealed(self.spec)
         self.instance_uuids = instance_uuids
         self.pipeline = pipeline
         self.seed = seed
@@ -139,7 +154,7 @@ class _Placing:
 
     def _round(self, index: int) -> Round:
         """Every filter on every host, as the pipeline stands."""
-        filtering = run_filters(self.table.hosts, self.spec, self.links, self.pipeline.rules)
+        filtering = run_filters(self.table.hosts, self.spec, self.links, self.pipeline.rules, self.watch)
         self.faults += filtering.faults
         return Round(index, self.table.hosts, self.spec, filtering, self._weigh(filtering.passing))
 
@@ -150,6 +165,7 @@ class _Placing:
             self.pipeline.weighers,
             multipliers=self.pipeline.multipliers,
             passing=passing,
+            watch=self.watch,
         )
         self.faults += weighing.faults
         return weighing
@@ -164,7 +180,7 @@ class _Placing:
         self.table.take(row, self.spec, self.needs)
         if self.spec.group is None:  # nothing but this one host has changed
             self.passing[row], faults = passes_all(
-                self.table.hosts, self.spec, self.repeated, row=row, rules=self.pipeline.rules
+                self.table.hosts, self.spec, self.repeated, row=row, rules=self.pipeline.rules, watch=self.watch
             )
             self.faults += faults
             return
@@ -172,8 +188,8 @@ class _Placing:
         self.spec = replace(self.spec, group=replace(self.spec.group, member_hosts=members))
         if self._once is None:
             once = tuple(one for one in self.links if one.runs_once_per_request)
-            self._once = run_filters(self.first.hosts, self.spec, once, self.pipeline.rules).passing
-        again = run_filters(self.table.hosts, self.spec, self.repeated, self.pipeline.rules)
+            self._once = run_filters(self.first.hosts, self.spec, once, self.pipeline.rules, self.watch).passing
+        again = run_filters(self.table.hosts, self.spec, self.repeated, self.pipeline.rules, self.watch)
         self.faults += again.faults
         self.passing = self._once & again.passing
 
@@ -186,6 +202,7 @@ class _Placing:
             needs=self.needs,
             seed=self.seed,
             faults=_summed(self.faults),
+            uses=tuple(self.watch.uses.values()),
         )
 
 

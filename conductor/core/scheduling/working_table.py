@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
-from conductor.core.host_state import CLAIMED_COLUMNS, Column, HostState, HostTable
+from conductor.core.host_state import CLAIMED_COLUMNS, Column, HostState, HostTable, read_only
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.hardware_fit import with_hardware_taken
 from conductor.core.scheduling.needs import Needs
 
 
@@ -44,22 +45,28 @@ class WorkingTable:
         self.hosts = hosts
         self._rows: _Rows | None = None
         self._columns: dict[str, Column] = {}
+        self._claimed: set[int] = set()
 
-    def take(self, row: int, spec: RequestSpec, needs: Needs) -> None:
-        """An instance of `spec` goes to the host in `row`."""
+    def take(self, row: int, spec: RequestSpec, needs: Needs) -> RequestSpec:
+        """An instance of `spec` goes to the host in `row`. Returns the request for the next instance.
+
+        That is the same, but for what was settled about the guest's inside here, such as its page size.
+        """
         rows = self._rows or self._open()
         state = _with_one_more(rows[row], spec, needs)
+        if spec.numa is not None or spec.pci_requests:
+            state, spec = with_hardware_taken(state, spec)
         rows.put(row, state)
+        self._claimed.add(row)
         for name, of in CLAIMED_COLUMNS.items():
             self._columns[name][row] = of(state)
+        return spec
 
     def _open(self) -> _Rows:
         self._rows = rows = _Rows(self.hosts.states)
         self._columns = {name: getattr(self.hosts, name).copy() for name in CLAIMED_COLUMNS}
-        views: dict[str, Any] = {name: column.view() for name, column in self._columns.items()}
-        for view in views.values():
-            view.setflags(write=False)
-        self.hosts = replace(self.hosts, states=rows, **views)
+        views: dict[str, Any] = {name: read_only(column.view()) for name, column in self._columns.items()}
+        self.hosts = replace(self.hosts, states=rows, claimed_rows=self._claimed, **views)
         return rows
 
 
