@@ -44,7 +44,7 @@ def write_tx(using: str = "default") -> Iterator[None]:
 
 @contextmanager
 def bare_tx(using: str) -> Iterator[None]:
-    """The same on SQLite for statements by hand (`journal.dialect`) and nothing else: no savepoints, no `on_commit`.
+    """The same on SQLite for statements by hand (`conductor.sql`) and nothing else: no savepoints, no `on_commit`.
 
     Django's own bookkeeping costs as much as the statements of a step. Inside of a transaction it is that one.
     """

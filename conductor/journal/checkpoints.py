@@ -15,9 +15,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, Field, JSONField, UUIDField
 
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
-from conductor.journal.dialect import NOW, Insert, Later, names, run, update
 from conductor.journal.models import Event, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
-from conductor.journal.rows import Rows
+from conductor.sql.dialect import NOW, Insert, Later, names, run, update
+from conductor.sql.rows import Rows
 
 # What a run may be told while somebody works on it: read with each fence, so that no transaction decides without it.
 ASKED = ("is_cancel_requested", "cancel_reason")

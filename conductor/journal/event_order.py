@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from django.db import connections
 from django.db.models import QuerySet
 
-from conductor.journal.dialect import run
+from conductor.sql.dialect import run
 
 if TYPE_CHECKING:
     from conductor.journal.models import Event

@@ -15,7 +15,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conductor.journal import checkpoints
-from conductor.journal.dialect import Row, run, run_many
+from conductor.sql.dialect import Row, run, run_many
 from conductor.transactions import bare_tx
 
 # The fence, with what else must be as its owner knows it: a run that was asked to stop goes the long way.

@@ -12,8 +12,9 @@ from django.db import connections
 from conductor.core.context import RequestContext
 from conductor.core.errors import StaleToken
 from conductor.core.states import WaitCause
-from conductor.journal import checkpoints, dialect
+from conductor.journal import checkpoints
 from conductor.journal.models import WorkflowRun
+from conductor.sql import dialect
 from conductor.transactions import write_tx
 
 Result = Mapping[str, Any]

@@ -20,8 +20,8 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import StaleToken
 from conductor.core.states import RunState, StepState
 from conductor.journal import checkpoints
-from conductor.journal.dialect import NOW
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
+from conductor.sql.dialect import NOW
 from conductor.workflows import records
 from conductor.workflows.flow import Flow, Step, Work
 

@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db import connections, transaction
 
 from conductor.journal import checkpoints
-from conductor.journal.dialect import Later
 from conductor.journal.models import WorkflowRun
+from conductor.sql.dialect import Later
 
 
 class RunRow:

@@ -16,9 +16,9 @@ from conductor.core.errors import HostSilent, StaleToken
 from conductor.core.states import RunState, StepState, WaitCause
 from conductor.failpoints import reach
 from conductor.journal import checkpoints
-from conductor.journal.dialect import NOW, Later
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc import outbox
+from conductor.sql.dialect import NOW, Later
 from conductor.transactions import write_tx
 from conductor.workflows import leases, records, straight_on
 from conductor.workflows.flow import Flow, NotYet, RemoteStep, Result, Step, Work

@@ -13,8 +13,8 @@ from django.db.models import Model
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
 from conductor.core.states import PowerState, TaskState, VmState
-from conductor.journal.dialect import Later
-from conductor.journal.rows import Rows
+from conductor.sql.dialect import Later
+from conductor.sql.rows import Rows
 from conductor.transactions import database_now, database_time
 from tests import factories
 

@@ -10,8 +10,9 @@ from django.db import connections
 
 from conductor.core.errors import HostClosed
 from conductor.core.identifiers import host_resource, host_use_resource
-from conductor.journal import checkpoints, dialect
+from conductor.journal import checkpoints
 from conductor.journal.models import ResourceLock
+from conductor.sql import dialect
 from conductor.workflows.flow import Work
 
 BINARY = "nova-compute"

@@ -9,11 +9,11 @@ from django.db import connections
 from conductor import events
 from conductor.cell_db.models import Instance
 from conductor.core.states import TaskState, VmState
-from conductor.journal import dialect
 from conductor.journal.checkpoints import uuid_param
-from conductor.journal.dialect import NOW
 from conductor.journal.models import LockWait
-from conductor.journal.rows import Rows
+from conductor.sql import dialect
+from conductor.sql.dialect import NOW
+from conductor.sql.rows import Rows
 from conductor.transactions import database_now
 from conductor.workflows.flow import Work
 

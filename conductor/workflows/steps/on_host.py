@@ -11,7 +11,7 @@ from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.image import operations as images
-from conductor.journal.rows import Rows
+from conductor.sql.rows import Rows
 from conductor.workflows.flow import Work
 
 DEVICES = Rows(BlockDevice, "instance_uuid")

@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model
 from django.db.models.functions import Now
 
-from conductor.journal.dialect import NOW, Later, names, run, update
+from conductor.sql.dialect import NOW, Later, names, run, update
 
 M = TypeVar("M", bound=Model)
 Converters = tuple[Callable[..., Any], ...]
