@@ -30,6 +30,25 @@ class NetworkWish:
     fixed_ip: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceWish:
+    """One device as it was asked for. `boot_index` None or below 0: nothing boots from it; 0 is the root disk."""
+
+    source: str
+    destination: str
+    uuid: str = ""
+    size_gb: int | None = None
+    boot_index: int | None = None
+    device_name: str = ""
+    delete_on_termination: bool = False
+    tag: str | None = None
+    is_swap: bool = False
+
+    @property
+    def is_root(self) -> bool:
+        return self.boot_index == 0
+
+
 @dataclass(frozen=True)
 class BuildWish:
     """What a caller wants to launch: already valid in form, not yet checked against what exists.
@@ -57,6 +76,7 @@ class BuildWish:
     access_ip_v4: str = ""
     access_ip_v6: str = ""
     security_groups: tuple[str, ...] = ()
+    devices: tuple[DeviceWish, ...] = ()
     requested_host: str = ""  # the scheduler checks it
     forced_host: str = ""  # taken as it is
     run_uuid: str = ""
@@ -366,35 +386,3 @@ class EventView:
     run_uuid: str = ""
     instance_uuid: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class DecisionView:
-    """A stored scheduling decision. A tenant's view has no host names: `hosts` and `weights` are then empty.
-
-    `funnel`: [{"filter", "before", "after", "rejected"}] in order, starting with placement.
-    `hosts`: [{"host", "cell", "zone", "is_simulated", "passed", "rejected_by", "reason", "need", "have"}].
-    `weights`: [{"host", "total", "parts": [{"weigher", "raw", "normalized", "multiplier", "weight"}]}], best first.
-    `selections`: per instance: {"instance_uuid", "host", "cell", "fate", "alternates": [{"host", "fate"}]}.
-    `nearest`: hosts that one filter alone turned away: {"host", "cell", "rejected_by", "reason", "need", "have",
-    "shortfall"}. `faults`: plugins that failed: {"kind", "plugin", "count", "error", "consequence"}.
-    `lost_races`: claims that came too late before this one: {"host", "reason"}. `missing_cells`: cell → reason.
-    `advice`: plain sentences for the person who asked, e.g. "12 of 17 hosts: image needs qemu, host runs fake".
-    """
-
-    uuid: str
-    run_uuid: str
-    is_successful: bool
-    created_at: datetime
-    seed: int
-    snapshot_age_seconds: float
-    num_instances: int
-    funnel: list[dict[str, Any]]
-    advice: list[str]
-    hosts: list[dict[str, Any]] = field(default_factory=list)
-    weights: list[dict[str, Any]] = field(default_factory=list)
-    selections: list[dict[str, Any]] = field(default_factory=list)
-    nearest: list[dict[str, Any]] = field(default_factory=list)
-    faults: list[dict[str, Any]] = field(default_factory=list)
-    lost_races: list[dict[str, Any]] = field(default_factory=list)
-    missing_cells: Mapping[str, str] = field(default_factory=dict)

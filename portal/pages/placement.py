@@ -9,7 +9,7 @@ from typing import Any
 
 from conductor.core.context import RequestContext
 from conductor.services import decisions
-from conductor.services.values import DecisionView
+from conductor.services.decision_values import DecisionView
 from portal.pages.faces import Face
 from portal.pages.stories import Story
 

@@ -69,6 +69,7 @@ class Decision:
     missing_cells: Mapping[str, str] = field(default_factory=dict)
     is_detailed: bool = True
     milliseconds: float = 0.0  # to decide and to explain it
+    round: int = 0  # how many instances had found a host before the round that is shown
 
     @property
     def is_successful(self) -> bool:
@@ -87,6 +88,7 @@ class Decision:
             "missing_cells": dict(self.missing_cells),
             "is_detailed": self.is_detailed,
             "milliseconds": self.milliseconds,
+            "round": self.round,
         }
 
     def attempt(self) -> dict[str, Any]:
@@ -147,6 +149,7 @@ def explain(outcome: Outcome, missing_cells: Mapping[str, str] | None = None) ->
         advice=tuple(advise(outcome, reasons=reasons, miss_counts=miss_counts, missing_cells=missing)),
         faults=tuple(_fault_json(outcome)),
         missing_cells=missing,
+        round=shown.index,
     )
 
 

@@ -95,19 +95,19 @@ def changed(hosts: HostTable, change: FleetChange) -> HostTable:
 def launch(
     hosts: HostTable,
     spec: RequestSpec,
-    num_instances: int,
+    instance_uuids: Sequence[str],
     *,
     pipeline: Pipeline,
     missing_cells: Mapping[str, str] | None = None,
+    seed: int = SEED,
 ) -> LaunchTrial:
-    """Would so many instances find a host, and if not all of them, how many?"""
-    uuids = [f"asked-{number}" for number in range(num_instances)]
-    outcome = decide(hosts, spec, uuids, pipeline=pipeline, seed=SEED)
+    """Would these instances find a host, and if not all of them, how many?"""
+    outcome = decide(hosts, spec, instance_uuids, pipeline=pipeline, seed=seed)
     decision = explain(outcome, missing_cells)
     found = outcome
     if not outcome.is_successful and outcome.shown.index:
-        found = decide(hosts, spec, uuids[: outcome.shown.index], pipeline=pipeline, seed=SEED)
-    return LaunchTrial(decision, num_instances, tuple(hosts.states[row].host for row in found.picks))
+        found = decide(hosts, spec, instance_uuids[: outcome.shown.index], pipeline=pipeline, seed=seed)
+    return LaunchTrial(decision, len(instance_uuids), tuple(hosts.states[row].host for row in found.picks))
 
 
 def drain(

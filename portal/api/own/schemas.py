@@ -33,4 +33,5 @@ INTERVENE: Mapping[str, dict[str, Any]] = {one.id: _schema(one) for one in INTER
 
 NOTHING: Schema = {"type": "object", "maxProperties": 0}
 DRAIN = closed({"most_at_once": POSITIVE_INTEGER, "allows_cold": BOOLEAN, "dry_run": BOOLEAN})
+EVALUATE = closed({"fleet": {"enum": ["then", "now"]}})
 DRAIN_ACTION = closed({"action": {"enum": ["pause", "resume", "stop", "cancel"]}}, required=("action",))

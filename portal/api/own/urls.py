@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from conductor.core.interventions import INTERVENTIONS
-from portal.api.own import audit, findings, hosts, interventions, servers, views
+from portal.api.own import audit, decisions, findings, hosts, interventions, servers, views
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", views.Workflows.as_view()),
@@ -22,5 +22,12 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("audit", audit.Audit.as_view()),
     path("findings", findings.Findings.as_view()),
     path("servers/<str:server_id>/try-again", servers.TryAgain.as_view()),
-    path("decisions/<str:decision_uuid>", views.Decision.as_view()),
+    path("decisions", decisions.Decisions.as_view()),
+    path("decisions/<str:decision_uuid>", decisions.Decision.as_view()),
+    path("decisions/<str:decision_uuid>/hosts", decisions.Hosts.as_view()),
+    path("decisions/<str:decision_uuid>/hosts/<str:host>", decisions.Host.as_view()),
+    path("decisions/<str:decision_uuid>/weights", decisions.Weights.as_view()),
+    path("decisions/<str:decision_uuid>/matrix", decisions.Matrix.as_view()),
+    path("decisions/<str:decision_uuid>/fits-if", decisions.FitsIf.as_view()),
+    path("decisions/<str:decision_uuid>/evaluate", decisions.Evaluate.as_view()),
 ]

@@ -11,8 +11,9 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from conductor.core.context import RequestContext
+from conductor.services.decision_values import DecisionView
 from conductor.services.flow_actions import Panel
-from conductor.services.values import DecisionView, EventView, RunView, StepView
+from conductor.services.values import EventView, RunView, StepView
 from portal.api.authentication import TokenAuthentication
 from portal.api.authorization import ADMIN, MEMBER, READER, RuleTable
 from portal.api.base import ApiView
@@ -24,7 +25,10 @@ RULES: RuleTable = {
     "novella:workflows:list": READER,
     "novella:workflows:show": READER,
     "novella:workflows:events": READER,
+    "novella:decisions:list": READER,
     "novella:decisions:show": READER,
+    "novella:decisions:evaluate": READER,
+    "novella:decisions:hosts": ADMIN,
     "novella:audit:list": READER,
     "novella:findings:list": ADMIN,
     "novella:servers:try_again": MEMBER,

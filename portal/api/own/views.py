@@ -1,4 +1,4 @@
-"""Reading workflows, their events, and the decisions behind them."""
+"""Reading workflows and their events."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
 from conductor.core.states import RunState
-from conductor.services import decisions, event_log, flow_actions, flows
+from conductor.services import event_log, flow_actions, flows
 from portal.api.base import ApiRequest
-from portal.api.own.view import OwnView, decision_body, event_body, panel_body, run_body
+from portal.api.own.view import OwnView, event_body, panel_body, run_body
 from portal.api.pagination import next_links, parse_page
 
 USUAL_LIMIT = 100
@@ -48,9 +48,3 @@ class WorkflowEvents(OwnView):
         after = event_log.read_cursor(request.query_params.get("after", ""))
         found, reached = flows.events_since(request.context, run_uuid, after)
         return Response({"events": [event_body(event) for event in found], "cursor": event_log.write_cursor(reached)})
-
-
-class Decision(OwnView):
-    def get(self, request: ApiRequest, decision_uuid: str) -> Response:
-        self.authorize("novella:decisions:show")
-        return Response({"decision": decision_body(decisions.get(request.context, decision_uuid))})

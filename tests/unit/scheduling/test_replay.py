@@ -27,6 +27,7 @@ from conductor.core.scheduling.what_if import FleetChange, Guest, NewHosts
 from conductor.core.verdict import PASS, Verdict, reject
 from tests.unit.scheduling.fleets import NAMES, SHIPPED, host, hosts, spec, specs, table
 
+UUIDS = [f"asked-{number}" for number in range(5)]
 PIPELINE = Pipeline(SHIPPED.filters, SHIPPED.weighers)
 
 
@@ -184,11 +185,11 @@ def _placed(fleet: HostTable, asked: RequestSpec, count: int) -> bool:
 def test_a_launch_that_does_not_fit_says_how_many_would() -> None:
     fleet = table(host("a", memory_mb=2048), host("b", memory_mb=1024))
     before = list(fleet.states)
-    trial = what_if.launch(fleet, spec(memory_mb=1000), 5, pipeline=PIPELINE)
+    trial = what_if.launch(fleet, spec(memory_mb=1000), UUIDS, pipeline=PIPELINE)
     assert (trial.placed, sorted(trial.hosts)) == (3, ["a", "a", "b"])
     assert not trial.decision.is_successful
-    assert what_if.launch(fleet, spec(memory_mb=1000), 3, pipeline=PIPELINE).decision.is_successful
-    assert what_if.launch(fleet, spec(memory_mb=4000), 3, pipeline=PIPELINE).placed == 0
+    assert what_if.launch(fleet, spec(memory_mb=1000), UUIDS[:3], pipeline=PIPELINE).decision.is_successful
+    assert what_if.launch(fleet, spec(memory_mb=4000), UUIDS[:3], pipeline=PIPELINE).placed == 0
     assert list(fleet.states) == before
 
 
