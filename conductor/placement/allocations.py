@@ -10,20 +10,25 @@ from uuid import UUID
 from django.db.models import F
 
 from conductor.core.errors import ConcurrentUpdate
+from conductor.core.placement.forest import SHARES
 from conductor.placement.changes import ALIAS, chunks, touch
 from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
 from conductor.transactions import write_tx
 
+INSTANCE = "INSTANCE"
+MIGRATION = "MIGRATION"
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one consumer wants of one provider, by resource class."""
+    """What one consumer wants of one provider, by resource class. Several of one consumer are parts of one tree."""
 
     consumer_uuid: str
     provider_uuid: str
     resources: Mapping[str, int]
     project_id: str
     user_id: str
+    consumer_type: str = INSTANCE
 
 
 class ProviderFull(ConcurrentUpdate):
@@ -43,14 +48,15 @@ def claim_many(claims: Sequence[Claim]) -> None:
     """Grant all claims in one transaction, or none.
 
     What decides is whether the amounts fit, not whether anything else happened meanwhile. A consumer that holds
-    just this already is left alone. Raises ProviderFull with `provider_uuid` and `resource_class` in its details,
-    or ConsumerHolds with `consumer_uuid`.
+    just this already is left alone. One may claim of several providers of a tree, and of those who share. Raises
+    ProviderFull with `provider_uuid` and `resource_class` in its details, or ConsumerHolds with `consumer_uuid`.
     """
     if not claims:
         return
     with write_tx(ALIAS):
         # Rows are locked in the order of their ids: claims side by side wait for each other, never in a ring.
         providers = _locked_providers({claim.provider_uuid for claim in claims})
+        _refuse_strangers(claims)
         fresh = _not_yet_held(claims)
         _take(fresh, providers)
         _record(fresh, providers)
@@ -69,7 +75,7 @@ def release(consumer_uuids: Iterable[UUID | str]) -> int:
     return released
 
 
-def move(from_consumer: UUID | str, to_consumer: UUID | str) -> bool:
+def move(from_consumer: UUID | str, to_consumer: UUID | str, to_type: str = INSTANCE) -> bool:
     """Let another consumer hold all that one holds; False when there is nothing to move, or it was moved before.
 
     Raises ConsumerHolds when the other holds something already: two halves never come together on one consumer.
@@ -78,9 +84,9 @@ def move(from_consumer: UUID | str, to_consumer: UUID | str) -> bool:
         if not Consumer.objects.filter(uuid=from_consumer).exists():
             return False
         if Consumer.objects.filter(uuid=to_consumer).exists():
-            raise ConsumerHolds(f"Consumer {to_consumer} holds something else already.", consumer_uuid=str(to_consumer))
+            raise _holds(str(to_consumer))
         moved = Consumer.objects.filter(uuid=from_consumer)
-        return bool(moved.update(uuid=to_consumer, generation=F("generation") + 1))
+        return bool(moved.update(uuid=to_consumer, generation=F("generation") + 1, consumer_type=to_type))
 
 
 def shrink(consumer_uuid: UUID | str, provider_uuid: UUID | str, by: Mapping[str, int]) -> None:
@@ -135,17 +141,37 @@ def _not_yet_held(claims: Sequence[Claim]) -> list[Claim]:
             "consumer__uuid", "provider__uuid", "resource_class", "amount"
         ):
             held[str(consumer)][str(provider), kind] = amount
-    fresh: dict[str, Claim] = {}
+    wanted: defaultdict[str, dict[tuple[str, str], int]] = defaultdict(dict)
+    fresh: dict[tuple[str, str], Claim] = {}
     for claim in claims:
-        wanted = {(claim.provider_uuid, kind): amount for kind, amount in claim.resources.items()}
-        known = fresh.get(claim.consumer_uuid)
-        if (known and known != claim) or held.get(claim.consumer_uuid, wanted) != wanted:
-            raise ConsumerHolds(
-                f"Consumer {claim.consumer_uuid} holds something else already.", consumer_uuid=claim.consumer_uuid
-            )
-        if claim.consumer_uuid not in held:
-            fresh[claim.consumer_uuid] = claim
-    return list(fresh.values())
+        if fresh.setdefault((claim.consumer_uuid, claim.provider_uuid), claim) != claim:
+            raise _holds(claim.consumer_uuid)
+        wanted[claim.consumer_uuid] |= {(claim.provider_uuid, kind): of for kind, of in claim.resources.items()}
+    for uuid, amounts in wanted.items():
+        if held.get(uuid, amounts) != amounts:
+            raise _holds(uuid)
+    return [claim for claim in fresh.values() if claim.consumer_uuid not in held]
+
+
+def _refuse_strangers(claims: Sequence[Claim]) -> None:
+    """One consumer's claims are of one tree, or of providers that share. Raises ConsumerHolds."""
+    parts: defaultdict[str, set[str]] = defaultdict(set)
+    for claim in claims:
+        parts[claim.consumer_uuid].add(claim.provider_uuid)
+    several = {uuid: providers for uuid, providers in parts.items() if len(providers) > 1}
+    if not several:
+        return
+    roots: dict[str, int] = {}
+    for part in chunks(sorted({provider for providers in several.values() for provider in providers})):
+        rows = ResourceProvider.objects.filter(uuid__in=part).values_list("uuid", "pk", "root_id", "traits")
+        roots |= {str(uuid): root or pk for uuid, pk, root, names in rows if SHARES not in names}
+    for uuid, providers in several.items():
+        if len({roots[provider] for provider in providers if provider in roots}) > 1:
+            raise _holds(uuid)
+
+
+def _holds(consumer_uuid: str) -> ConsumerHolds:
+    return ConsumerHolds(f"Consumer {consumer_uuid} holds something else already.", consumer_uuid=consumer_uuid)
 
 
 def _take(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
@@ -167,7 +193,7 @@ def _take(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
         row = rows[provider, kind]
         if row.used + amount > (row.total - row.reserved) * row.allocation_ratio:
             raise _full(uuids[provider], kind)
-    _raise_used({rows[key].pk: amount for key, amount in wanted.items()})
+    raise_used({rows[key].pk: amount for key, amount in wanted.items()})
 
 
 def _suits(row: Inventory | None, amount: int) -> bool:
@@ -182,7 +208,7 @@ def _full(provider_uuid: str, kind: str) -> ProviderFull:
     )
 
 
-def _raise_used(amounts: Mapping[int, int]) -> None:
+def raise_used(amounts: Mapping[int, int]) -> None:
     """Add to `used` of inventories by id: one statement per distinct amount, as a batch of equals has few."""
     by_amount: defaultdict[int, list[int]] = defaultdict(list)
     for pk, amount in amounts.items():
@@ -193,19 +219,28 @@ def _raise_used(amounts: Mapping[int, int]) -> None:
 
 
 def _record(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
-    consumers = Consumer.objects.bulk_create(
-        [
-            Consumer(uuid=claim.consumer_uuid, project_id=claim.project_id, user_id=claim.user_id, generation=1)
-            for claim in claims
-        ],
-        batch_size=CHUNK_OF_ROWS,
-    )
+    owners = {claim.consumer_uuid: claim for claim in claims}
+    rows = [
+        Consumer(
+            uuid=uuid,
+            project_id=owner.project_id,
+            user_id=owner.user_id,
+            consumer_type=owner.consumer_type,
+            generation=1,
+        )
+        for uuid, owner in owners.items()
+    ]
+    made = Consumer.objects.bulk_create(rows, batch_size=CHUNK_OF_ROWS)
+    consumers = dict(zip(owners, made, strict=True))
     Allocation.objects.bulk_create(
         [
             Allocation(
-                consumer=consumer, provider_id=providers[claim.provider_uuid], resource_class=kind, amount=amount
+                consumer=consumers[claim.consumer_uuid],
+                provider_id=providers[claim.provider_uuid],
+                resource_class=kind,
+                amount=amount,
             )
-            for consumer, claim in zip(consumers, claims, strict=True)
+            for claim in claims
             for kind, amount in claim.resources.items()
         ],
         batch_size=CHUNK_OF_ROWS,
@@ -224,7 +259,7 @@ def _release(uuids: list[str]) -> int:
         held[provider, kind] += amount
     inventories = Inventory.objects.filter(provider_id__in={provider for provider, _ in held})
     keyed = {(item.provider_id, item.resource_class): item.pk for item in inventories}
-    _raise_used({keyed[key]: -amount for key, amount in held.items() if key in keyed})
+    raise_used({keyed[key]: -amount for key, amount in held.items() if key in keyed})
     rows.delete()
     count, _ = Consumer.objects.filter(uuid__in=uuids).delete()
     touch({provider for provider, _ in held})

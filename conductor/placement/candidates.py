@@ -49,11 +49,11 @@ def _roots(query: CandidateQuery, *, is_shared: bool) -> QuerySet[ResourceProvid
         rows = rows.exclude(Exists(ProviderTrait.objects.filter(provider=me, name__in=list(query.root_forbidden))))
     for kind, amount in {item for group in query.groups.values() for item in group.resources.items()}:
         givers = giving(kind, amount)
-        has: Q | Exists = Exists(givers.filter(provider__root_id=me))
+        has = Q(Exists(givers.filter(provider__root_id=me)))
         if is_shared:
             sharing = givers.filter(provider__trait_links__name=SHARES).values("provider")
             offered = ProviderAggregate.objects.filter(provider__in=sharing).values("aggregate_uuid")
-            has |= Exists(ProviderAggregate.objects.filter(provider__root_id=me, aggregate_uuid__in=offered))
+            has |= Q(Exists(ProviderAggregate.objects.filter(provider__root_id=me, aggregate_uuid__in=offered)))
         rows = rows.filter(has)
     if not is_shared:
         for group in query.groups.values():

@@ -114,3 +114,24 @@ class Allocation(models.Model):
                 fields=["consumer", "provider", "resource_class"], name="one_allocation_per_consumer_and_class"
             )
         ]
+
+
+class HostHardware(models.Model):
+    """The inside of a host as it last reported it: NUMA cells and PCI devices, without who has them."""
+
+    provider = models.OneToOneField(ResourceProvider, on_delete=models.CASCADE, related_name="hardware")
+    cells = models.JSONField(default=list)
+    devices = models.JSONField(default=list)
+
+
+class HardwareClaim(models.Model):
+    """What a consumer has of the inside of a host. It comes, moves and goes with the consumer's allocations."""
+
+    consumer = models.ForeignKey(Consumer, on_delete=models.CASCADE, related_name="hardware_claims")
+    provider = models.ForeignKey(ResourceProvider, on_delete=models.CASCADE, related_name="hardware_claims")
+    grant = models.JSONField()  # cells with pinned CPUs and pages, addresses of devices
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["consumer", "provider"], name="one_hardware_claim_per_consumer_and_host")
+        ]

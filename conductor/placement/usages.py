@@ -2,21 +2,71 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from uuid import UUID
 
-from django.db.models import QuerySet, Sum
+from django.db.models import Count, QuerySet, Sum
 
-from conductor.placement.models import Allocation
+from conductor.placement.models import Allocation, Inventory
+
+ALL = "all"
+UNKNOWN = "unknown"
 
 
-def of_project(project_id: str) -> dict[str, int]:
-    """Amounts by resource class that a project's consumers hold."""
-    return _summed(Allocation.objects.filter(consumer__project_id=project_id))
+@dataclass(frozen=True, slots=True)
+class TypeUsage:
+    """What consumers of one type hold together, and how many they are."""
+
+    consumer_count: int
+    resources: dict[str, int] = field(default_factory=dict)
+
+
+def of_project(project_id: str, user_id: str | None = None, consumer_type: str | None = None) -> dict[str, int]:
+    """Amounts by resource class that a project's consumers hold; those of one user or type where they are named."""
+    rows = _of(project_id, user_id)
+    if consumer_type is not None:
+        rows = rows.filter(consumer__consumer_type=consumer_type)
+    return _summed(rows)
+
+
+def by_consumer_type(
+    project_id: str, user_id: str | None = None, consumer_type: str | None = None
+) -> dict[str, TypeUsage]:
+    """The same by type of consumer. "all" puts them together; "unknown" are those without a type."""
+    rows = _of(project_id, user_id)
+    if consumer_type == ALL:
+        return _together(ALL, rows)
+    if consumer_type == UNKNOWN:
+        return _together(UNKNOWN, rows.filter(consumer__consumer_type=None))
+    if consumer_type is not None:
+        rows = rows.filter(consumer__consumer_type=consumer_type)
+    counts = dict(rows.values_list("consumer__consumer_type").annotate(count=_CONSUMERS).order_by())
+    found = {name or UNKNOWN: TypeUsage(count) for name, count in counts.items()}
+    sums = rows.values_list("consumer__consumer_type", "resource_class").annotate(amount=Sum("amount"))
+    for name, kind, amount in sums.order_by("resource_class"):
+        found[name or UNKNOWN].resources[kind] = amount
+    return found
 
 
 def of_provider(provider_uuid: UUID | str) -> dict[str, int]:
-    """Amounts by resource class that are held of a provider."""
-    return _summed(Allocation.objects.filter(provider__uuid=provider_uuid))
+    """Amounts by resource class that are held of a provider: 0 of what it has and nobody holds."""
+    rows = Inventory.objects.filter(provider__uuid=provider_uuid)
+    return dict(rows.order_by("resource_class").values_list("resource_class", "used"))
+
+
+_CONSUMERS = Count("consumer_id", distinct=True)
+
+
+def _of(project_id: str, user_id: str | None) -> QuerySet[Allocation]:
+    rows = Allocation.objects.filter(consumer__project_id=project_id)
+    return rows.filter(consumer__user_id=user_id) if user_id is not None else rows
+
+
+def _together(name: str, rows: QuerySet[Allocation]) -> dict[str, TypeUsage]:
+    amounts = _summed(rows)
+    if not amounts:
+        return {}
+    return {name: TypeUsage(rows.aggregate(count=_CONSUMERS)["count"], amounts)}
 
 
 def _summed(rows: QuerySet[Allocation]) -> dict[str, int]:

@@ -44,7 +44,7 @@ def step_aside(instance_uuid: UUID | str, migration_uuid: UUID | str, chosen: Se
     sizes, which is what either of them needs.
     """
     with write_tx(ALIAS):
-        if not allocations.move(instance_uuid, migration_uuid):
+        if not allocations.move(instance_uuid, migration_uuid, allocations.MIGRATION):
             return
         if chosen.provider_uuid in allocations.held_by(migration_uuid):
             allocations.shrink(migration_uuid, chosen.provider_uuid, chosen.resources)

@@ -1,0 +1,110 @@
+"""The inside of hosts: what they report of it, and which consumer has which CPUs, pages and devices.
+
+A claim is decided here, on the host as it is inside the transaction that grants the allocations, and not on what a
+scheduler saw before: so no two consumers ever have the same CPU or device.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from conductor.core.hardware import wire
+from conductor.core.hardware.fit import Limits
+from conductor.core.hardware.grants import Grant, Host, Wanted, grant
+from conductor.core.hardware.topology import HostTopology, PciPool, pools_of
+from conductor.placement.allocations import ProviderFull
+from conductor.placement.changes import ALIAS, chunks, touch
+from conductor.placement.models import Consumer, HardwareClaim, HostHardware, Inventory, ResourceProvider
+from conductor.transactions import write_tx
+
+Json = Mapping[str, Any]
+Inside = tuple[HostTopology | None, tuple[PciPool, ...]]
+NOTHING: Inside = (None, ())
+
+
+def report(provider_uuid: UUID | str, cells: Sequence[Json], devices: Sequence[Json]) -> None:
+    """Take in what a host says of its inside; what is as before changes nothing. Raises Invalid."""
+    wire.host_from_json(cells, devices)
+    said = {"cells": [dict(cell) for cell in cells], "devices": [dict(device) for device in devices]}
+    known = HostHardware.objects.filter(provider__uuid=provider_uuid).values("cells", "devices").first()
+    if known == said or (known is None and not cells and not devices):
+        return
+    with write_tx(ALIAS):
+        provider = ResourceProvider.objects.select_for_update().filter(uuid=provider_uuid).first()
+        if provider is None:
+            return  # gone since its host was heard: the next report brings both
+        HostHardware.objects.update_or_create(provider=provider, defaults=said)
+        touch([provider.pk])
+
+
+def claim(consumer_uuid: str, provider_uuid: str, wanted: Wanted) -> None:
+    """Give the consumer what it wants of the host's inside; inside the transaction that granted its allocations.
+
+    That one holds the provider's row, so nobody else claims there meanwhile. A consumer that has its share already is
+    left alone. Raises ProviderFull where too little is left.
+    """
+    if not wanted:
+        return
+    provider = ResourceProvider.objects.select_for_update().get(uuid=provider_uuid)
+    consumer = Consumer.objects.get(uuid=consumer_uuid)
+    claims = HardwareClaim.objects.filter(provider=provider)
+    held = {pk: wire.grant_from_json(json) for pk, json in claims.values_list("consumer_id", "grant")}
+    if consumer.pk in held:
+        return
+    given = grant(_host(provider.pk).without(held.values()), wanted, _limits(provider.pk))
+    if given is None:
+        raise ProviderFull(
+            f"Resource provider {provider_uuid} has not the NUMA cells or PCI devices left.",
+            provider_uuid=provider_uuid,
+            resource_class="",
+        )
+    HardwareClaim.objects.create(consumer=consumer, provider=provider, grant=wire.grant_to_json(given))
+
+
+def held_by(consumer_uuid: UUID | str) -> dict[str, Grant]:
+    """What the consumer has of the inside of hosts, by provider uuid."""
+    rows = HardwareClaim.objects.filter(consumer__uuid=consumer_uuid).values_list("provider__uuid", "grant")
+    return {str(provider): wire.grant_from_json(json) for provider, json in rows}
+
+
+def restore(consumer_uuid: UUID | str, held: Mapping[str, Grant]) -> None:
+    """Give a consumer back what it had before; inside the transaction in which another one gave it up."""
+    consumer = Consumer.objects.filter(uuid=consumer_uuid).first()
+    if consumer is None:
+        return
+    for provider in ResourceProvider.objects.filter(uuid__in=list(held)):
+        HardwareClaim.objects.get_or_create(
+            consumer=consumer, provider=provider, defaults={"grant": wire.grant_to_json(held[str(provider.uuid)])}
+        )
+
+
+def inside_of(provider_uuids: Iterable[str]) -> dict[str, Inside]:
+    """Free cells and devices by provider uuid; who reported nothing is left out."""
+    wanted = list(provider_uuids)
+    if not wanted or not HostHardware.objects.exists():
+        return {}
+    found: dict[str, Inside] = {}
+    for part in chunks(wanted):
+        held: defaultdict[str, list[Grant]] = defaultdict(list)
+        claims = HardwareClaim.objects.filter(provider__uuid__in=part)
+        for uuid, json in claims.values_list("provider__uuid", "grant"):
+            held[str(uuid)].append(wire.grant_from_json(json))
+        rows = HostHardware.objects.filter(provider__uuid__in=part)
+        for uuid, cells, devices in rows.values_list("provider__uuid", "cells", "devices"):
+            free = wire.host_from_json(cells, devices).without(held[str(uuid)])
+            found[str(uuid)] = (free.topology, pools_of(free.devices))
+    return found
+
+
+def _host(provider_id: int) -> Host:
+    said = HostHardware.objects.filter(provider_id=provider_id).values_list("cells", "devices").first()
+    return wire.host_from_json(*said) if said else Host()
+
+
+def _limits(provider_id: int) -> Limits:
+    rows = Inventory.objects.filter(provider_id=provider_id, resource_class__in=["VCPU", "MEMORY_MB"])
+    ratios = dict(rows.values_list("resource_class", "allocation_ratio"))
+    return Limits(ratios.get("VCPU", 1.0), ratios.get("MEMORY_MB", 1.0))
