@@ -41,10 +41,12 @@ def keep(
 ) -> SchedulingDecision:
     """Store a decision; inside the transaction of its claims.
 
-    `context` has the digest of the `plugins` that decided, the `lost_races` before, and the `request` and the hosts
-    `seen`, where they are kept.
+    `context` has the digest of the `plugins` that decided, their `uses`, the `lost_races` before, and the `request`
+    and the hosts `seen`, where they are kept.
     """
     seen = context.get("seen") or Kept()
+    # Of those that ship, the funnel says enough as long as nothing is wrong with them.
+    noted = [use for use in context.get("uses", ()) if use.is_shadow or use.faults or not use.is_trusted]
     return SchedulingDecision.objects.create(
         step_key=step_key,
         run_uuid=run_uuid,
@@ -54,11 +56,16 @@ def keep(
         summary={
             **decision.summary(),
             "plugins": context["plugins"],
+            "plugin_uses": [use.to_json() for use in noted],
             "instance_uuids": list(instance_uuids),
             "lost_races": len(context["lost_races"]),
             "fates": {},
         },
-        details={**decision.details(), "lost_races": list(context["lost_races"])},
+        details={
+            **decision.details(),
+            "lost_races": list(context["lost_races"]),
+            "would_choose": {use.name: use.would_choose for use in noted if use.would_choose},
+        },
         request=context.get("request"),
         snapshot_digest=seen.digest,
         snapshot_rows=seen.rows,

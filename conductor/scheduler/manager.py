@@ -18,15 +18,14 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import ConcurrentUpdate, NoValidHost
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.decision import Decision, explain
-from conductor.core.scheduling.filtering import Rules
 from conductor.core.scheduling.group_rules import HARD
-from conductor.core.scheduling.select import Outcome, Pipeline, decide
-from conductor.core.scheduling.weighing import Multipliers
+from conductor.core.scheduling.select import Outcome, decide
 from conductor.core.selection import Selection
 from conductor.placement.allocations import ProviderFull
-from conductor.plugins import registry
 from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion
 from conductor.scheduler.host_manager import host_manager
+from conductor.scheduler.plugin_watch import plugin_watch
+from conductor.scheduler.plugins_in_force import pipeline as pipeline
 from conductor.scheduler.snapshot_store import snapshot_store
 from conductor.transactions import write_tx
 
@@ -50,10 +49,11 @@ class GroupMoved(ConcurrentUpdate):
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the pass under way has decided on, and in which database's life."""
+    """What the pass under way has decided on, in which database's life, and the digest of the plugins."""
 
     outcome: Outcome
     epoch: str
+    plugins: str
 
 
 @dataclass
@@ -92,31 +92,20 @@ def select_destinations(
     raise ConcurrentUpdate("The step's decision appears and vanishes.")
 
 
-def pipeline() -> Pipeline:
-    """The plugins in force, with the operator's options."""
-    plugins = registry()
-    return Pipeline(
-        filters=plugins.filters,
-        weighers=plugins.weighers,
-        multipliers=Multipliers(settings.NOVELLA_WEIGHT_MULTIPLIERS),
-        rules=Rules(frozenset(settings.NOVELLA_FAIL_OPEN_FILTERS), time.perf_counter),
-        host_subset_size=settings.NOVELLA_HOST_SUBSET_SIZE,
-        max_attempts=settings.NOVELLA_MAX_BUILD_ATTEMPTS,
-    )
-
-
 def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | None:
     """Decide on a fresh snapshot and store the decision with its claims; None when another was faster."""
     spec = request_completion.complete(question.spec)
     snapshot = host_manager.snapshot()
     table = moving.with_room_given_back(snapshot.table, spec.move)
     began = time.perf_counter()
-    outcome = decide(table, spec, question.instance_uuids, pipeline=pipeline(), seed=secrets.randbits(32))
+    chain = pipeline()
+    outcome = decide(table, spec, question.instance_uuids, pipeline=chain, seed=secrets.randbits(32))
     _report(outcome)
+    plugin_watch.note(outcome.uses)
     decision = replace(
         explain(outcome, snapshot.missing_cells), milliseconds=round((time.perf_counter() - began) * 1000, 3)
     )
-    question.seen = _Seen(outcome, snapshot.epoch)
+    question.seen = _Seen(outcome, snapshot.epoch, chain.rules.digest)
     try:
         return _settle(question, spec, decision)
     except (ProviderFull, GroupMoved) as error:
@@ -146,8 +135,14 @@ def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> Sched
             run_uuid=question.run_uuid,
             project_id=spec.project_id,
             instance_uuids=question.instance_uuids,
-            context={"plugins": registry().digest(), "lost_races": question.lost_races, **kept},
+            context={**_plugins(question), "lost_races": question.lost_races, **kept},
         )
+
+
+def _plugins(question: _Question) -> dict[str, Any]:
+    """Which plugins decided, and what each of them did."""
+    seen = question.seen
+    return {"plugins": seen.plugins if seen else "", "uses": seen.outcome.uses if seen else ()}
 
 
 def _kept(question: _Question, decision: Decision) -> dict[str, Any]:

@@ -6,15 +6,20 @@ One small read before each decision tells whether anything has changed; only the
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db.models.functions import Now
 
 from conductor.api_db.models import PluginChoice as ChoiceRow
 from conductor.api_db.models import PluginQuarantine
 from conductor.core.plugin_choice import PluginChoice, PluginKey
+from conductor.core.scheduling.select import Pipeline
+from conductor.core.scheduling.watching import Rules
+from conductor.core.scheduling.weighing import Multipliers
 from conductor.plugins import InForce, Registry, chosen, registry
 
 Numbers = tuple[tuple[Any, ...], ...]
@@ -48,6 +53,28 @@ def in_force() -> InForce:
     if found is None:
         kept.by_quarantine[quarantined] = found = chosen(kept.found, kept.choices, quarantined)
     return found
+
+
+def pipeline() -> Pipeline:
+    """The plugins in force, with the operator's options."""
+    force = in_force()
+    return Pipeline(
+        filters=force.filters,
+        weighers=force.weighers,
+        multipliers=Multipliers({**settings.NOVELLA_WEIGHT_MULTIPLIERS, **force.multipliers}),
+        rules=Rules(
+            fail_open=frozenset(settings.NOVELLA_FAIL_OPEN_FILTERS) - force.fail_closed | force.fail_open,
+            clock=time.perf_counter,
+            shadows=force.shadows,
+            quarantined=force.quarantined,
+            trusted=force.trusted,
+            plugin_seconds=settings.NOVELLA_PLUGIN_SECONDS,
+            decision_seconds=settings.NOVELLA_DECISION_SECONDS,
+            digest=force.digest,
+        ),
+        host_subset_size=settings.NOVELLA_HOST_SUBSET_SIZE,
+        max_attempts=settings.NOVELLA_MAX_BUILD_ATTEMPTS,
+    )
 
 
 def _read(numbers: Numbers) -> _Kept:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 
 from conductor.core.errors import NoValidHost
+from conductor.core.plugin_choice import FILTER
 from conductor.core.request_spec import RequestSpec
-from conductor.plugins import registry
+from conductor.core.scheduling.filtering import timed_verdict
+from conductor.core.scheduling.watching import Watch
 from conductor.scheduler.host_manager import host_manager
+from conductor.scheduler.plugins_in_force import pipeline
 
 log = logging.getLogger(__name__)
 
@@ -15,18 +18,25 @@ log = logging.getLogger(__name__)
 def require_fit(spec: RequestSpec, host: str) -> None:
     """Raises NoValidHost with the filter's reason when `host` cannot run what `spec` asks for now.
 
-    Nothing is claimed: the instance has its room there already. A filter that fails turns away, as it does for builds.
+    Nothing is claimed: the instance has its room there already. A filter that fails goes by the rule, as for builds.
     """
-    state = next((state for state in host_manager.snapshot().table.states if state.host == host), None)
-    if state is None:
+    table = host_manager.snapshot().table
+    rows = table.rows_of([host])
+    if not rows:
         raise NoValidHost(f"Host {host} is not known to the scheduler at this moment.")
-    for judge in registry().filters:
-        if not judge.runs_on_rebuild:
+    chain = pipeline()
+    watch = Watch(chain.rules)
+    for judge in chain.filters:
+        use = watch.of(FILTER, judge)
+        if not judge.runs_on_rebuild or use.is_shadow:
             continue
         try:
-            verdict = judge.host_passes(state, spec)
-        except Exception:
-            log.exception("plugin failed: kind=filter name=%s host=%s", judge.name, host)
+            verdict = timed_verdict(judge, table, spec, rows[0], watch)
+        except Exception as error:
+            fault = watch.fault(use, 1, error)
+            log.error("plugin failed: kind=filter name=%s host=%s error=%s", judge.name, host, fault.error)
+            if watch.lets_pass(use):
+                continue
             raise NoValidHost(f"The filter {judge.name} failed.") from None
         if not verdict:
             raise NoValidHost(f"The server's host cannot run this image: {verdict.reason}.")

@@ -67,6 +67,7 @@ class Rules:
     trusted: frozenset[PluginKey] = frozenset()
     plugin_seconds: float = math.inf
     decision_seconds: float = math.inf
+    digest: str = ""  # the same exactly where the same plugins decide in the same way
 
 
 @dataclass(slots=True)

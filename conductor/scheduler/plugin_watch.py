@@ -1,0 +1,129 @@
+"""Keeps account of plugins over many decisions: what they did, and when one must be shut out for a while."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from conductor.api_db.models import PluginMetric
+from conductor.core.plugin_choice import PluginKey
+from conductor.core.scheduling import durations
+from conductor.core.scheduling.watching import Use
+from conductor.scheduler import plugin_quarantine
+from conductor.transactions import database_time, write_tx
+
+log = logging.getLogger(__name__)
+
+ALIAS = "default"
+FLUSH_SECONDS = 30.0
+KEPT = timedelta(days=7)
+
+
+@dataclass
+class _Account:
+    """What one plugin did since the last flush."""
+
+    calls: int = 0
+    faults: int = 0
+    overruns: int = 0
+    rejected: int = 0
+    milliseconds: list[float] = field(default_factory=list)
+
+    def add(self, use: Use) -> None:
+        self.calls += use.turns
+        self.faults += use.faults
+        self.overruns += use.overruns
+        self.rejected += use.rejected
+        self.milliseconds += use.milliseconds
+
+
+class PluginWatch:
+    """One per process. Notes are taken in memory; what is stored is stored rarely."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._accounts: dict[PluginKey, _Account] = {}
+        self._troubles: dict[PluginKey, deque[Use]] = {}
+        self._flushed_at = time.monotonic()
+
+    def note(self, uses: Iterable[Use]) -> None:
+        """Take down what plugins did in a decision; shut out those that made trouble too often. Never raises."""
+        must_go = []
+        with self._lock:
+            for use in uses:
+                self._accounts.setdefault(use.key, _Account()).add(use)
+                if not use.is_trusted and use.turns and self._is_too_much(use):
+                    must_go.append(use.key)
+        try:
+            for key in must_go:
+                self._shut_out(key)
+            if time.monotonic() - self._flushed_at > FLUSH_SECONDS:
+                self.flush()
+        except (DatabaseError, InterfaceError):
+            log.exception("plugins cannot be accounted for now")
+
+    def flush(self) -> None:
+        """Add what was noted to what is stored; what cannot be stored now is kept for the next time."""
+        with self._lock:
+            accounts, self._accounts = self._accounts, {}
+            self._flushed_at = time.monotonic()
+        if not accounts:
+            return
+        try:
+            _store(accounts)
+        except (DatabaseError, InterfaceError):
+            with self._lock:
+                for key, account in accounts.items():
+                    kept = self._accounts.setdefault(key, _Account())
+                    for name in ("calls", "faults", "overruns", "rejected", "milliseconds"):
+                        setattr(kept, name, getattr(account, name) + getattr(kept, name))
+            raise
+
+    def _is_too_much(self, use: Use) -> bool:
+        """Whether the plugin made trouble in so many of its last decisions that it has to go."""
+        window = settings.NOVELLA_QUARANTINE_WINDOW
+        last = self._troubles.get(use.key)
+        if last is None or last.maxlen != window:
+            self._troubles[use.key] = last = deque(last or (), maxlen=window)
+        last.append(use)
+        return 0 < settings.NOVELLA_QUARANTINE_AFTER <= sum(_is_trouble(one) for one in last)
+
+    def _shut_out(self, key: PluginKey) -> None:
+        with self._lock:
+            last = self._troubles.pop(key, deque())  # whoever comes back begins with a clean sheet
+        faults, overruns = sum(bool(one.faults) for one in last), sum(bool(one.overruns) for one in last)
+        plugin_quarantine.begin(
+            key,
+            cause=plugin_quarantine.FAULTS if faults >= overruns else plugin_quarantine.OVERRUNS,
+            reason=f"In its last {len(last)} decisions it failed in {faults} and took too long in {overruns}.",
+            seconds=settings.NOVELLA_QUARANTINE_SECONDS,
+        )
+
+
+def _is_trouble(use: Use) -> bool:
+    return bool(use.faults or use.overruns)
+
+
+def _store(accounts: dict[PluginKey, _Account]) -> None:
+    hour = database_time(ALIAS).replace(minute=0, second=0, microsecond=0)
+    with write_tx(ALIAS):
+        for (kind, name), account in sorted(accounts.items()):
+            row, _ = PluginMetric.objects.select_for_update().get_or_create(kind=kind, name=name[:255], hour=hour)
+            row.calls += account.calls
+            row.faults += account.faults
+            row.overruns += account.overruns
+            row.rejected += account.rejected
+            row.durations = durations.added(row.durations, durations.counted(account.milliseconds))
+            row.save()
+        PluginMetric.objects.filter(hour__lt=hour - KEPT).delete()
+
+
+plugin_watch = PluginWatch()
