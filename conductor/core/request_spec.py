@@ -108,6 +108,12 @@ class RequestSpec:
     numa: InstanceTopology | None = None  # with `pci_requests` derived from flavor and image, not kept
     pci_requests: tuple[PciRequest, ...] = ()
 
+    @property
+    def names_hosts(self) -> bool:
+        """Whether hosts or nodes are named that may take it, or must not."""
+        named = (self.force_hosts, self.force_nodes, self.ignore_hosts, self.requested_host, self.requested_node)
+        return any(named)
+
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name not in DERIVED}
 

@@ -12,12 +12,14 @@ from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.weighing import OUT
 
 
-def best_rows(totals: Column, count: int, seed: int) -> list[int]:
+def best_rows(totals: Column, count: int, seed: int | None) -> list[int]:
     """The `count` heaviest candidates, best first; fewer where there are no more.
 
     Hosts of equal weight come in an order drawn from the seed, so that schedulers side by side do not all take
-    the same one.
+    the same one. Without a seed they keep their order.
     """
+    if seed is None:
+        return heaviest(totals, count)
     return _drain(totals if count == 1 else totals.copy(), count, seed)
 
 
@@ -55,7 +57,7 @@ def pick(ordered: list[int], generator: random.Random | None) -> int:
 
 
 def alternates_by_cell(
-    hosts: HostTable, totals: Column, picked: Collection[int], *, count: int, seed: int
+    hosts: HostTable, totals: Column, picked: Collection[int], *, count: int, seed: int | None
 ) -> dict[str, list[int]]:
     """For each cell of a picked host, its `count` next best hosts that no instance of the request was given."""
     if count <= 0:
@@ -66,5 +68,5 @@ def alternates_by_cell(
         rows = np.flatnonzero(cells.codes == code)
         left = totals[rows]
         left[np.searchsorted(rows, [row for row in picked if cells.codes[row] == code])] = OUT
-        found[cells.values[code]] = [int(rows[index]) for index in _drain(left, count, seed)]
+        found[cells.values[code]] = [int(rows[index]) for index in best_rows(left, count, seed)]
     return found

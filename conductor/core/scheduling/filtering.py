@@ -91,17 +91,24 @@ class Filtering:
 
 
 def run_filters(
-    hosts: HostTable, spec: RequestSpec, filters: Sequence[Filter], rules: Rules, watch: Watch | None = None
+    hosts: HostTable,
+    spec: RequestSpec,
+    filters: Sequence[Filter],
+    rules: Rules,
+    watch: Watch | None = None,
+    *,
+    among: Mask | None = None,
 ) -> Filtering:
-    """Ask each filter, in order, about the hosts that all before it let pass.
+    """Ask each filter, in order, about the hosts that all before it let pass: of all hosts, or of those in `among`.
 
     Filters in the shadow are asked once in a decision, about the hosts that come to them, and none of these goes.
     """
     watch = watch or Watch(rules)
-    everyone = passing = hosts.everyone
+    everyone = hosts.everyone
+    passing = everyone if among is None else among
     stages: list[Stage] = []
     faults: list[PluginFault] = []
-    before = len(hosts)
+    before = len(hosts) if among is None else int(np.count_nonzero(among))
     for one in filters:
         began = rules.clock()
         use = watch.of(FILTER, one)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.placement.query import CandidateQuery
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.needs import Needs, needs_of
+from conductor.core.scheduling import provider_answers
+from conductor.core.scheduling.needs import Needs, amounts_of, needs_of
+from conductor.core.scheduling.provider_answers import free_of
 from conductor.core.verdict import PASS, Verdict, reject
 
 # Resource class → column of free amounts, word, unit.
@@ -19,11 +22,12 @@ CLASSES: Mapping[str, tuple[str, str, str]] = {
     "DISK_GB": ("free_disk_gb", "disk", "GB"),
 }
 
-Units = tuple[tuple[str, int, int, int], ...]
-
 
 class Placement(Filter):
-    """Room for the resources, and the traits asked for. `needs` spares working them out of the request each time."""
+    """What placement must give out, by traits and aggregates too. `needs` spares working them out each time.
+
+    A host that counts the CPUs that it pins apart answers the first question, one that does not yet the second.
+    """
 
     name = "placement"
 
@@ -31,59 +35,87 @@ class Placement(Filter):
         self.needs = needs
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
-        needs = self.needs or needs_of(spec)
-        mask = np.ones(len(hosts), np.bool_)
-        for resource_class, amount in needs.resources.items():
-            if resource_class in CLASSES:
-                mask &= getattr(hosts, CLASSES[resource_class][0]) >= amount
-            else:
-                mask[:] = False
-        mask &= hosts.factor("units").mask(lambda units: not _wrong_units(units, needs))
-        if needs.required_traits or needs.forbidden_traits:
-            mask &= hosts.factor("traits").mask(lambda traits: _has_traits(traits, needs))
+        if spec.is_rebuild:  # it stays where it is and takes nothing more
+            return hosts.everyone
+        first, *others = self._queries(spec)
+        mask = provider_answers.answers(hosts, first)
+        for query in others:
+            mask |= provider_answers.answers(hosts, query)
         return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
-        needs = self.needs or needs_of(spec)
-        short = [item for item in needs.resources.items() if free_of(host, item[0]) < item[1]]
-        if short:
-            words = " and ".join(CLASSES[name][1] if name in CLASSES else name for name, _ in short)
-            return reject(
-                f"not enough {words}",
-                need=", ".join(_amount(name, amount) for name, amount in short),
-                have=", ".join(_amount(name, max(free_of(host, name), 0)) + " free" for name, _ in short),
-            )
-        wrong = _wrong_units(host.units, needs)
-        if wrong:
-            name, least, most, step = wrong
-            return reject(
-                f"cannot give that amount of {CLASSES[name][1]} at once",
-                need=_amount(name, needs.resources[name]),
-                have=f"{least} to {most} in steps of {step}",
-            )
-        if not _has_traits(host.traits, needs):
-            return _traits_verdict(host, needs)
-        return PASS
+        if spec.is_rebuild:
+            return PASS
+        queries = self._queries(spec)
+        if any(provider_answers.can_answer(host, query) for query in queries):
+            return PASS
+        return _why_not(host, queries[0])
+
+    def _queries(self, spec: RequestSpec) -> tuple[CandidateQuery, ...]:
+        return (self.needs or needs_of(spec)).queries
+
+
+class RequestedCell(Filter):
+    """The cell that the request names, where it may not leave it."""
+
+    name = "requested_cell"
+    runs_once_per_request = True
+
+    def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        if not spec.requested_cell or spec.allows_cross_cell_move:
+            return hosts.everyone
+        return hosts.factor("cell").mask(lambda cell: cell == spec.requested_cell)
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        if not spec.requested_cell or spec.allows_cross_cell_move or host.cell == spec.requested_cell:
+            return PASS
+        return reject("another cell was asked for", need=spec.requested_cell, have=host.cell)
 
 
 class RequestedHosts(Filter):
-    """The hosts that the request names, without those that it must not use."""
+    """The hosts and nodes that the request names, without those that it must not use.
+
+    Forced and excluded hosts are found whatever their letters' case, as operators type them.
+    """
 
     name = "requested_hosts"
     runs_once_per_request = True
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
-        named = _named_hosts(spec)
-        mask = hosts.mask_of(named) if named else hosts.everyone
-        return mask & ~hosts.mask_of(spec.ignore_hosts) if spec.ignore_hosts else mask
+        mask = hosts.mask_of((spec.requested_host,)) if spec.requested_host else hosts.everyone
+        if spec.ignore_hosts:
+            mask = mask & ~_named(hosts, spec.ignore_hosts)
+        if spec.force_hosts:
+            mask = mask & _named(hosts, spec.force_hosts)
+        for nodes in filter(None, ((spec.requested_node,) if spec.requested_node else (), spec.force_nodes)):
+            mask = mask & np.fromiter((state.node in nodes for state in hosts.states), np.bool_, len(hosts))
+        return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
-        named = _named_hosts(spec)
-        if named and host.host not in named:
-            return reject("another host was asked for", need=", ".join(named), have=host.host)
-        if host.host in spec.ignore_hosts:
+        if spec.requested_host not in ("", host.host):
+            return reject("another host was asked for", need=spec.requested_host, have=host.host)
+        if _is_among(host.host, spec.ignore_hosts):
             return reject("this host must not be used", have=host.host)
+        if spec.force_hosts and not _is_among(host.host, spec.force_hosts):
+            return reject("another host was asked for", need=", ".join(spec.force_hosts), have=host.host)
+        if spec.requested_node not in ("", host.node):
+            return reject("another node was asked for", need=spec.requested_node, have=host.node)
+        if spec.force_nodes and host.node not in spec.force_nodes:
+            return reject("another node was asked for", need=", ".join(spec.force_nodes), have=host.node)
         return PASS
+
+
+def targets_of(hosts: HostTable, spec: RequestSpec) -> list[int] | None:
+    """The rows that the request as a whole aims at by name; None where it aims at none in particular."""
+    host = spec.requested_host or next(iter(spec.force_hosts), "")
+    node = spec.requested_node or next(iter(spec.force_nodes), "")
+    if not (host or node):
+        return None
+    rows = hosts.rows_of((host,)) if host else range(len(hosts))
+    found = [row for row in rows if node in ("", hosts.states[row].node)]
+    if spec.requested_cell:
+        found = [row for row in found if hosts.states[row].cell == spec.requested_cell]
+    return found if host else found[:1]
 
 
 class MoveRange(Filter):
@@ -138,40 +170,55 @@ def actions_of(host: HostState) -> frozenset[str]:
     return frozenset(host.capabilities.get("actions", ()))
 
 
-def free_of(host: HostState, resource_class: str) -> float:
-    """What placement still gives out there; nothing of a class that the host does not have."""
-    column = CLASSES.get(resource_class)
-    return getattr(host, column[0]) if column else 0.0
-
-
 def shortfall_of(host: HostState, spec: RequestSpec) -> float:
     """The largest part of any need that the host lacks, between 0 and above: 0.5 is half of it."""
     needs = needs_of(spec).resources
     return max((1 - free_of(host, name) / amount for name, amount in needs.items()), default=0.0)
 
 
-def _named_hosts(spec: RequestSpec) -> tuple[str, ...]:
-    return spec.force_hosts or ((spec.requested_host,) if spec.requested_host else ())
+def _named(hosts: HostTable, names: Sequence[str]) -> Mask:
+    """The rows of the named hosts; only names that nobody has just so are looked for in other letters."""
+    mask = hosts.mask_of(names)
+    if all(hosts.rows_of((name,)) for name in names):
+        return mask
+    return mask | np.fromiter((_is_among(state.host, names) for state in hosts.states), np.bool_, len(hosts))
 
 
-def _wrong_units(units: Units, needs: Needs) -> tuple[str, int, int, int] | None:
-    for name, least, most, step in units:
-        amount = needs.resources.get(name)
-        if amount and (not least <= amount <= most or amount % step):
-            return name, least, most, step
-    return None
+def _is_among(name: str, names: Sequence[str]) -> bool:
+    return name in names or name.lower() in {one.lower() for one in names}
 
 
-def _has_traits(traits: frozenset[str], needs: Needs) -> bool:
-    return needs.required_traits <= traits and not needs.forbidden_traits & traits
-
-
-def _traits_verdict(host: HostState, needs: Needs) -> Verdict:
-    missing = sorted(needs.required_traits - host.traits)
+def _why_not(host: HostState, query: CandidateQuery) -> Verdict:
+    """Why a host cannot answer: too little first, then amounts that it cannot give at once, then what it is not."""
+    if provider_answers.asks_several(query):
+        return reject("groups of resources must come from different providers, and the host is one")
+    asked = amounts_of(query)
+    short = [(name, amount) for name, amount in asked.items() if free_of(host, name) < amount]
+    if short:
+        words = " and ".join(CLASSES[name][1] if name in CLASSES else name for name, _ in short)
+        return reject(
+            f"not enough {words}",
+            need=", ".join(_amount(name, amount) for name, amount in short),
+            have=", ".join(_amount(name, max(free_of(host, name), 0)) + " free" for name, _ in short),
+        )
+    wrong = provider_answers.wrong_units(host.units, provider_answers.parts_of(query))
+    if wrong:
+        name, least, most, step = wrong
+        word = CLASSES[name][1] if name in CLASSES else name
+        return reject(
+            f"cannot give that amount of {word} at once",
+            need=_amount(name, asked[name]),
+            have=f"{least} to {most} in steps of {step}",
+        )
+    missing = provider_answers.missing_traits(host.traits, query)
     if missing:
         return reject("the host lacks a trait", need=", ".join(missing), have="not there")
-    unwanted = sorted(needs.forbidden_traits & host.traits)
-    return reject("the host has a trait that is not wanted", need="without " + ", ".join(unwanted), have="there")
+    unwanted = provider_answers.unwanted_traits(host.traits, query)
+    if unwanted:
+        return reject("the host has a trait that is not wanted", need="without " + ", ".join(unwanted), have="there")
+    if not provider_answers.is_member(host.aggregates, query):
+        return reject("the host is not in the aggregates that the request may use")
+    return reject("another host was asked for", have=host.host)
 
 
 def _amount(resource_class: str, amount: float) -> str:

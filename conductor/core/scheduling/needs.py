@@ -1,59 +1,51 @@
-"""What a request needs from placement: amounts by resource class, traits that must be there, traits that must not."""
+"""What a request needs of one host: the questions for placement, and the first one's amounts and traits together."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from conductor.core.errors import Invalid
+from conductor.core.placement.query import CandidateQuery
 from conductor.core.request_spec import RequestSpec
-
-GROUPED = re.compile(r"(resources|trait)[^:]+:|group_policy$")
+from conductor.core.scheduling.resource_request import queries_of
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """One instance's needs. Classes with nothing asked are left out."""
+    """One instance's needs. Classes with nothing asked are left out.
+
+    `queries` are asked in turn: a host that cannot answer the first may answer the next, and then gives that.
+    """
 
     resources: Mapping[str, int]
     required_traits: frozenset[str] = frozenset()
     forbidden_traits: frozenset[str] = frozenset()
+    queries: tuple[CandidateQuery, ...] = ()
 
 
 def needs_of(spec: RequestSpec) -> Needs:
-    """The flavor's size, changed by its `resources:CLASS` and `trait:NAME` extra specs and the image's traits.
+    """Raises Invalid for an extra spec that cannot be read: to pass over it would place the instance wrongly."""
+    return needs_from(queries_of(spec))
 
-    Raises Invalid for an extra spec that cannot be read: to pass over it would place the instance wrongly.
-    """
-    resources = spec.flavor.resources()
-    traits: dict[str, set[str]] = {"required": set(), "forbidden": set()}
-    for key, value in spec.flavor.extra_specs.items():
-        if GROUPED.match(key):
-            raise Invalid(f"Extra spec {key}: numbered request groups are not offered.")
-        kind, _, name = key.partition(":")
-        if kind == "resources":
-            resources[name] = _amount(key, value)
-        elif kind == "trait":
-            _trait_set(traits, key, value).add(name)
-    for key, value in spec.image.properties.items():
-        kind, _, name = key.partition(":")
-        if kind == "trait" and name:
-            _trait_set(traits, key, value).add(name)
+
+def needs_from(queries: Sequence[CandidateQuery]) -> Needs:
+    first = queries[0]
+    required = {
+        name for group in first.groups.values() for names in group.required if len(names) == 1 for name in names
+    }
+    forbidden = {name for group in first.groups.values() for name in group.forbidden}
     return Needs(
-        {name: amount for name, amount in resources.items() if amount},
-        frozenset(traits["required"]),
-        frozenset(traits["forbidden"]),
+        amounts_of(first),
+        frozenset(required) | first.root_required,
+        frozenset(forbidden) | first.root_forbidden,
+        tuple(queries),
     )
 
 
-def _amount(key: str, value: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", value):
-        raise Invalid(f'Extra spec {key}: "{value}" is not an amount.')
-    return int(value)
-
-
-def _trait_set(traits: Mapping[str, set[str]], key: str, value: str) -> set[str]:
-    if value not in traits:
-        raise Invalid(f'{key}: "{value}" is neither "required" nor "forbidden".')
-    return traits[value]
+def amounts_of(query: CandidateQuery) -> dict[str, int]:
+    """The amounts of all groups together, by resource class."""
+    found: dict[str, int] = {}
+    for group in query.groups.values():
+        for name, amount in group.resources.items():
+            found[name] = found.get(name, 0) + amount
+    return found

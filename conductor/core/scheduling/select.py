@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from conductor.core.filter import Filter
 from conductor.core.frozen import sealed
@@ -14,8 +15,10 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import alternates_by_cell, best_rows, pick
 from conductor.core.scheduling.filtering import Filtering, PluginFault, Rules, passes_all, run_filters
 from conductor.core.scheduling.group_rules import LEAVING
-from conductor.core.scheduling.links import MoveRange, Placement, RequestedHosts, RequestedZone
+from conductor.core.scheduling.hardware_fit import NO_HARDWARE, HardwareFit, wanted_of
+from conductor.core.scheduling.links import MoveRange, Placement, RequestedCell, RequestedHosts, RequestedZone
 from conductor.core.scheduling.needs import Needs, needs_of
+from conductor.core.scheduling.provider_answers import resources_at
 from conductor.core.scheduling.watching import Use, Watch
 from conductor.core.scheduling.weighing import Multipliers, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
@@ -23,9 +26,21 @@ from conductor.core.selection import Selection
 from conductor.core.weigher import Weigher
 
 
+class RoundWatcher(Protocol):
+    """Is told of each round while it runs, as the next one changes the hosts. What it raises ends the request."""
+
+    def filtered(self, hosts: HostTable, spec: RequestSpec, came: Mask, filtering: Filtering) -> None: ...
+    def weighed(self, weighing: Weighing) -> None: ...
+
+
 @dataclass(frozen=True)
 class Pipeline:
-    """Which plugins decide, and the operator's options."""
+    """Which plugins decide, and the operator's options.
+
+    With `keeps_order` hosts of equal weight stay in their order; else it is drawn. `rechecks_room`: a host without room
+    beside what was picked before it is no candidate any more; else it stays one, is weighed with the others, and is
+    passed over when its turn comes. A `watcher` is told of every round.
+    """
 
     filters: tuple[Filter, ...]
     weighers: tuple[Weigher, ...]
@@ -33,6 +48,9 @@ class Pipeline:
     rules: Rules = field(default_factory=Rules)
     host_subset_size: int = 1
     max_attempts: int = 3
+    keeps_order: bool = False
+    rechecks_room: bool = True
+    watcher: RoundWatcher | None = None
 
     @property
     def has_strangers(self) -> bool:
@@ -77,22 +95,31 @@ class Outcome:
     def selections(self) -> tuple[tuple[Selection, ...], ...]:
         """Per instance the picked host and then its alternates; empty when not all found a host."""
         hosts = self.shown.hosts
+        hardware = wanted_of(self.shown.spec)
         by_cell = {
-            cell: tuple(selection_of(hosts, row, self.needs) for row in rows) for cell, rows in self.alternates.items()
+            cell: tuple(selection_of(hosts, row, self.needs, hardware) for row in rows)
+            for cell, rows in self.alternates.items()
         }
-        picked = (selection_of(hosts, row, self.needs) for row in self.picks)
+        picked = (selection_of(hosts, row, self.needs, hardware) for row in self.picks)
         return tuple((chosen, *by_cell.get(chosen.cell, ())) for chosen in picked)
 
 
 def decide(
-    hosts: HostTable, spec: RequestSpec, instance_uuids: Sequence[str], *, pipeline: Pipeline, seed: int
+    hosts: HostTable,
+    spec: RequestSpec,
+    instance_uuids: Sequence[str],
+    *,
+    pipeline: Pipeline,
+    seed: int,
+    needs: Needs | None = None,
 ) -> Outcome:
     """Find a host for every instance, or for none.
 
     Pure: the same hosts, request, plugins and seed give the same outcome. Raises Invalid for needs that
-    cannot be read, and nothing else: a plugin that fails is named in `faults`.
+    cannot be read, and nothing else: a plugin that fails is named in `faults`. `needs` are what the request's own
+    are once pre-filters have bounded them.
     """
-    return _Placing(hosts, spec, instance_uuids, pipeline=pipeline, seed=seed).outcome()
+    return _Placing(hosts, spec, instance_uuids, pipeline=pipeline, seed=seed, needs=needs).outcome()
 
 
 def links_of(spec: RequestSpec, pipeline: Pipeline, needs: Needs | None = None) -> tuple[Filter, ...]:
@@ -102,9 +129,15 @@ def links_of(spec: RequestSpec, pipeline: Pipeline, needs: Needs | None = None) 
     ]
     if spec.move is not None:
         chain.append(MoveRange())  # what exists already is bound, whoever asks
-    if spec.force_hosts or spec.ignore_hosts or spec.requested_host:
+    if spec.requested_cell:
+        chain.append(RequestedCell())  # before the hosts: the cell says where they are looked for
+    if spec.names_hosts:
         chain.append(RequestedHosts())  # before the plugins: they need not judge what nobody asked for
-    if spec.force_hosts:
+    if spec.is_rebuild:
+        return (*chain, *(one for one in pipeline.filters if one.runs_on_rebuild))  # the others judge room and place
+    if pipeline.rechecks_room and (spec.numa is not None or spec.pci_requests):
+        chain.append(HardwareFit())  # whichever filters the operator chose: a claim would fail on what it rejects
+    if spec.force_hosts or spec.force_nodes:
         return tuple(chain)  # an operator who forces a host has judged for himself
     if not any(one.name == RequestedZone.name for one in pipeline.filters):
         chain.append(RequestedZone())  # a zone is a promise, whichever filters the operator chose
@@ -116,20 +149,28 @@ class _Placing:
     """One request on its way: the hosts as its earlier picks leave them, and which of them still pass."""
 
     def __init__(
-        self, hosts: HostTable, spec: RequestSpec, instance_uuids: Sequence[str], *, pipeline: Pipeline, seed: int
+        self,
+        hosts: HostTable,
+        spec: RequestSpec,
+        instance_uuids: Sequence[str],
+        *,
+        pipeline: Pipeline,
+        seed: int,
+        needs: Needs | None,
     ) -> None:
         self.watch = Watch(pipeline.rules)
         self.table = WorkingTable(hosts)
-        self.spec = _without_own(spec, instance_uuids)
+        self.spec = _for_instance(_without_own(spec, instance_uuids), next(iter(instance_uuids), ""))
         if pipeline.has_strangers:
             self.spec = sealed(self.spec)
         self.instance_uuids = instance_uuids
         self.pipeline = pipeline
         self.seed = seed
         self.random = random.Random(seed) if pipeline.host_subset_size > 1 else None
-        self.needs = needs_of(spec)
+        self.needs = needs or needs_of(spec)
+        self.room = Placement(self.needs)
         self.links = links_of(spec, pipeline, self.needs)
-        self.repeated = tuple(one for one in self.links if not one.runs_once_per_request)
+        self.repeated = tuple(one for one in self.links if self._is_repeated(one))
         self.faults: list[PluginFault] = []
         self.picks: list[int] = []
         self.first = self._round(0)
@@ -140,23 +181,49 @@ class _Placing:
         weighing = self.first.weighing
         for index, uuid in enumerate(self.instance_uuids):
             if index:
-                weighing = self._weigh(self.passing)
-            if not weighing.count:
-                return self._ended(self._round(index) if index else self.first, picks=(), alternates={})
-            ordered = best_rows(weighing.totals, max(self.pipeline.host_subset_size, 1), self.seed + index)
-            self._take(pick(ordered, self.random), uuid)
-        if len(self.picks) > 1:  # the alternates must fit beside all that was picked
-            weighing = self._round(0).weighing
+                weighing = self._next()
+            row = self._picked(weighing, index)
+            if row is None:
+                shown = self._round(index) if index and not self.pipeline.watcher else self.first
+                return self._ended(shown, picks=(), alternates={})
+            self._take(row, uuid)
+        count = self.pipeline.max_attempts - 1
+        if len(self.picks) > 1 and count > 0:
+            # the alternates must fit beside all that was picked
+            weighing = self._next() if self.pipeline.watcher else self._round(0).weighing
         alternates = alternates_by_cell(
-            self.table.hosts, weighing.totals, set(self.picks), count=self.pipeline.max_attempts - 1, seed=self.seed
+            self.table.hosts,
+            weighing.totals,
+            set(self.picks),
+            count=count,
+            seed=None if self.pipeline.keeps_order else self.seed,
         )
         return self._ended(self.first, picks=tuple(self.picks), alternates=alternates)
+
+    def _is_repeated(self, one: Filter) -> bool:
+        if isinstance(one, Placement) and not self.pipeline.rechecks_room:
+            return False
+        return not one.runs_once_per_request
 
     def _round(self, index: int) -> Round:
         """Every filter on every host, as the pipeline stands."""
         filtering = run_filters(self.table.hosts, self.spec, self.links, self.pipeline.rules, self.watch)
         self.faults += filtering.faults
+        if self.pipeline.watcher:
+            self.pipeline.watcher.filtered(self.table.hosts, self.spec, self.table.hosts.everyone, filtering)
         return Round(index, self.table.hosts, self.spec, filtering, self._weigh(filtering.passing))
+
+    def _next(self) -> Weighing:
+        """The weights for the next instance, of the hosts that are left."""
+        watcher = self.pipeline.watcher
+        if watcher:  # it wants to see who turns away whom, so all are asked again
+            came = self.passing
+            filtering = run_filters(
+                self.table.hosts, self.spec, self.repeated, self.pipeline.rules, self.watch, among=came
+            )
+            self.passing = filtering.passing
+            watcher.filtered(self.table.hosts, self.spec, came, filtering)
+        return self._weigh(self.passing)
 
     def _weigh(self, passing: Mask) -> Weighing:
         weighing = weigh(
@@ -168,7 +235,22 @@ class _Placing:
             watch=self.watch,
         )
         self.faults += weighing.faults
+        if self.pipeline.watcher:
+            self.pipeline.watcher.weighed(weighing)
         return weighing
+
+    def _picked(self, weighing: Weighing, index: int) -> int | None:
+        """The host that the instance gets; None where none is left that has room."""
+        if not weighing.count:
+            return None
+        count = max(self.pipeline.host_subset_size, 1)
+        if self.pipeline.rechecks_room and not self.pipeline.keeps_order:
+            return pick(best_rows(weighing.totals, count, self.seed + index), self.random)
+        seed = None if self.pipeline.keeps_order else self.seed + index
+        ordered = best_rows(weighing.totals, weighing.count, seed)
+        chosen = pick(ordered[:count], self.random)
+        states = self.table.hosts.states
+        return next((row for row in (chosen, *ordered) if self.room.host_passes(states[row], self.spec)), None)
 
     def _take(self, row: int, instance_uuid: str) -> None:
         """Give the host in `row` one instance more, and ask again what its answer may change."""
@@ -177,15 +259,20 @@ class _Placing:
             return
         if len(self.picks) == 1:
             self.passing = self.passing.copy()  # the first round keeps its own
-        self.table.take(row, self.spec, self.needs)
-        if self.spec.group is None:  # nothing but this one host has changed
+        self.spec = self.table.take(row, self.spec, self.needs)
+        group = self.spec.group
+        if group is not None:
+            members = {**group.member_hosts, instance_uuid: self.table.hosts.states[row].host}
+            following = next(iter(self.instance_uuids[len(self.picks) :]), instance_uuid)
+            self.spec = _for_instance(replace(self.spec, group=replace(group, member_hosts=members)), following)
+        if self.pipeline.watcher:
+            return  # the next round asks about all hosts
+        if group is None:  # nothing but this one host has changed
             self.passing[row], faults = passes_all(
                 self.table.hosts, self.spec, self.repeated, row=row, rules=self.pipeline.rules, watch=self.watch
             )
             self.faults += faults
             return
-        members = {**self.spec.group.member_hosts, instance_uuid: self.table.hosts.states[row].host}
-        self.spec = replace(self.spec, group=replace(self.spec.group, member_hosts=members))
         if self._once is None:
             once = tuple(one for one in self.links if one.runs_once_per_request)
             self._once = run_filters(self.first.hosts, self.spec, once, self.pipeline.rules, self.watch).passing
@@ -206,17 +293,23 @@ class _Placing:
         )
 
 
-def selection_of(hosts: HostTable, row: int, needs: Needs) -> Selection:
-    """The host in `row` as a place to claim the needs on."""
+def selection_of(hosts: HostTable, row: int, needs: Needs, hardware: Mapping[str, Any] = NO_HARDWARE) -> Selection:
+    """The host in `row` as a place to claim the needs on, and what is wanted of its inside."""
     state = hosts.states[row]
     return Selection(
         host=state.host,
         node=state.node,
         cell=state.cell,
         provider_uuid=state.provider_uuid,
-        resources=dict(needs.resources),
+        resources=resources_at(state, needs),
         availability_zone=state.availability_zone,
+        hardware=dict(hardware),
     )
+
+
+def _for_instance(spec: RequestSpec, instance_uuid: str) -> RequestSpec:
+    """The request for one of its instances; only members of a group are told apart."""
+    return spec if spec.group is None else replace(spec, instance_uuid=instance_uuid)
 
 
 def _without_own(spec: RequestSpec, instance_uuids: Sequence[str]) -> RequestSpec:

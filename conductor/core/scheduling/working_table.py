@@ -10,6 +10,7 @@ from conductor.core.host_state import CLAIMED_COLUMNS, Column, HostState, HostTa
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.hardware_fit import with_hardware_taken
 from conductor.core.scheduling.needs import Needs
+from conductor.core.scheduling.provider_answers import resources_at
 
 
 class _Rows(Sequence[HostState]):
@@ -73,11 +74,16 @@ class WorkingTable:
 def _with_one_more(state: HostState, spec: RequestSpec, needs: Needs) -> HostState:
     flavor = spec.flavor
     least = state.disk_available_least_gb
+    resources = resources_at(state, needs)
+    amounts = {
+        name: replace(amount, used=amount.used + resources.get(name, 0)) for name, amount in state.amounts.items()
+    }
     return replace(
         state,
-        vcpus_used=state.vcpus_used + needs.resources.get("VCPU", 0),
-        memory_mb_used=state.memory_mb_used + needs.resources.get("MEMORY_MB", 0),
-        disk_gb_used=state.disk_gb_used + needs.resources.get("DISK_GB", 0),
+        vcpus_used=state.vcpus_used + resources.get("VCPU", 0),
+        memory_mb_used=state.memory_mb_used + resources.get("MEMORY_MB", 0),
+        disk_gb_used=state.disk_gb_used + resources.get("DISK_GB", 0),
+        amounts=amounts if amounts else state.amounts,
         disk_available_least_gb=None if least is None else least - flavor.root_gb - flavor.ephemeral_gb,
         num_instances=state.num_instances + 1,
         num_io_ops=state.num_io_ops + 1,

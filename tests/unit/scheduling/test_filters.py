@@ -216,7 +216,7 @@ def test_server_groups(policy: str, values: dict[str, Any], passing: set[str]) -
         ),
         (
             {},
-            {"image": {"trait:COMPUTE_NODE": "forbidden"}},
+            {"extra_specs": {"trait:COMPUTE_NODE": "forbidden"}},
             reject("the host has a trait that is not wanted", need="without COMPUTE_NODE", have="there"),
         ),
         ({"vcpus": 0}, {"extra_specs": {"resources:VCPU": "0"}}, PASS),

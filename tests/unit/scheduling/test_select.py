@@ -222,8 +222,9 @@ def test_equal_hosts_are_not_all_given_the_first_row() -> None:
         {"resources:VCPU": "many"},
         {"resources:VCPU": "-1"},
         {"trait:HW_FAST": "maybe"},
-        {"resources1:VCPU": "1"},
-        {"group_policy": "isolate"},
+        {"resources1:VCPU": "1.5"},
+        {"resources:NO_SUCH_CLASS": "1"},
+        {"group_policy": "apart"},
     ],
 )
 def test_needs_that_cannot_be_read_are_refused(extra_specs: dict[str, str]) -> None:

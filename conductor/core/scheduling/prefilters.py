@@ -1,0 +1,197 @@
+"""What bounds the question before placement is asked: each pre-filter is one row of a table, with its option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import os_traits as traits
+
+from conductor.core import image_properties
+from conductor.core.errors import Invalid, NovellaError
+from conductor.core.hardware.constraints import Wishes
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.guest_features import (
+    ENCRYPTION_FORMATS,
+    SOUND_MODELS,
+    TPM_SECRETS,
+    agreed,
+    switch,
+    tpm_version,
+)
+from conductor.core.scheduling.resource_request import UNBOUND, Bounds, query_of, required_traits
+
+TENANT_KEY = "filter_tenant_id"
+ZONE_KEY = "availability_zone"
+TRAIT_KEY = "trait:"
+# Image property → what the trait's name begins with.
+TRAITS_OF_PROPERTIES = {
+    "hw_cdrom_bus": "COMPUTE_STORAGE_BUS",
+    "hw_disk_bus": "COMPUTE_STORAGE_BUS",
+    "hw_video_model": "COMPUTE_GRAPHICS_MODEL",
+    "hw_vif_model": "COMPUTE_NET_VIF_MODEL",
+    "hw_architecture": "HW_ARCH",
+    "hw_emulation_architecture": "COMPUTE_ARCH",
+    "hw_viommu_model": "COMPUTE_VIOMMU",
+}
+
+
+class NoAggregateForProject(NovellaError):
+    """No aggregate is open to the project, and the operator demands one."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFacts:
+    """An aggregate as pre-filters see it."""
+
+    uuid: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a pre-filter reads: the request, all aggregates, the operator's options."""
+
+    spec: RequestSpec
+    aggregates: Sequence[AggregateFacts]
+    options: Mapping[str, Any]
+    is_strict: bool = True
+
+    @property
+    def wishes(self) -> Wishes:
+        return Wishes(self.spec.flavor, self.spec.image.properties)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilter:
+    """Bounds the question by `bounds_of`; only where `option` is on, or always where it has none."""
+
+    name: str
+    bounds_of: Callable[[Asked], Bounds]
+    option: str = ""
+
+
+def bounds_of(
+    spec: RequestSpec, aggregates: Sequence[AggregateFacts], options: Mapping[str, Any], *, is_strict: bool = True
+) -> Bounds:
+    """All that the pre-filters add, in their order.
+
+    Raises Invalid for a property or an extra spec that cannot be read, NoAggregateForProject as the operator says.
+    """
+    asked = Asked(spec, aggregates, options, is_strict)
+    bounds = UNBOUND
+    for one in PREFILTERS:
+        if not one.option or options.get(one.option):
+            bounds = bounds | one.bounds_of(asked)
+    return bounds
+
+
+def _tenants(asked: Asked) -> Bounds:
+    project = asked.spec.project_id
+    mine = {one.uuid for one in asked.aggregates if _names(one, project)}
+    if mine:
+        return Bounds(member_of=(frozenset(mine),))
+    if asked.options.get("placement_aggregate_required_for_tenants"):
+        raise NoAggregateForProject()
+    return UNBOUND
+
+
+def _names(aggregate: AggregateFacts, project: str) -> bool:
+    return any(key.startswith(TENANT_KEY) and value == project for key, value in aggregate.metadata.items())
+
+
+def _zone(asked: Asked) -> Bounds:
+    zone = asked.spec.availability_zone
+    if not zone:
+        return UNBOUND
+    found = frozenset(one.uuid for one in asked.aggregates if one.metadata.get(ZONE_KEY) == zone)
+    return Bounds(member_of=(found,)) if found else UNBOUND
+
+
+def _image_type(asked: Asked) -> Bounds:
+    if asked.spec.is_volume_backed:  # the host never sees the image
+        return UNBOUND
+    if not asked.spec.image.disk_format:
+        raise Invalid("image: it has no disk_format, by which hosts that can read it are found.")
+    return _known(f"COMPUTE_IMAGE_TYPE_{asked.spec.image.disk_format.upper()}")
+
+
+def _open_hosts(asked: Asked) -> Bounds:
+    return Bounds(root_forbidden=frozenset({traits.COMPUTE_STATUS_DISABLED}))
+
+
+def _isolated(asked: Asked) -> Bounds:
+    """Aggregates that require a trait are only for requests that require it too."""
+    required = required_traits(query_of(asked.spec, is_strict=asked.is_strict))
+    foreign = {
+        one.uuid
+        for one in asked.aggregates
+        for key, value in one.metadata.items()
+        if key.startswith(TRAIT_KEY) and value == "required" and key[len(TRAIT_KEY) :] not in required
+    }
+    return Bounds(forbidden_aggregates=frozenset(foreign))
+
+
+def _image_metadata(asked: Asked) -> Bounds:
+    properties = image_properties.known(asked.spec.image.properties)
+    named = [
+        f"{prefix}_{str(properties[name]).replace('-', '_').upper()}"
+        for name, prefix in TRAITS_OF_PROPERTIES.items()
+        if name in properties
+    ]
+    if any(not hasattr(traits, name) for name in named):  # one that nobody knows: then none is asked for
+        return UNBOUND
+    return Bounds(root_required=frozenset(named))
+
+
+def _accelerators(asked: Asked) -> Bounds:
+    is_wanted = asked.spec.flavor.extra_specs.get("accel:device_profile")
+    return Bounds(root_required=frozenset({traits.COMPUTE_ACCELERATORS})) if is_wanted else UNBOUND
+
+
+def _packed_rings(asked: Asked) -> Bounds:
+    is_wanted = switch(asked.wishes, "virtio_packed_ring")
+    return Bounds(root_required=frozenset({traits.COMPUTE_NET_VIRTIO_PACKED})) if is_wanted else UNBOUND
+
+
+def _encrypted_disks(asked: Asked) -> Bounds:
+    if not switch(asked.wishes, "ephemeral_encryption"):
+        return UNBOUND
+    kind = agreed(asked.wishes, "ephemeral_encryption_format", ENCRYPTION_FORMATS)
+    names = [traits.COMPUTE_EPHEMERAL_ENCRYPTION, *([f"COMPUTE_EPHEMERAL_ENCRYPTION_{kind.upper()}"] if kind else ())]
+    return Bounds(root_required=frozenset(names))
+
+
+def _sound(asked: Asked) -> Bounds:
+    is_wanted = agreed(asked.wishes, "sound_model", SOUND_MODELS) == "virtio"
+    return Bounds(root_required=frozenset({traits.COMPUTE_SOUND_MODEL_VIRTIO})) if is_wanted else UNBOUND
+
+
+def _tpm_secrets(asked: Asked) -> Bounds:
+    if not tpm_version(asked.wishes):
+        return UNBOUND
+    keeper = asked.spec.flavor.extra_specs.get("hw:tpm_secret_security") or "user"
+    if keeper not in TPM_SECRETS:
+        raise Invalid(f'hw:tpm_secret_security: "{keeper}" is none of {", ".join(TPM_SECRETS)}.')
+    return Bounds(root_required=frozenset({TPM_SECRETS[keeper]}))
+
+
+def _known(name: str) -> Bounds:
+    return Bounds(root_required=frozenset({name})) if hasattr(traits, name) else UNBOUND
+
+
+PREFILTERS = (
+    Prefilter("require_tenant_aggregate", _tenants, "limit_tenants_to_placement_aggregate"),
+    Prefilter("map_az_to_placement_aggregate", _zone),
+    Prefilter("require_image_type_support", _image_type, "query_placement_for_image_type_support"),
+    Prefilter("compute_status_filter", _open_hosts),
+    Prefilter("isolate_aggregates", _isolated, "enable_isolated_aggregate_filtering"),
+    Prefilter("transform_image_metadata", _image_metadata, "image_metadata_prefilter"),
+    Prefilter("accelerators_filter", _accelerators),
+    Prefilter("packed_virtqueue_filter", _packed_rings),
+    Prefilter("ephemeral_encryption_filter", _encrypted_disks),
+    Prefilter("virtio_sound_filter", _sound),
+    Prefilter("tpm_secret_security_filter", _tpm_secrets),
+)
+OPTIONS = (*(one.option for one in PREFILTERS if one.option), "placement_aggregate_required_for_tenants")

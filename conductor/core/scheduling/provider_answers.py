@@ -1,0 +1,136 @@
+"""What a host that is one provider answers to a question for allocation candidates: alone, or all hosts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.placement.amounts import Amount
+from conductor.core.placement.query import CandidateQuery
+from conductor.core.scheduling.needs import Needs, amounts_of
+
+ISOLATE = "isolate"
+# Resource class → column of free amounts.
+COLUMNS: Mapping[str, str] = {
+    "VCPU": "free_vcpus",
+    "MEMORY_MB": "free_memory_mb",
+    "DISK_GB": "free_disk_gb",
+}
+Units = tuple[tuple[str, int, int, int], ...]
+NOTHING = Amount(0)
+
+
+def answers(hosts: HostTable, query: CandidateQuery) -> Mask:
+    """One bool per row: whether the host alone can give all that is asked."""
+    if asks_several(query):
+        return np.zeros(len(hosts), np.bool_)
+    mask = np.ones(len(hosts), np.bool_)
+    parts = parts_of(query)
+    for name, amount in amounts_of(query).items():
+        column = COLUMNS.get(name)
+        mask &= getattr(hosts, column) >= amount if column else _has_others(hosts, name, amount)
+    mask &= hosts.factor("units").mask(lambda units: wrong_units(units, parts) is None)
+    if _asks_traits(query):
+        mask &= hosts.factor("traits").mask(lambda traits: has_traits(traits, query))
+    if any(group.member_of or group.forbidden_aggregates for group in query.groups.values()):
+        mask &= hosts.factor("aggregates").mask(lambda aggregates: is_member(aggregates, query))
+    for uuid in {group.in_tree for group in query.groups.values() if group.in_tree}:
+        mask &= np.fromiter((state.provider_uuid == uuid for state in hosts.states), np.bool_, len(hosts))
+    return mask
+
+
+def can_answer(host: HostState, query: CandidateQuery) -> bool:
+    """The same of one host."""
+    return (
+        not asks_several(query)
+        and not any(free_of(host, name) < amount for name, amount in amounts_of(query).items())
+        and wrong_units(host.units, parts_of(query)) is None
+        and has_traits(host.traits, query)
+        and is_member(host.aggregates, query)
+        and all(group.in_tree in ("", host.provider_uuid) for group in query.groups.values())
+    )
+
+
+def resources_at(host: HostState, needs: Needs) -> dict[str, int]:
+    """What an instance takes of this host: the amounts of the first question that the host can answer."""
+    for query in needs.queries[1:] and needs.queries:
+        if can_answer(host, query):
+            return amounts_of(query)
+    return dict(needs.resources)
+
+
+def asks_several(query: CandidateQuery) -> bool:
+    """Whether groups must come from different providers, which one alone is not."""
+    apart = [suffix for suffix, group in query.groups.items() if suffix and group.resources]
+    return query.group_policy == ISOLATE and len(apart) > 1
+
+
+def parts_of(query: CandidateQuery) -> dict[str, list[int]]:
+    """Resource class → the amount that each group asks for at once, and their sum."""
+    found: dict[str, list[int]] = {}
+    for group in query.groups.values():
+        for name, amount in group.resources.items():
+            found.setdefault(name, []).append(amount)
+    return found
+
+
+def wrong_units(units: Units, parts: Mapping[str, list[int]]) -> tuple[str, int, int, int] | None:
+    """The first rule of units that an amount breaks: class, least and most at once, step."""
+    for name, least, most, step in units:
+        amounts = parts.get(name, ())
+        if any(not least <= amount <= most or amount % step for amount in amounts) or sum(amounts) > most:
+            return name, least, most, step
+    return None
+
+
+def has_traits(traits: frozenset[str], query: CandidateQuery) -> bool:
+    return not missing_traits(traits, query) and not unwanted_traits(traits, query)
+
+
+def missing_traits(traits: frozenset[str], query: CandidateQuery) -> list[str]:
+    """Traits that are required and not there; of several that would do, all by one text."""
+    missing = query.root_required - traits
+    sets = (names for group in query.groups.values() for names in group.required if not names & traits)
+    return sorted({*missing, *(" or ".join(sorted(names)) for names in sets)})
+
+
+def unwanted_traits(traits: frozenset[str], query: CandidateQuery) -> list[str]:
+    forbidden = query.root_forbidden.union(*(group.forbidden for group in query.groups.values()))
+    return sorted(forbidden & traits)
+
+
+def is_member(aggregates: frozenset[str], query: CandidateQuery) -> bool:
+    return all(
+        all(names & aggregates for names in group.member_of) and not group.forbidden_aggregates & aggregates
+        for group in query.groups.values()
+    )
+
+
+def free_of(host: HostState, resource_class: str) -> float:
+    """What placement still gives out there; nothing of a class that the host does not have."""
+    column = COLUMNS.get(resource_class)
+    return getattr(host, column) if column else host.amounts.get(resource_class, NOTHING).free
+
+
+def _has_others(hosts: HostTable, name: str, amount: int) -> Mask:
+    """Classes without a column of their own; hosts that took something meanwhile are asked again."""
+
+    def of(host: HostState) -> Amount:
+        return host.amounts.get(name, NOTHING)
+
+    mask = hosts.factor(f"amount:{name}", of).mask(lambda found: found.free >= amount)
+    for row in hosts.claimed_rows:
+        mask[row] = of(hosts.states[row]).free >= amount
+    return mask
+
+
+def _asks_traits(query: CandidateQuery) -> bool:
+    return bool(query.root_required or query.root_forbidden or any(_trait_sets(query)))
+
+
+def _trait_sets(query: CandidateQuery) -> Iterator[object]:
+    for group in query.groups.values():
+        yield group.required
+        yield group.forbidden

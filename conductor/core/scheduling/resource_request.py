@@ -1,0 +1,228 @@
+"""From a request to placement's question: the flavor's size, its extra specs, the image's properties, in groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import os_resource_classes as classes
+import os_traits as traits
+
+from conductor.core.errors import Invalid
+from conductor.core.hardware.constraints import Wishes
+from conductor.core.hardware.request import DEDICATED, ISOLATE, MIXED, REQUIRE
+from conductor.core.placement.query import CandidateQuery, RequestGroup
+from conductor.core.request_spec import FlavorSpec, RequestSpec
+from conductor.core.scheduling.guest_features import features_of, persistent_memory
+
+SPREAD = ""  # the group that may be spread over a tree of providers
+GROUPED = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)", re.DOTALL)
+GROUP_POLICIES = ("none", "isolate")
+TRAIT_VALUES = ("required", "forbidden")
+# The hint of a group, or of other instances, may need hosts that a bounded answer leaves out.
+UNBOUNDED_HINTS = ("group", "same_host", "different_host")
+MB_IN_GB = 1024
+DEFAULT_LIMIT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What pre-filters add to the question: traits of the root, and the aggregates that it is and is not in."""
+
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    member_of: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+
+    def __or__(self, other: Bounds) -> Bounds:
+        return Bounds(
+            self.root_required | other.root_required,
+            self.root_forbidden | other.root_forbidden,
+            self.member_of + other.member_of,
+            self.forbidden_aggregates | other.forbidden_aggregates,
+        )
+
+
+UNBOUND = Bounds()
+
+
+def queries_of(
+    spec: RequestSpec, bounds: Bounds = UNBOUND, *, is_strict: bool = True, has_fallback: bool = True
+) -> tuple[CandidateQuery, ...]:
+    """The questions to ask: one, or where CPUs are pinned a second one with VCPU in place of PCPU.
+
+    The second finds hosts that do not count their pinned CPUs apart yet; without `has_fallback` it is not asked.
+    """
+    first = query_of(spec, bounds, is_strict=is_strict)
+    if not has_fallback or Wishes(spec.flavor, spec.image.properties).cpu_policy() != DEDICATED:
+        return (first,)
+    return first, query_of(spec, bounds, is_strict=is_strict, counts_pinned=False)
+
+
+def query_of(
+    spec: RequestSpec, bounds: Bounds = UNBOUND, *, is_strict: bool = True, counts_pinned: bool = True
+) -> CandidateQuery:
+    """One question. With `counts_pinned` dedicated CPUs are PCPUs, without they are VCPUs as any other.
+
+    Raises Invalid for an extra spec or a property that cannot be read: to pass over it would place the instance
+    wrongly. Not `is_strict`, amounts, traits and policies that cannot be read count as not said.
+    """
+    asked = _Asked(is_strict)
+    asked.read(spec.flavor.extra_specs)
+    asked.read_image(spec.image.properties)
+    wishes = Wishes(spec.flavor, spec.image.properties)
+    if counts_pinned:
+        _ask_pinned(asked, wishes)
+    _ask_size(asked, spec)
+    for feature in features_of(wishes):
+        asked.add_trait(SPREAD, feature.trait, "required")
+        asked.group(SPREAD).resources.update(feature.resources)
+    asked.group(SPREAD).resources.update(persistent_memory(wishes))
+    groups = asked.groups()
+    if bounds.member_of or bounds.forbidden_aggregates:
+        spread = groups.pop(SPREAD, RequestGroup())
+        bound = replace(spread, member_of=bounds.member_of, forbidden_aggregates=bounds.forbidden_aggregates)
+        groups = {SPREAD: bound, **groups}
+    return CandidateQuery(
+        groups=groups,
+        group_policy=asked.group_policy,
+        root_required=bounds.root_required,
+        root_forbidden=bounds.root_forbidden,
+        limit=None if any(hint in spec.scheduler_hints for hint in UNBOUNDED_HINTS) else DEFAULT_LIMIT,
+    )
+
+
+def within_tree(query: CandidateQuery, provider_uuid: str) -> CandidateQuery:
+    """The same question about one host's providers only."""
+    spread = query.groups.get(SPREAD, RequestGroup())
+    return replace(query, groups={**query.groups, SPREAD: replace(spread, in_tree=provider_uuid)})
+
+
+def required_traits(query: CandidateQuery) -> frozenset[str]:
+    """The traits that any of the groups requires."""
+    return frozenset(name for group in query.groups.values() for names in group.required for name in names)
+
+
+def disk_gb(flavor: FlavorSpec, *, is_volume_backed: bool) -> int:
+    """What the flavor takes of a host's disk; the root disk of one that boots from a volume is elsewhere."""
+    swap_gb = -(-flavor.swap_mb // MB_IN_GB)
+    return flavor.ephemeral_gb + swap_gb + (0 if is_volume_backed else flavor.root_gb)
+
+
+@dataclass
+class _Group:
+    resources: dict[str, int] = field(default_factory=dict)
+    required: set[str] = field(default_factory=set)
+    forbidden: set[str] = field(default_factory=set)
+
+    def done(self) -> RequestGroup | None:
+        """None for a group that asks for nothing; amounts of 0 only say that what the flavor has is not wanted."""
+        resources = {name: amount for name, amount in self.resources.items() if amount}
+        if not (resources or self.required or self.forbidden):
+            return None
+        required = tuple(frozenset({name}) for name in sorted(self.required))
+        return RequestGroup(resources, required, frozenset(self.forbidden))
+
+
+class _Asked:
+    """The groups while they are read."""
+
+    def __init__(self, is_strict: bool) -> None:
+        self.is_strict = is_strict
+        self.group_policy = ""
+        self._groups: dict[str, _Group] = {}
+
+    def group(self, suffix: str) -> _Group:
+        return self._groups.setdefault(suffix, _Group())
+
+    def has(self, resource_class: str) -> bool:
+        return any(resource_class in group.resources for group in self._groups.values())
+
+    def groups(self) -> dict[str, RequestGroup]:
+        done = {suffix: group.done() for suffix, group in self._groups.items()}
+        return {suffix: group for suffix, group in done.items() if group is not None}
+
+    def read(self, extra_specs: Mapping[str, str]) -> None:
+        for key, value in extra_specs.items():
+            if key == "group_policy":
+                if value in GROUP_POLICIES:
+                    self.group_policy = value
+                else:
+                    self.refuse(key, f'"{value}" is neither "none" nor "isolate"')
+                continue
+            match = GROUPED.fullmatch(key)
+            if match is None:
+                continue
+            kind, suffix, name = match.groups()
+            if kind == "resources":
+                self._add_amount(suffix or SPREAD, name, key, value)
+            else:
+                self.add_trait(suffix or SPREAD, name, value, key=key)
+
+    def read_image(self, properties: Mapping[str, Any]) -> None:
+        """An image may only require traits, and says so with its properties `trait:NAME`."""
+        for key, value in properties.items():
+            kind, _, name = str(key).partition(":")
+            if kind != "trait" or not name:
+                continue
+            if str(value) == "required":
+                self.group(SPREAD).required.add(name)
+            elif self.is_strict:
+                raise Invalid(f'Image property {key}: "{value}" is not "required", which is all that an image may say.')
+
+    def add_trait(self, suffix: str, name: str, value: str, *, key: str = "") -> None:
+        if value not in TRAIT_VALUES:
+            self.refuse(key, f'"{value}" is neither "required" nor "forbidden"')
+            return
+        group = self.group(suffix)
+        (group.required if value == "required" else group.forbidden).add(name)
+
+    def refuse(self, key: str, why: str) -> None:
+        if self.is_strict:
+            raise Invalid(f"Extra spec {key}: {why}.")
+
+    def _add_amount(self, suffix: str, name: str, key: str, value: str) -> None:
+        group = self.group(suffix)
+        if not (name.startswith(classes.CUSTOM_NAMESPACE) or name in classes.STANDARDS):
+            self.refuse(key, f'"{name}" is no resource class; custom ones begin with {classes.CUSTOM_NAMESPACE}')
+            return
+        try:
+            amount = int(value)
+        except ValueError:
+            amount = -1
+        if amount < 0:
+            self.refuse(key, f'"{value}" is not an amount; 0 or more is')
+            return
+        group.resources[name] = amount
+
+
+def _ask_pinned(asked: _Asked, wishes: Wishes) -> None:
+    """CPUs that the guest has for itself, and what it wants of hardware threads."""
+    policy = wishes.cpu_policy()
+    pinned = 0
+    if policy == DEDICATED:
+        pinned = wishes.flavor.vcpus
+    elif policy == MIXED:
+        pinned = len(wishes.dedicated_cpus() or wishes.realtime_cpus())
+        asked.group(SPREAD).resources[classes.VCPU] = wishes.flavor.vcpus - pinned
+    if policy in (DEDICATED, MIXED):
+        isolates = wishes.emulator_policy() == ISOLATE
+        asked.group(SPREAD).resources[classes.PCPU] = pinned + (1 if isolates else 0)
+    value = {ISOLATE: "forbidden", REQUIRE: "required"}.get(wishes.thread_policy() or "")
+    if value:
+        asked.add_trait(SPREAD, traits.HW_CPU_HYPERTHREADING, value)
+
+
+def _ask_size(asked: _Asked, spec: RequestSpec) -> None:
+    """The flavor's own size, where extra specs say nothing else of a class."""
+    if not (asked.has(classes.VCPU) or asked.has(classes.PCPU)):
+        asked.group(SPREAD).resources[classes.VCPU] = spec.flavor.vcpus
+    size = {
+        classes.MEMORY_MB: spec.flavor.memory_mb,
+        classes.DISK_GB: disk_gb(spec.flavor, is_volume_backed=spec.is_volume_backed),
+    }
+    for name, amount in size.items():
+        if not asked.has(name):
+            asked.group(SPREAD).resources[name] = amount
