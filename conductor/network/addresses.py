@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
-from django.db import IntegrityError, transaction
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from conductor.network.errors import InvalidIpForSubnet, IpAddressAlreadyAllocated, IpAddressGenerationFailure
 from conductor.network.models import AddressAllocation, Port, Subnet
+from conductor.sql import dialect
+from conductor.sql.rows import Rows
 
 # How often a concurrent allocation may take the address that we saw free before we give up.
 ATTEMPTS = 20
+ALLOCATIONS = Rows(AddressAllocation, "id")
+_HELD = "SELECT ip_address FROM network_addressallocation WHERE subnet_id = %s"
 
 
 def allocate(subnet: Subnet, port: Port) -> AddressAllocation:
@@ -73,7 +77,7 @@ def is_held(subnet: Subnet, address: str) -> bool:
 
 def lowest_free(subnet: Subnet) -> str | None:
     """The lowest address of the pools that nobody holds."""
-    held = set(subnet.addresses.values_list("ip_address", flat=True))
+    held = {address for (address,) in dialect.run(connections[DEFAULT_DB_ALIAS], _HELD, (subnet.pk,))}
     return next((address for address in _pooled(subnet) if address not in held), None)
 
 
@@ -96,8 +100,6 @@ def _allocate_first(subnets: list[Subnet], port: Port) -> AddressAllocation:
 
 def _hold(subnet: Subnet, port: Port, address: str) -> AddressAllocation | None:
     """The constraint decides who gets it; None when somebody else did."""
-    try:
-        with transaction.atomic():
-            return AddressAllocation.objects.create(subnet=subnet, port=port, ip_address=address)
-    except IntegrityError:
-        return None
+    allocation = AddressAllocation(subnet=subnet, port=port, ip_address=address)
+    is_ours = ALLOCATIONS.insert(connections[DEFAULT_DB_ALIAS], allocation, unless="subnet_id, ip_address")
+    return allocation if is_ours else None

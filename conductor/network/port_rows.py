@@ -7,16 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils import timezone
 
 from conductor.core.identifiers import uuid_or_none
 from conductor.network import addresses
 from conductor.network.errors import InvalidInput, InvalidIpForSubnet, MacAddressInUse, SubnetNotFound
 from conductor.network.models import AddressAllocation, Network, Port, SecurityGroup, Subnet
+from conductor.sql.dialect import Insert
+from conductor.sql.rows import Rows
 
 MAC_PREFIX = "fa:16:3e"
 ATTEMPTS = 20
+PORTS = Rows(Port, "id")
+SUBNETS = Rows(Subnet, "network_id")
+_MEMBERSHIPS = Insert(Port.security_groups.through, "port_id", "securitygroup_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +43,25 @@ def create(
 
     Raises MacAddressInUse, IpAddressAlreadyAllocated, IpAddressGenerationFailure, InvalidIpForSubnet.
     """
+    return create_with_addresses(network, groups=groups, wishes=wishes, **values)[0]
+
+
+def create_with_addresses(
+    network: Network, *, groups: Iterable[SecurityGroup], wishes: list[AddressWish] | None = None, **values: Any
+) -> tuple[Port, list[AddressAllocation]]:
+    """The same, with the addresses that the port got. By hand: every build makes one."""
     port = _insert(network, values)
-    membership = Port.security_groups.through
-    membership.objects.bulk_create(membership(port=port, securitygroup=group) for group in groups)
-    give_addresses(port, wishes)
-    return port
+    memberships = [(port.pk, group.pk) for group in groups]
+    if memberships:
+        _MEMBERSHIPS.run(connections[DEFAULT_DB_ALIAS], memberships)
+    return port, give_addresses(port, wishes)
 
 
-def give_addresses(port: Port, wishes: list[AddressWish] | None) -> None:
-    subnets = list(port.network.subnets.order_by("pk"))
+def give_addresses(port: Port, wishes: list[AddressWish] | None) -> list[AddressAllocation]:
+    subnets = sorted(SUBNETS.all(connections[DEFAULT_DB_ALIAS], port.network_id), key=lambda subnet: subnet.pk)
     if wishes is None:
-        addresses.allocate_any(subnets, port)
-        return
-    for wish in wishes:
-        _give(subnets, port, wish)
+        return addresses.allocate_any(subnets, port)
+    return [_give(subnets, port, wish) for wish in wishes]
 
 
 def replace_addresses(port: Port, wishes: list[AddressWish]) -> None:
@@ -70,25 +80,21 @@ def _insert(network: Network, values: dict[str, Any]) -> Port:
     wanted_mac = values.pop("mac_address", None)
     for _ in range(1 if wanted_mac else ATTEMPTS):
         mac = wanted_mac or new_mac()
-        try:
-            with transaction.atomic():
-                return Port.objects.create(network=network, mac_address=mac, created_at=now, updated_at=now, **values)
-        except IntegrityError:
-            continue
+        port = Port(network=network, mac_address=mac, created_at=now, updated_at=now, **values)
+        if PORTS.insert(connections[DEFAULT_DB_ALIAS], port, unless="mac_address"):
+            return port
     raise MacAddressInUse(f"Unable to complete operation for network {network.uuid}. No free MAC address: {mac}.")
 
 
-def _give(subnets: list[Subnet], port: Port, wish: AddressWish) -> None:
+def _give(subnets: list[Subnet], port: Port, wish: AddressWish) -> AddressAllocation:
     if wish.subnet_id is not None:
         subnet = _find(subnets, wish.subnet_id, port)
         if wish.ip_address is None:
-            addresses.allocate(subnet, port)
-        else:
-            addresses.allocate_address(subnet, port, wish.ip_address)
-    elif wish.ip_address is not None:
-        addresses.allocate_address(subnet_of(subnets, wish.ip_address, port.network), port, wish.ip_address)
-    else:
-        raise InvalidInput("Invalid input for fixed_ips. Give a subnet_id, an ip_address or both.")
+            return addresses.allocate(subnet, port)
+        return addresses.allocate_address(subnet, port, wish.ip_address)
+    if wish.ip_address is not None:
+        return addresses.allocate_address(subnet_of(subnets, wish.ip_address, port.network), port, wish.ip_address)
+    raise InvalidInput("Invalid input for fixed_ips. Give a subnet_id, an ip_address or both.")
 
 
 def _find(subnets: list[Subnet], subnet_id: str, port: Port) -> Subnet:

@@ -11,7 +11,8 @@ from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any, Protocol
 
-from django.db.models import Prefetch, Q, QuerySet, prefetch_related_objects
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from conductor.core.compute_driver import NetworkPort
@@ -23,9 +24,15 @@ from conductor.network.models import AddressAllocation, Network, Port, SecurityG
 from conductor.network.operations import get_network, touch
 from conductor.network.port_operations import get_port
 from conductor.network.port_rows import AddressWish
+from conductor.sql import dialect
+from conductor.sql.rows import Rows
 from conductor.transactions import write_tx
 
+Held = tuple[Port, Sequence[AddressAllocation]]
+
 IS_PLUGGED = Q(is_plugged=True) | ~Q(binding_host="")
+_HAS_ANY = "SELECT 1 FROM network_port WHERE device_id = %s AND (is_plugged OR binding_host <> '') LIMIT 1"
+NETWORKS = Rows(Network, "uuid")
 FREE: Mapping[str, Any] = {
     "device_id": "",
     "device_owner": "",
@@ -95,10 +102,9 @@ def plug(
     What is plugged already stays as it is, bound to `host`. `groups` are ids or names of security groups for ports
     that are made now. Raises BuildAborted when addresses are exhausted or what was chosen is gone.
     """
-    if not _rows_of(instance_uuid).exists():  # the usual case
-        plugged = _plug_all(instance_uuid, project_id, networks, Binding(host, device_owner, groups))
-        prefetch_related_objects(plugged, _held())
-        return [_as_json(port) for port in plugged]
+    if not dialect.run(connections[DEFAULT_DB_ALIAS], _HAS_ANY, (instance_uuid,)):  # the usual case
+        made = _plug_all(instance_uuid, project_id, networks, Binding(host, device_owner, groups))
+        return [_told(port, held) for port, held in made]
     plugged = list(_plugged(instance_uuid).select_for_update(of=("self",)).order_by("device_index"))
     if any(port.binding_host != host for port in plugged):
         touch(_plugged(instance_uuid), binding_host=host, device_owner=device_owner)
@@ -127,7 +133,7 @@ def make_for_guest(project_id: str, wanted: Mapping[str, str], groups: Sequence[
     """A new port that goes when its guest lets it go; its uuid. Raises Conflict, Invalid, NotFound."""
     with write_tx():
         chosen = security_groups.resolve(project_id, groups or (security_groups.DEFAULT_NAME,))
-        return str(_make(project_id, wanted, chosen, {}).uuid)
+        return str(_make(project_id, wanted, chosen, {})[0].uuid)
 
 
 def plug_one(
@@ -177,14 +183,15 @@ def _held() -> Prefetch[Any]:
 
 def _plug_all(
     instance_uuid: str, project_id: str, networks: Sequence[Mapping[str, str]], binding: Binding
-) -> list[Port]:
-    made = []
+) -> list[Held]:
+    made: list[Held] = []
     try:
         groups = security_groups.resolve(project_id, binding.groups) if networks else []
         for index, wanted in enumerate(networks):
             bound = binding.of(instance_uuid, index)
             if wanted.get("port_id"):
-                made.append(_bind(project_id, wanted["port_id"], bound))
+                port = _bind(project_id, wanted["port_id"], bound)
+                made.append((port, list(port.addresses.select_related("subnet"))))
             else:
                 made.append(_make(project_id, wanted, groups, bound))
     except (Conflict, Invalid, NotFound) as error:
@@ -209,18 +216,22 @@ def _bind(project_id: str, port_id: str, bound: Mapping[str, Any]) -> Port:
 
 def _make(
     project_id: str, wanted: Mapping[str, str], groups: Iterable[SecurityGroup], bound: Mapping[str, Any]
-) -> Port:
-    network = Network.objects.filter(uuid=wanted["network_id"]).first()
+) -> Held:
+    network = NETWORKS.find(connections[DEFAULT_DB_ALIAS], wanted["network_id"])
     if network is None:
         raise NotFound(f"Network {wanted['network_id']} is gone.")
     wishes = [AddressWish(ip_address=wanted["fixed_ip"])] if wanted.get("fixed_ip") else None
     values = {"project_id": project_id, "is_made_by_compute": True, **bound}
-    return port_rows.create(network, groups=groups, wishes=wishes, **values)
+    return port_rows.create_with_addresses(network, groups=groups, wishes=wishes, **values)
 
 
 def _as_json(port: Port) -> dict[str, Any]:
-    """The first address of the port, IPv4 before IPv6: a guest is told of one."""
-    held = sorted(port.addresses.all(), key=lambda row: (row.subnet.ip_version, row.pk))
+    return _told(port, port.addresses.all())
+
+
+def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any]:
+    """NetworkPort as JSON. A guest is told of one address, IPv4 before IPv6."""
+    held = sorted(allocations, key=lambda row: (row.subnet.ip_version, row.pk))
     subnet = held[0].subnet if held else None
     return asdict(
         NetworkPort(

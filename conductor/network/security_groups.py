@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
-from django.db import IntegrityError
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connections
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -25,12 +25,14 @@ from conductor.network.errors import (
 from conductor.network.filters import ListQuery
 from conductor.network.models import SecurityGroup, SecurityGroupRule
 from conductor.network.operations import refuse_other_project, touch
+from conductor.sql.rows import Rows
 from conductor.transactions import write_tx
 
 DEFAULT_NAME = "default"
 ETHERTYPES = ("IPv4", "IPv6")
 WITH_PORTS = ("tcp", "udp", "udplite", "sctp", "dccp", "6", "17", "33", "132", "136")
 WITH_ICMP = ("icmp", "icmpv6", "ipv6-icmp", "1", "58")
+GROUPS = Rows(SecurityGroup, "project_id", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class RuleWish:
 
 def ensure_default(project_id: str) -> SecurityGroup:
     """The project's group `default`, made when first looked at."""
-    found = SecurityGroup.objects.filter(project_id=project_id, name=DEFAULT_NAME).first()
+    found = GROUPS.find(connections[DEFAULT_DB_ALIAS], project_id, DEFAULT_NAME)
     if found is not None:
         return found
     try:

@@ -5,12 +5,12 @@ For the rows that every step of every run touches. Values pass through their fie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, cached_property
 from typing import Any, Generic, TypeVar, cast
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Field, Model
+from django.db.models import AutoField, Field, Model
 from django.db.models.functions import Now
 
 from conductor.sql.dialect import NOW, Later, names, run, update
@@ -20,30 +20,42 @@ Converters = tuple[Callable[..., Any], ...]
 
 
 class Rows(Generic[M]):
-    """Rows of one model, found by the value of one column; it is unique, except for `all`."""
+    """Rows of one model, found by the values of some columns, which are unique, except for `all`."""
 
-    def __init__(self, model: type[M], key: str) -> None:
+    def __init__(self, model: type[M], *keys: str) -> None:
         self._model = model
-        self._key = key
+        self._keys = keys
         self._converters: dict[str, tuple[tuple[Field[Any, Any], Converters], ...]] = {}
 
-    def find(self, connection: BaseDatabaseWrapper, value: Any) -> M | None:
-        """The row whose key has this value."""
-        return next(iter(self.all(connection, value)), None)
+    def find(self, connection: BaseDatabaseWrapper, *values: Any) -> M | None:
+        """The row whose keys have these values."""
+        return next(iter(self.all(connection, *values)), None)
 
-    def all(self, connection: BaseDatabaseWrapper, value: Any) -> list[M]:
-        """All rows whose key has this value, in no order."""
-        found = run(connection, self._select, (self._as_param(connection, self._key, value),))
+    def all(self, connection: BaseDatabaseWrapper, *values: Any) -> list[M]:
+        """All rows whose keys have these values, in no order."""
+        found = run(connection, self._select, self._as_keys(connection, values))
         return [self._as_object(connection, row) for row in found]
 
-    def get(self, connection: BaseDatabaseWrapper, value: Any) -> M:
-        """The same; raises the model's DoesNotExist."""
-        row = self.find(connection, value)
+    def get(self, connection: BaseDatabaseWrapper, *values: Any) -> M:
+        """The row; raises the model's DoesNotExist."""
+        row = self.find(connection, *values)
         if row is None:
             raise self._model.DoesNotExist(  # type: ignore[attr-defined]
-                f"{self._model.__name__} {value} does not exist."
+                f"{self._model.__name__} {', '.join(map(str, values))} does not exist."
             )
         return row
+
+    def insert(self, connection: BaseDatabaseWrapper, made: M, *, unless: str = "") -> bool:
+        """Insert a row as it was made; False when there is one already with its values of `unless`.
+
+        `unless` names the columns of a constraint: nothing is undone when somebody was quicker, so no savepoint is due.
+        """
+        params = [self._as_param(connection, name, getattr(made, name)) for name in self._given]
+        found = run(connection, self._inserts(unless), params)
+        if found:
+            ((made.pk,),) = found
+            made._state.adding, made._state.db = False, connection.alias
+        return bool(found)
 
     def update(self, connection: BaseDatabaseWrapper, value: Any, **changes: Any) -> None:
         """Write these fields of the row; times may be `Later`, or what `database_now()` gives."""
@@ -51,8 +63,8 @@ class Rows(Generic[M]):
             (str(self._field(name).column), self._as_param(connection, name, change))
             for name, change in changes.items()
         ]
-        text, params = update(self._model._meta.db_table, columns, f"{self._key} = %s")
-        run(connection, text, [*params, self._as_param(connection, self._key, value)])
+        text, params = update(self._model._meta.db_table, columns, self._where)
+        run(connection, text, [*params, *self._as_keys(connection, (value,))])
 
     @cached_property
     def _names(self) -> list[str]:
@@ -62,7 +74,26 @@ class Rows(Generic[M]):
     def _select(self) -> str:
         meta = self._model._meta
         columns = names(field.column for field in meta.concrete_fields)
-        return f"SELECT {columns} FROM {meta.db_table} WHERE {self._key} = %s"
+        return f"SELECT {columns} FROM {meta.db_table} WHERE {self._where}"
+
+    @cached_property
+    def _where(self) -> str:
+        return " AND ".join(f'"{self._field(key).column}" = %s' for key in self._keys)
+
+    @cached_property
+    def _given(self) -> list[str]:
+        """What a new row comes with: all but the number that the table gives it."""
+        return [str(field.attname) for field in self._model._meta.concrete_fields if not isinstance(field, AutoField)]
+
+    @cache  # noqa: B019 - rows live as long as their module
+    def _inserts(self, unless: str) -> str:
+        columns = names(self._field(name).column for name in self._given)
+        places = ", ".join(["%s"] * len(self._given))
+        end = f"ON CONFLICT ({unless}) DO NOTHING RETURNING id" if unless else "RETURNING id"
+        return f"INSERT INTO {self._model._meta.db_table} ({columns}) VALUES ({places}) {end}"
+
+    def _as_keys(self, connection: BaseDatabaseWrapper, values: Sequence[Any]) -> list[Any]:
+        return [self._as_param(connection, key, value) for key, value in zip(self._keys, values, strict=True)]
 
     def _as_param(self, connection: BaseDatabaseWrapper, name: str, value: Any) -> Any:
         if isinstance(value, (Later, Now)):

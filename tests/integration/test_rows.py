@@ -13,10 +13,13 @@ from django.db.models import Model
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
 from conductor.core.states import PowerState, TaskState, VmState
+from conductor.network import security_groups
+from conductor.network.models import Port, SecurityGroup
 from conductor.sql.dialect import Later
 from conductor.sql.rows import Rows
-from conductor.transactions import database_now, database_time
+from conductor.transactions import database_now, database_time, write_tx
 from tests import factories
+from tests.integration.test_addresses import make_network, make_port
 
 ALIAS = "cell1"
 ROWS = Rows(Instance, "uuid")
@@ -101,3 +104,40 @@ def test_what_is_not_there_is_missed_as_the_orm_misses_it() -> None:
     assert ROWS.find(connections[ALIAS], uuid4()) is None
     with pytest.raises(Instance.DoesNotExist):
         ROWS.get(connections[ALIAS], uuid4())
+
+
+def test_a_row_goes_in_as_the_orm_puts_it_in() -> None:
+    network, now = make_network(), database_time()
+    values: dict[str, Any] = {"project_id": "b" * 32, "created_at": now, "updated_at": now, "network": network}
+    by_hand, twin = Port(mac_address="fa:16:3e:00:00:01", **values), Port(mac_address="fa:16:3e:00:00:02", **values)
+    assert Rows(Port, "id").insert(connections["default"], by_hand)
+    twin.save(force_insert=True)
+    assert (by_hand._state.db, by_hand._state.adding) == ("default", False)
+    stored, twin_stored = (Port.objects.values().get(pk=port.pk) for port in (by_hand, twin))
+    own = ("id", "uuid", "mac_address")
+    assert {name: value for name, value in stored.items() if name not in own} == {
+        name: value for name, value in twin_stored.items() if name not in own
+    }
+    assert (stored["uuid"], stored["mac_address"]) == (by_hand.uuid, "fa:16:3e:00:00:01")
+
+
+def test_a_row_that_somebody_was_quicker_with_leaves_all_as_it_was() -> None:
+    port = make_port(make_network())
+    before = list(Port.objects.values())
+    again = Port(mac_address=port.mac_address, **{name: getattr(port, name) for name in ("network", "project_id")})
+    again.created_at = again.updated_at = port.created_at
+    with write_tx():
+        assert not Rows(Port, "id").insert(connections["default"], again, unless="mac_address")
+        Port.objects.filter(pk=port.pk).update(name="the transaction goes on")
+    assert again.pk is None
+    assert list(Port.objects.values()) == [{**before[0], "name": "the transaction goes on"}]
+
+
+def test_a_row_is_found_by_two_columns() -> None:
+    first, second = security_groups.ensure_default("b" * 32), security_groups.ensure_default("c" * 32)
+    rows = Rows(SecurityGroup, "project_id", "name")
+    assert [rows.get(connections["default"], group.project_id, "default").pk for group in (first, second)] == [
+        first.pk,
+        second.pk,
+    ]
+    assert rows.find(connections["default"], "b" * 32, "other") is None
