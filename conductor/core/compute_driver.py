@@ -105,7 +105,11 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a hypervisor offers. `cpu_info` and `capabilities` are JSON values."""
+    """What a hypervisor offers. `cpu_info` and `capabilities` are JSON values.
+
+    `numa_cells` and `pci_devices` are the inside of the host, each a JSON value as `conductor.core.hardware.wire` makes
+    it of a HostCell or PciDevice. Who has which of them is not the host's to say.
+    """
 
     node: str
     hypervisor_type: str
@@ -117,6 +121,8 @@ class NodeReport:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     disk_available_least_gb: int | None = None
     host_ip: str = "127.0.0.1"
+    numa_cells: tuple[Mapping[str, Any], ...] = ()
+    pci_devices: tuple[Mapping[str, Any], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         inventory = {name: asdict(amount) for name, amount in self.inventory.items()}
@@ -127,6 +133,8 @@ class NodeReport:
             "supported_instances": [list(supported) for supported in self.supported_instances],
             "cpu_info": dict(self.cpu_info),
             "capabilities": dict(self.capabilities),
+            "numa_cells": [dict(cell) for cell in self.numa_cells],
+            "pci_devices": [dict(device) for device in self.pci_devices],
         }
 
     @classmethod
@@ -140,6 +148,8 @@ class NodeReport:
         values["supported_instances"] = tuple(
             (arch, hypervisor, mode) for arch, hypervisor, mode in values.get("supported_instances", ())
         )
+        for name in ("numa_cells", "pci_devices"):
+            values[name] = tuple(values.get(name, ()))
         return cls(**values)
 
 

@@ -280,12 +280,13 @@ class HostTable:
         factors = {name: made.with_rows(changes) for name, made in list(kept.get("factors", {}).items())}
         # Values that no row has any more pile up; a factor of more values than rows is made afresh when asked for.
         kept["factors"] = {name: made for name, made in factors.items() if len(made.values) <= len(states)}
+        frozen_columns: dict[str, Any] = {name: read_only(column) for name, column in columns.items()}
         return replace(
             self,
             states=tuple(states),
             age_seconds=age_seconds,
             _kept=kept,
-            **{name: read_only(column) for name, column in columns.items()},
+            **frozen_columns,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 SERVICE_VERSION_HISTORY = (
     "spawn_instance, destroy_instance; step_answered, step_progressed, host_reported, console_written: all 1.0",
     "a command for each verb of drivers, all 1.0; spawn_instance 1.1 (is_running); step_progressed 1.1 (figures)",
+    "host_reported 1.1 (NUMA cells and PCI devices)",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -24,6 +25,7 @@ _VERBS = (
 BROUGHT: tuple[Mapping[str, str], ...] = (
     dict.fromkeys(_FIRST, "1.0"),
     {**dict.fromkeys(_VERBS, "1.0"), "spawn_instance": "1.1", "step_progressed": "1.1"},
+    {"host_reported": "1.1"},
 )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from conductor.api_db.models import InstanceGroupMember
+from conductor.core.hardware import wire
 from conductor.core.selection import Selection
-from conductor.placement import allocations
+from conductor.placement import allocations, hardware
 from conductor.placement.allocations import Claim
 from conductor.transactions import write_tx
 
@@ -17,6 +18,9 @@ def claim(chosen: Mapping[str, Selection], *, project_id: str, user_id: str) -> 
     """Claim for each instance uuid its selection, all or none. Raises allocations.ProviderFull or ConsumerHolds."""
     with write_tx(ALIAS):
         allocations.claim_many([_claim(uuid, selection, project_id, user_id) for uuid, selection in chosen.items()])
+        for uuid, selection in chosen.items():
+            if selection.hardware:
+                hardware.claim(uuid, selection.provider_uuid, wire.wanted_from_json(selection.hardware))
         by_host: dict[str, list[str]] = {}
         for uuid, selection in chosen.items():
             by_host.setdefault(selection.host, []).append(uuid)

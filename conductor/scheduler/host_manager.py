@@ -13,7 +13,8 @@ from conductor.cells.lookup import CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.placement.amounts import MOST, Amount
-from conductor.placement import providers
+from conductor.placement import hardware, providers
+from conductor.placement.hardware import NOTHING, Inside
 from conductor.placement.providers import Position, ProviderState
 from conductor.scheduler import cell_facts
 from conductor.scheduler.cell_facts import CellFacts, NodeFacts
@@ -71,6 +72,7 @@ class HostManager:
     def _forget(self) -> None:
         self._position = Position()
         self._providers: dict[str, ProviderState] = {}
+        self._insides: dict[str, Inside] = {}
         self._aggregates = _Aggregates()
         self._cells: dict[str, CellFacts] = {}
         self._answering: frozenset[str] = frozenset()
@@ -89,9 +91,11 @@ class HostManager:
         if now.removed_number > self._position.number:
             self._providers = {}
         since = self._position.number if self._providers else 0
-        for state in providers.changed_since(since):
+        changed = providers.changed_since(since)
+        for state in changed:
             self._providers[state.uuid] = state
             self._stale.add(state.uuid)
+        self._insides |= hardware.inside_of(state.uuid for state in changed)
         self._is_rebuild_due |= not self._rows.keys() <= self._providers.keys()
         self._position = now
 
@@ -181,6 +185,7 @@ class HostManager:
             service=cell.service_of(node.host),
             num_io_ops=cell.io_ops.get(node.host, 0),
             metadata=self._aggregates.of(node.host),
+            inside=self._insides.get(node.uuid, NOTHING),
         )
 
 
@@ -192,8 +197,10 @@ def state_of(
     service: cell_facts.ServiceFacts,
     num_io_ops: int,
     metadata: Metadata,
+    inside: Inside = NOTHING,
 ) -> HostState:
     """One host's row out of what its cell, placement and the aggregates say."""
+    topology, pci_pools = inside
     vcpus, memory, disk = (provider.amounts.get(name, NONE_OF_IT) for name in STANDARD)
     return HostState(
         host=node.host,
@@ -228,6 +235,8 @@ def state_of(
         capabilities=node.capabilities,
         units=_units(provider),
         amounts={name: amount for name, amount in provider.amounts.items() if name not in STANDARD},
+        topology=topology,
+        pci_pools=pci_pools,
     )
 
 

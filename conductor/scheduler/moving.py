@@ -12,7 +12,7 @@ from conductor.api_db.models import InstanceGroupMember
 from conductor.core.host_state import HostTable
 from conductor.core.request_spec import MoveSpec
 from conductor.core.selection import Selection
-from conductor.placement import allocations
+from conductor.placement import allocations, hardware
 from conductor.placement.allocations import Claim
 from conductor.transactions import write_tx
 
@@ -65,6 +65,7 @@ def step_back(instance_uuid: UUID | str, migration_uuid: UUID | str, *, held: He
         if allocations.held_by(migration_uuid) == held:
             allocations.move(migration_uuid, instance_uuid)
         else:  # it was shrunk beside the claim that has just gone: there is room for all of it again
+            inside = hardware.held_by(migration_uuid)
             allocations.release([migration_uuid])
             project_id, user_id = owner
             allocations.claim_many(
@@ -73,6 +74,7 @@ def step_back(instance_uuid: UUID | str, migration_uuid: UUID | str, *, held: He
                     for provider, amounts in held.items()
                 ]
             )
+            hardware.restore(instance_uuid, inside)
         members = InstanceGroupMember.objects.filter(instance_uuid=instance_uuid).exclude(leaving_host="")
         for member in members.select_for_update():
             members.update(host=member.leaving_host, leaving_host="")

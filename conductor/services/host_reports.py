@@ -17,9 +17,9 @@ from conductor.cell_db.models import ComputeNode, Service
 from conductor.cells.lookup import API_ALIAS
 from conductor.cells.targeting import target_cell
 from conductor.core.compute_driver import NodeReport
-from conductor.core.errors import Conflict
+from conductor.core.errors import Conflict, Invalid
 from conductor.core.states import PowerState
-from conductor.placement import inventories
+from conductor.placement import hardware, inventories
 from conductor.rpc.messages import HostReported
 from conductor.services import evacuations, reported_guests
 from conductor.transactions import database_now, one_at_a_time, write_tx
@@ -49,7 +49,8 @@ def record(cell: str, message: HostReported) -> None:
             return
         try:
             inventories.report(node_uuid, report.node, report.inventory, report.traits)
-        except Conflict as error:
+            hardware.report(node_uuid, report.numa_cells, report.pci_devices)
+        except (Conflict, Invalid) as error:
             log.error("nothing can be placed on host %s: %s", message.host, error)
             return
         _settle(cell, message, digest)

@@ -100,10 +100,12 @@ def test_what_messages_carry_is_read_too_and_newer_fields_are_dropped() -> None:
     assert GuestSpec.from_json(newer) == guest
     older = json.loads((CORPUS / "spawn_instance-1.0.json").read_text())["body"]["guest"]
     assert GuestSpec.from_json(older) == replace(guest, volumes=(), admin_password="")
-    report = json.loads((CORPUS / "host_reported-1.0.json").read_text())["body"]["report"]
+    report = json.loads((CORPUS / "host_reported-1.1.json").read_text())["body"]["report"]
     node = NodeReport.from_json(report)
     assert json.loads(json.dumps(node.to_json())) == report
     assert NodeReport.from_json({**report, "new": 1}) == node
+    older = json.loads((CORPUS / "host_reported-1.0.json").read_text())["body"]["report"]
+    assert NodeReport.from_json(older) == replace(node, numa_cells=(), pci_devices=())
 
 
 def test_no_released_version_is_forgotten() -> None:

@@ -73,7 +73,7 @@ class Wishes:
         return wanted or offered
 
     def thread_policy(self) -> str | None:
-        """The flavor's, unless it is silent. An image may contradict `prefer`, without being heard, and nothing else."""
+        """The flavor's, unless it is silent. An image may contradict only `prefer`, and is not heard."""
         wanted, offered = self._chosen("cpu_thread_policy", THREAD_POLICIES)
         if wanted not in (None, PREFER) and offered and offered != wanted:
             raise _conflict("cpu_thread_policy", wanted, offered)

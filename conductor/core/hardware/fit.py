@@ -38,12 +38,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A guest, the devices that it needs beside it, and how cells are chosen. `limits` None: nothing is counted."""
+    """A guest, the devices that it needs beside it, and how cells are chosen. `limits` None: nothing is counted.
+
+    `is_matched`: one way to place all cells is worked out, instead of trying all ways in order of preference.
+    """
 
     topology: InstanceTopology
     pci_requests: tuple[PciRequest, ...] = ()
     limits: Limits | None = None
     packs: bool = False
+    is_matched: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ def fit(host: HostTopology, pools: Sequence[PciPool], question: Question) -> Fit
     ordered = host.cells
     if len(host.cells) > len(wanted):
         ordered = tuple(_by_preference(host.cells, pools, question))
-    is_small = perm(len(ordered), len(wanted)) <= MOST_TRIES
-    for cells in permutations(ordered, len(wanted)) if is_small else matched(ordered, question):
+    is_tried = not question.is_matched and perm(len(ordered), len(wanted)) <= MOST_TRIES
+    for cells in permutations(ordered, len(wanted)) if is_tried else matched(ordered, question):
         if not attempt.places(cells):
             continue
         near = tuple(cell.id for cell in cells)
@@ -139,9 +143,9 @@ def fit_cell(host: HostCell, cell: InstanceCell, limits: Limits | None, reserved
         return cell, why
     if cell.is_pinned:
         pinned = pin(host, cell, reserved)
-        if pinned is None:
+        cell = pinned or cell
+        if pinned is None or not (cell.cpus or cell.pcpus):
             return cell, NO_CORES
-        cell = pinned
     why = _limits_gap(host, cell, limits)
     return (cell, why) if why else (replace(cell, id=host.id), "")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -82,3 +83,29 @@ class PciPool:
     count: int
     numa_node: int | None = None
     tags: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    """One device that may be given to guests. `parent` is the address of the physical function that it is a part of."""
+
+    address: str
+    vendor_id: str
+    product_id: str
+    numa_node: int | None = None
+    parent: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def kind(self) -> tuple[str, str, int | None, tuple[tuple[str, str], ...]]:
+        """Devices of one kind are alike to who asks for one."""
+        return self.vendor_id, self.product_id, self.numa_node, tuple(sorted(self.tags.items()))
+
+
+def pools_of(devices: Iterable[PciDevice]) -> tuple[PciPool, ...]:
+    """The devices as pools of those that are alike."""
+    counts: Counter[tuple[str, str, int | None, tuple[tuple[str, str], ...]]] = Counter(one.kind for one in devices)
+    return tuple(
+        PciPool(vendor, product, count, numa_node, dict(tags))
+        for (vendor, product, numa_node, tags), count in counts.items()
+    )

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from conductor.core.hardware import devices, usage
+from conductor.core.filter import Filter
+from conductor.core.hardware import devices, usage, wire
 from conductor.core.hardware.fit import Limits, Question, fit
+from conductor.core.hardware.grants import Wanted
 from conductor.core.hardware.topology import HostTopology
 from conductor.core.hardware.verdicts import Pools, explain_devices, explain_fit, has_devices, has_fit
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
-from conductor.core.verdict import Verdict
+from conductor.core.verdict import PASS, Verdict
 
+NO_HARDWARE: Mapping[str, Any] = {}
 Hardware = tuple[HostTopology | None, Pools, float, float]
+
+
+class HardwareFit(Filter):
+    """Cells, pinned CPUs, pages and devices that the request asks for, whichever filters the operator chose."""
+
+    name = "hardware"
+
+    def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        mask = hosts.everyone
+        if spec.pci_requests:
+            mask = offers(hosts, spec)
+        if spec.numa is not None:
+            mask = mask & fits(hosts, spec)
+        return mask
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        verdict = why_not_offers(host, spec) if spec.pci_requests else PASS
+        return why_not_fits(host, spec) if verdict and spec.numa is not None else verdict
+
+
+def wanted_of(spec: RequestSpec) -> Mapping[str, Any]:
+    """What a claim is to take of the inside of a host, as JSON; empty where that is nothing."""
+    return wire.wanted_to_json(Wanted(spec.numa, spec.pci_requests))
 
 
 def hardware_of(state: HostState) -> Hardware:

@@ -34,8 +34,15 @@ def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
     return lambda body: {key: value for key, value in body.items() if key != name}
 
 
+def _report(body: Body) -> dict[str, Any]:
+    """The first version knows no inside of hosts: nothing that needs it is placed there meanwhile."""
+    known = {key: value for key, value in body["report"].items() if key not in ("numa_cells", "pci_devices")}
+    return {**body, "report": known}
+
+
 # (message, version) → (the version before, how to say it so)
 DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]]] = {
     ("spawn_instance", "1.1"): ("1.0", _spawn),
+    ("host_reported", "1.1"): ("1.0", _report),
     ("step_progressed", "1.1"): ("1.0", _without_whatever("figures")),
 }

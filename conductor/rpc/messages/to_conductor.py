@@ -37,9 +37,11 @@ class StepProgressed:
     figures: dict[str, int] = field(default_factory=dict)
 
 
-@message("host_reported", version="1.0")
+@message("host_reported", version="1.1")
 class HostReported:
     """An agent is alive. `report` is core.NodeReport as JSON; `guests` maps instance uuid to power state.
+
+    1.1: the report has the host's NUMA cells and PCI devices.
 
     `report_number` rises with each report of one agent; an older one than seen is ignored.
     """

@@ -1,0 +1,110 @@
+"""The very cells, CPUs, pages and devices that one guest gets of a host, given what others hold there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from conductor.core.hardware import devices, usage
+from conductor.core.hardware.fit import Fit, Limits, Question, fit
+from conductor.core.hardware.request import InstanceTopology, PciRequest
+from conductor.core.hardware.topology import HostTopology, PciDevice, pools_of
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a guest asks of the inside of its host; false where that is nothing."""
+
+    numa: InstanceTopology | None = None
+    pci_requests: tuple[PciRequest, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.numa is not None or bool(self.pci_requests)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that a guest has, and the alias that it was asked for by."""
+
+    address: str
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a guest has of its host: its cells on the host's, and its devices."""
+
+    numa: InstanceTopology | None = None
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host as it was reported."""
+
+    topology: HostTopology | None = None
+    devices: tuple[PciDevice, ...] = ()
+
+    def without(self, grants: Iterable[Grant]) -> Host:
+        """What is left when others have theirs. A device goes with its parts, and a part with the whole."""
+        grants = tuple(grants)
+        if not grants:
+            return self
+        taken = {device.address for grant in grants for device in grant.devices}
+        parents = {device.parent for device in self.devices if device.address in taken and device.parent}
+        guests = [grant.numa for grant in grants if grant.numa is not None]
+        return Host(
+            usage.with_guests(self.topology, guests) if self.topology else None,
+            tuple(
+                device
+                for device in self.devices
+                if device.address not in taken | parents and device.parent not in taken
+            ),
+        )
+
+
+def grant(host: Host, wanted: Wanted, limits: Limits) -> Grant | None:
+    """What of the host as it is now the guest gets; None where there is too little."""
+    pools = devices.in_order(pools_of(host.devices))
+    numa = None
+    if wanted.numa is not None:
+        question = Question(wanted.numa, wanted.pci_requests, limits)
+        numa = _sound(host.topology, pools, question).topology if host.topology else None
+        if numa is None:
+            return None
+    cells = tuple(cell.id for cell in numa.cells) if numa else ()
+    taken = devices.take_all(pools, wanted.pci_requests, cells, host.topology)
+    if taken is None:
+        return None
+    chosen = _addresses(host.devices, wanted.pci_requests, taken[1])
+    return None if chosen is None else Grant(numa, chosen)
+
+
+def _sound(host: HostTopology, pools: devices.Pools, question: Question) -> Fit:
+    """A fit in which no CPU is named twice: the first way, or else one of single cells at a time."""
+    found = fit(host, pools, question)
+    if found.topology is None or not usage.clashes(host, found.topology):
+        return found
+    return fit(host, pools, replace(question, is_matched=True))
+
+
+def _addresses(
+    free: Sequence[PciDevice], requests: Sequence[PciRequest], taken: Sequence[Sequence[devices.Take]]
+) -> tuple[Device, ...] | None:
+    """A device for each that was taken of a pool; None where a whole and its part would both be given away."""
+    left = list(free)
+    chosen: list[Device] = []
+    for request, takes in zip(requests, taken, strict=True):
+        for pool, count in takes:
+            for _ in range(count):
+                device = next((one for one in left if pools_of([one])[0] == replace(pool, count=1)), None)
+                if device is None:
+                    return None
+                chosen.append(Device(device.address, request.alias))
+                left = [one for one in left if not _are_one(one, device)]
+    return tuple(chosen)
+
+
+def _are_one(one: PciDevice, other: PciDevice) -> bool:
+    """The same device, or a whole and its part."""
+    return one.address in (other.address, other.parent) or one.parent == other.address
