@@ -6,7 +6,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conductor.api_db.models import Aggregate, AggregateHost, CellMapping
 from conductor.cells.lookup import CELL0, cell_aliases
@@ -178,15 +178,16 @@ class HostManager:
 
     def _state(self, alias: str, node: NodeFacts) -> HostState:
         cell = self._cells[alias]
-        return state_of(
+        state = state_of(
             node,
             self._providers[node.uuid],
             cell=alias,
             service=cell.service_of(node.host),
             num_io_ops=cell.io_ops.get(node.host, 0),
             metadata=self._aggregates.of(node.host),
-            inside=self._insides.get(node.uuid, NOTHING),
         )
+        topology, pci_pools = self._insides.get(node.uuid, NOTHING)
+        return replace(state, topology=topology, pci_pools=pci_pools) if topology or pci_pools else state
 
 
 def state_of(
@@ -197,10 +198,8 @@ def state_of(
     service: cell_facts.ServiceFacts,
     num_io_ops: int,
     metadata: Metadata,
-    inside: Inside = NOTHING,
 ) -> HostState:
     """One host's row out of what its cell, placement and the aggregates say."""
-    topology, pci_pools = inside
     vcpus, memory, disk = (provider.amounts.get(name, NONE_OF_IT) for name in STANDARD)
     return HostState(
         host=node.host,
@@ -235,8 +234,6 @@ def state_of(
         capabilities=node.capabilities,
         units=_units(provider),
         amounts={name: amount for name, amount in provider.amounts.items() if name not in STANDARD},
-        topology=topology,
-        pci_pools=pci_pools,
     )
 
 
