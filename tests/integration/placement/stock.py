@@ -1,0 +1,68 @@
+"""Providers and names for tests of placement."""
+
+from __future__ import annotations
+
+from uuid import NAMESPACE_DNS, uuid5
+
+from conductor.core.placement.amounts import Amount
+from conductor.placement import aggregates, inventories, models, providers, traits
+from conductor.placement.consumers_allocations import UNCHECKED, ConsumerAllocations, Share, Unchecked
+
+SHOP, LAB, ANA, BO = "5" * 32, "1" * 32, "a" * 32, "b" * 32
+
+
+def uuid_of(name: str) -> str:
+    return str(uuid5(NAMESPACE_DNS, name))
+
+
+def make(name: str, under: str = "", has: str = "", of: str = "", **amounts: int | Amount) -> str:
+    """A provider below `under`, with traits, in aggregates."""
+    uuid = providers.create(name, uuid_of(name), uuid_of(under) if under else None).uuid
+    for trait in has.split():
+        traits.bring([trait])
+    stock = {kind: amount if isinstance(amount, Amount) else Amount(amount) for kind, amount in amounts.items()}
+    if stock:
+        inventories.replace(uuid, stock, providers.view(uuid).generation)
+    if has:
+        traits.set_of_provider(uuid, has.split(), None)
+    if of:
+        aggregates.set_of_provider(uuid, [uuid_of(one) for one in of.split()], None)
+    return uuid
+
+
+def wish(consumer: str, generation: int | Unchecked | None = UNCHECKED, **held: dict[str, int]) -> ConsumerAllocations:
+    """What ana in shop wants a consumer to hold, by name of provider."""
+    shares = {uuid_of(name): Share(0, amounts) for name, amounts in held.items()}
+    return ConsumerAllocations(uuid_of(consumer), SHOP, ANA, generation, "INSTANCE", shares)
+
+
+def generation(name: str) -> int:
+    return providers.view(uuid_of(name)).generation
+
+
+def used() -> dict[tuple[str, str], int]:
+    """What is in use, as inventories count it; it must be the sum of what is held."""
+    rows = models.Inventory.objects.exclude(used=0).values_list("provider__name", "resource_class", "used")
+    counted = {(name, kind): amount for name, kind, amount in rows}
+    sums: dict[tuple[str, str], int] = {}
+    held = models.Allocation.objects.values_list("provider__name", "resource_class", "amount")
+    for name, kind, amount in held:
+        sums[name, kind] = sums.get((name, kind), 0) + amount
+    assert counted == sums
+    return counted
+
+
+def everything() -> list[object]:
+    """All rows of placement: what a refusal must leave as it was."""
+    kinds = (
+        models.ResourceProvider,
+        models.Inventory,
+        models.Allocation,
+        models.Consumer,
+        models.ProviderTrait,
+        models.ProviderAggregate,
+        models.ResourceClass,
+        models.Trait,
+        models.ChangeCounter,
+    )
+    return [sorted(map(str, kind.objects.values_list())) for kind in kinds]
