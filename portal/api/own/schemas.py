@@ -35,3 +35,30 @@ NOTHING: Schema = {"type": "object", "maxProperties": 0}
 DRAIN = closed({"most_at_once": POSITIVE_INTEGER, "allows_cold": BOOLEAN, "dry_run": BOOLEAN})
 EVALUATE = closed({"fleet": {"enum": ["then", "now"]}})
 DRAIN_ACTION = closed({"action": {"enum": ["pause", "resume", "stop", "cancel"]}}, required=("action",))
+
+_PLUGIN_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+_PLUGIN: Schema = {
+    **closed(
+        {
+            "enabled": {"type": ["boolean", "null"]},
+            "mode": {"type": ["string", "null"], "maxLength": 64},
+            "on_failure": {"type": ["string", "null"], "maxLength": 64},
+            "multiplier": {"type": ["number", "null"]},
+            "options": {"type": ["object", "null"], "maxProperties": 100},
+        }
+    ),
+    "minProperties": 1,
+}
+CHANGE_PLUGINS: Schema = {
+    **closed(
+        {
+            "order": {"type": "array", "items": _PLUGIN_NAME, "maxItems": 500},
+            "plugins": {"type": "object", "maxProperties": 500, "additionalProperties": _PLUGIN},
+        }
+    ),
+    "minProperties": 1,
+}
+QUARANTINE_PLUGIN = closed(
+    {"reason": _FIELDS["reason"], "seconds": {"type": "number", "minimum": 0}}, required=("reason",)
+)
+RELEASE_PLUGIN = closed({"reason": _FIELDS["reason"]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from conductor.core.interventions import INTERVENTIONS
-from portal.api.own import audit, decisions, findings, hosts, interventions, servers, views
+from portal.api.own import audit, decisions, findings, hosts, interventions, plugins, servers, views
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", views.Workflows.as_view()),
@@ -20,6 +20,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("hosts/<str:host>/open", hosts.Open.as_view()),
     path("hosts/<str:host>/evacuate", hosts.Evacuate.as_view()),
     path("audit", audit.Audit.as_view()),
+    path("plugins", plugins.Plugins.as_view()),
+    path("plugins/<str:kind>", plugins.PluginsOfKind.as_view()),
+    path("plugins/<str:kind>/<str:name>/quarantine", plugins.Quarantine.as_view()),
+    path("plugins/<str:kind>/<str:name>/release", plugins.Release.as_view()),
     path("findings", findings.Findings.as_view()),
     path("servers/<str:server_id>/try-again", servers.TryAgain.as_view()),
     path("decisions", decisions.Decisions.as_view()),

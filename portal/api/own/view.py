@@ -31,6 +31,8 @@ RULES: RuleTable = {
     "novella:decisions:hosts": ADMIN,
     "novella:audit:list": READER,
     "novella:findings:list": ADMIN,
+    "novella:plugins:list": ADMIN,
+    "novella:plugins:change": ADMIN,
     "novella:servers:try_again": MEMBER,
     "novella:hosts:show": ADMIN,
     "novella:hosts:drain": ADMIN,

@@ -1,0 +1,151 @@
+"""`manage.py plugins`: see which plugins decide, and change that while all runs."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from django.core.management.base import BaseCommand, CommandError
+
+from conductor.core.context import system_context
+from conductor.core.errors import NovellaError
+from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
+from conductor.plugins import registry
+from conductor.services import plugin_views, plugins
+from conductor.services.plugin_views import PluginView
+from conductor.services.plugins import Change
+
+
+class Command(BaseCommand):
+    help = (
+        "List filters and weighers, and choose which of them run, in which order and with which options. Every "
+        "scheduler follows at its next decision. Ends with 1 when something was refused; nothing is changed then."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        listing = actions.add_parser("list", help="all plugins, in the order in which they run")
+        listing.add_argument("--kind", choices=KINDS, default="")
+        for name, text in (("enable", "have plugins run"), ("disable", "have plugins run no more")):
+            switching = actions.add_parser(name, help=text)
+            switching.add_argument("name", nargs="+")
+        order = actions.add_parser("order", help="these run first, in this order; without names, as by default")
+        order.add_argument("kind", choices=KINDS)
+        order.add_argument("name", nargs="*")
+        setting = actions.add_parser("set", help="set options of a plugin, as KEY=VALUE with the value as JSON or text")
+        setting.add_argument("name")
+        setting.add_argument("option", nargs="*", metavar="KEY=VALUE")
+        setting.add_argument(
+            "--default", action="append", default=[], metavar="KEY", help="an option back to its default"
+        )
+        setting.add_argument("--mode", help="decides, or shadow: it runs and is recorded, and does not decide")
+        setting.add_argument("--on-failure", help="of a filter: turn away, or let pass")
+        setting.add_argument("--multiplier", type=float, help="of a weigher")
+        shutting = actions.add_parser("quarantine", help="shut a plugin out")
+        shutting.add_argument("name")
+        shutting.add_argument("--reason", required=True)
+        shutting.add_argument("--seconds", type=float, default=0.0, help="for so long; 0: until it is released")
+        releasing = actions.add_parser("release", help="let a plugin in again")
+        releasing.add_argument("name")
+        releasing.add_argument("--reason", default="")
+        for one in actions.choices.values():
+            one.add_argument("--json", action="store_true", help="print JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            getattr(self, f"_{options['action']}")(options)
+        except NovellaError as error:
+            field = error.details.get("field", "")
+            raise CommandError(f"{field}: {error.message}" if field else error.message) from None
+
+    def _list(self, options: dict[str, Any]) -> None:
+        found = plugin_views.catalogue(system_context(), options["kind"])
+        shut_out = [f"{one.name} of {one.distribution} is not used: {one.reason}" for one in found.shut_out]
+        self._show(options, [*found.plugins], shut_out)
+
+    def _enable(self, options: dict[str, Any]) -> None:
+        self._switch(options, True)
+
+    def _disable(self, options: dict[str, Any]) -> None:
+        self._switch(options, False)
+
+    def _switch(self, options: dict[str, Any], is_enabled: bool) -> None:
+        wanted = Change(is_enabled=is_enabled, keys=frozenset({"is_enabled"}))
+        kinds = {kind_of(name) for name in options["name"]}
+        if len(kinds) > 1:
+            refuse("Name filters, or weighers, but not both at once.")
+        self._change(options, kinds.pop(), plugins=dict.fromkeys(options["name"], wanted))
+
+    def _order(self, options: dict[str, Any]) -> None:
+        self._change(options, options["kind"], order=options["name"])
+
+    def _set(self, options: dict[str, Any]) -> None:
+        values = dict(_parsed(text) for text in options["option"]) | dict.fromkeys(options["default"])
+        wishes = {"mode": options["mode"], "on_failure": options["on_failure"], "multiplier": options["multiplier"]}
+        given = {key: value for key, value in wishes.items() if value is not None}
+        if values:
+            given["options"] = values
+        if not given:
+            refuse("Say what to set: KEY=VALUE, --default, --mode, --on-failure or --multiplier.")
+        change = Change(**given, keys=frozenset(given))
+        self._change(options, kind_of(options["name"]), plugins={options["name"]: change})
+
+    def _quarantine(self, options: dict[str, Any]) -> None:
+        name, kind = options["name"], kind_of(options["name"])
+        plugins.quarantine(system_context(), kind, name, reason=options["reason"], seconds=options["seconds"])
+        self._show_some(options, kind, [name])
+
+    def _release(self, options: dict[str, Any]) -> None:
+        kind = kind_of(options["name"])
+        plugins.release(system_context(), kind, options["name"], reason=options["reason"])
+        self._show_some(options, kind, [options["name"]])
+
+    def _change(self, options: dict[str, Any], kind: str, **asked: Any) -> None:
+        plugins.change(system_context(), kind, **asked)
+        self._show_some(options, kind, asked.get("plugins"))
+
+    def _show_some(self, options: dict[str, Any], kind: str, names: Any) -> None:
+        found = plugin_views.catalogue(system_context(), kind).plugins
+        self._show(options, [one for one in found if names is None or one.name in names], [])
+
+    def _show(self, options: dict[str, Any], views: list[PluginView], besides: list[str]) -> None:
+        if options["json"]:
+            self.stdout.write(json.dumps({"plugins": [asdict(one) for one in views]}, indent=2, default=str))
+            return
+        self.stdout.write("\n".join([*(_line(one) for one in views), *besides]))
+
+
+def kind_of(name: str) -> str:
+    """Names are their own in one kind, and a plugin is called by its name alone."""
+    found = registry()
+    kinds = [kind for kind in KINDS if name in plugins.by_name(found, kind)]
+    if len(kinds) > 1:
+        refuse(f"{name} is both a filter and a weigher: use the API, which names the kind.")
+    return kinds[0] if kinds else WEIGHER if name.endswith("Weigher") else FILTER
+
+
+def refuse(text: str) -> NoReturn:
+    raise CommandError(text)
+
+
+def _parsed(text: str) -> tuple[str, Any]:
+    """KEY=VALUE; a value that is no JSON is a text."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        refuse(f"{text}: write KEY=VALUE, such as max_io_ops_per_host=8.")
+    try:
+        return key, json.loads(value, parse_constant=lambda word: refuse(f"{key}: {word} is no number."))
+    except ValueError:
+        return key, value
+
+
+def _line(one: PluginView) -> str:
+    place = f"{one.position:>3}" if one.position else "  –"
+    said = [f"{place} {one.kind:<10} {one.name:<36} {one.state:<14} {one.distribution} {one.version}".rstrip()]
+    said += [f"{option.name}={json.dumps(option.value)}" for option in one.options if option.source == "chosen"]
+    if one.quarantine is not None:
+        said.append(f"({one.quarantine.reason})")
+    return " ".join(said)

@@ -1,0 +1,288 @@
+"""The catalogue of plugins: what each is, what was chosen for it, whether it runs, and how it does."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+
+from conductor.api_db.models import PluginChoice as ChoiceRow
+from conductor.api_db.models import PluginMetric, PluginQuarantine
+from conductor.core.context import RequestContext
+from conductor.core.filter import Filter
+from conductor.core.plugin_choice import FILTER, KINDS, LET_PASS, SHADOW, TURN_AWAY, PluginChoice, PluginKey
+from conductor.core.scheduling import durations
+from conductor.core.weigher import Weigher
+from conductor.plugins import Quarantined, Registry, chosen, registry, run_order
+from conductor.plugins.options import is_secret, shown
+from conductor.scheduler.plugin_quarantine import is_open
+from conductor.services.plugins import by_name, require_kind, require_operator
+from conductor.transactions import database_time
+
+ALIAS = "default"
+METRIC_HOURS = 24
+LONGEST_DESCRIPTION = 300
+DRIVER, MEMBERSHIP = "driver", "membership"
+
+RUNS = "runs"
+WATCHES = "watches"  # in the shadow
+OFF = "off"
+IN_QUARANTINE = "in quarantine"
+MISSING = "missing"  # it was asked for, and nobody brings it
+AVAILABLE = "available"  # a process that names it uses it
+
+
+@dataclass(frozen=True)
+class OptionView:
+    """One option: what it may be, what it is, and who says so: "default", "settings" or "chosen"."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    default: Any
+    value: Any
+    source: str
+    is_secret: bool
+
+
+@dataclass(frozen=True)
+class MetricsView:
+    """What the plugin did in the last 24 hours, of all schedulers together."""
+
+    calls: int
+    faults: int
+    overruns: int
+    rejected: int
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+@dataclass(frozen=True)
+class QuarantineView:
+    """Since when, why and until when the plugin is not asked; `until` is None until somebody releases it."""
+
+    cause: str
+    reason: str
+    times: int
+    began_at: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True)
+class PluginView:
+    """One plugin. `position` counts from 1 among those that run; None where it does not."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    is_shipped: bool
+    description: str
+    state: str
+    is_enabled: bool
+    is_on_by_default: bool
+    position: int | None = None
+    mode: str = ""
+    on_failure: str = ""
+    multiplier: float | None = None
+    multiplier_option: str = ""
+    options: tuple[OptionView, ...] = ()
+    metrics: MetricsView | None = None
+    quarantine: QuarantineView | None = None
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All plugins, the versions of what was chosen by kind, and the plugins that could not be loaded."""
+
+    plugins: tuple[PluginView, ...]
+    versions: Mapping[str, int]
+    shut_out: tuple[Quarantined, ...]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What is on record about plugins at this moment."""
+
+    now: datetime
+    choices: Mapping[str, PluginChoice]
+    versions: Mapping[str, int]
+    quarantines: Mapping[PluginKey, PluginQuarantine]
+    metrics: Mapping[PluginKey, Sequence[PluginMetric]]
+
+
+def catalogue(context: RequestContext, kind: str = "") -> Catalogue:
+    """Every plugin in the order in which it runs, then those that do not; of one kind, or of all."""
+    require_operator(context)
+    if kind:
+        require_kind(kind)
+    found, stored = registry(), _stored()
+    views = [view for one in KINDS if kind in ("", one) for view in _scheduling(found, stored, one)]
+    if not kind:
+        views += [*_others(found, DRIVER, found.drivers), *_others(found, MEMBERSHIP, found.memberships)]
+    return Catalogue(tuple(views), stored.versions, () if kind else found.quarantined)
+
+
+def in_quarantine() -> dict[str, str]:
+    """Why each plugin that is shut out now is: "filter RackFilter" → reason. For health."""
+    now = database_time(ALIAS)
+    rows = PluginQuarantine.objects.filter(released_at=None).order_by("kind", "name")
+    return {f"{row.kind} {row.name}": row.reason for row in rows if is_open(row, now)}
+
+
+def _stored() -> _Stored:
+    now = database_time(ALIAS)
+    rows = {row.kind: row for row in ChoiceRow.objects.all()}
+    metrics: dict[PluginKey, list[PluginMetric]] = defaultdict(list)
+    for row in PluginMetric.objects.filter(hour__gt=now - timedelta(hours=METRIC_HOURS)):
+        metrics[row.kind, row.name].append(row)
+    open_rows = PluginQuarantine.objects.filter(released_at=None)
+    return _Stored(
+        now,
+        choices={kind: PluginChoice.from_json(row.choice) for kind, row in rows.items()},
+        versions={kind: rows[kind].version if kind in rows else 0 for kind in KINDS},
+        quarantines={(row.kind, row.name): row for row in open_rows if is_open(row, now)},
+        metrics=metrics,
+    )
+
+
+def _scheduling(found: Registry, stored: _Stored, kind: str) -> list[PluginView]:
+    """Filters or weighers: those that run in their order, then the others in the order that they would have."""
+    force = chosen(found, stored.choices)
+    running: Sequence[Filter | Weigher] = force.filters if kind == FILTER else force.weighers
+    usual = {one.name for one in (found.filters if kind == FILTER else found.weighers)}
+    brought = by_name(found, kind)
+    choice = stored.choices.get(kind) or PluginChoice()
+    positions = {one.name: index for index, one in enumerate(running, 1)}
+    rest = [name for name in run_order([*brought], choice) if name not in positions]
+    return [_view(found, stored, (kind, name), positions.get(name), name in usual) for name in [*positions, *rest]]
+
+
+def _view(found: Registry, stored: _Stored, key: PluginKey, position: int | None, is_usual: bool) -> PluginView:
+    kind, name = key
+    plugin, info = by_name(found, kind).get(name), found.source_of(kind, name)
+    choice = stored.choices.get(kind) or PluginChoice()
+    wish, quarantine = choice.of(name), stored.quarantines.get(key)
+    state = _state(is_missing=plugin is None, runs=position is not None, is_shut=bool(quarantine), mode=wish.mode)
+    return PluginView(
+        kind,
+        name,
+        distribution=info.distribution if info else "",
+        version=info.version if info else "",
+        is_shipped=bool(info and info.is_shipped),
+        description=_description(plugin),
+        state=state,
+        is_enabled=position is not None,
+        is_on_by_default=is_usual,
+        position=position,
+        mode=wish.mode or "decides",
+        on_failure=_on_failure(kind, name, wish.on_failure),
+        multiplier=_multiplier(plugin, wish.multiplier),
+        multiplier_option=getattr(plugin, "multiplier_option", ""),
+        options=_options(found, plugin, wish.options) if plugin else (),
+        metrics=_metrics(stored.metrics.get(key, ())),
+        quarantine=_quarantine(quarantine),
+    )
+
+
+def _state(*, is_missing: bool, runs: bool, is_shut: bool, mode: str | None) -> str:
+    if not runs:
+        return OFF
+    if is_missing:
+        return MISSING
+    if is_shut:
+        return IN_QUARANTINE
+    return WATCHES if mode == SHADOW else RUNS
+
+
+def _on_failure(kind: str, name: str, wished: str | None) -> str:
+    if kind != FILTER:
+        return ""
+    return wished or (LET_PASS if name in settings.NOVELLA_FAIL_OPEN_FILTERS else TURN_AWAY)
+
+
+def _multiplier(plugin: Filter | Weigher | None, wished: float | None) -> float | None:
+    if not isinstance(plugin, Weigher):
+        return None
+    usual = settings.NOVELLA_WEIGHT_MULTIPLIERS.get(plugin.multiplier_option, plugin.multiplier)
+    return float(usual if wished is None else wished)
+
+
+def _options(found: Registry, plugin: Filter | Weigher, set_since: Mapping[str, Any]) -> tuple[OptionView, ...]:
+    """Each declared option. A schema is foreign: what is no JSON is shown as text."""
+    views = []
+    for name, rule in plugin.options_schema.items():
+        sources = (("chosen", set_since), ("settings", found.options.values), ("default", {name: rule["default"]}))
+        source, values = next(pair for pair in sources if name in pair[1])
+        value = shown(plugin.options_schema, {name: values[name]})[name]
+        schema = {key: part for key, part in rule.items() if key not in ("default", "description")}
+        default = shown(plugin.options_schema, {name: rule["default"]})[name]
+        views.append(
+            OptionView(
+                name,
+                str(rule.get("description", ""))[:LONGEST_DESCRIPTION],
+                schema=_plain(schema),
+                default=_plain(default),
+                value=_plain(value),
+                source=source,
+                is_secret=is_secret(rule),
+            )
+        )
+    return tuple(views)
+
+
+def _metrics(rows: Sequence[PluginMetric]) -> MetricsView:
+    counts: list[int] = []
+    for row in rows:
+        counts = durations.added(counts, row.durations)
+    return MetricsView(
+        calls=sum(row.calls for row in rows),
+        faults=sum(row.faults for row in rows),
+        overruns=sum(row.overruns for row in rows),
+        rejected=sum(row.rejected for row in rows),
+        p50_ms=durations.quantile(counts, 0.5),
+        p99_ms=durations.quantile(counts, 0.99),
+    )
+
+
+def _quarantine(row: PluginQuarantine | None) -> QuarantineView | None:
+    if row is None:
+        return None
+    return QuarantineView(row.cause, row.reason, row.times, row.began_at, row.until)
+
+
+def _others(found: Registry, kind: str, brought: Mapping[str, type[Any]]) -> list[PluginView]:
+    """Drivers and memberships: whoever starts a process names the one that it uses."""
+    views = []
+    for name, one in brought.items():
+        info = found.source_of(kind, name)
+        views.append(
+            PluginView(
+                kind,
+                name,
+                distribution=info.distribution if info else "",
+                version=info.version if info else "",
+                is_shipped=bool(info and info.is_shipped),
+                description=_description(one),
+                state=AVAILABLE,
+                is_enabled=True,
+                is_on_by_default=True,
+            )
+        )
+    return views
+
+
+def _description(plugin: Any) -> str:
+    """The first line of its documentation."""
+    lines = (inspect.getdoc(plugin) or "").splitlines() if plugin is not None else []
+    return lines[0][:LONGEST_DESCRIPTION] if lines else ""
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str))

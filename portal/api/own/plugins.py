@@ -1,0 +1,113 @@
+"""Plugins over HTTP: the catalogue, and choosing what runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rest_framework.response import Response
+
+from conductor.core.errors import Invalid
+from conductor.services import plugin_views, plugins
+from conductor.services.plugin_views import PluginView
+from conductor.services.plugins import Change
+from portal.api.base import ApiRequest
+from portal.api.own import schemas
+from portal.api.own.view import OwnView, plain
+from portal.api.validation import validate
+
+_VERSION = re.compile(r'\A(?:W/)?"(\d{1,9})"\Z')
+_FIELDS = {"enabled": "is_enabled"}  # of the body → of the service, where they differ
+
+
+class Plugins(OwnView):
+    def get(self, request: ApiRequest) -> Response:
+        """All of them: filters and weighers in the order in which they run, then drivers and memberships."""
+        self.authorize("novella:plugins:list")
+        found = plugin_views.catalogue(request.context)
+        return Response(
+            {
+                "plugins": [plugin_body(one) for one in found.plugins],
+                "versions": found.versions,
+                "shut_out": [asdict(one) for one in found.shut_out],
+            }
+        )
+
+
+class PluginsOfKind(OwnView):
+    def get(self, request: ApiRequest, kind: str) -> Response:
+        """With the version as the ETag."""
+        self.authorize("novella:plugins:list")
+        return _of_kind(request, kind)
+
+    def patch(self, request: ApiRequest, kind: str) -> Response:
+        """Change the order, and what was chosen for some plugins; all of it or nothing."""
+        self.authorize("novella:plugins:change")
+        body = validate(request.data, schemas.CHANGE_PLUGINS)
+        plugins.change(
+            request.context,
+            kind,
+            order=body.get("order"),
+            plugins={name: change_of(wish) for name, wish in body.get("plugins", {}).items()},
+            version=_if_match(request),
+        )
+        return _of_kind(request, kind)
+
+
+class Quarantine(OwnView):
+    def post(self, request: ApiRequest, kind: str, name: str) -> Response:
+        """Shut a plugin out for `seconds`, or until it is released."""
+        self.authorize("novella:plugins:change")
+        body = validate(request.data, schemas.QUARANTINE_PLUGIN)
+        plugins.quarantine(request.context, kind, name, reason=body["reason"], seconds=body.get("seconds", 0.0))
+        return _one(request, kind, name)
+
+
+class Release(OwnView):
+    def post(self, request: ApiRequest, kind: str, name: str) -> Response:
+        """Let a plugin in again."""
+        self.authorize("novella:plugins:change")
+        body = validate(request.data or {}, schemas.RELEASE_PLUGIN)
+        plugins.release(request.context, kind, name, reason=body.get("reason", ""))
+        return _one(request, kind, name)
+
+
+def change_of(wish: Mapping[str, Any]) -> Change:
+    """What is asked for one plugin; null goes back to the default."""
+    fields = {_FIELDS.get(key, key): value for key, value in wish.items()}
+    return Change(**fields, keys=frozenset(fields))
+
+
+def plugin_body(view: PluginView) -> dict[str, Any]:
+    body = asdict(view)
+    body["enabled"] = body.pop("is_enabled")
+    if view.quarantine is not None:
+        body["quarantine"] = plain(body["quarantine"])
+    return body
+
+
+def _of_kind(request: ApiRequest, kind: str) -> Response:
+    found = plugin_views.catalogue(request.context, kind)
+    version = found.versions[kind]
+    answer = Response({"version": version, "plugins": [plugin_body(one) for one in found.plugins]})
+    answer["ETag"] = f'"{version}"'
+    return answer
+
+
+def _one(request: ApiRequest, kind: str, name: str) -> Response:
+    found = plugin_views.catalogue(request.context, kind)
+    return Response({"plugin": next((plugin_body(one) for one in found.plugins if one.name == name), None)})
+
+
+def _if_match(request: ApiRequest) -> int | None:
+    """The version that the asker has seen; None for any, which must be said too."""
+    text = request.headers.get("If-Match", "").strip()
+    if text == "*":
+        return None
+    found = _VERSION.match(text)
+    if found is None:
+        fix = "so that nobody's change is lost"
+        raise Invalid(f'Send If-Match with the version that you have seen, such as "3", or *, {fix}.', field="If-Match")
+    return int(found[1])
