@@ -1,0 +1,6 @@
+"""Scheduling cases: fleets and requests in a neutral file format, and what this scheduler decides about them."""
+
+from conductor.core.scheduling.cases.answers import Shipped, answers_of
+from conductor.core.scheduling.cases.reader import Case, read
+
+__all__ = ["Case", "Shipped", "answers_of", "read"]

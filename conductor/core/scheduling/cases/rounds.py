@@ -1,0 +1,74 @@
+"""Writes down each round of a decision while it runs: who came in, who turned away whom, how the rest weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from conductor.core.errors import NovellaError
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostTable, Mask
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.alternates import heaviest
+from conductor.core.scheduling.filtering import Filtering, Stage, verdict_of
+from conductor.core.scheduling.links import Placement, RequestedCell
+from conductor.core.scheduling.weighing import Weighing
+
+
+class Unreadable(NovellaError):
+    """A filter could not compare a host with the request."""
+
+
+class Rounds:
+    """A watcher of rounds. Raises Unreadable where a filter could make no sense of request and host."""
+
+    def __init__(self, filters: Sequence[Filter]) -> None:
+        self.filters = filters
+        self.written: list[dict[str, Any]] = []
+        self._hosts = HostTable.from_states(())
+
+    def filtered(self, hosts: HostTable, spec: RequestSpec, came: Mask, filtering: Filtering) -> None:
+        self._hosts = hosts
+        entered = came
+        for stage in filtering.stages:  # the first links say which hosts there are, not which of them will do
+            if isinstance(stage.filter, Placement | RequestedCell):
+                entered = stage.left
+        this: dict[str, Any] = {"hosts": _names(hosts, entered), "steps": [], "survivors": None}
+        self.written.append({**this, "weighers": {}, "order": []})
+        self.written[-1]["steps"] = steps = []
+        stages = {stage.filter.name: stage for stage in filtering.stages}
+        left = entered
+        for one in self.filters:
+            turn = stages.get(one.name)
+            if turn is not None and turn.before:
+                _refuse_unreadable(turn, hosts, spec)
+                steps.append({"filter": one.name, "rejects": [hosts.states[row].host for row in turn.rejected_rows]})
+                left = turn.left
+            elif turn is None and spec.is_rebuild and left.any():
+                steps.append({"filter": one.name, "rejects": []})
+        self.written[-1]["survivors"] = _names(hosts, filtering.passing)
+
+    def weighed(self, weighing: Weighing) -> None:
+        states = self._hosts.states
+        rows = [int(row) for row in np.flatnonzero(weighing.totals > -np.inf)]
+        this = self.written[-1]
+        for part in weighing.parts:
+            found = this["weighers"][part.weigher] = {}
+            for row in rows:
+                raw, share, factor = part.of(row)
+                found[states[row].host] = {"raw": raw, "normalized": share, "multiplier": factor}
+        best = heaviest(weighing.totals, len(rows))
+        this["order"] = [[states[row].host, float(weighing.totals[row])] for row in best]
+
+
+def _names(hosts: HostTable, mask: Mask) -> list[str]:
+    return [hosts.states[row].host for row in np.flatnonzero(mask)]
+
+
+def _refuse_unreadable(stage: Stage, hosts: HostTable, spec: RequestSpec) -> None:
+    for row in stage.rejected_rows:
+        verdict = verdict_of(stage.filter, hosts, spec, int(row))
+        if verdict.is_unreadable:
+            raise Unreadable(f"{stage.filter.name} about {hosts.states[row].host}: {verdict.reason}.")

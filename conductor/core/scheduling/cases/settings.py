@@ -1,0 +1,75 @@
+"""How the operator of a case set the scheduler: options by their names with group, filters and weighers by theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from conductor.core.errors import Invalid
+
+# Groups of options whose names are those of our filters, weighers and pre-filters.
+GROUPS = ("filter_scheduler", "metrics", "scheduler")
+FALLBACK = "workarounds.disable_fallback_pcpu_query"
+ATTEMPTS = "scheduler.max_attempts"
+LIMIT = "scheduler.max_placement_results"
+COUNTS = {ATTEMPTS: 1, LIMIT: 1}  # the least that each may be
+DEFAULT_FILTERS = (
+    "ComputeFilter",
+    "ComputeCapabilitiesFilter",
+    "ImagePropertiesFilter",
+    "ServerGroupAntiAffinityFilter",
+    "ServerGroupAffinityFilter",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`values` are options by their names without a group; `weighers` None stands for all."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    filters: tuple[str, ...] = DEFAULT_FILTERS
+    weighers: tuple[str, ...] | None = None
+
+    @property
+    def multipliers(self) -> dict[str, float]:
+        return {
+            name.partition(".")[2]: float(value)
+            for name, value in self.config.items()
+            if name.startswith("filter_scheduler.") and name.endswith("_weight_multiplier")
+        }
+
+    @property
+    def has_fallback(self) -> bool:
+        return not self.config.get(FALLBACK, False)
+
+    @property
+    def max_attempts(self) -> int:
+        return int(self.config.get(ATTEMPTS, 3))
+
+    @property
+    def max_candidates(self) -> int:
+        return int(self.config.get(LIMIT, 1000))
+
+
+def settings_of(case: Mapping[str, Any]) -> Settings:
+    """Raises Invalid naming an option whose value has the wrong type."""
+    config = case.get("config", {})
+    for name, value in config.items():
+        if name.endswith("weight_multiplier") and not _is_number(value):
+            raise Invalid(f"config.{name}: {value!r} is not a number.")
+        if name in COUNTS and not (isinstance(value, int) and value >= COUNTS[name]):
+            raise Invalid(f"config.{name}: {value!r} is not a whole number from {COUNTS[name]}.")
+    values = {name.partition(".")[2]: value for name, value in config.items() if name.partition(".")[0] in GROUPS}
+    weighers = case.get("weighers")
+    return Settings(
+        values=values,
+        config=config,
+        filters=tuple(dict.fromkeys(case.get("filters", DEFAULT_FILTERS))),
+        weighers=None if weighers is None else tuple(dict.fromkeys(weighers)),
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,55 @@
+"""`manage.py simulate_scheduling`: what the scheduler decides about fleets and requests that are written in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from argparse import ArgumentParser
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from conductor.core.errors import Invalid
+from conductor.core.scheduling.cases import Shipped, answers_of, read
+from conductor.plugins import SHIPPED, PluginOptions, load
+
+
+class Command(BaseCommand):
+    help = "Decide about the scheduling cases of a file: fleets and requests, without any database."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("cases", metavar="CASES.json", help="the cases")
+        parser.add_argument("--output", metavar="DECISIONS.json", help="where to write (default: standard output)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        plugins = load(SHIPPED, PluginOptions(), finds_installed=False)
+        shipped = Shipped(
+            [type(one) for one in plugins.brought_filters], [type(one) for one in plugins.brought_weighers]
+        )
+        try:
+            text = Path(options["cases"]).read_text(encoding="utf-8")
+            lines = [json.dumps(answer) for case in read(text) for answer in answers_of(case, shipped)]
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{options['cases']} cannot be read: {error}.") from None
+        except Invalid as error:
+            raise CommandError(error.message) from None
+        if options["output"]:
+            _write_whole(Path(options["output"]), lines)
+        else:
+            self.stdout.write("\n".join(lines))
+
+
+def _write_whole(path: Path, lines: Iterable[str]) -> None:
+    """All of it or nothing: whoever reads the file never sees a part. Raises CommandError."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error}.") from None
