@@ -4,6 +4,7 @@ from django.apps import AppConfig
 from django.core import checks
 
 from conductor.plugins import check_plugins
+from conductor.scheduler.hardware_wishes import check_aliases
 
 
 class ConductorConfig(AppConfig):
@@ -12,3 +13,4 @@ class ConductorConfig(AppConfig):
 
     def ready(self) -> None:
         checks.register(check_plugins)
+        checks.register(check_aliases)

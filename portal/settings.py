@@ -154,6 +154,8 @@ NOVELLA_ENABLED_FILTERS: tuple[str, ...] = ()  # empty: all that ship, in their 
 NOVELLA_ENABLED_WEIGHERS: tuple[str, ...] = ()
 NOVELLA_WEIGHT_MULTIPLIERS: dict[str, float] = {}  # by a weigher's option, e.g. {"ram_weight_multiplier": -1.0}
 NOVELLA_SCHEDULER_OPTIONS: dict[str, Any] = {}  # of filters and weighers, by name
+# Names for PCI devices that flavors ask for: {"name", "vendor_id", "product_id", "device_type", "numa_policy"} each.
+NOVELLA_PCI_ALIASES: tuple[dict[str, str], ...] = ()
 NOVELLA_FAIL_OPEN_FILTERS: tuple[str, ...] = ()  # filters that let hosts pass when they fail; all others turn away
 NOVELLA_PLUGIN_SECONDS = 2.0  # what a plugin that does not ship may take of one decision
 NOVELLA_DECISION_SECONDS = 5.0  # what all of them together may take

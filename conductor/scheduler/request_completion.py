@@ -12,16 +12,22 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import GroupSpec, RequestSpec
 from conductor.core.scheduling.group_rules import ANTI_AFFINITY, LEAVING
+from conductor.scheduler import hardware_wishes
 
 GROUP_HINT = "group"
 HOST_HINTS = ("same_host", "different_host")
 
 
 def complete(spec: RequestSpec) -> RequestSpec:
-    """The same request with its group's members and their hosts, and the hosts of hinted instances."""
+    """The same request with its group's members and their hosts, the hosts of hinted instances, and its hardware.
+
+    Raises Invalid for hardware that cannot be.
+    """
     hinted = [uuid for hint in HOST_HINTS for uuid in spec.scheduler_hints.get(hint, ())]
     hosts = hosts_of(hinted) if hinted else {}
-    return replace(spec, group=group_now(spec), instance_hosts={**spec.instance_hosts, **hosts})
+    return hardware_wishes.derived(
+        replace(spec, group=group_now(spec), instance_hosts={**spec.instance_hosts, **hosts})
+    )
 
 
 def group_now(spec: RequestSpec) -> GroupSpec | None:

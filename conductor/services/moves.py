@@ -17,7 +17,7 @@ from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import MigrationStatus, MigrationType, VmState
-from conductor.scheduler import quota_shares
+from conductor.scheduler import hardware_wishes, quota_shares
 from conductor.services import flavors, quotas, server_actions
 from conductor.services.server_actions import Asked
 from conductor.transactions import database_now, database_time
@@ -210,6 +210,7 @@ def _check_size(instance: Instance, flavor: FlavorSpec) -> None:
         raise Invalid("When resizing, instances must change flavor!", field="resize.flavorRef")
     if instance.flavor.get("root_gb") and not flavor.root_gb:
         raise Invalid("Resize to zero disk flavor is not allowed.", field="resize.flavorRef")
+    hardware_wishes.refuse(flavor, instance.image.get("properties", {}))
     least_ram, least_disk = instance.image.get("min_ram_mb", 0), instance.image.get("min_disk_gb", 0)
     if flavor.memory_mb < least_ram:
         raise Invalid(

@@ -13,6 +13,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.image import operations as images
+from conductor.scheduler import hardware_wishes
 from conductor.services import instance_wishes, keypairs, server_actions
 from conductor.services.server_actions import Asked
 
@@ -87,7 +88,9 @@ def _rebuilt_values(context: RequestContext, instance: Instance, wish: RebuildWi
         raise Invalid("A server that boots from a volume cannot be rebuilt.", field="rebuild.imageRef")
     if "metadata" in wish.values:
         instance_wishes.check_metadata(instance.project_id, wish.values["metadata"])
-    image = instance_wishes.bootable_image(context, wish.image_ref, FlavorSpec(**instance.flavor))
+    flavor = FlavorSpec(**instance.flavor)
+    image = instance_wishes.bootable_image(context, wish.image_ref, flavor)
+    hardware_wishes.refuse_change(flavor, instance.image.get("properties", {}), image.properties)
     values = {**wish.values, "image": asdict(image)}
     if wish.key_name is not UNCHANGED:
         values |= {"key_name": wish.key_name, "public_key": _public_key(context, instance, wish.key_name)}
