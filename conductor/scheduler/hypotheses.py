@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.conf import settings
-
-from conductor.core.hardware.derive import with_hardware
 from conductor.core.host_state import HostTable
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.fits_if import Fitting
 from conductor.core.scheduling.select import Pipeline
-from conductor.scheduler import manager, moving, request_completion
-from conductor.scheduler.host_manager import host_manager
+from conductor.scheduler import hardware_wishes, manager, moving, request_completion
+from conductor.scheduler.host_manager import Snapshot, host_manager
 
 pipeline = manager.pipeline
 
@@ -29,9 +26,19 @@ class Now:
 
 def now(spec: RequestSpec) -> Now:
     """What a real request would be decided on at this moment. Nothing is claimed."""
-    snapshot = host_manager.snapshot()
-    complete = derived(request_completion.complete(spec))
+    snapshot = fleet()
+    complete = completed(spec)
     return Now(moving.with_room_given_back(snapshot.table, complete.move), complete, snapshot.missing_cells)
+
+
+def fleet() -> Snapshot:
+    """The hosts as they are at this moment."""
+    return host_manager.snapshot()
+
+
+def completed(spec: RequestSpec) -> RequestSpec:
+    """The request with what the databases say to it, and with what follows from its flavor and image."""
+    return derived(request_completion.complete(spec))
 
 
 def plugins_digest() -> str:
@@ -46,4 +53,4 @@ def fitting(plugins: Pipeline, num_instances: int) -> Fitting:
 
 def derived(spec: RequestSpec) -> RequestSpec:
     """The request with what follows from its flavor and image."""
-    return with_hardware(spec, settings.NOVELLA_SCHEDULER_OPTIONS)
+    return hardware_wishes.derived(spec)

@@ -11,6 +11,7 @@ from conductor.api_db.models import RequestSpecRecord
 from conductor.cell_db.models import ComputeNode, Instance, Migration
 from conductor.core.request_spec import FlavorSpec, ImageSpec, MoveSpec, RequestSpec
 from conductor.core.states import MigrationType
+from conductor.placement import allocations
 
 # What the destination's driver must be able to do for each kind of move.
 CAPABILITIES: Mapping[str, str] = {
@@ -40,6 +41,29 @@ def of(instance: Instance, migration: Migration, *, requested_host: str, tried_h
             capability=CAPABILITIES[migration.migration_type],
             source_provider_uuid=source,
             gives_back=held.get(source, {}) if may_stay else {},
+        ),
+    )
+
+
+def supposed(instance: Instance, migration_type: str, *, flavor: FlavorSpec | None = None) -> RequestSpec:
+    """What a move would ask that nobody has begun: as `of`, with what the instance holds now."""
+    alias = str(instance._state.db)
+    node = ComputeNode.objects.using(alias).filter(host=instance.host, node=instance.node).first()
+    may_stay = migration_type == MigrationType.RESIZE and settings.NOVELLA_ALLOW_RESIZE_TO_SAME_HOST
+    source = str(node.uuid) if node else ""
+    held = allocations.held_by(instance.uuid) if may_stay else {}
+    spec = asked(instance)
+    return replace(
+        spec,
+        flavor=flavor or spec.flavor,
+        ignore_hosts=() if may_stay else (instance.host or "",),
+        move=MoveSpec(
+            cell=alias,
+            migration_uuid="",
+            hypervisor_type=node.hypervisor_type if node else "",
+            capability=CAPABILITIES[migration_type],
+            source_provider_uuid=source,
+            gives_back=held.get(source, {}),
         ),
     )
 

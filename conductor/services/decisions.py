@@ -20,6 +20,7 @@ from conductor.services.decision_values import DecisionQuery, DecisionSummary, D
 from conductor.services.values import Page
 
 OUTCOMES: Mapping[str, bool] = {"successful": True, "failed": False}
+NOTHINGS = UUID(int=0)
 LARGE = ("details", "selections", "snapshot_rows")
 # What of a request is its owner's business: everything else may hold hosts' names.
 OWN_WORDS = ("flavor", "image", "num_instances", "availability_zone", "scheduler_hints", "is_volume_backed")
@@ -27,7 +28,7 @@ OWN_WORDS = ("flavor", "image", "num_instances", "availability_zone", "scheduler
 
 def for_run(context: RequestContext, run_uuid: UUID | str) -> list[DecisionView]:
     """The decisions of a workflow, oldest first; none for one that made none. Raises NotFound across projects."""
-    rows = list(_rows(context).filter(run_uuid=uuid_or_none(str(run_uuid))).order_by("pk"))
+    rows = list(_rows(context).filter(run_uuid=_uuid(run_uuid)).order_by("pk"))
     for row in rows:
         _refuse_stranger(context, row)
     return [_view(context, row) for row in rows]
@@ -61,7 +62,7 @@ def list_page(context: RequestContext, query: DecisionQuery) -> Page[DecisionSum
         rows = rows.filter(created_at__lt=query.until)
     rows, missing = _narrowed(rows, query)
     if query.marker:
-        marker = rows.filter(uuid=uuid_or_none(query.marker)).first()
+        marker = rows.filter(uuid=_uuid(query.marker)).first()
         if marker is None:
             raise NotFound(f"Marker {query.marker[:60]} could not be found.")
         rows = rows.filter(pk__lt=marker.pk)
@@ -105,19 +106,24 @@ def _narrowed(
 ) -> tuple[QuerySet[SchedulingDecision], Mapping[str, str]]:
     """By workflow and by instance; and the databases that did not answer when they were asked for its workflows."""
     if query.run_uuid:
-        rows = rows.filter(run_uuid=uuid_or_none(query.run_uuid))
+        rows = rows.filter(run_uuid=_uuid(query.run_uuid))
     if not query.instance_uuid:
         return rows, {}
-    wanted = uuid_or_none(query.instance_uuid)
+    wanted = _uuid(query.instance_uuid)
     runs = set(InstanceMapping.objects.filter(instance_uuid=wanted).values_list("build_run_uuid", flat=True))
 
     def ask(alias: str) -> list[UUID]:
         return list(WorkflowRun.objects.using(alias).filter(instance_uuid=wanted).values_list("uuid", flat=True))
 
-    gathered = scatter_gather(ask, journal_aliases() if wanted else ())
+    gathered = scatter_gather(ask, journal_aliases())
     for uuids in gathered.answers.values():
         runs |= set(uuids)
     return rows.filter(run_uuid__in=runs), gathered.failures
+
+
+def _uuid(text: UUID | str) -> UUID:
+    """The uuid, or one that nothing has."""
+    return uuid_or_none(str(text)) or NOTHINGS
 
 
 def _rows(context: RequestContext) -> QuerySet[SchedulingDecision]:
@@ -128,7 +134,7 @@ def _rows(context: RequestContext) -> QuerySet[SchedulingDecision]:
 def _found(
     rows: QuerySet[SchedulingDecision], context: RequestContext, decision_uuid: UUID | str
 ) -> SchedulingDecision:
-    row = rows.filter(uuid=uuid_or_none(str(decision_uuid))).first()
+    row = rows.filter(uuid=_uuid(decision_uuid)).first()
     if row is None:
         raise NotFound(f"Decision {str(decision_uuid)[:60]} could not be found.")
     _refuse_stranger(context, row)

@@ -99,6 +99,11 @@ def room_for(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int
     Call it in the write transaction that adds the instances, first: then nobody else can take the room meanwhile.
     """
     one_at_a_time(API_ALIAS, project_name(project_id))
+    return room_now(project_id, flavor, at_least=at_least, at_most=at_most)
+
+
+def room_now(project_id: str, flavor: FlavorSpec, *, at_least: int, at_most: int) -> int:
+    """The same at this moment: nobody is kept from taking the room the moment after."""
     allowed = limits(project_id)
     taken = usage(project_id)
     per_instance = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}

@@ -15,8 +15,9 @@ from conductor.core.host_state import Column, HostState, HostTable
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.filtering import run_filters
 from conductor.core.scheduling.group_rules import AFFINITY, ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
-from conductor.core.scheduling.links import CLASSES, free_of
+from conductor.core.scheduling.links import CLASSES
 from conductor.core.scheduling.needs import needs_of
+from conductor.core.scheduling.provider_answers import free_of
 from conductor.core.scheduling.replay import Replay
 from conductor.core.scheduling.select import Pipeline, decide, links_of
 

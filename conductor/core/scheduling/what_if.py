@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,6 @@ from conductor.core.errors import Invalid
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.decision import Decision, explain
-from conductor.core.scheduling.needs import needs_of
 from conductor.core.scheduling.select import Pipeline, decide
 from conductor.core.scheduling.working_table import WorkingTable
 
@@ -81,11 +80,11 @@ def changed(hosts: HostTable, change: FleetChange) -> HostTable:
     for field_name in ("remove", "enable", "disable"):
         for name in getattr(change, field_name):
             if name not in known:
-                raise Invalid(f"There is no host {name[:60]}.", field=f"fleet.{field_name}")
+                raise Invalid(f"fleet.{field_name}: there is no host {name[:60]}.", field=f"fleet.{field_name}")
     removed, opened, closed = set(change.remove), set(change.enable), set(change.disable)
     states = [_served(state, opened, closed) for state in hosts.states if state.host not in removed]
     if sum(new.count for new in change.add) > MOST_NEW_HOSTS:
-        raise Invalid(f"At most {MOST_NEW_HOSTS} hosts can be added to a question.", field="fleet.add")
+        raise Invalid(f"fleet.add: at most {MOST_NEW_HOSTS} hosts can be added.", field="fleet.add")
     names = _free_names(known)
     for new in change.add:
         states += [replace(model, **_named(next(names))) for model in [_model(hosts, new)] * new.count]
@@ -115,19 +114,14 @@ def drain(
     guests: Sequence[Guest],
     *,
     pipeline: Pipeline,
-    refresh: Callable[[RequestSpec, Mapping[str, str]], RequestSpec] = lambda spec, moved: with_members(spec, moved),
 ) -> tuple[list[GuestPlan], HostTable]:
-    """Where each guest would go, one after another: each takes its room before the next one looks. And the fleet then.
-
-    `refresh` puts into a request where the guests before it went.
-    """
-    table = WorkingTable(hosts)
+    """Where each guest would go, and the fleet then. Each takes its room before the next one looks."""
     moved: dict[str, str] = {}
     plans: list[GuestPlan] = []
     for guest in guests:
-        spec = refresh(guest.spec, moved)
+        spec = with_members(guest.spec, moved)
         try:
-            outcome = decide(table.hosts, spec, [guest.instance_uuid], pipeline=pipeline, seed=SEED)
+            outcome = decide(hosts, spec, [guest.instance_uuid], pipeline=pipeline, seed=SEED)
         except Invalid as error:
             plans.append(GuestPlan(guest.instance_uuid, guest.name, advice=(error.message,)))
             continue
@@ -135,10 +129,12 @@ def drain(
             plans.append(GuestPlan(guest.instance_uuid, guest.name, advice=explain(outcome).advice))
             continue
         (row,) = outcome.picks
-        moved[guest.instance_uuid] = host = table.hosts.states[row].host
-        table.take(row, spec, needs_of(spec))
+        moved[guest.instance_uuid] = host = hosts.states[row].host
+        table = WorkingTable(hosts)
+        table.take(row, spec, outcome.needs)
+        hosts = hosts.with_rows({row: table.hosts.states[row]}, age_seconds=hosts.age_seconds)
         plans.append(GuestPlan(guest.instance_uuid, guest.name, host))
-    return plans, table.hosts
+    return plans, hosts
 
 
 def with_members(spec: RequestSpec, moved: Mapping[str, str]) -> RequestSpec:
@@ -183,11 +179,11 @@ def _model(hosts: HostTable, new: NewHosts) -> HostState:
     if not new.like:
         model = next(iter(hosts.states), None)
         if model is None:
-            raise Invalid("There is no host in the fleet that new ones could be like.", field="fleet.add")
+            raise Invalid("fleet.add: there is no host in the fleet that new ones could be like.", field="fleet.add")
     else:
         rows = hosts.rows_of([new.like])
         if not rows:
-            raise Invalid(f"There is no host {new.like[:60]}.", field="fleet.add.like")
+            raise Invalid(f"fleet.add.like: there is no host {new.like[:60]}.", field="fleet.add.like")
         model = hosts.states[rows[0]]
     return replace(emptied(model), **new.values)
 

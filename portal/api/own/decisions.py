@@ -28,10 +28,15 @@ class Decisions(OwnView):
         """Newest first, narrowed by filters."""
         self.authorize("novella:decisions:list")
         _refuse_unknown(request, FILTERS | TIMES | PAGES)
-        narrowed = {name: request.query_params.get(name, "") for name in FILTERS}
-        times = {name: _time(request, name) for name in TIMES}
         limit, marker = _page(request)
-        found = decisions.list_page(request.context, DecisionQuery(limit=limit, marker=marker, **narrowed, **times))
+        query = DecisionQuery(
+            since=_time(request, "since"),
+            until=_time(request, "until"),
+            limit=limit,
+            marker=marker,
+            **{name: request.query_params.get(name, "") for name in FILTERS},
+        )
+        found = decisions.list_page(request.context, query)
         body = {"decisions": [plain(asdict(one)) for one in found.items], "missing_cells": found.missing_cells}
         last = found.items[-1].uuid if found.items else None
         return Response(body | next_links(request, "decisions", last_id=last, has_more=found.has_more))

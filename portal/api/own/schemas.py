@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conductor.core.interventions import INTERVENTIONS, Intervention
-from portal.api.schema_parts import BOOLEAN, POSITIVE_INTEGER, Schema, closed
+from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, POSITIVE_INTEGER, UUID, Schema, closed
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 255}
 _FIELDS: Mapping[str, Any] = {
@@ -33,6 +33,59 @@ INTERVENE: Mapping[str, dict[str, Any]] = {one.id: _schema(one) for one in INTER
 
 NOTHING: Schema = {"type": "object", "maxProperties": 0}
 DRAIN = closed({"most_at_once": POSITIVE_INTEGER, "allows_cold": BOOLEAN, "dry_run": BOOLEAN})
+_NAMES = {"type": "array", "items": _TEXT, "maxItems": 1000}
+_RATIO = {"type": "number", "exclusiveMinimum": 0, "maximum": 1000, "x-fix": "It must be a number above 0."}
+_NEW_HOSTS = closed(
+    {
+        "count": {"type": "integer", "minimum": 1, "maximum": 10_000},
+        "like": _TEXT,
+        "values": closed(
+            {
+                "vcpus": NON_NEGATIVE_INTEGER,
+                "memory_mb": NON_NEGATIVE_INTEGER,
+                "disk_gb": NON_NEGATIVE_INTEGER,
+                "cpu_ratio": _RATIO,
+                "ram_ratio": _RATIO,
+                "disk_ratio": _RATIO,
+                "availability_zone": _TEXT,
+                "cell": _TEXT,
+                "traits": _NAMES,
+            }
+        ),
+    },
+    required=("count",),
+)
+FLEET = closed(
+    {
+        "add": {"type": "array", "items": _NEW_HOSTS, "maxItems": 20},
+        "remove": _NAMES,
+        "enable": _NAMES,
+        "disable": _NAMES,
+    }
+)
+_FLAVOR_CHANGES = closed(
+    {
+        **dict.fromkeys(("vcpus", "memory_mb"), POSITIVE_INTEGER),
+        **dict.fromkeys(("root_gb", "ephemeral_gb", "swap_mb"), NON_NEGATIVE_INTEGER),
+        "extra_specs": {"type": "object", "additionalProperties": _TEXT, "maxProperties": 100},
+    }
+)
+_HINT = {"anyOf": [_TEXT, _NAMES]}
+WHAT_IF_LAUNCH = closed(
+    {
+        "flavor": _TEXT,
+        "flavor_changes": _FLAVOR_CHANGES,
+        "image": _TEXT,
+        "count": {"type": "integer", "minimum": 1, "maximum": 1000},
+        "availability_zone": _TEXT,
+        "host": _TEXT,
+        "scheduler_hints": {"type": "object", "additionalProperties": _HINT, "maxProperties": 20},
+        "fleet": FLEET,
+    },
+    required=("flavor", "image"),
+)
+WHAT_IF_MOVE = closed({"server": UUID, "flavor": _TEXT, "is_live": BOOLEAN, "fleet": FLEET}, required=("server",))
+WHAT_IF_DRAIN = closed({"host": _TEXT, "allows_cold": BOOLEAN, "fleet": FLEET}, required=("host",))
 EVALUATE = closed({"fleet": {"enum": ["then", "now"]}})
 DRAIN_ACTION = closed({"action": {"enum": ["pause", "resume", "stop", "cancel"]}}, required=("action",))
 

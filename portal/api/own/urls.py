@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from conductor.core.interventions import INTERVENTIONS
-from portal.api.own import audit, decisions, findings, hosts, interventions, plugins, servers, views
+from portal.api.own import audit, decisions, findings, hosts, interventions, plugins, servers, views, what_if
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", views.Workflows.as_view()),
@@ -26,6 +26,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("plugins/<str:kind>/<str:name>/release", plugins.Release.as_view()),
     path("findings", findings.Findings.as_view()),
     path("servers/<str:server_id>/try-again", servers.TryAgain.as_view()),
+    path("what-if/launch", what_if.Launch.as_view()),
+    path("what-if/move", what_if.Move.as_view()),
+    path("what-if/drain", what_if.Drain.as_view()),
     path("decisions", decisions.Decisions.as_view()),
     path("decisions/<str:decision_uuid>", decisions.Decision.as_view()),
     path("decisions/<str:decision_uuid>/hosts", decisions.Hosts.as_view()),
