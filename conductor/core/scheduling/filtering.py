@@ -47,18 +47,30 @@ __all__ = [
 ]
 
 Rows = NDArray[np.intp]
-Answer = tuple[Mask, Sequence[PluginFault], Mapping[int, Verdict]]
 
 REASONS_HELD = 1000  # of a filter that is asked host by host: it need not be asked again for them
 LONGEST_REASON = 255
-NO_REASONS: Mapping[int, Verdict] = {}
+
+
+class Said(NamedTuple):
+    """What a filter said of hosts that it turned away, as far as it need not be asked for it again.
+
+    `of_rest` is for all that `of_rows` does not hold: what became of those about whom it could not be asked.
+    """
+
+    of_rows: Mapping[int, Verdict] = {}
+    of_rest: Verdict | None = None
+
+    def of(self, row: int) -> Verdict | None:
+        return self.of_rows.get(row, self.of_rest)
+
+
+NOTHING_SAID = Said()
+Answer = tuple[Mask, Sequence[PluginFault], Said]
 
 
 class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long to make
-    """One filter's turn: the hosts that came in and those that were left, as masks and as counts.
-
-    `said` is what it said of hosts that it turned away, where it was asked one by one.
-    """
+    """One filter's turn: the hosts that came in and those that were left, as masks and as counts."""
 
     filter: Filter
     before: int
@@ -66,7 +78,7 @@ class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long 
     came: Mask
     left: Mask
     seconds: float = 0.0
-    said: Mapping[int, Verdict] = NO_REASONS
+    said: Said = NOTHING_SAID
 
     @property
     def rejected(self) -> int:
@@ -112,7 +124,7 @@ def run_filters(
     for one in filters:
         began = rules.clock()
         use = watch.of(FILTER, one)
-        left, after, said = passing, before, NO_REASONS
+        left, after, said = passing, before, NOTHING_SAID
         if before and not (use.is_shadow and use.turns):
             mask, found, said = _answer(one, hosts, spec, passing=passing, watch=watch)
             faults += found
@@ -163,14 +175,12 @@ def ask(
 
 def why(filtering: Filtering, stage: Stage, hosts: HostTable, spec: RequestSpec, row: int) -> Verdict:
     """The stage's verdict about a host that it turned away; what it said then, where it was asked about each."""
-    verdict = stage.said.get(row)
+    verdict = stage.said.of(row)
     try:
         if verdict is None:
             verdict = timed_verdict(stage.filter, hosts, spec, row, filtering.aside)
-    except NotAsked as reason:
-        return reject(f"the filter could not be asked ({reason})")
     except Exception as error:
-        return reject(f"the filter failed ({describe(error)})")
+        return _excuse(error)
     if verdict or not verdict.reason:
         return reject("no reason given", need=verdict.need, have=verdict.have)
     return verdict
@@ -234,7 +244,7 @@ def _ask_all(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask,
     try:
         mask = guarded(one.mask, hosts, spec)
         if mask is hosts.everyone or is_mask(mask, len(hosts)):
-            return mask, (), NO_REASONS
+            return mask, (), NOTHING_SAID
         raise Nonsense(f"mask of {len(hosts)} bools expected")
     except Exception as error:
         return _by_rule(hosts, passing, watch.of(FILTER, one), watch, error)
@@ -251,17 +261,18 @@ def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask
     for index, row in enumerate(map(int, rows)):
         if clock() > ends:
             mask[rows[index:]] = watch.lets_pass(use)
-            late = [watch.fault(use, len(rows) - index, NotAsked(OUT_OF_TIME))]
-            return mask, [*_failed(use, failed, last, watch), *late], said
+            reason = NotAsked(OUT_OF_TIME)
+            late = [watch.fault(use, len(rows) - index, reason)]
+            return mask, [*_failed(use, failed, last, watch), *late], Said(said, _excuse(reason))
         try:
             verdict = verdict_of(one, hosts, spec, row)
         except Exception as error:
-            verdict = Verdict(watch.lets_pass(use), f"the filter failed ({describe(error)})")
+            verdict = PASS if watch.lets_pass(use) else _excuse(error)
             failed, last = failed + 1, error
         mask[row] = verdict.passed
         if not verdict.passed and len(said) < REASONS_HELD:
             said[row] = verdict
-    return mask, _failed(use, failed, last, watch), said
+    return mask, _failed(use, failed, last, watch), Said(said)
 
 
 def _failed(use: Use, count: int, last: Exception | None, watch: Watch) -> list[PluginFault]:
@@ -272,4 +283,11 @@ def _by_rule(hosts: HostTable, passing: Mask, use: Use, watch: Watch, error: Exc
     """All hosts get what the rule says for those that a filter fails about."""
     count = int(np.count_nonzero(passing))
     faults = [watch.fault(use, count, error)] if count else []
-    return np.full(len(hosts), watch.lets_pass(use), np.bool_), faults, NO_REASONS
+    return np.full(len(hosts), watch.lets_pass(use), np.bool_), faults, Said(of_rest=_excuse(error))
+
+
+def _excuse(error: Exception) -> Verdict:
+    """Why a host was turned away that nobody judged."""
+    if isinstance(error, NotAsked):
+        return reject(f"the filter could not be asked ({error})")
+    return reject(f"the filter failed ({describe(error)})")
