@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import IO, Any
-from uuid import UUID
 
 from django.http import HttpRequest
 from django.utils.http import http_date
@@ -121,19 +120,6 @@ def _refuse_odd_length(request: HttpRequest) -> None:
     length = request.META.get("CONTENT_LENGTH") or "0"
     if not length.isdigit():
         raise Invalid("The content-length header must be an integer.")
-
-
-def uuid_of(text: str | None) -> str | None:
-    """A uuid in the one form in which it is stored."""
-    return None if text is None else str(UUID(text))
-
-
-def provider_uuid(text: str) -> str:
-    """A provider's uuid as it is stored. Raises NotFound for what cannot be one."""
-    try:
-        return str(UUID(text))
-    except ValueError:
-        raise NotFound(f"No resource provider with uuid {text[:60]} found.") from None
 
 
 class UnknownRoute(PlacementView):

@@ -172,7 +172,7 @@ def _summary(node: ProviderNode, classes: set[str], version: Microversion) -> di
         }
     }
     if version.covers("1.17"):
-        shown["traits"] = sorted(node.traits)
+        shown["traits"] = sorted(node.traits, key=lambda name: (name.startswith("CUSTOM_"), name))
     if version.covers(NESTED):
         shown |= {"parent_provider_uuid": node.parent_uuid, "root_provider_uuid": node.root_uuid}
     return shown

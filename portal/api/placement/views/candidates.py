@@ -1,0 +1,48 @@
+"""/allocation_candidates: the ways in which all that is asked for can be had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rest_framework.response import Response
+
+from conductor.core.placement.candidates import Candidates, within_single_providers
+from conductor.core.placement.query import CandidateQuery
+from conductor.placement import candidates
+from portal.api.base import ApiRequest
+from portal.api.microversions import since
+from portal.api.placement.known import refuse_unknown_classes, refuse_unknown_traits
+from portal.api.placement.microversions import newest
+from portal.api.placement.schemas.candidates import LIST
+from portal.api.placement.serializers.candidates import NESTED, parse, show
+from portal.api.placement.view import PlacementView
+
+
+class AllocationCandidates(PlacementView):
+    """Before 1.29 clients know no trees: what takes from two providers of one tree is kept from them."""
+
+    @since("1.10")
+    def get(self, request: ApiRequest) -> Response:
+        self.allow("allocation_candidates:list")
+        self.readable()
+        self.query(newest(LIST, request.microversion))
+        asked = parse(request.query_params, request.microversion)
+        _refuse_unknown_names(asked)
+        return self.answer(show(self._search(asked), asked, request.microversion))
+
+    def _search(self, asked: CandidateQuery) -> Candidates:
+        if self.covers(NESTED):
+            return candidates.search(asked)
+        found = within_single_providers(candidates.search(replace(asked, limit=None)))
+        if asked.limit is None or len(found.requests) <= asked.limit:
+            return found
+        kept = found.requests[: asked.limit]
+        used = {uuid for way in kept for uuid in way.resources_by_provider}
+        return Candidates(kept, {uuid: node for uuid, node in found.summaries.items() if uuid in used})
+
+
+def _refuse_unknown_names(asked: CandidateQuery) -> None:
+    for suffix, group in asked.groups.items():
+        refuse_unknown_classes(group.resources, f"resources{suffix}")
+        refuse_unknown_traits(group.forbidden.union(*group.required), f"required{suffix}")
+    refuse_unknown_traits(asked.root_required | asked.root_forbidden, "root_required")
