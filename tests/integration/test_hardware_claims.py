@@ -1,0 +1,202 @@
+"""Claims of CPUs, pages and devices: granted with the room, never twice, and gone with it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+
+from conductor.core.compute_driver import Inventory
+from conductor.core.errors import Invalid
+from conductor.core.hardware import wire
+from conductor.core.hardware.grants import Grant, Wanted
+from conductor.core.hardware.topology import PciDevice
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.hardware_fit import wanted_of
+from conductor.core.selection import Selection
+from conductor.placement import allocations, hardware, inventories, models, providers
+from conductor.placement.allocations import ProviderFull
+from conductor.scheduler import allocation_claims, moving
+from tests.unit.hardware.inside import asked, cell
+
+pytestmark = pytest.mark.usefixtures("databases")
+
+SHOP, ANA = "5" * 32, "a" * 32
+PINNED = {"hw:cpu_policy": "dedicated"}
+CELLS = [wire.cell_to_json(cell(number)) for number in range(2)]
+DEVICES = [wire.device_to_json(PciDevice(f"0000:81:00.{n}", "10de", "1db4", 0)) for n in range(2)]
+
+
+def provider(name: str = "host-1", cells: Sequence[Any] = CELLS, devices: Sequence[Any] = DEVICES) -> str:
+    uuid = str(uuid4())
+    inventories.report(uuid, name, {"VCPU": Inventory(1000), "MEMORY_MB": Inventory(10_000_000)})
+    hardware.report(uuid, cells, devices)
+    return uuid
+
+
+def selection(provider_uuid: str, request: RequestSpec) -> Selection:
+    needs = {"VCPU": request.flavor.vcpus, "MEMORY_MB": request.flavor.memory_mb}
+    return Selection("host-1", "host-1", "cell1", provider_uuid, needs, hardware=wanted_of(request))
+
+
+def claim(provider_uuid: str, request: RequestSpec, *uuids: str) -> tuple[str, ...]:
+    uuids = uuids or (str(uuid4()),)
+    chosen = {uuid: selection(provider_uuid, request) for uuid in uuids}
+    allocation_claims.claim(chosen, project_id=SHOP, user_id=ANA)
+    return uuids
+
+
+def cpus_of(held: dict[str, Grant]) -> set[int]:
+    return {cpu for one in held.values() if one.numa for part in one.numa.cells for cpu in part.host_cpus}
+
+
+def free(provider_uuid: str) -> tuple[int, int]:
+    """Free CPUs for pinning, free devices."""
+    topology, pools = hardware.inside_of([provider_uuid])[provider_uuid]
+    assert topology is not None
+    return sum(len(one.free_pcpus) for one in topology.cells), sum(pool.count for pool in pools)
+
+
+def test_a_claim_takes_cpus_and_devices_and_gives_them_back() -> None:
+    host = provider()
+    before = providers.position().number
+    (uuid,) = claim(host, asked({**PINNED, "pci_passthrough:alias": "gpu:1"}))
+    assert len(cpus_of(hardware.held_by(uuid))) == 4
+    assert free(host) == (12, 1)
+    assert providers.position().number > before  # who follows placement looks again
+    claim(host, asked({**PINNED, "pci_passthrough:alias": "gpu:1"}), uuid)  # again: it has it already
+    assert free(host) == (12, 1)
+    allocation_claims.release(uuid)
+    assert free(host) == (16, 2)
+    assert not models.HardwareClaim.objects.exists()
+
+
+def test_all_or_none() -> None:
+    host = provider()
+    uuids = [str(uuid4()) for _ in range(5)]
+    with pytest.raises(ProviderFull) as caught:  # each cell holds two
+        claim(host, asked(PINNED), *uuids)
+    assert caught.value.details["provider_uuid"] == host
+    assert not models.Consumer.objects.exists()
+    assert not models.HardwareClaim.objects.exists()
+    assert {row.used for row in models.Inventory.objects.all()} == {0}
+    claim(host, asked(PINNED), *uuids[:4])
+    assert free(host) == (0, 2)
+
+
+@pytest.mark.parametrize("wish", [PINNED, {"pci_passthrough:alias": "gpu:1"}, {"hw:numa_nodes": "1"}])
+def test_a_host_that_reported_no_inside_gives_none(wish: dict[str, str]) -> None:
+    host = provider(cells=[], devices=[])
+    with pytest.raises(ProviderFull):
+        claim(host, asked(wish))
+    assert not models.Consumer.objects.exists()
+
+
+def test_a_report_that_cannot_be_read_changes_nothing() -> None:
+    host = provider()
+    with pytest.raises(Invalid):
+        hardware.report(host, [{"id": "first"}], [])
+    assert free(host) == (16, 2)
+
+
+def test_a_report_that_says_the_same_changes_nothing() -> None:
+    host = provider()
+    before = providers.position()
+    hardware.report(host, CELLS, DEVICES)
+    assert providers.position() == before
+    hardware.report(host, CELLS[:1], [])
+    assert providers.position() != before
+    assert free(host) == (8, 0)
+
+
+def test_a_move_keeps_both_ends_and_goes_back_with_the_same_cpus() -> None:
+    source, target = provider(), provider("host-2")
+    (uuid,) = claim(source, asked(PINNED))
+    had = hardware.held_by(uuid)
+    held = allocations.held_by(uuid)
+    migration = str(uuid4())
+    there = selection(target, asked(PINNED))
+    moving.step_aside(uuid, migration, there)
+    allocation_claims.claim({uuid: there}, project_id=SHOP, user_id=ANA)
+    assert (free(source), free(target)) == ((12, 2), (12, 2))
+    moving.step_back(uuid, migration, held=held, owner=(SHOP, ANA))
+    assert hardware.held_by(uuid) == had
+    assert (free(source), free(target)) == ((12, 2), (16, 2))
+
+
+def test_a_resize_on_the_same_host_goes_back_too() -> None:
+    host = provider()
+    (uuid,) = claim(host, asked(PINNED))
+    had, held, migration = hardware.held_by(uuid), allocations.held_by(uuid), str(uuid4())
+    larger = selection(host, asked(PINNED, vcpus=8, memory_mb=2048))
+    moving.step_aside(uuid, migration, larger)
+    allocation_claims.claim({uuid: larger}, project_id=SHOP, user_id=ANA)
+    assert free(host) == (4, 2)
+    moving.step_back(uuid, migration, held=held, owner=(SHOP, ANA))
+    assert hardware.held_by(uuid) == had
+    assert free(host) == (12, 2)
+
+
+def test_a_move_that_is_settled_frees_the_source() -> None:
+    source, target = provider(), provider("host-2")
+    (uuid,) = claim(source, asked(PINNED))
+    migration = str(uuid4())
+    there = selection(target, asked(PINNED))
+    moving.step_aside(uuid, migration, there)
+    allocation_claims.claim({uuid: there}, project_id=SHOP, user_id=ANA)
+    moving.settle(uuid, migration)
+    assert (free(source), free(target)) == ((16, 2), (12, 2))
+
+
+def test_many_deciders_never_give_a_cpu_or_device_twice() -> None:
+    hosts = [provider(f"host-{number}") for number in range(2)]
+    wishes = (
+        asked({**PINNED, "pci_passthrough:alias": "gpu:1"}),
+        asked({**PINNED, "hw:cpu_thread_policy": "isolate"}, vcpus=2, memory_mb=512),
+        asked({"pci_passthrough:alias": "gpu:1"}),
+        asked({**PINNED, "hw:numa_nodes": "2"}),
+    )
+
+    def work(seed: int) -> int:
+        dice = random.Random(seed)
+        mine: list[str] = []
+        granted = 0
+        try:
+            for _ in range(12):
+                if mine and dice.random() < 0.4:
+                    allocation_claims.release(mine.pop(dice.randrange(len(mine))))
+                    continue
+                try:
+                    mine += claim(dice.choice(hosts), dice.choice(wishes))
+                    granted += 1
+                except ProviderFull:
+                    continue
+        finally:
+            connections.close_all()
+        return granted
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(work, range(4))) > 4
+    for host in hosts:
+        held = [
+            wire.grant_from_json(json)
+            for json in models.HardwareClaim.objects.filter(provider__uuid=host).values_list("grant", flat=True)
+        ]
+        cpus = Counter(cpu for one in held if one.numa for part in one.numa.cells for cpu in part.host_cpus)
+        devices = Counter(device.address for one in held for device in one.devices)
+        assert set(cpus.values()) | set(devices.values()) <= {1}
+    assert not models.HardwareClaim.objects.exclude(consumer__allocations__isnull=False).exists()
+
+
+def test_nothing_is_written_for_who_wants_nothing() -> None:
+    host = provider()
+    (uuid,) = claim(host, asked())
+    assert hardware.held_by(uuid) == {}
+    hardware.claim(uuid, host, Wanted())
+    assert not models.HardwareClaim.objects.exists()

@@ -1,0 +1,165 @@
+"""Which cells, CPUs, pages and devices a guest gets of a host, and why it gets none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conductor.core.hardware import devices, fit, usage
+from conductor.core.hardware.fit import Limits
+from conductor.core.hardware.topology import HostCell, HostTopology, Pages, PciPool
+from tests.unit.hardware.inside import asked, cell, host, pool, question
+
+PINNED = {"hw:cpu_policy": "dedicated"}
+
+
+def ways(extra_specs: dict[str, str], *cells: HostCell, pools: tuple[PciPool, ...] = (), **size: Any) -> fit.Fit:
+    return fit.fit(host(*cells), pools, question(asked(extra_specs, **size)))
+
+
+def pins(found: fit.Fit) -> list[set[int]]:
+    assert found.topology is not None, found.reasons
+    return [{cpu for _, cpu in one.pins} for one in found.topology.cells]
+
+
+def test_pinned_cpus_are_threads_of_the_same_cores_unless_isolated() -> None:
+    assert pins(ways(PINNED, cell())) == [{0, 1, 2, 3}]
+    assert pins(ways({**PINNED, "hw:cpu_thread_policy": "isolate"}, cell())) == [{0, 2, 4, 6}]
+    assert pins(ways({**PINNED, "hw:cpu_thread_policy": "require"}, cell())) == [{0, 1, 2, 3}]
+    busy = cell(pinned=frozenset({0, 2, 4, 6}))
+    assert pins(ways(PINNED, busy)) == [{1, 3, 5, 7}]
+    assert ways({**PINNED, "hw:cpu_thread_policy": "require"}, busy).reasons == {fit.NO_CORES: 1}
+    assert ways({**PINNED, "hw:cpu_thread_policy": "isolate"}, busy).reasons == {fit.NO_CORES: 1}
+
+
+def test_isolated_guests_keep_off_hosts_that_split_cpus_with_threads() -> None:
+    split = cell(cpus=frozenset(range(4)), pcpus=frozenset(range(4, 8)))
+    assert ways({**PINNED, "hw:cpu_thread_policy": "isolate"}, split, vcpus=2).topology is None
+    alone = cell(cores=8, threads=1, cpus=frozenset(range(4)), pcpus=frozenset(range(4, 8)))
+    assert pins(ways({**PINNED, "hw:cpu_thread_policy": "isolate"}, alone)) == [{4, 5, 6, 7}]
+
+
+def test_emulator_threads_get_a_cpu_of_their_own() -> None:
+    found = ways({**PINNED, "hw:emulator_threads_policy": "isolate"}, cell())
+    assert pins(found) == [{0, 1, 2, 3}]
+    assert found.topology is not None
+    assert found.topology.cells[0].reserved == {4}
+    full = cell(cores=2)
+    assert ways({**PINNED, "hw:emulator_threads_policy": "isolate"}, full).reasons == {fit.FEW_CPUS: 1}
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "values", "reason"),
+    [
+        ({"hw:numa_nodes": "2"}, {}, fit.FEW_CELLS),
+        ({"hw:numa_nodes": "1"}, {"memory_mb": 1024}, fit.NO_MEMORY),
+        ({"hw:numa_nodes": "1"}, {"cores": 1}, fit.FEW_CPUS),
+        ({"hw:numa_nodes": "1"}, {"cpus_used": 8 * 16 - 3}, fit.CPUS_FULL),
+        ({"hw:numa_nodes": "1"}, {"memory_mb_used": 4097}, fit.MEMORY_FULL),
+        (PINNED, {"pinned": frozenset(range(5))}, fit.FEW_FREE_CPUS),
+        (PINNED, {"pages": (), "memory_mb_used": 3000}, fit.NO_MEMORY),
+        (PINNED, {"siblings": ()}, fit.NO_CORES),
+        ({"hw:mem_page_size": "1GB"}, {}, fit.NO_PAGES),
+        ({"hw:mem_page_size": "large"}, {}, fit.NO_PAGES),
+        ({"hw:mem_page_size": "any"}, {"pages": ()}, fit.NO_PAGES),
+    ],
+)
+def test_why_a_guest_finds_no_cell(extra_specs: dict[str, str], values: dict[str, Any], reason: str) -> None:
+    assert ways(extra_specs, cell(**values)).reasons == {reason: 1}
+
+
+def test_memory_may_be_shared_only_by_guests_that_are_not_pinned() -> None:
+    full = cell(memory_mb_used=4096, pages=(Pages(4, 1 << 20, 1 << 20),))
+    assert ways({"hw:numa_nodes": "1"}, full).topology is not None
+    assert ways(PINNED, full).topology is None
+
+
+def test_pages_are_the_largest_that_divide_the_memory() -> None:
+    sizes = (Pages(4, 1 << 20), Pages(2048, 1024), Pages(1 << 20, 4))
+    found = {
+        size: ways({"hw:mem_page_size": size}, cell(pages=sizes), memory_mb=memory_mb)
+        for size, memory_mb in (("any", 2048), ("large", 1536), ("small", 2048))
+    }
+    assert {name: one.topology.cells[0].page_size_kb for name, one in found.items() if one.topology} == {
+        "any": 1 << 20,
+        "large": 2048,
+        "small": 4,
+    }
+
+
+def test_roomy_cells_come_first_and_full_ones_where_cells_are_packed() -> None:
+    cells = (cell(0, cpus_used=3), cell(1))
+    asks = question(asked({"hw:numa_nodes": "1"}))
+    spread, packed = (fit.fit(host(*cells), (), replace(asks, packs=packs)).topology for packs in (False, True))
+    assert spread is not None
+    assert packed is not None
+    assert (spread.cells[0].id, packed.cells[0].id) == (1, 0)
+
+
+def test_a_guest_is_put_beside_its_devices_and_away_from_those_of_others() -> None:
+    both = (cell(0), cell(1))
+    pools = (pool(numa_node=1),)
+    near = ways({"hw:numa_nodes": "1", "pci_passthrough:alias": "gpu:1"}, *both, pools=pools).topology
+    far = ways({"hw:numa_nodes": "1"}, *both, pools=pools).topology
+    assert near is not None
+    assert far is not None
+    assert (near.cells[0].id, far.cells[0].id) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "node", "has_place"),
+    [
+        ("required", 0, True), ("required", 1, False), ("required", None, False), ("legacy", None, True),
+        ("legacy", 1, False), ("preferred", 2, True), ("socket", 1, True), ("socket", 2, False),
+        ("socket", None, False),
+    ],
+)  # fmt: skip
+def test_how_near_devices_must_be(policy: str, node: int | None, has_place: bool) -> None:
+    cells = (cell(0), cell(1, pcpus=frozenset()), cell(2, pcpus=frozenset()))
+    wish = {**PINNED, "pci_passthrough:alias": "gpu:1", "hw:pci_numa_affinity_policy": policy}
+    found = ways(wish, *cells, pools=(pool(numa_node=node),))
+    assert (found.topology is not None) is has_place
+    assert has_place or fit.FAR_DEVICES in found.reasons
+
+
+def test_pools_are_taken_from_the_nearest_and_whole_functions_only_for_who_asks() -> None:
+    pools = (pool(count=2, numa_node=1), pool(count=1, numa_node=0), pool("154d", 4, 0, dev_type="type-PF"))
+    requests = asked({"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": "preferred"}).pci_requests
+    taken = devices.take_all(pools, requests, (0,), host())
+    assert taken is not None
+    assert {(one.product_id, one.numa_node): one.count for one in taken[0]} == {("1db4", 1): 1, ("154d", 0): 4}
+    virtual = asked({"pci_passthrough:alias": "vf:1"}).pci_requests
+    assert devices.take_all((pool("10ca", 1, dev_type="type-PF"),), virtual) is None
+    assert devices.take_all((pool("10ca", 1, dev_type="type-VF"),), virtual) is not None
+
+
+def test_what_is_taken_is_gone() -> None:
+    before = host(cell())
+    wish = {**PINNED, "hw:mem_page_size": "2048", "hw:cpu_thread_policy": "isolate"}
+    found = fit.fit(before, (), question(asked(wish, vcpus=2, memory_mb=512)))
+    assert found.topology is not None
+    after = usage.with_guest(before, found.topology).cells[0]
+    assert after.pinned == {0, 1, 2, 3}  # with the other threads of their cores
+    assert (after.memory_mb_used, after.cpus_used) == (512, 0)
+    assert [pages.used for pages in after.pages] == [0, 256]
+    assert usage.clashes(HostTopology((after,)), found.topology)
+
+
+def test_more_ways_than_can_be_tried_are_worked_out() -> None:
+    cells = [cell(number, cores=1, pinned=frozenset() if number else frozenset({0, 1})) for number in range(16)]
+    wish = {**PINNED, "hw:numa_nodes": "15"}
+    found = ways(wish, *cells, vcpus=30, memory_mb=15 * 512)
+    assert found.topology is not None
+    assert len({one.id for one in found.topology.cells}) == 15
+    none = ways({**PINNED, "hw:numa_nodes": "16"}, *cells, vcpus=32, memory_mb=16 * 512)
+    assert none.topology is None
+    assert none.reasons
+
+
+def test_without_limits_nothing_is_counted() -> None:
+    asks = question(asked({"hw:numa_nodes": "1"}), limits=None)
+    full = host(cell(cpus_used=10_000))
+    assert fit.fit(full, (), asks).topology is not None
+    assert fit.fit(full, (), replace(asks, limits=Limits(1.0, 1.0))).topology is None

@@ -1,0 +1,106 @@
+"""Laws of grants: nobody ever has what another has, and what goes to JSON comes back."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conductor.core.hardware import wire
+from conductor.core.hardware.grants import Device, Grant, Host, Wanted, grant
+from conductor.core.hardware.topology import PciDevice
+from tests.unit.hardware.inside import LIMITS, asked, cell, host
+
+GPUS = tuple(PciDevice(f"0000:8{node}:00.{n}", "10de", "1db4", node) for node in (0, 1) for n in range(2))
+WHOLE = PciDevice("0000:05:00.0", "8086", "154d", 0, tags={"dev_type": "type-PF"})
+PARTS = tuple(
+    PciDevice(f"0000:05:10.{n}", "8086", "10ca", 0, parent=WHOLE.address, tags={"dev_type": "type-VF"})
+    for n in range(2)
+)
+HOST = Host(host(), (*GPUS, WHOLE, *PARTS))
+WISHES = (
+    {"hw:cpu_policy": "dedicated"},
+    {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"},
+    {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"},
+    {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0"},
+    {"hw:numa_nodes": "2", "hw:cpu_policy": "dedicated"},
+    {"hw:numa_nodes": "2", "hw:mem_page_size": "large"},
+    {"hw:mem_page_size": "2048", "pci_passthrough:alias": "gpu:1"},
+    {"pci_passthrough:alias": "gpu:2"},
+    {"pci_passthrough:alias": "nic:1"},
+    {"pci_passthrough:alias": "vf:1"},
+)
+wanted = st.sampled_from(WISHES).flatmap(
+    lambda wish: st.sampled_from((1, 2, 4)).map(
+        lambda vcpus: asked(wish, vcpus=max(vcpus, 2), memory_mb=512 * max(vcpus, 2))
+    )
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(requests=st.lists(wanted, max_size=12), leavers=st.lists(st.integers(0, 11), max_size=6))
+def test_nobody_has_what_another_has(requests: list[object], leavers: list[int]) -> None:
+    held: dict[int, Grant] = {}
+    for number, request in enumerate(requests):
+        given_now = grant(HOST.without(held.values()), Wanted(request.numa, request.pci_requests), LIMITS)  # type: ignore[attr-defined]
+        if given_now is not None:
+            held[number] = given_now
+            assert_apart(held)
+        if number < len(leavers):
+            held.pop(leavers[number], None)
+
+
+def assert_apart(held: dict[int, Grant]) -> None:
+    cpus = Counter(cpu for one in held.values() if one.numa for part in one.numa.cells for cpu in part.host_cpus)
+    devices = Counter(device.address for one in held.values() for device in one.devices)
+    assert set(cpus.values()) <= {1}
+    assert set(devices.values()) <= {1}
+    assert not (devices[WHOLE.address] and any(devices[part.address] for part in PARTS))
+    assert HOST.topology is not None
+    for one in HOST.topology.cells:
+        mine = [part for grant in held.values() if grant.numa for part in grant.numa.cells if part.id == one.id]
+        pages = sum(part.memory_mb for part in mine if part.page_size_kb == 2048) // 2
+        assert pages <= 512
+        isolated = [part.host_cpus for part in mine if part.thread_policy == "isolate"]
+        for cores in isolated:
+            shared = {cpu for core in one.siblings if core & cores for cpu in core}
+            assert not any(shared & part.host_cpus for part in mine if part.host_cpus != cores)
+
+
+@settings(max_examples=50, deadline=None)
+@given(request=wanted)
+def test_what_goes_to_json_comes_back(request: object) -> None:
+    wish = Wanted(request.numa, request.pci_requests)  # type: ignore[attr-defined]
+    assert wire.wanted_from_json(json.loads(json.dumps(wire.wanted_to_json(wish)))) == wish
+    given_now = grant(HOST, wish, LIMITS) or Grant(devices=(Device("0000:00:00.0"),))
+    assert wire.grant_from_json(json.loads(json.dumps(wire.grant_to_json(given_now)))) == given_now
+
+
+def test_a_host_goes_to_json_and_back() -> None:
+    assert HOST.topology is not None
+    cells = [wire.cell_to_json(one) for one in HOST.topology.cells]
+    devices = [wire.device_to_json(one) for one in HOST.devices]
+    assert wire.host_from_json(json.loads(json.dumps(cells)), json.loads(json.dumps(devices))) == HOST
+    assert wire.host_from_json([], []) == Host()
+
+
+def test_nothing_is_said_of_nothing() -> None:
+    assert wire.wanted_to_json(Wanted()) == {}
+    assert not wire.wanted_from_json({})
+    assert grant(Host(), Wanted(), LIMITS) == Grant()
+
+
+def test_a_device_goes_with_its_parts_and_a_part_with_the_whole() -> None:
+    left = HOST.without([Grant(devices=(Device(PARTS[0].address, "vf"),))])
+    assert {one.address for one in left.devices} == {one.address for one in (*GPUS, PARTS[1])}
+    left = HOST.without([Grant(devices=(Device(WHOLE.address, "nic"),))])
+    assert left.devices == GPUS
+
+
+def test_a_cell_that_is_gone_takes_no_claim_with_it() -> None:
+    """The claim of a cell that its host reports no longer stays with its consumer, and binds nothing else."""
+    first = grant(HOST, Wanted(asked({"hw:cpu_policy": "dedicated"}).numa), LIMITS)
+    assert first is not None
+    assert Host(host(cell(5))).without([first]).topology == host(cell(5))
