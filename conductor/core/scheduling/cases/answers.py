@@ -98,8 +98,9 @@ class _Answering:
         }
 
     def _selections(self, spec: RequestSpec) -> list[dict[str, Any]]:
-        states, needs = self.case.fleet.states, None
-        if not spec.is_rebuild:
+        if spec.is_rebuild:  # placement is not asked
+            states, needs = self.case.fleet.states, needs_from(queries_of(spec, is_strict=False))
+        else:
             states, needs = self._candidates(spec)
         table = HostTable.from_states(states)
         uuids = uuids_of(self.request)
@@ -146,7 +147,7 @@ class _Answering:
         query = replace(query, limit=limit)
         asked: dict[str, Any] = {"query": query_text(query), "hosts": None}
         self.placement.append(asked)
-        refusal = refusal_of(query, table.states)
+        refusal = refusal_of(query, table)
         if refusal:
             asked["text"] = refusal
             return None
@@ -160,16 +161,19 @@ def _alone(filters: Mapping[str, Filter], states: Sequence[HostState], spec: Req
     table = HostTable.from_states(states)
     found: dict[str, Any] = {}
     for name, one in filters.items():
-        found[name] = this = {"rejects": [], "reasons": {}, "errors": {}}
+        rejects: list[str] = []
+        reasons: dict[str, str] = {}
+        errors: dict[str, str] = {}
+        found[name] = {"rejects": rejects, "reasons": reasons, "errors": errors}
         if spec.is_rebuild and not one.runs_on_rebuild:
             continue
         for row, state in enumerate(states):
             verdict = verdict_of(one, table, spec, row)
             if verdict.is_unreadable:
-                this["errors"][state.host] = verdict.reason
+                errors[state.host] = verdict.reason
             elif not verdict:
-                this["rejects"].append(state.host)
-                this["reasons"][state.host] = verdict.reason
+                rejects.append(state.host)
+                reasons[state.host] = verdict.reason
     return found
 
 

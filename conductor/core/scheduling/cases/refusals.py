@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import os_resource_classes as classes
 import os_traits as traits
 
-from conductor.core.host_state import HostState
+from conductor.core.host_state import HostTable
 from conductor.core.placement.query import CandidateQuery, RequestGroup
+from conductor.core.scheduling.provider_answers import answers
 
 
-def refusal_of(query: CandidateQuery, states: Iterable[HostState]) -> str:
-    """Why the question is refused; empty where it is not. Custom names are known where some host has them."""
-    states = tuple(states)
+def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
+    """Why the question is refused; empty where it is not. Custom names are known where some host has them.
+
+    Placement reads on only while there are hosts that would do: what stands behind the point where none is left is
+    not looked at, and so not refused.
+    """
+    unfit = _unfit(query)
+    if unfit:
+        return unfit
+    unknown = _unknown_traits(query.root_required | query.root_forbidden, hosts)
+    if unknown:
+        return unknown
+    if not _has_any(hosts, CandidateQuery(root_required=query.root_required, root_forbidden=query.root_forbidden)):
+        return ""
+    for group in query.groups.values():
+        refusal, is_over = _read(group, hosts)
+        if refusal or is_over:
+            return refusal
+    return ""
+
+
+def _unfit(query: CandidateQuery) -> str:
+    """What no placement would read, whatever its hosts."""
     spread = query.groups.get("", RequestGroup())
     if not spread.resources:
         return "nothing is asked of the group that may be spread"
@@ -22,24 +41,32 @@ def refusal_of(query: CandidateQuery, states: Iterable[HostState]) -> str:
         return f"group {bare[0]} asks for traits alone, without resources"
     if sum(1 for suffix in query.groups if suffix) > 1 and not query.group_policy:
         return "several groups need a group_policy"
-    named = {name for group in query.groups.values() for name in group.resources}
-    unknown = named - set(classes.STANDARDS) - {name for state in states for name in state.amounts}
+    pairs = [(frozenset[str]().union(*group.required), group.forbidden) for group in query.groups.values()]
+    for required, forbidden in (*pairs, (query.root_required, query.root_forbidden)):
+        if required & forbidden:
+            return f"trait {min(required & forbidden)} is both required and forbidden"
+    return ""
+
+
+def _read(group: RequestGroup, hosts: HostTable) -> tuple[str, bool]:
+    """Why the group is refused, and whether no host is left that would do for it."""
+    known = {name for state in hosts.states for name in state.amounts}
+    foreign = set(group.resources) - set(classes.STANDARDS) - known
+    if foreign:
+        return f"there is no resource class {min(foreign)}", True
+    if group.member_of and not _has_any(hosts, CandidateQuery({"": RequestGroup(member_of=group.member_of)})):
+        return "", True
+    unknown = _unknown_traits(group.forbidden.union(*group.required), hosts)
     if unknown:
-        return f"there is no resource class {min(unknown)}"
-    return _refused_traits(query, states)
+        return unknown, True
+    return "", not _has_any(hosts, CandidateQuery({"": group}))
 
 
-def _refused_traits(query: CandidateQuery, states: tuple[HostState, ...]) -> str:
-    for group in query.groups.values():
-        both = {name for names in group.required for name in names} & group.forbidden
-        if both:
-            return f"trait {min(both)} is both required and forbidden"
-    both = query.root_required & query.root_forbidden
-    if both:
-        return f"trait {min(both)} is both required and forbidden"
-    named = query.root_required | query.root_forbidden
-    for group in query.groups.values():
-        named = named.union(group.forbidden, *group.required)
-    known = {name for state in states for name in state.traits}
+def _has_any(hosts: HostTable, query: CandidateQuery) -> bool:
+    return bool(answers(hosts, query).any())
+
+
+def _unknown_traits(named: frozenset[str], hosts: HostTable) -> str:
+    known = {name for state in hosts.states for name in state.traits}
     unknown = {name for name in named if name not in known and not hasattr(traits, name)}
     return f"there is no trait {min(unknown)}" if unknown else ""

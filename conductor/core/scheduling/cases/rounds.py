@@ -44,7 +44,9 @@ class Rounds:
             turn = stages.get(one.name)
             if turn is not None and turn.before:
                 _refuse_unreadable(turn, hosts, spec)
-                steps.append({"filter": one.name, "rejects": [hosts.states[row].host for row in turn.rejected_rows]})
+                steps.append(
+                    {"filter": one.name, "rejects": [hosts.states[int(row)].host for row in turn.rejected_rows]}
+                )
                 left = turn.left
             elif turn is None and spec.is_rebuild and left.any():
                 steps.append({"filter": one.name, "rejects": []})
@@ -64,11 +66,11 @@ class Rounds:
 
 
 def _names(hosts: HostTable, mask: Mask) -> list[str]:
-    return [hosts.states[row].host for row in np.flatnonzero(mask)]
+    return [hosts.states[int(row)].host for row in np.flatnonzero(mask)]
 
 
 def _refuse_unreadable(stage: Stage, hosts: HostTable, spec: RequestSpec) -> None:
-    for row in stage.rejected_rows:
-        verdict = verdict_of(stage.filter, hosts, spec, int(row))
+    for row in map(int, stage.rejected_rows):
+        verdict = verdict_of(stage.filter, hosts, spec, row)
         if verdict.is_unreadable:
             raise Unreadable(f"{stage.filter.name} about {hosts.states[row].host}: {verdict.reason}.")
