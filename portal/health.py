@@ -19,8 +19,11 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Readiness: 200, or 503 with `missing` naming each database that is not ready."""
+    """Readiness: 200, or 503 with `missing` naming each database that is not ready.
+
+    Remarks are of what does not keep it from serving. They name nothing: whoever asks has shown no token.
+    """
     missing = readiness.missing()
     if missing:
         return JsonResponse({"status": "not ready", "missing": missing}, status=503)
-    return JsonResponse({"status": "ready"})
+    return JsonResponse({"status": "ready"} | readiness.remarks())

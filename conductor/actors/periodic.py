@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
+from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.services import conductors, deletions, drains, live_migrations, moves, storage_upkeep
 from conductor.services.notifications import dispatcher, sinks
 from conductor.services.pruning import pruner
@@ -127,6 +128,8 @@ def do_duties(aliases: Iterable[str], owner: str) -> None:
         reconciliation.carry_out(owner)
     with _complaints.about("pruning"):
         pruner.carry_out(aliases, owner)
+    with _complaints.about("what plugins did"):  # this process's own, also when nothing is decided any more
+        plugin_watch.flush_if_due()
 
 
 def go_on_with_given_up() -> None:

@@ -65,10 +65,14 @@ class PluginWatch:
         try:
             for key in must_go:
                 self._shut_out(key)
-            if time.monotonic() - self._flushed_at > FLUSH_SECONDS:
-                self.flush()
+            self.flush_if_due()
         except (DatabaseError, InterfaceError):
             log.exception("plugins cannot be accounted for now")
+
+    def flush_if_due(self) -> None:
+        """Store what was noted, if that was not done lately."""
+        if time.monotonic() - self._flushed_at > FLUSH_SECONDS:
+            self.flush()
 
     def flush(self) -> None:
         """Add what was noted to what is stored; what cannot be stored now is kept for the next time."""

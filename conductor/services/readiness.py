@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 from django.db import DatabaseError, connections
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+
+from conductor.services import plugin_views
 
 SILENT = "does not answer"
 
@@ -26,6 +29,15 @@ def missing(aliases: Iterable[str] | None = None) -> dict[str, str]:
         if reason:
             found[alias] = reason
     return found
+
+
+def remarks() -> dict[str, Any]:
+    """What an operator should look at although all is ready: `{"remarks": {"plugins": "1 in quarantine"}}`."""
+    try:
+        shut_out = len(plugin_views.in_quarantine())
+    except DatabaseError:
+        return {}
+    return {"remarks": {"plugins": f"{shut_out} in quarantine"}} if shut_out else {}
 
 
 def _why_not(alias: str) -> str:

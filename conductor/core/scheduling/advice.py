@@ -10,6 +10,7 @@ from conductor.core.host_state import HostState
 from conductor.core.scheduling.filtering import PluginFault, Stage
 from conductor.core.scheduling.links import Placement
 from conductor.core.scheduling.select import Outcome
+from conductor.core.scheduling.watching import NOT_ASKED, TOO_SLOW
 from conductor.core.verdict import Verdict
 
 HIDDEN = "the host"
@@ -99,6 +100,11 @@ def _troubles(outcome: Outcome, missing_cells: Mapping[str, str]) -> list[str]:
 
 def _fault(fault: PluginFault) -> str:
     kind = fault.kind.capitalize()
+    if fault.error == TOO_SLOW:
+        return f"{kind} {fault.plugin} took too long about {fault.count} {_hosts(fault.count)}, {fault.consequence}."
+    if fault.error in NOT_ASKED:
+        about = f"about {fault.count} {_hosts(fault.count)} ({fault.error}), {fault.consequence}"
+        return f"{kind} {fault.plugin} was not asked {about}."
     if fault.consequence == "left out":
         return f"{kind} {fault.plugin} failed ({fault.error}) and was left out."
     return f"{kind} {fault.plugin} failed ({fault.error}) on {fault.count} {_hosts(fault.count)}, {fault.consequence}."

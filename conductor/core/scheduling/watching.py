@@ -17,6 +17,7 @@ OURS = "conductor"  # the package whose filters are links of the pipeline, and n
 IN_QUARANTINE = "in quarantine"
 OUT_OF_TIME = "out of time"
 NO_TIME_LEFT = "no time left for it in this decision"
+NOT_ASKED = frozenset({IN_QUARANTINE, OUT_OF_TIME, NO_TIME_LEFT})
 TOO_SLOW = "took too long"
 TURNED_AWAY = "turned away"
 USED = "its answer was used"

@@ -1,0 +1,261 @@
+"""Plugins over many decisions: who makes trouble too often is shut out for everybody, and what they did is kept."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import DatabaseError
+from django.test import Client
+
+from conductor.api_db.models import PluginChoice, PluginMetric, PluginQuarantine, SchedulingDecision
+from conductor.core.context import system_context
+from conductor.core.errors import NoValidHost
+from conductor.core.plugin_choice import FILTER
+from conductor.journal.models import AuditRecord
+from conductor.plugins import registry
+from conductor.scheduler import manager, plugin_quarantine, plugin_watch
+from conductor.scheduler.plugin_watch import PluginWatch
+from conductor.scheduler.plugins_in_force import in_force
+from conductor.scheduler.rebuild_check import require_fit
+from conductor.services import plugin_views, plugins
+from conductor.services.plugin_views import PluginView
+from conductor.services.plugins import Change
+from tests.fleet import add_host, wish
+
+pytestmark = pytest.mark.usefixtures("databases")
+
+KEY = (FILTER, "Moody")
+OPERATOR = system_context()
+CODE = '''
+from conductor.core.filter import Filter
+from conductor.core.verdict import PASS, reject
+from conductor.hookspecs import hookimpl
+
+mood = "raises"
+
+class Moody(Filter):
+    """Fails when it is in the mood."""
+
+    name = "Moody"
+    runs_on_rebuild = True
+    options_schema = {
+        "mood": {"type": "string", "enum": ["good", "bad"], "default": "bad", "description": "How it feels."},
+        "token": {"type": "string", "minLength": 8, "default": "", "writeOnly": True},
+        "odd": {"type": "a word that is no type", "default": 1},
+    }
+
+    def host_passes(self, host, spec):
+        if mood == "raises":
+            raise RuntimeError("/secret/path")
+        if mood == "waits":
+            import time
+            time.sleep(0.06)
+        return reject("not today") if mood == "rejects" else PASS
+
+@hookimpl
+def register_filters():
+    return [Moody]
+'''
+
+
+@pytest.fixture
+def moody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Any]:
+    """A package by somebody else, found by its entry point; and a scheduler that has seen nothing yet."""
+    (tmp_path / "mood_plugins.py").write_text(CODE)
+    info = tmp_path / "mood_plugins-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mood-plugins\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[novella]\nmoods = mood_plugins\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(manager, "plugin_watch", PluginWatch())
+    settings.NOVELLA_QUARANTINE_AFTER, settings.NOVELLA_QUARANTINE_WINDOW = 3, 5
+    registry.cache_clear()
+    add_host("one")
+    add_host("two")
+    yield importlib.import_module("mood_plugins")
+    sys.modules.pop("mood_plugins")
+    registry.cache_clear()
+
+
+def ask() -> SchedulingDecision:
+    """One decision, whatever it says."""
+    key = str(uuid4())
+    try:
+        manager.select_destinations(OPERATOR, wish(), [str(uuid4())], step_key=key, run_uuid=str(uuid4()))
+    except NoValidHost:
+        assert not SchedulingDecision.objects.get(step_key=key).is_successful
+    return SchedulingDecision.objects.get(step_key=key)
+
+
+def shown() -> PluginView:
+    return next(one for one in plugin_views.catalogue(OPERATOR, FILTER).plugins if one.name == "Moody")
+
+
+def choose(**values: Any) -> None:
+    plugins.change(OPERATOR, FILTER, plugins={"Moody": Change(**values, keys=frozenset(values))})
+
+
+def test_who_fails_too_often_is_shut_out_and_comes_back_by_itself(moody: Any, caplog: Any) -> None:
+    decisions = [ask() for _ in range(3)]
+    assert [one.summary["faults"][0]["error"] for one in decisions] == ["RuntimeError"] * 3
+    assert decisions[-1].summary["plugin_uses"] == [
+        {
+            "kind": "filter", "plugin": "Moody", "mode": "decides", "turns": 1, "rejected": 2, "faults": 2,
+            "overruns": 0, "milliseconds": decisions[-1].summary["plugin_uses"][0]["milliseconds"],
+        }
+    ]  # fmt: skip
+    row = PluginQuarantine.objects.get()
+    assert (row.kind, row.name, row.cause) == ("filter", "Moody", "faults")
+    assert row.reason == "In its last 3 decisions it failed in 3 and took too long in 0."
+    assert row.until is not None
+    assert row.until - row.began_at >= timedelta(seconds=599)
+    assert "plugin quarantined: kind=filter name=Moody" in caplog.text
+    moody.mood = "passes"  # nobody will know, as nobody asks
+    after = ask()
+    assert not after.is_successful
+    assert [(one["error"], one["consequence"]) for one in after.summary["faults"]] == [("in quarantine", "turned away")]
+    assert "Filter Moody was not asked about 2 hosts (in quarantine), turned away." in after.summary["advice"]
+    assert (shown().state, shown().quarantine.cause) == ("in quarantine", "faults")  # type: ignore[union-attr]
+    assert Client().get("/readyz").json() == {"status": "ready", "remarks": {"plugins": "1 in quarantine"}}
+    PluginQuarantine.objects.update(until=row.began_at)
+    PluginChoice.objects.update(touched_at=row.began_at)
+    assert ask().is_successful
+    assert Client().get("/readyz").json() == {"status": "ready"}
+
+
+def test_every_scheduler_agrees_and_an_operator_lets_it_in_again(moody: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose(on_failure="let pass")
+    plugin_quarantine.begin(KEY, cause="faults", reason="Somebody else has seen it fail.", seconds=60)
+    decision = ask()
+    assert decision.is_successful
+    assert [(one["error"], one["consequence"]) for one in decision.summary["faults"]] == [("in quarantine", "let pass")]
+    plugins.release(OPERATOR, FILTER, "Moody")
+    moody.mood = "passes"
+    assert ask().summary["faults"] == []
+    assert AuditRecord.objects.filter(action="plugins.release").count() == 1
+    assert not plugin_quarantine.end(KEY)
+
+
+def test_trouble_now_and_then_is_no_reason(moody: Any) -> None:
+    for mood in ("raises", "passes", "passes", "raises", "passes", "passes", "passes", "raises"):
+        moody.mood = mood
+        ask()
+    assert not PluginQuarantine.objects.exists()
+
+
+def test_who_takes_too_long_is_cut_short_and_shut_out(moody: Any, settings: Any) -> None:
+    settings.NOVELLA_PLUGIN_SECONDS = 0.05
+    moody.mood = "waits"
+    decisions = [ask() for _ in range(3)]
+    for decision in decisions:
+        [fault] = decision.summary["faults"]
+        assert (fault["error"], fault["count"]) == ("out of time", 1)  # of two hosts
+        assert decision.is_successful
+    assert PluginQuarantine.objects.get().cause == "overruns"
+
+
+def test_with_zero_nobody_is_shut_out(moody: Any, settings: Any) -> None:
+    settings.NOVELLA_QUARANTINE_AFTER = 0
+    for _ in range(6):
+        ask()
+    assert not PluginQuarantine.objects.exists()
+
+
+def test_in_the_shadow_it_decides_nothing_and_is_recorded(moody: Any) -> None:
+    choose(mode="shadow")
+    moody.mood = "rejects"
+    decision = ask()
+    assert decision.is_successful
+    [use] = decision.summary["plugin_uses"]
+    assert (use["plugin"], use["mode"], use["rejected"], use["faults"]) == ("Moody", "shadow", 2, 0)
+    assert shown().state == "watches"
+    require_fit(wish(), "one")
+    choose(mode=None)
+    with pytest.raises(NoValidHost, match="not today"):
+        require_fit(wish(), "one")
+
+
+def test_a_server_that_stays_on_its_host_goes_by_the_same_rule(moody: Any) -> None:
+    with pytest.raises(NoValidHost, match="Moody failed") as caught:
+        require_fit(wish(), "one")
+    assert "secret" not in str(caught.value)
+    choose(on_failure="let pass")
+    require_fit(wish(), "one")
+
+
+def test_what_plugins_did_is_stored_rarely_and_added_up(moody: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask()
+    assert not PluginMetric.objects.exists()
+    manager.plugin_watch.flush()
+    moody.mood = "rejects"
+    monkeypatch.setattr(plugin_watch, "FLUSH_SECONDS", -1.0)
+    ask()
+    metrics = shown().metrics
+    assert metrics is not None
+    assert (metrics.calls, metrics.faults, metrics.overruns, metrics.rejected) == (2, 2, 0, 4)
+    assert metrics.p50_ms is not None
+    assert 0 < metrics.p50_ms <= (metrics.p99_ms or 0)
+    row = PluginMetric.objects.get(name="Moody")
+    PluginMetric.objects.filter(pk=row.pk).update(hour=row.hour - timedelta(days=8))
+    ask()
+    assert shown().metrics.calls == 1  # type: ignore[union-attr]
+    assert PluginMetric.objects.filter(name="Moody").count() == 1  # what is too old goes
+
+
+def test_a_database_that_refuses_the_account_keeps_no_decision_from_being_made(
+    moody: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moody.mood = "passes"
+
+    def refuse(*args: Any) -> None:
+        raise DatabaseError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(plugin_watch, "_store", refuse)
+        broken.setattr(plugin_watch, "FLUSH_SECONDS", -1.0)
+        assert ask().is_successful
+    manager.plugin_watch.flush()
+    assert PluginMetric.objects.get(name="Moody").calls == 1  # nothing was lost
+
+
+def test_options_of_others_are_held_to_what_they_declare(moody: Any) -> None:
+    choose(options={"mood": "good", "token": "hush-hush-hush"})
+    chosen = next(one for one in in_force().filters if one.name == "Moody")
+    assert chosen.options == {"mood": "good", "token": "hush-hush-hush", "odd": 1}
+    options = {one.name: (one.value, one.source) for one in shown().options}
+    assert options == {"mood": ("good", "chosen"), "token": ("(hidden)", "chosen"), "odd": (1, "default")}
+    for values, named in (
+        ({"mood": "awful"}, '"awful"'),
+        ({"token": "hush"}, "The option token of Moody does not fit"),
+        ({"odd": 2}, "schema that is broken"),
+        ({"moods": "good"}, "Did you mean mood?"),
+    ):
+        with pytest.raises(plugins.Invalid) as caught:
+            choose(options=values)
+        assert named in caught.value.message
+        assert "hush" not in caught.value.message
+    assert "hush" not in repr([(one.details, one.error) for one in AuditRecord.objects.all()])
+    assert chosen in in_force().filters
+    choose(options={"mood": None})
+    assert shown().options[0].source == "default"
+
+
+def test_one_that_is_not_installed_any_more_is_missed_until_it_is_disabled(moody: Any, tmp_path: Path) -> None:
+    choose(is_enabled=True, mode="decides")
+    (tmp_path / "mood_plugins-1.0.dist-info" / "entry_points.txt").write_text("")
+    registry.cache_clear()
+    decision = ask()
+    assert not decision.is_successful
+    assert [one["error"] for one in decision.summary["faults"]] == ["PluginMissing"]
+    assert (shown().state, shown().distribution) == ("missing", "")
+    with pytest.raises(plugins.Invalid, match="No plugin brings a filter Moody"):
+        choose(mode="shadow")
+    choose(is_enabled=None)
+    assert ask().is_successful
