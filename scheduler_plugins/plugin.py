@@ -25,6 +25,8 @@ from scheduler_plugins.filters.isolated_hosts import IsolatedHostsFilter
 from scheduler_plugins.filters.json_query import JsonFilter
 from scheduler_plugins.filters.metrics import MetricsFilter
 from scheduler_plugins.filters.num_instances import NumInstancesFilter
+from scheduler_plugins.filters.numa_topology import NUMATopologyFilter
+from scheduler_plugins.filters.pci_passthrough import PciPassthroughFilter
 from scheduler_plugins.filters.same_host import SameHostFilter
 from scheduler_plugins.filters.server_group_affinity import ServerGroupAffinityFilter
 from scheduler_plugins.filters.server_group_anti_affinity import ServerGroupAntiAffinityFilter
@@ -37,6 +39,7 @@ from scheduler_plugins.weighers.image_properties import ImagePropertiesWeigher
 from scheduler_plugins.weighers.io_ops import IoOpsWeigher
 from scheduler_plugins.weighers.metrics import MetricsWeigher
 from scheduler_plugins.weighers.num_instances import NumInstancesWeigher
+from scheduler_plugins.weighers.pci import PCIWeigher
 from scheduler_plugins.weighers.ram import RAMWeigher
 from scheduler_plugins.weighers.soft_affinity import ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher
 
@@ -63,6 +66,8 @@ def register_filters() -> Sequence[type[Filter]]:
         AggregateIoOpsFilter,
         NumInstancesFilter,
         AggregateNumInstancesFilter,
+        PciPassthroughFilter,
+        NUMATopologyFilter,  # the dearest to ask, so only about hosts that all others let pass
         ServerGroupAntiAffinityFilter,  # groups last: they are asked again for each instance of a request
         ServerGroupAffinityFilter,
     )
@@ -78,6 +83,7 @@ def register_weighers() -> Sequence[type[Weigher]]:
         NumInstancesWeigher,
         ServerGroupSoftAffinityWeigher,
         ServerGroupSoftAntiAffinityWeigher,
+        PCIWeigher,
         BuildFailureWeigher,
         HypervisorVersionWeigher,
         CrossCellWeigher,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from compute_drivers.fake import inside
 from compute_drivers.fake.faults import EVENTS, Faults
 from compute_drivers.fake.notes import Note, Notes, note_of
 from compute_drivers.fake.options import FakeOptions
@@ -26,9 +27,12 @@ from conductor.core.compute_driver import (
     Progress,
 )
 from conductor.core.errors import DriverError, GuestMissing
+from conductor.core.hardware.wire import cell_to_json, device_to_json
 from conductor.core.states import PowerState
 
 TICK_SECONDS = 0.1
+TRAITS = frozenset({"COMPUTE_NODE", "CUSTOM_SIMULATED"})
+THREADS = frozenset({"HW_CPU_HYPERTHREADING"})
 Pause = Callable[[float], None]
 Change = Callable[[Note], Note]
 
@@ -39,6 +43,7 @@ class FakeHost(ComputeDriver):
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:
         super().__init__(host, options, open_image)
         self._options = parse(FakeOptions, options, self.name)
+        inside.cells(self._options)  # what cannot be is refused before anything starts
         self._faults = Faults(host, self._options.faults, self._options.faults_file)
         self._store_or_none: Store | None = None
 
@@ -57,20 +62,32 @@ class FakeHost(ComputeDriver):
             node=self.host,
             hypervisor_type="fake",
             hypervisor_version=1,
-            inventory={
-                "VCPU": Inventory(has.vcpus, max_unit=has.vcpus, allocation_ratio=has.cpu_allocation_ratio),
-                "MEMORY_MB": Inventory(
-                    has.memory_mb,
-                    reserved=min(has.reserved_memory_mb, has.memory_mb - 1),
-                    max_unit=has.memory_mb,
-                    allocation_ratio=has.ram_allocation_ratio,
-                ),
-                "DISK_GB": Inventory(has.disk_gb, max_unit=has.disk_gb, allocation_ratio=has.disk_allocation_ratio),
-            },
-            traits=frozenset({"COMPUTE_NODE", "CUSTOM_SIMULATED"}),
+            inventory=self._inventory(),
+            traits=TRAITS | (THREADS if has.threads_per_core > 1 else frozenset()),
             supported_instances=(("x86_64", "fake", "hvm"),),
             cpu_info={"arch": "x86_64", "model": "simulated", "topology": {"cores": has.vcpus}},
+            numa_cells=tuple(map(cell_to_json, inside.cells(has))),
+            pci_devices=tuple(map(device_to_json, inside.devices(has))),
         )
+
+    def _inventory(self) -> dict[str, Inventory]:
+        """CPUs for pinning are a class of their own, and nobody shares them."""
+        has = self._options
+        shared = has.vcpus - has.pinned_vcpus
+        found = {
+            "MEMORY_MB": Inventory(
+                has.memory_mb,
+                reserved=min(has.reserved_memory_mb, has.memory_mb - 1),
+                max_unit=has.memory_mb,
+                allocation_ratio=has.ram_allocation_ratio,
+            ),
+            "DISK_GB": Inventory(has.disk_gb, max_unit=has.disk_gb, allocation_ratio=has.disk_allocation_ratio),
+        }
+        if shared:
+            found["VCPU"] = Inventory(shared, max_unit=shared, allocation_ratio=has.cpu_allocation_ratio)
+        if has.pinned_vcpus:
+            found["PCPU"] = Inventory(has.pinned_vcpus, max_unit=has.pinned_vcpus)
+        return found
 
     def guests(self) -> list[GuestInfo]:
         self._faults.meet("guests")

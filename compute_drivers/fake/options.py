@@ -16,6 +16,10 @@ class FakeOptions:
 
     Without `state_file` guests end with the process, and only hosts of the same process can move them.
     `faults` and `faults_file` say what shall fail: see `compute_drivers.fake.faults`.
+
+    With `numa_cells` the host's CPUs and memory are in so many cells, in equal parts; `threads_per_core` are the
+    threads of a core, `pinned_vcpus` the CPUs of the host that are for pinning alone, `huge_pages` the pages of 2 MB in
+    each cell, and `pci_devices` the devices (vendor 1af4, product 1110) on each, or on a host without cells.
     """
 
     vcpus: int = option(64, least=1)
@@ -29,5 +33,10 @@ class FakeOptions:
     action_seconds: float = option(0.0, least=0.0)
     live_migration_seconds: float = option(0.0, least=0.0)
     state_file: Path | None = option(None)
+    numa_cells: int = option(0, least=0)
+    threads_per_core: int = option(1, least=1)
+    pinned_vcpus: int = option(0, least=0)
+    huge_pages: int = option(0, least=0)
+    pci_devices: int = option(0, least=0)
     faults: Mapping[str, Any] = field(default_factory=dict)
     faults_file: Path | None = option(None)
