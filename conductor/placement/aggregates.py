@@ -55,6 +55,16 @@ def leave(aggregate_uuid: UUID | str, provider_uuids: Iterable[UUID | str]) -> N
         touch(left)
 
 
+def settle(provider_uuid: UUID | str, wanted: Iterable[UUID | str], among: Iterable[UUID | str]) -> None:
+    """Of the aggregates `among`, have the provider in just the `wanted`; it stays in any others."""
+    links = ProviderAggregate.objects.filter(provider__uuid=provider_uuid)
+    now, then = {str(uuid) for uuid in links.values_list("aggregate_uuid", flat=True)}, set(uuids_of(wanted))
+    for name in sorted(then - now):
+        join(name, [provider_uuid])
+    for name in sorted((now & set(uuids_of(among))) - then):
+        leave(name, [provider_uuid])
+
+
 def _of(row: ResourceProvider) -> list[str]:
     return uuids_of(row.aggregate_links.values_list("aggregate_uuid", flat=True))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import F
 
 from conductor.core.errors import ConcurrentUpdate
@@ -250,7 +251,14 @@ def _record(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
 CHUNK_OF_ROWS = 200
 
 
+def hold_consumers(uuids: list[str]) -> list[Consumer]:
+    """Their rows, before those of providers are locked: what they hold then stays as it is."""
+    return list(Consumer.objects.filter(uuid__in=uuids).order_by("pk").select_for_update())
+
+
 def _release(uuids: list[str]) -> int:
+    if connections[ALIAS].vendor == "postgresql":  # SQLite's writers are alone from the start
+        hold_consumers(uuids)
     rows = Allocation.objects.filter(consumer__uuid__in=uuids)
     ids = rows.values_list("provider_id", flat=True).distinct()
     list(ResourceProvider.objects.filter(pk__in=ids).order_by("pk").select_for_update())

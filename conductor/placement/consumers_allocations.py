@@ -103,17 +103,11 @@ def replace_all(wished: Sequence[ConsumerAllocations]) -> None:
     uuids = sorted({wish.consumer_uuid for wish in wished})
     _refuse_odd(wished, uuids)
     one_at_a_time(ALIAS, *(f"placement: consumer {uuid}" for uuid in uuids))
-    providers = _locked_providers(wished, uuids)
-    consumers = {
-        str(row.uuid): row for row in Consumer.objects.filter(uuid__in=uuids).order_by("pk").select_for_update()
-    }
+    consumers = {str(row.uuid): row for row in allocations.hold_consumers(uuids)}
     for wish in wished:
         _check_generation(wish, consumers.get(wish.consumer_uuid))
-    held = _held(uuids)
-    if not {pk for pk, _ in held} <= set(providers.values()):
-        raise ConcurrentUpdate(
-            f"Consumers {', '.join(uuids)} were moved meanwhile. Repeat.", code=codes.CONCURRENT_UPDATE
-        )
+    providers = _locked_providers(wished, {pk for pk, _ in _held(uuids)})
+    held = _held(uuids)  # nobody moves it any more, nor shrinks it
     wanted = _taken(wished, providers, held)
     Allocation.objects.filter(consumer__uuid__in=uuids).delete()
     _write(wished, consumers, providers)
@@ -147,13 +141,12 @@ def _refuse_odd(wished: Sequence[ConsumerAllocations], uuids: list[str]) -> None
     )
 
 
-def _locked_providers(wished: Sequence[ConsumerAllocations], uuids: list[str]) -> dict[str, int]:
+def _locked_providers(wished: Sequence[ConsumerAllocations], given_up: set[int]) -> dict[str, int]:
     """Provider uuid → row id of all that are concerned, locked in the order in which claims lock them.
 
     Raises Invalid for those that nobody knows.
     """
     named = {provider for wish in wished for provider in wish.allocations}
-    given_up = {pk for pk, _ in _held(uuids)}
     rows = ResourceProvider.objects.filter(Q(uuid__in=named) | Q(pk__in=given_up)).order_by("pk").select_for_update()
     ids = {str(uuid): pk for uuid, pk in rows.values_list("uuid", "pk")}
     for uuid in sorted(named - ids.keys()):
@@ -229,6 +222,7 @@ def _write(
     for wish in wished:
         if wish.allocations:
             consumer = _written(wish, consumers.get(wish.consumer_uuid))
+            consumer.hardware_claims.exclude(provider__uuid__in=list(wish.allocations)).delete()
             for provider, share in wish.allocations.items():
                 for kind, amount in share.resources.items():
                     rows.append(

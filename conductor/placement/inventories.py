@@ -40,7 +40,8 @@ def report(provider_uuid: UUID | str, name: str, inventory: Mapping[str, Invento
             raise Conflict(f"There is another resource provider named {name}.")
         traits.bring(wanted_traits)
         resource_classes.bring(inventory)
-        row, _ = ResourceProvider.objects.get_or_create(uuid=provider_uuid, defaults={"name": name})
+        rows = ResourceProvider.objects.select_for_update()
+        row, _ = rows.get_or_create(uuid=provider_uuid, defaults={"name": name})
         _report_amounts(row, inventory)
         traits.write(row, {*wanted_traits, *row.traits} - (set(row.reported_traits) - set(wanted_traits)))
         ResourceProvider.objects.filter(pk=row.pk).update(

@@ -15,6 +15,7 @@ from conductor.placement.provider_rows import found, held
 from conductor.transactions import write_tx
 
 STANDARD = frozenset(os_traits.get_traits())
+DISABLED = "COMPUTE_STATUS_DISABLED"
 CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 
 
@@ -91,6 +92,18 @@ def set_of_provider(provider_uuid: UUID | str, wanted: Iterable[str], generation
             touch([row.pk])
             row.refresh_from_db(fields=["generation"])
         return row.generation, traits
+
+
+def mark(provider_uuids: Iterable[UUID | str], name: str, *, is_on: bool) -> None:
+    """Give these providers a trait, or take it away, and leave their others; who has it so already is left alone."""
+    known = ResourceProvider.objects.filter(uuid__in=list(provider_uuids)).values_list("pk", "traits")
+    others = [pk for pk, names in known if (name in names) != is_on]
+    if not others:
+        return
+    with write_tx(ALIAS):
+        for row in ResourceProvider.objects.filter(pk__in=others).order_by("pk").select_for_update():
+            write(row, {*row.traits, name} if is_on else {*row.traits} - {name})
+        touch(others)
 
 
 def write(row: ResourceProvider, wanted: Collection[str]) -> None:

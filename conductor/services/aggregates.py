@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from conductor.api_db.models import Aggregate
+from uuid import UUID
+
+from conductor.api_db.models import Aggregate, AggregateHost
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
+from conductor.placement import aggregates as placed
 from conductor.services.values import AggregateView
 
 
@@ -19,6 +22,13 @@ def get(context: RequestContext, ref: str) -> AggregateView:
         if ref in (str(aggregate.number), aggregate.uuid):
             return aggregate
     raise NotFound(f"Aggregate {ref} could not be found.")
+
+
+def mirror(host: str, node_uuid: UUID | str) -> None:
+    """Have the provider of a host in the aggregates of the host, and where clients of placement put it besides."""
+    rows = list(Aggregate.objects.values_list("uuid", flat=True))
+    mine = AggregateHost.objects.filter(host=host).values_list("aggregate__uuid", flat=True)
+    placed.settle(node_uuid, mine, among=rows)
 
 
 def _view(row: Aggregate) -> AggregateView:

@@ -19,9 +19,9 @@ from conductor.cells.targeting import target_cell
 from conductor.core.compute_driver import NodeReport
 from conductor.core.errors import Conflict, Invalid
 from conductor.core.states import PowerState
-from conductor.placement import hardware, inventories
+from conductor.placement import hardware, inventories, traits
 from conductor.rpc.messages import HostReported
-from conductor.services import evacuations, reported_guests
+from conductor.services import aggregates, evacuations, reported_guests
 from conductor.transactions import database_now, one_at_a_time, write_tx
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,16 @@ def record(cell: str, message: HostReported) -> None:
         except (Conflict, Invalid) as error:
             log.error("nothing can be placed on host %s: %s", message.host, error)
             return
+        _tell_placement(cell, message.host, node_uuid)
         _settle(cell, message, digest)
         evacuations.clean(cell, message.host, message.guests)
+
+
+def _tell_placement(cell: str, host: str, node_uuid: Any) -> None:
+    """What is known of a host here, its provider shows too, also when somebody died between the two databases."""
+    closed = Service.objects.using(cell).filter(binary=BINARY, host=host, is_disabled=True)
+    traits.mark([node_uuid], traits.DISABLED, is_on=closed.exists())
+    aggregates.mirror(host, node_uuid)
 
 
 def _is_known_to_the_letter(cell: str, message: HostReported, digest: str) -> bool:

@@ -17,6 +17,7 @@ from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.placement import traits
 from conductor.placement.models import Inventory
 from conductor.services.values import HypervisorView, Page, ServiceView
 from conductor.transactions import database_now, write_tx
@@ -103,8 +104,11 @@ def update_service(context: RequestContext, service: ServiceView, **values: Any)
     """Set `is_disabled`, `disabled_reason` or `is_forced_down` of a service; returns it as it is then."""
     with write_tx(service.cell):
         services_in(service.cell).filter(uuid=service.uuid).update(**values)
-        for node in ComputeNode.objects.using(service.cell).filter(host=service.host):
+        nodes = list(ComputeNode.objects.using(service.cell).filter(host=service.host))
+        for node in nodes:
             events.append(service.cell, events.about_host(service.host), "host.updated", {"node": node.node, **values})
+    if "is_disabled" in values:
+        traits.mark([node.uuid for node in nodes], traits.DISABLED, is_on=values["is_disabled"])
     return get_service(context, service.uuid)
 
 

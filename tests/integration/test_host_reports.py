@@ -14,6 +14,7 @@ from conductor.api_db.models import Aggregate, AggregateHost, CellMapping, HostM
 from conductor.cell_db.models import ComputeNode, Instance, Service
 from conductor.core.states import PowerState, RunState, TaskState
 from conductor.journal.models import Event, OutboxMessage, WorkflowRun
+from conductor.placement import aggregates, traits
 from conductor.placement.models import Inventory, ResourceProvider
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
@@ -365,3 +366,23 @@ def test_a_report_that_was_cut_off_is_taken_up_by_the_next(monkeypatch: pytest.M
     assert ResourceProvider.objects.count() == 0
     host_reports.record(CELL, report(2))
     assert ResourceProvider.objects.get().uuid == node().uuid
+
+
+def test_placement_shows_who_is_closed_and_in_which_aggregates_a_host_is() -> None:
+    host_reports.record(CELL, report(12))
+    provider, zone = node().uuid, Aggregate.objects.get()
+    assert aggregates.of_provider(provider)[1] == [str(zone.uuid)]
+    mine, others = Aggregate.objects.create(name="mine"), str(uuid.uuid4())
+    AggregateHost.objects.create(aggregate=mine, host="host-1")
+    aggregates.join(others, [provider])
+    AggregateHost.objects.filter(aggregate=zone).delete()
+    Service.objects.using(CELL).update(is_disabled=True)
+    host_reports.record(CELL, report(24))
+    assert aggregates.of_provider(provider)[1] == sorted([str(mine.uuid), others])
+    assert traits.of_provider(provider)[1] == ["COMPUTE_NODE", "COMPUTE_STATUS_DISABLED"]
+    before = everything()[2:]
+    host_reports.record(CELL, report(36))
+    assert everything()[2:] == before
+    Service.objects.using(CELL).update(is_disabled=False)
+    host_reports.record(CELL, report(48))
+    assert traits.of_provider(provider)[1] == ["COMPUTE_NODE"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from conductor import events
-from conductor.cell_db.models import Drain, Service
+from conductor.cell_db.models import ComputeNode, Drain, Service
+from conductor.placement import traits
 from conductor.workflows.flow import Result, Step, Work
 
 
@@ -37,6 +38,9 @@ class OpenHost(Step):
 
 
 def set_service(work: Work, host: str, **values: Any) -> None:
-    """Change a host's compute service and tell its followers; inside a fenced transaction."""
+    """Change a host's compute service and tell its followers and placement; inside a fenced transaction."""
     Service.objects.using(work.alias).filter(binary="nova-compute", host=host).update(**values)
     events.append(work.alias, events.about_host(host), "host.updated", values)
+    if "is_disabled" in values:
+        nodes = ComputeNode.objects.using(work.alias).filter(host=host).values_list("uuid", flat=True)
+        traits.mark(nodes, traits.DISABLED, is_on=values["is_disabled"])  # where this is lost, the next report tells

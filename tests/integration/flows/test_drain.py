@@ -11,6 +11,7 @@ from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
 from conductor.core.states import RunState, VmState
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
+from conductor.placement import traits
 from conductor.placement.models import Allocation
 from conductor.services import drains, instances, live_migrations, moves
 from conductor.services.drains import Wish
@@ -87,8 +88,10 @@ def test_a_host_is_emptied_live_and_cold_and_stays_closed(hosts: Hosts, admin: A
     assert (service.is_disabled, "maintenance" in (service.disabled_reason or "")) == (True, True)
     for uuid in packed:
         assert_at_rest(hosts, uuid)
+    assert traits.DISABLED in traits.of_provider(provider_of("sim-1"))[1]
     drains.open_again(admin, "sim-1")
     assert not Service.objects.using(CELL).get(host="sim-1").is_disabled
+    assert traits.DISABLED not in traits.of_provider(provider_of("sim-1"))[1]
 
 
 def test_who_cannot_leave_is_named_with_the_reason(hosts: Hosts, admin: Any, packed: list[str]) -> None:
