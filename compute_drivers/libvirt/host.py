@@ -14,6 +14,7 @@ from compute_drivers.libvirt.image_cache import ImageCache
 from compute_drivers.libvirt.options import LibvirtOptions
 from compute_drivers.libvirt.virt_type import KVM, choose_here
 from compute_drivers.options import parse
+from conductor.core import disk_images
 from conductor.core.compute_driver import (
     ComputeDriver,
     GuestInfo,
@@ -175,10 +176,10 @@ class LibvirtHost(ComputeDriver):
         ramdisk = self._fetch(guest.ramdisk, "ramdisk", progress) if guest.ramdisk else None
         return kernel, ramdisk
 
-    def _backing(self, guest: GuestSpec, progress: Progress) -> disks.Backing | None:
+    def _backing(self, guest: GuestSpec, progress: Progress) -> disk_images.Backing | None:
         """The image below the root disk; None for a guest that boots from a kernel or a volume alone."""
         if guest.image.image_id and (guest.image.size or not guest.kernel):
-            return disks.inspect(self._fetch(guest.image, "image", progress), guest.image)
+            return disk_images.inspect(self._fetch(guest.image, "image", progress), guest.image)
         if guest.kernel is None and not any(volume.boot_index == 0 for volume in guest.volumes):
             raise BuildAborted("There is nothing to start the guest from: neither an image nor a kernel.")
         return None

@@ -46,6 +46,12 @@ def open_image(image_uuid: str) -> BinaryIO:
     raise NotFound(f"No data found for image {image_uuid}")
 
 
+def path_of(image_uuid: str) -> Path:
+    """The file of an image's data. Raises NotFound when there are none."""
+    with open_image(image_uuid) as file:
+        return Path(file.name)
+
+
 @contextmanager
 def upload_claim(image_uuid: UUID) -> Iterator[None]:
     """Be the only one who writes this image's data. Raises Conflict when somebody is at it already.

@@ -14,7 +14,9 @@ from conductor.core.request_spec import FlavorSpec, GroupSpec, ImageSpec, Reques
 from conductor.image.operations import image_spec
 from conductor.image.queries import get_visible
 from conductor.network import security_groups
-from conductor.services import availability_zones, flavors, instance_queries, keypairs, quotas
+from conductor.scheduler import hardware_wishes
+from conductor.services import availability_zones, device_wishes, flavors, instance_queries, keypairs, quotas
+from conductor.services.device_wishes import Device
 from conductor.services.values import BuildWish
 
 INSTANCE_HINTS = ("same_host", "different_host")
@@ -33,12 +35,16 @@ class CheckedWish:
     spec: RequestSpec
     group: InstanceGroup | None
     public_key: str
+    devices: tuple[Device, ...] = ()
 
 
 def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     """Raises Invalid naming what is wrong, Forbidden for a host named by anybody but an administrator."""
     flavor = _flavor(context, wish.flavor_ref)
-    image = bootable_image(context, wish.image_ref, flavor)
+    devices = device_wishes.check(context, wish.devices, wish.image_ref, flavor)
+    volume_image = device_wishes.root_image(devices, flavor)
+    image = volume_image or bootable_image(context, wish.image_ref, flavor)
+    hardware_wishes.refuse(flavor, image.properties)
     _check_zone(context, wish.availability_zone)
     check_metadata(context.project_id, wish.metadata)
     if wish.hostname and wish.max_count > 1:
@@ -47,6 +53,8 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
         raise Invalid(f"The name is too long to be numbered up to {wish.max_count}.", field="server.name")
     if wish.max_count > 1 and any(network.port_id for network in wish.networks or ()):
         raise Invalid("One port is for one server: name networks to launch several.", field="server.networks")
+    if wish.max_count > 1 and any(device.volume_uuid for device in devices):
+        raise Invalid("Cannot attach one or more volumes to multiple instances", field="server.block_device_mapping_v2")
     hints = {name: list(words) for name, words in wish.scheduler_hints.items()}
     group = _group(context, hints.get("group", []))
     spec = RequestSpec(
@@ -60,12 +68,14 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
         instance_hosts=_instance_hosts(context, hints),
         force_hosts=tuple(_named_hosts(context, wish.forced_host)),
         requested_host="".join(_named_hosts(context, wish.requested_host)),
+        is_volume_backed=volume_image is not None,
     )
     return CheckedWish(
         wish=wish,
         spec=spec,
         group=group,
         public_key=_public_key(context, wish.key_name),
+        devices=devices,
     )
 
 
@@ -104,7 +114,7 @@ def _flavor(context: RequestContext, ref: str) -> FlavorSpec:
 def bootable_image(context: RequestContext, ref: str, flavor: FlavorSpec | None = None) -> ImageSpec:
     """The image, if a guest (of this size, where one is given) can start from it. Raises Invalid."""
     if not ref:
-        raise Invalid("Name an image to boot from: booting from volumes is not offered.", field="imageRef")
+        raise Invalid("Name an image to boot from, or a volume as block device with boot_index 0.", field="imageRef")
     try:
         row = get_visible(context, ref)
     except NotFound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -19,7 +19,7 @@ from conductor.core.states import PowerState, TaskState, VmState
 from conductor.journal.models import WorkflowRun
 from conductor.network import ports
 from conductor.rpc import outbox
-from conductor.services import instance_wishes, quotas
+from conductor.services import device_wishes, instance_wishes, quotas
 from conductor.services.deletions import delete
 from conductor.services.instance_actions import list_actions as history
 from conductor.services.instance_queries import get, list_page
@@ -113,29 +113,37 @@ def _launch(context: RequestContext, checked: CheckedWish) -> Launched:
         for index, (uuid, name) in enumerate(zip(instance_uuids, names, strict=True))
     )
     _record(context, checked, instance_uuids, run_uuid, created_at)
+    devices = {str(uuid): device_wishes.take(context, checked.devices, uuid) for uuid in instance_uuids}
     launched = Launched(tuple(str(uuid) for uuid in instance_uuids), reservation_id, str(run_uuid))
-    _open_build(context, checked, launched=launched, networks=networks)
+    _open_build(context, checked, launched=launched, networks=networks, devices=devices)
     return launched
 
 
 def _open_build(
-    context: RequestContext, checked: CheckedWish, *, launched: Launched, networks: Sequence[dict[str, str]]
+    context: RequestContext,
+    checked: CheckedWish,
+    *,
+    launched: Launched,
+    networks: Sequence[dict[str, str]],
+    devices: Mapping[str, Sequence[dict[str, Any]]],
 ) -> None:
-    """The run that builds what was asked for; it holds the instances and the ports that they are to have."""
+    """The run that builds what was asked for; it holds the instances, and the ports and volumes they are to have."""
     uuids = list(launched.instance_uuids)
-    port_ids = [network["port_id"] for network in networks if network["port_id"]]
+    ports_held = [f"port:{network['port_id']}" for network in networks if network["port_id"]]
+    volumes_held = [f"volume:{device['volume_id']}" for mine in devices.values() for device in mine]
     run_uuid = UUID(launched.run_uuid)
     run = outbox.NewRun(
         flow=BUILD_FLOW,
         action="create",
         context=context,
-        resources=[f"instance:{uuid}" for uuid in uuids] + [f"port:{port_id}" for port_id in port_ids],
+        resources=[*(f"instance:{uuid}" for uuid in uuids), *ports_held, *volumes_held],
         instance_uuid=uuids[0] if len(uuids) == 1 else None,
         instance_name=checked.wish.name,
         inputs={
             "instance_uuids": uuids,
             "reservation_id": launched.reservation_id,
             "spec": replace(checked.spec, num_instances=len(uuids)).to_json(),
+            **({"devices": devices} if checked.devices else {}),
         },
         run_uuid=run_uuid,
     )

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from conductor import events
 from conductor.api_db.models import BuildRequest, InstanceMapping, RequestSpecRecord
-from conductor.cell_db.models import BlockDevice, Instance
+from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS
 from conductor.cells.targeting import target_cell
 from conductor.core.context import RequestContext
@@ -86,10 +86,11 @@ def _refuse_what_cannot(context: RequestContext, alias: str, row: Instance) -> N
     runs = WorkflowRun.objects.using(alias).filter(instance_uuid=row.uuid)
     if runs.filter(state__in=UNFINISHED).exists():
         raise _refused(row, "a workflow is at work on it")
-    last = runs.filter(flow="build_in_cell").order_by("-pk").first()
+    last = runs.filter(flow__in=("build_in_cell", "build_from_volumes")).order_by("-pk").first()
     if last is not None and last.state == RunState.FAILED_NOT_CLEAN:
         raise _refused(row, "its build has left something behind: delete it")
-    if BlockDevice.objects.using(alias).filter(instance_uuid=row.uuid).exists() or not row.image.get("image_id"):
+    asked = WorkflowRun.objects.using(API_ALIAS).filter(flow="build_instances", inputs__devices__has_key=str(row.uuid))
+    if not row.image.get("image_id") or asked.exists():
         raise _refused(row, "it was to boot from volumes: launch another")
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
-from string import ascii_lowercase
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,7 +12,7 @@ from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.journal.models import OutboxMessage
-from conductor.services import server_actions
+from conductor.services import device_names, server_actions
 from conductor.services.instance_queries import missing
 from conductor.services.server_actions import Asked
 from conductor.transactions import database_now, write_tx
@@ -23,8 +20,6 @@ from conductor.volume import operations
 from conductor.volume.models import Volume
 from conductor.volume.queries import get_visible
 from conductor.volume.states import AVAILABLE
-
-MOST_DEVICES = 26  # disks that a guest of any driver can name, its root disk among them
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,7 @@ def attach(context: RequestContext, instance_uuid: str, wish: AttachWish) -> Att
     def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
         there = BlockDevice.objects.using(alias).filter(instance_uuid=instance.uuid)
         _refuse(there, volume, instance)
-        device = _device_name(list(there.values_list("device_name", flat=True)), wish.device)
+        device = device_names.free(list(there.values_list("device_name", flat=True)), wish.device)
         BlockDevice.objects.using(alias).create(
             uuid=attachment_id,
             instance_uuid=instance.uuid,
@@ -167,31 +162,8 @@ def _refuse(there: Any, volume: Volume, instance: Instance) -> None:
         raise Invalid(
             f"Invalid volume: volume '{volume.uuid}' status must be 'available'. Currently in '{status}' status."
         )
-    if there.count() + 1 >= MOST_DEVICES:
+    if there.count() + 1 >= device_names.MOST_DEVICES:
         raise Forbidden(f"Instance {instance.uuid} has {there.count()} volumes: a server can have no more.")
-
-
-def _device_name(taken: list[str], wanted: str) -> str:
-    """The name asked for, or the next free one after the root disk's. Raises Conflict for one in use."""
-    used = {"a", *(_letters(name) for name in taken)}
-    if wanted:
-        if _letters(wanted) in used:
-            raise Conflict(f"The supplied device path ({wanted}) is in use.")
-        return wanted if wanted.startswith("/dev/") else f"/dev/{wanted}"
-    return next(f"/dev/vd{letters}" for letters in _names() if letters not in used)
-
-
-def _names() -> Iterator[str]:
-    """a, b, …, z, aa, ab, …"""
-    for number in count():
-        prefix = "" if number < len(ascii_lowercase) else ascii_lowercase[number // len(ascii_lowercase) - 1]
-        yield prefix + ascii_lowercase[number % len(ascii_lowercase)]
-
-
-def _letters(name: str) -> str:
-    """What tells a disk from the others, whatever its bus: `/dev/vdb`, `/dev/sdb1` and `b` are one."""
-    last = name.rpartition("/")[2].rstrip("0123456789")
-    return last[2:] if len(last) > 2 and last[1] == "d" else last.removeprefix("xvd")
 
 
 def _alive(context: RequestContext, instance_uuid: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from conductor.api_db.models import Quota
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, QuotaExceeded
+from conductor.core.request_spec import ImageSpec
 from conductor.identity.models import Project
 from conductor.journal import foreign_locks
 from conductor.services.values import QuotaView
@@ -39,7 +40,7 @@ def create(context: RequestContext, wish: VolumeWish) -> Volume:
     """Have a new volume. Raises QuotaExceeded."""
     _check_metadata(wish.metadata)
     with write_tx():
-        _require_room(context.project_id, Usage(1, wish.size_gb), size_gb=wish.size_gb)
+        require_room(context.project_id, Usage(1, wish.size_gb), size_gb=wish.size_gb)
         volume = operations.insert(context, wish)
     operations.settle(volume.uuid)  # what is told is how it was asked for; the next look sees it available
     return volume
@@ -57,7 +58,7 @@ def extend(context: RequestContext, volume_id: str, size_gb: int) -> None:
     """Make a volume larger. Raises NotFound, Invalid for one that is not free, QuotaExceeded, ResourceLocked."""
     with write_tx():
         volume = _free_to_change(context, volume_id)
-        _require_room(volume.project_id, Usage(0, max(0, size_gb - volume.size_gb)), size_gb=size_gb)
+        require_room(volume.project_id, Usage(0, max(0, size_gb - volume.size_gb)), size_gb=size_gb)
         operations.begin_extending(volume, size_gb)
     operations.settle(volume.uuid)
 
@@ -107,20 +108,7 @@ def reset_quotas(project_id: str) -> None:
         Quota.objects.filter(project_id=project_id, resource__in=DEFAULTS).delete()
 
 
-def settle_all() -> int:
-    """Finish volumes that a dead process left half created, grown or deleted; returns how many."""
-    return operations.settle_all()
-
-
-def _free_to_change(context: RequestContext, volume_id: str) -> Volume:
-    """The volume, held until the transaction ends. Raises NotFound, ResourceLocked naming who works on it."""
-    volume = get_visible(context, volume_id)
-    Volume.objects.select_for_update().filter(pk=volume.pk).first()
-    foreign_locks.require_free(UNDER_LOCK.format(volume.uuid))
-    return get_visible(context, volume_id)
-
-
-def _require_room(project_id: str, more: Usage, *, size_gb: int) -> None:
+def require_room(project_id: str, more: Usage, *, size_gb: int) -> None:
     """In the write transaction that adds it: on the way out nobody else has taken the room."""
     allowed, taken = limits(project_id), usage(project_id)
     if allowed["per_volume_gigabytes"] != UNLIMITED and size_gb > allowed["per_volume_gigabytes"]:
@@ -133,6 +121,47 @@ def _require_room(project_id: str, more: Usage, *, size_gb: int) -> None:
             raise QuotaExceeded(
                 f"Quota exceeded for {resource}: requested {wanted}, but already used {there} of {limit} {resource}."
             )
+
+
+def image_metadata(image: ImageSpec) -> dict[str, str]:
+    """What a volume remembers of the image that its data come from."""
+    return {
+        **{name: str(value) for name, value in image.properties.items()},
+        "image_id": image.image_id,
+        "image_name": image.name,
+        "checksum": image.checksum,
+        "container_format": image.container_format,
+        "disk_format": image.disk_format,
+        "min_disk": str(image.min_disk_gb),
+        "min_ram": str(image.min_ram_mb),
+        "size": str(image.size),
+    }
+
+
+OF_IMAGES = ("image_id", "image_name", "checksum", "container_format", "disk_format", "min_disk", "min_ram", "size")
+
+
+def image_of(volume: Volume) -> ImageSpec:
+    """The image that a volume remembers, as scheduler and driver see it; an empty one for none."""
+    known = volume.image_metadata
+    return ImageSpec(
+        name=known.get("image_name", ""),
+        min_ram_mb=int(known.get("min_ram", 0)),
+        properties={name: value for name, value in known.items() if name not in OF_IMAGES},
+    )
+
+
+def settle_all() -> int:
+    """Finish volumes that a dead process left half created, grown or deleted; returns how many."""
+    return operations.settle_all()
+
+
+def _free_to_change(context: RequestContext, volume_id: str) -> Volume:
+    """The volume, held until the transaction ends. Raises NotFound, ResourceLocked naming who works on it."""
+    volume = get_visible(context, volume_id)
+    Volume.objects.select_for_update().filter(pk=volume.pk).first()
+    foreign_locks.require_free(UNDER_LOCK.format(volume.uuid))
+    return get_visible(context, volume_id)
 
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:

@@ -20,6 +20,9 @@ class Volume(models.Model):
     availability_zone = models.CharField(max_length=255, default="nova")
     is_bootable = models.BooleanField(default=False)
     metadata = models.JSONField(default=dict)
+    image_metadata = models.JSONField(default=dict)  # of the image that its data came from, one level of texts
+    source_kind = models.CharField(max_length=16, default="")  # one of states.SOURCES; "" for a blank one
+    source_uuid = models.UUIDField(null=True)
     created_at = models.DateTimeField(db_index=True)
     updated_at = models.DateTimeField()
 

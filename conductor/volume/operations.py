@@ -39,6 +39,10 @@ class VolumeWish:
     description: str | None = None
     availability_zone: str = "nova"
     metadata: Mapping[str, str] = field(default_factory=dict)
+    is_bootable: bool = False
+    image_metadata: Mapping[str, str] = field(default_factory=dict)
+    source_kind: str = ""
+    source_uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +59,12 @@ class Lending:
 # -- made, grown, deleted: first the status, in the caller's transaction; then `settle` does what it promises
 
 
-def insert(context: RequestContext, wish: VolumeWish) -> Volume:
+def insert(context: RequestContext, wish: VolumeWish, **values: Any) -> Volume:
     """A volume that is being created; inside the caller's write transaction, which counted the quota."""
     now = timezone.now()
     return Volume.objects.create(
-        **{**asdict(wish), "metadata": dict(wish.metadata)},
+        **asdict(wish),
+        **values,
         project_id=context.project_id,
         user_id=context.user_id,
         status=CREATING,
@@ -90,7 +95,7 @@ def begin_deleting(volume: Volume) -> None:
 def settle(volume_uuid: UUID | str) -> None:
     """Do what the status promises: have the file, have it larger, or have neither file nor row. Repeatable."""
     volume = Volume.objects.filter(uuid=volume_uuid, status__in=PASSING).first()
-    if volume is None:
+    if volume is None or (volume.status == CREATING and _has_a_workflow(volume)):
         return
     if volume.status == DELETING:
         store.remove(volume.uuid)
@@ -108,6 +113,11 @@ def settle_all() -> int:
     for uuid in uuids:
         settle(uuid)
     return len(uuids)
+
+
+def _has_a_workflow(volume: Volume) -> bool:
+    """One with data to come, or for a server that is being built."""
+    return bool(volume.source_kind) or VolumeAttachment.objects.filter(volume=volume).exists()
 
 
 def describe(volume: Volume, **values: Any) -> None:
@@ -136,6 +146,18 @@ def reserve(lending: Lending) -> None:
     )
 
 
+def promise(volume: Volume, lending: Lending) -> None:
+    """A volume that is being created is for an instance; inside the write transaction that inserted it."""
+    VolumeAttachment.objects.create(
+        uuid=lending.attachment_uuid, volume=volume, instance_uuid=lending.instance_uuid, device=lending.device
+    )
+
+
+def is_filled(attachment_uuid: str) -> None:
+    """The data of a promised volume are there."""
+    _change(_of(attachment_uuid), (CREATING,), ATTACHING)
+
+
 def complete(attachment_uuid: str) -> None:
     """The guest has it."""
     if _change(_of(attachment_uuid), (ATTACHING, DETACHING), IN_USE):
@@ -157,7 +179,7 @@ def release(attachment_uuid: str) -> None:
 def let_go(attachment_uuid: str, *, is_deleted: bool) -> None:
     """The guest is gone; with `is_deleted` it takes the volume along: `settle` it after the transaction."""
     if is_deleted:
-        _change(_of(attachment_uuid), (ATTACHING, DETACHING, IN_USE), DELETING)
+        _change(_of(attachment_uuid), (CREATING, ATTACHING, DETACHING, IN_USE), DELETING)
         _lent(attachment_uuid).delete()
     else:
         release(attachment_uuid)

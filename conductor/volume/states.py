@@ -16,6 +16,9 @@ STATUSES = (CREATING, AVAILABLE, ATTACHING, IN_USE, DETACHING, EXTENDING, DELETI
 CHANGES = frozenset(
     {
         (CREATING, AVAILABLE),  # its file is there
+        (CREATING, ATTACHING),  # the same, of one that is made for a server
+        (CREATING, DELETING),  # its server is not to be
+        (CREATING, ERROR),
         (AVAILABLE, ATTACHING),  # attach_volume reserves it
         (ATTACHING, IN_USE),  # the guest has it
         (ATTACHING, AVAILABLE),  # the guest could not have it
@@ -33,5 +36,7 @@ CHANGES = frozenset(
         (ERROR, DELETING),
     }
 )
+IMAGE, SNAPSHOT, VOLUME = "image", "snapshot", "volume"
+SOURCES = (IMAGE, SNAPSHOT, VOLUME)
 # What a process that dies leaves behind here is finished by the next sweep.
 PASSING = (CREATING, EXTENDING, DELETING)

@@ -7,6 +7,7 @@ from conductor.journal.models import WorkflowRun
 from conductor.workflows.abort_live_migration import ABORT_LIVE_MIGRATION
 from conductor.workflows.attach_interface import ATTACH_INTERFACE
 from conductor.workflows.attach_volume import ATTACH_VOLUME
+from conductor.workflows.build_from_volumes import BUILD_FROM_VOLUMES
 from conductor.workflows.build_in_cell import BUILD_IN_CELL
 from conductor.workflows.build_instances import BUILD_INSTANCES
 from conductor.workflows.change_password import CHANGE_PASSWORD
@@ -46,6 +47,7 @@ from conductor.workflows.unshelve_instance import UNSHELVE_INSTANCE
 FLOWS: tuple[Flow, ...] = (
     BUILD_INSTANCES,
     BUILD_IN_CELL,
+    BUILD_FROM_VOLUMES,
     TRY_AGAIN,
     DELETE_INSTANCE,
     DELETE_WHEN_CELL_IS_BACK,

@@ -139,6 +139,7 @@ def is_live(run: RunView) -> bool:
 FLOW_WORDS: Mapping[str, str] = {
     "build_instances": "Create",
     "build_in_cell": "Create",
+    "build_from_volumes": "Create with volumes",
     "try_again": "Create again",
     "delete_instance": "Delete",
     "delete_when_cell_is_back": "Delete",

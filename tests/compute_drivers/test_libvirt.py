@@ -126,7 +126,7 @@ def test_images_that_no_host_can_start_abort_the_build_and_leave_nothing(driver:
         (None, image_of(str(uuid4()), b"x"), "has no data"),
         (DISK, image_of(str(uuid4()), DISK, checksum="0" * 32), "do not have the image's checksum"),
         (DISK, image_of(str(uuid4()), DISK, size=5), "has 1048576 bytes of data instead of 5"),
-        (DISK, image_of(str(uuid4()), DISK, disk_format="vmdk"), "has the disk format vmdk; this host takes raw"),
+        (DISK, image_of(str(uuid4()), DISK, disk_format="vmdk"), "has the disk format vmdk; only raw"),
         (DISK, image_of(str(uuid4()), DISK, disk_format="qcow2"), "are not qcow2"),
         (data := _qcow2(tmp_path, "-F", "raw", "-b", str(secret)), image_of(str(uuid4()), data), ""),
         (data, image_of(str(uuid4()), data, disk_format="qcow2"), "refers to another file"),

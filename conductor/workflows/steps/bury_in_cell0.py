@@ -9,7 +9,7 @@ from conductor.cells.lookup import CELL0
 from conductor.core.states import VmState
 from conductor.transactions import database_now
 from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
-from conductor.workflows.steps.create_in_cells import forget
+from conductor.workflows.steps.create_in_cells import forget, give_volumes_back
 
 
 class BuryInCell0(Step):
@@ -27,6 +27,7 @@ class BuryInCell0(Step):
                 if row.is_deleting:
                     forget(work, str(row.instance_uuid))
                 else:
+                    give_volumes_back(work, str(row.instance_uuid))
                     InstanceMapping.objects.filter(instance_uuid=row.instance_uuid).update(cell=cell0)
             BuildRequest.objects.filter(run_uuid=work.run.uuid).delete()
         _remove_deleted(work)

@@ -11,6 +11,7 @@ from conductor.api_db.models import BuildRequest, CellMapping, InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.scheduler import allocation_claims
 from conductor.transactions import database_now
+from conductor.volume import operations
 from conductor.workflows.flow import Result, Retry, Step, Work
 from conductor.workflows.steps.select_destinations import SelectDestinations
 
@@ -93,7 +94,17 @@ def _settle(work: Work) -> dict[str, Any]:
 def forget(work: Work, instance_uuid: str) -> None:
     """A request that was deleted before it had a cell leaves nothing; inside a fenced API transaction."""
     allocation_claims.release(instance_uuid)
+    give_volumes_back(work, instance_uuid)
     InstanceMapping.objects.filter(instance_uuid=instance_uuid).update(is_deleted=True)
     events.append(
         "default", events.about_instance(instance_uuid, work.run.project_id, work.run.uuid), "instance.deleted"
     )
+
+
+def give_volumes_back(work: Work, instance_uuid: str) -> None:
+    """Volumes that the launch took for an instance are free again, or go where it made them; in a write transaction.
+
+    The data of those that go are removed by the upkeep of volumes.
+    """
+    for device in work.inputs.get("devices", {}).get(instance_uuid, ()):
+        operations.let_go(device["attachment_id"], is_deleted=device["is_made"])

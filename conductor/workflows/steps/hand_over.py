@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from uuid import UUID, uuid5
 
 from conductor.cell_db.models import Instance
@@ -29,28 +30,35 @@ class HandOver(Step):
         cells, dropped = chosen_cells(work), work.run.variables["dropped"]
         for cell in sorted(set(cells.values())):
             remove(work, cell, [uuid for uuid in dropped if cells.get(uuid) == cell])
-        _pass_ports_on(work, created)
+        _pass_on(work, created)
         for cell in sorted(set(created.values())):
             with work.fenced(cell):
                 _open_children(work, cell, [uuid for uuid, home in created.items() if home == cell])
         return {"children": {uuid: str(child_uuid(work, uuid)) for uuid in created}}
 
 
-def _pass_ports_on(work: Work, created: Mapping[str, str]) -> None:
-    """The ports that this run holds are the children's before the children are there: nobody gets in between."""
+def _pass_on(work: Work, created: Mapping[str, str]) -> None:
+    """Ports and volumes that this run holds are the children's before the children are there: nobody gets between."""
     for cell in sorted(set(created.values())):
         mine = [uuid for uuid, home in created.items() if home == cell]
         for instance in Instance.objects.using(cell).filter(uuid__in=mine).only("uuid", "networks"):
-            ports = ports_of(instance)
-            if ports:
+            held = held_beside(work, instance)
+            if held:
                 child = child_uuid(work, str(instance.uuid))
                 with work.fenced("default"):
-                    foreign_locks.pass_on(work.run, ports, holder_uuid=child, holder_alias=cell)
+                    foreign_locks.pass_on(work.run, held, holder_uuid=child, holder_alias=cell)
 
 
-def ports_of(instance: Instance) -> list[str]:
-    """What a build locks beside the instance: ports that were made before."""
-    return [f"port:{network['port_id']}" for network in instance.networks if network.get("port_id")]
+def held_beside(work: Work, instance: Instance) -> list[str]:
+    """What a build locks beside the instance: ports that were made before, and its volumes."""
+    ports = [f"port:{network['port_id']}" for network in instance.networks if network.get("port_id")]
+    return ports + [f"volume:{device['volume_id']}" for device in devices_of(work, str(instance.uuid))]
+
+
+def devices_of(work: Work, instance_uuid: str) -> list[dict[str, Any]]:
+    """The volumes that the launch took for an instance (services.device_wishes.take)."""
+    devices: dict[str, list[dict[str, Any]]] = work.inputs.get("devices", {})
+    return devices.get(instance_uuid, [])
 
 
 def child_uuid(work: Work, instance_uuid: str) -> UUID:
@@ -67,16 +75,17 @@ def _open_children(work: Work, cell: str, instance_uuids: list[str]) -> None:
         uuid = str(instance.uuid)
         if child_uuid(work, uuid) in there:
             continue
+        devices = devices_of(work, uuid)
         outbox.open_run(
             cell,
             outbox.NewRun(
-                flow="build_in_cell",
+                flow="build_from_volumes" if devices else "build_in_cell",
                 action="create",
                 context=work.context,
                 instance_uuid=uuid,
                 instance_name=instance.name,
-                inputs={"selections": selections[uuid]},
-                resources=[f"instance:{uuid}", *ports_of(instance)],
+                inputs={"selections": selections[uuid], **({"devices": devices} if devices else {})},
+                resources=[f"instance:{uuid}", *held_beside(work, instance)],
                 parent_uuid=work.run.uuid,
                 run_uuid=child_uuid(work, uuid),
             ),

@@ -9,10 +9,10 @@ from typing import Any
 
 from conductor.core.errors import Invalid
 from conductor.services.values import BuildWish, NetworkWish
+from portal.api.compute.serializers import block_devices
 from portal.api.validation import as_boolean
 
 HINTS = ("os:scheduler_hints", "OS-SCH-HNT:scheduler_hints")
-NO_VOLUMES = "booting from volumes is not offered: boot from an image, and attach volumes to the server that runs."
 
 
 def without_nulls(body: Any) -> Any:
@@ -27,7 +27,7 @@ def build_wish(body: Mapping[str, Any]) -> BuildWish:
     server = body["server"]
     image_ref = last_part(server.get("imageRef", ""))
     _refuse_what_is_not_offered(server)
-    image_ref = _checked_devices(server, image_ref)
+    devices = block_devices.wishes(server, image_ref)
     min_count = int(server.get("min_count", 1))
     max_count = int(server.get("max_count", min_count))
     if min_count > max_count:
@@ -41,7 +41,8 @@ def build_wish(body: Mapping[str, Any]) -> BuildWish:
     return BuildWish(
         name=server["name"],
         flavor_ref=last_part(str(server["flavorRef"])),
-        image_ref=image_ref,
+        image_ref=block_devices.local_image(devices, image_ref),
+        devices=devices,
         min_count=min_count,
         max_count=max_count,
         networks=_networks(server.get("networks", "auto")),
@@ -74,27 +75,8 @@ def _refuse_what_is_not_offered(server: Mapping[str, Any]) -> None:
     if server.get("trusted_image_certificates"):
         raise Invalid("Signed images are not offered.", field="server.trusted_image_certificates")
     networks = server.get("networks", [])
-    devices = [*(networks if isinstance(networks, list) else []), *server.get("block_device_mapping_v2", [])]
-    if any("tag" in device for device in devices):
-        raise Invalid("Tagged devices are not offered.", field="server.networks")
-
-
-def _checked_devices(server: Mapping[str, Any], image_ref: str) -> str:
-    """The image to boot from. The only device that may be named is the local disk made of that image."""
-    if server.get("block_device_mapping"):
-        raise Invalid(f"Field block_device_mapping: {NO_VOLUMES}", field="server.block_device_mapping")
-    devices = server.get("block_device_mapping_v2", [])
-    for number, device in enumerate(devices):
-        is_root = str(device.get("boot_index", "")) == "0"
-        is_local = device.get("source_type") == "image" and device.get("destination_type", "local") == "local"
-        named = device.get("uuid") or device.get("image_id") or ""
-        if not (is_root and is_local) or len(devices) > 1 or image_ref not in ("", named):
-            raise Invalid(
-                f"Field block_device_mapping_v2[{number}]: {NO_VOLUMES}",
-                field=f"server.block_device_mapping_v2[{number}]",
-            )
-        image_ref = named
-    return image_ref
+    if isinstance(networks, list) and any("tag" in network for network in networks):
+        raise Invalid("Tagged networks are not offered.", field="server.networks")
 
 
 def _networks(wanted: Any) -> tuple[NetworkWish, ...] | None:

@@ -1,0 +1,80 @@
+"""Files that hold disks, looked at with suspicion: an image is a stranger's, and tools follow what it names."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conductor.core.errors import BuildAborted, DriverError
+from conductor.core.request_spec import ImageSpec
+
+FORMATS = ("raw", "qcow2")
+GB = 1 << 30
+# Looking at it must take neither all memory nor for ever.
+LIMITS = ("prlimit", f"--as={GB}", "--cpu=30", "--")
+LONGEST_SECONDS = 120.0
+QCOW2_MAGIC = b"QFI\xfb"
+# Magic, version, where the backing file's name begins, (its length, cluster bits, size,) method of encryption,
+# (tables and snapshots,) incompatible features.
+QCOW2_HEAD = struct.Struct(">4sIQ16xI36xQ")
+QCOW2_EXTERNAL_DATA = 1 << 2
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """An image file that a disk may lie on."""
+
+    path: Path
+    disk_format: str
+    virtual_bytes: int
+
+
+def inspect(path: Path, image: ImageSpec) -> Backing:
+    """What is in an image file. Raises BuildAborted for what no guest should start from."""
+    if image.disk_format not in FORMATS:
+        raise BuildAborted(
+            f"Image {image.image_id} has the disk format {image.disk_format or 'none'}; "
+            f"only {' and '.join(FORMATS)} can be booted from."
+        )
+    if image.disk_format == "qcow2":
+        _refuse_references(path, image)
+    # The format is what the image says: a guess could be steered by whoever wrote the first bytes.
+    done = run(*LIMITS, "qemu-img", "info", "--output=json", "-f", image.disk_format, str(path))
+    if done.returncode:
+        raise BuildAborted(f"The data of image {image.image_id} are not {image.disk_format}.")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return Backing(path, image.disk_format, int(found["virtual-size"]))
+
+
+def run(*words: str, seconds: float = LONGEST_SECONDS) -> subprocess.CompletedProcess[str]:
+    """A program that must end within `seconds`. Raises DriverError when it is not installed or does not end."""
+    try:
+        return subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise DriverError(f"The program {error.filename} is not installed.") from None
+    except subprocess.TimeoutExpired:
+        raise DriverError("qemu-img did not answer in time.") from None
+
+
+def _refuse_references(path: Path, image: ImageSpec) -> None:
+    """Raises BuildAborted for a qcow2 that is not all there: qemu-img itself would already open what it names."""
+    with path.open("rb") as file:
+        head = file.read(QCOW2_HEAD.size)
+    if len(head) < QCOW2_HEAD.size or not head.startswith(QCOW2_MAGIC):
+        raise BuildAborted(f"The data of image {image.image_id} are not qcow2.")
+    _, version, backing_offset, crypt_method, features = QCOW2_HEAD.unpack(head)
+    if backing_offset or (version >= 3 and features & QCOW2_EXTERNAL_DATA):
+        raise BuildAborted(f"Image {image.image_id} refers to another file.")
+    if crypt_method:
+        raise BuildAborted(f"Image {image.image_id} is encrypted.")

@@ -1,0 +1,81 @@
+"""Give the volumes that are made for the server their data, and tell the cell of all its volumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.cell_db.models import BlockDevice
+from conductor.core import disk_images
+from conductor.core.errors import NotFound
+from conductor.core.request_spec import ImageSpec
+from conductor.core.states import TaskState
+from conductor.image import store as image_store
+from conductor.journal.models import OutboxMessage
+from conductor.transactions import database_now
+from conductor.volume import operations, store
+from conductor.volume.models import Volume
+from conductor.workflows.flow import Result, Step, Work
+from conductor.workflows.steps import instance_rows
+
+
+class FillVolumes(Step):
+    """A copy that was finished before is not made again; one that was cut short begins anew."""
+
+    title = "Fill volumes"
+    lane = "Cell conductor"
+    event = "compute__prep_block_device"
+
+    def apply_start(self, work: Work) -> None:
+        instance_rows.update(work, task_state=TaskState.BLOCK_DEVICE_MAPPING)
+
+    def execute(self, work: Work) -> Result:
+        connections = []
+        for device in work.inputs["devices"]:
+            volume = Volume.objects.filter(uuid=device["volume_id"]).first()
+            if volume is None:
+                raise NotFound(f"Volume {device['volume_id']} is gone.")
+            if device["is_made"]:
+                _fill(volume, device["image"])
+                with work.fenced("default"):
+                    operations.is_filled(device["attachment_id"])
+            connections.append(operations.connection_of(volume, device["device_name"], boot_index=device["boot_index"]))
+        return {"connections": connections}
+
+    def apply(self, work: Work, result: Result) -> None:
+        now = database_now()
+        BlockDevice.objects.using(work.alias).bulk_create(
+            (
+                BlockDevice(
+                    uuid=device["attachment_id"],
+                    instance_uuid=work.instance_uuid,
+                    volume_uuid=device["volume_id"],
+                    device_name=device["device_name"],
+                    boot_index=device["boot_index"],
+                    tag=device["tag"],
+                    delete_on_termination=device["delete_on_termination"],
+                    connection=connection,
+                    created_at=now,
+                )
+                for device, connection in zip(work.inputs["devices"], result["connections"], strict=True)
+            ),
+            ignore_conflicts=True,  # kept from an attempt before
+        )
+
+    def apply_revert(self, work: Work) -> None:
+        """The volumes stay taken: another attempt may need them, and what fails for good gives them back.
+
+        While a silent host may still write to them, the devices stay known: the delete of the server frees them.
+        """
+        if not OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True).exists():
+            BlockDevice.objects.using(work.alias).filter(instance_uuid=work.instance_uuid).delete()
+
+
+def _fill(volume: Volume, image: dict[str, Any] | None) -> None:
+    if image is None:
+        store.ensure(volume.uuid, volume.size_gb)
+        return
+    spec = ImageSpec(**image)
+    path = image_store.path_of(spec.image_id)
+    if spec.disk_format != "raw":
+        disk_images.inspect(path, spec)
+    store.fill(volume.uuid, volume.size_gb, path, spec.disk_format)

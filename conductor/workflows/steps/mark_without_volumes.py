@@ -1,0 +1,26 @@
+"""The build has failed and is undone: give its volumes back, and say so."""
+
+from __future__ import annotations
+
+from conductor.journal.models import OutboxMessage
+from conductor.volume import operations
+from conductor.workflows.flow import UNTIL_DONE, Result, Work
+from conductor.workflows.steps.mark_failed import MarkFailed
+
+
+class MarkWithoutVolumes(MarkFailed):
+    """Volumes made for the server go; those that were there before are free again, unless a silent host may still
+    write to them: then they stay `detaching`, and the delete of the server frees them."""
+
+    retry = UNTIL_DONE
+
+    def execute(self, work: Work) -> Result:
+        owed = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True).exists()
+        for device in work.inputs["devices"]:
+            with work.fenced("default"):
+                if owed:
+                    operations.keep_detaching(device["attachment_id"])
+                else:
+                    operations.let_go(device["attachment_id"], is_deleted=device["is_made"])
+            operations.settle(device["volume_id"])
+        return {}
