@@ -28,6 +28,7 @@ PROPERTIES: tuple[tuple[str, str, Callable[[object], str]], ...] = (
 VERSION = "img_hv_requested_version"
 ADDRESS_BITS = "hw_maxphysaddr_bits"
 BITS_PATH = ("cpu_info", "maxphysaddr", "bits")
+UNREADABLE = "unreadable"
 DEFAULT_ARCHITECTURE = "image_properties_default_architecture"
 COMPARISONS: Mapping[str, Callable[[Version, Version], bool]] = {
     "<": operator.lt,
@@ -69,7 +70,9 @@ class ImagePropertiesFilter(Filter):
             mask &= hosts.factor("hypervisor_version").mask(lambda version: _meets_version(version, terms))
         bits = properties.get(ADDRESS_BITS)
         if bits:
-            mask &= hosts.factor("address_bits", _address_bits).mask(lambda has: _has_bits(has, bits))
+            mask &= hosts.factor("address_bits", _address_bits).mask(
+                lambda has: has != UNREADABLE and _has_bits(has, bits)
+            )
         return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
@@ -87,9 +90,7 @@ class ImagePropertiesFilter(Filter):
             have = _version_text(host.hypervisor_version)
             return reject("image needs another hypervisor version", need=predicate, have=have)
         bits = properties.get(ADDRESS_BITS)
-        if bits and not _has_bits(_address_bits(host), bits):
-            return reject(f"image needs {bits} bits of physical addresses", need=bits, have=_address_bits(host))
-        return PASS
+        return _bits_verdict(_address_bits(host), bits) if bits else PASS
 
     def _wanted(self, properties: Mapping[str, Any]) -> dict[str, str]:
         """Image property → value, for those of the three that are set, by the image or for all images."""
@@ -154,13 +155,21 @@ def _version_text(version: int) -> str:
 
 
 def _address_bits(host: HostState) -> Any:
+    """None where the host does not say, UNREADABLE where it tells of its processor in words alone."""
+    info = host.capabilities.get("cpu_info")
+    if isinstance(info, str):
+        return UNREADABLE
     bits = capability(host, BITS_PATH)
-    return bits if isinstance(bits, int | float | str) else None
+    return bits if isinstance(bits, int | float) else None
 
 
 def _has_bits(has: Any, wanted: Any) -> bool:
     """Whether the host has as many bits; one that does not say has enough."""
-    try:
-        return not has or float(has) >= float(wanted)
-    except ValueError:
-        return False
+    return not has or (isinstance(wanted, int) and has >= wanted)
+
+
+def _bits_verdict(has: Any, wanted: Any) -> Verdict:
+    reason = f"image needs {wanted} bits of physical addresses"
+    if has == UNREADABLE:
+        return unreadable(f"{reason}, and what the host says of its processor is a text", need=wanted)
+    return PASS if _has_bits(has, wanted) else reject(reason, need=wanted, have=has)

@@ -15,7 +15,7 @@ Attribute = Callable[[HostState], Any]
 def _cpu_info(host: HostState) -> str | None:
     """Hosts report it as an object; whoever asks for the whole gets its text."""
     found = host.capabilities.get(CPU_INFO)
-    return found if found is None or isinstance(found, str) else json.dumps(found)
+    return found or None if found is None or isinstance(found, str) else json.dumps(found)
 
 
 FIXED: Mapping[str, Attribute] = {
@@ -57,6 +57,8 @@ CHANGING: Mapping[str, Attribute] = {
 }
 # Names that every host knows and that have no value to compare.
 EMPTY = frozenset({"numa_topology", "pci_stats", "updated", "aggregates", "instances", "allocation_candidates"})
+# These are there as a whole only: no path leads into them.
+CLOSED = frozenset({"service", "metrics"})
 NAMES = FIXED.keys() | CHANGING.keys() | EMPTY
 
 
@@ -80,6 +82,8 @@ def is_named(host: HostState, name: str) -> bool:
 def capability(host: HostState, path: Sequence[str]) -> Any:
     """What is found at `path`: an attribute or a report first, then inside of it. A text in the way is read as JSON."""
     first, *rest = path
+    if rest and first in CLOSED:
+        return None
     value = host.capabilities.get(CPU_INFO) if rest and first == CPU_INFO else attribute(host, first)
     if value is None:
         value = stats_of(host).get(first)
