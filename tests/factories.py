@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,7 +13,9 @@ from conductor.api_db.models import CellMapping, HostMapping, InstanceMapping, S
 from conductor.cell_db.models import ComputeNode, ConsoleLog, Instance, InstanceFault, Service
 from conductor.core.compute_driver import CAPABILITIES
 from conductor.core.context import RequestContext
-from conductor.core.request_spec import FlavorSpec, ImageSpec
+from conductor.core.host_state import HostState
+from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
+from conductor.core.scheduling import snapshots
 from conductor.core.states import PowerState, RunState, StepState, VmState
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
 from conductor.identity.roles import implied_names
@@ -290,6 +292,29 @@ def some_decision() -> dict[str, Any]:
     summary = {**DECISION, "instance_uuids": [uuid], "fates": {uuid: {"sim-1": "used"}}}
     alternate = {"host": "sim-2", "cell": "cell1"}
     return {"summary": summary, "details": _details(), "selections": [[{"host": "sim-1", "cell": "cell1"}, alternate]]}
+
+
+def failed_decision(of: WorkflowRun) -> SchedulingDecision:
+    """A decision that found no host, with the request and the hosts that it saw: two filters against four hosts."""
+    names = ("compute-with-a-rather-long-name-1.rack-7.example", "sim-2", "sim-3", "sim-4")
+    base = HostState(
+        host="", node="", cell="cell1", provider_uuid="", availability_zone="az-1", vcpus=8, vcpus_used=0,
+        memory_mb=2048, memory_mb_used=0, disk_gb=100, disk_gb_used=0,
+    )  # fmt: skip
+    states = [
+        replace(base, host=name, node=name, provider_uuid=name, memory_mb_used=512 * row, is_disabled=row == 3)
+        for row, name in enumerate(names)
+    ]
+    spec = RequestSpec(of.project_id, of.user_id, FlavorSpec("1", "small", 1, 4096, root_gb=1))
+    summary = {**DECISION, "instance_uuids": [str(uuid4())], "fates": {}, "plugins": "", "num_hosts": 4}
+    return decision(
+        of,
+        summary=summary,
+        details={"hosts": [], "weights": [], "nearest": [], "lost_races": []},
+        is_successful=False,
+        request=spec.to_json(),
+        snapshot_rows=snapshots.pack(states),
+    )
 
 
 DECISION: dict[str, Any] = {

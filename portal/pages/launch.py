@@ -21,6 +21,7 @@ from conductor.services.values import BuildWish, NetworkWish
 from portal.pages import quota_bars
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.amounts import megabytes
+from portal.pages.fit_meter import fit_meter
 
 MOST_AT_ONCE = 100
 LONGEST_NAME = 255
@@ -88,7 +89,8 @@ def summary(request: PageRequest) -> HttpResponse:
     """The summary alone, for the form as it stands."""
     choices = launch_choices.choices(request.asker)
     form = _read(request.GET)
-    return render(request, "servers/_launch_summary.html", _summary(form, choices))
+    fit = fit_meter(request.asker, _wish(form)) if not _check_choices(form, choices) else None
+    return render(request, "servers/_launch_summary.html", {**_summary(form, choices), "fit": fit})
 
 
 def _wish(form: LaunchForm) -> BuildWish:
@@ -135,6 +137,12 @@ def _check(form: LaunchForm, choices: LaunchChoices) -> list[Problem]:
         problems.append(Problem("Give the server a name.", "name"))
     elif len(form.name) > LONGEST_NAME:
         problems.append(Problem(f"The name is longer than {LONGEST_NAME} characters.", "name"))
+    return problems + _check_choices(form, choices)
+
+
+def _check_choices(form: LaunchForm, choices: LaunchChoices) -> list[Problem]:
+    """What there must be before anybody can say whether it fits."""
+    problems = []
     if not 1 <= form.number <= MOST_AT_ONCE:
         problems.append(Problem(f"Launch 1 to {MOST_AT_ONCE} servers at once.", "count"))
     if form.image not in {image.image_id for image in choices.images}:
@@ -154,6 +162,7 @@ def _page(request: PageRequest, form: LaunchForm, choices: LaunchChoices, proble
         "keys": choices.keys,
         "zones": choices.zones,
         **_summary(form, choices),
+        "fit": fit_meter(request.asker, _wish(form)) if not _check_choices(form, choices) else None,
     }
     return render(request, "servers/launch.html", context, status=400 if problems else 200)
 

@@ -47,11 +47,11 @@ def explain(decision: DecisionView) -> dict[str, Any]:
         "headline": _headline(decision),
         "facts": _facts(decision),
         "stages": stages,
-        "unasked": [_words(stage["filter"]) for stage in decision.funnel if not stage["before"]],
-        "weighers": [{"name": _words(name), "number": number % PALETTE} for number, name in enumerate(weighers)],
+        "unasked": [words(stage["filter"]) for stage in decision.funnel if not stage["before"]],
+        "weighers": [{"name": words(name), "number": number % PALETTE} for number, name in enumerate(weighers)],
         "weights": _bars(decision.weights[:MOST_WEIGHED], weighers),
         "hosts": [{"host": host, "face": _face(host)} for host in decision.hosts],
-        "nearest": [{**miss, "asked": _words(str(miss["rejected_by"]))} for miss in decision.nearest],
+        "nearest": [{**miss, "asked": words(str(miss["rejected_by"]))} for miss in decision.nearest],
     }
 
 
@@ -59,7 +59,7 @@ def _stages(funnel: Sequence[Mapping[str, Any]]) -> list[Stage]:
     most = max((stage["before"] for stage in funnel), default=0) or 1
     return [
         Stage(
-            name=_words(stage["filter"]),
+            name=words(stage["filter"]),
             before=stage["before"],
             after=stage["after"],
             lost=stage["before"] - stage["after"],
@@ -140,10 +140,10 @@ def _part(parts: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _face(host: Mapping[str, Any]) -> Face:
-    return Face("good", "fits") if host["passed"] else Face("none", "left out", _words(str(host["rejected_by"])))
+    return Face("good", "fits") if host["passed"] else Face("none", "left out", words(str(host["rejected_by"])))
 
 
-def _words(name: str) -> str:
+def words(name: str) -> str:
     """ServerGroupAffinityFilter, RAMWeigher → Server group affinity, RAM."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).replace("_", " ")
     first, *rest = re.sub(r"(?<=.) (filter|weigher)$", "", parted, flags=re.IGNORECASE).split(" ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.pages import accounts, flows, home, hosts, interventions, launch, server_actions, servers
+from portal.pages import accounts, decisions, flows, home, hosts, interventions, launch, server_actions, servers
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.home, name="home"),
@@ -23,5 +23,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows/<str:run_uuid>", flows.workflow, name="workflow"),
     path("workflows/<str:run_uuid>/do/<slug:name>", interventions.intervene, name="intervene"),
     path("workflows/<str:run_uuid>/<slug:tab>", flows.workflow, name="workflow-tab"),
+    path("decisions/<str:decision_uuid>", decisions.decision, name="decision"),
+    path("decisions/<str:decision_uuid>/fits-if", decisions.fits_if, name="decision-fits-if"),
     path("hosts", hosts.host_list, name="hosts"),
 ]

@@ -26,6 +26,7 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "timeline": lambda ids: f"/workflows/{ids['run']}",
     "steps": lambda ids: f"/workflows/{ids['run']}/steps",
     "placement": lambda ids: f"/workflows/{ids['run']}/placement",
+    "decision": lambda ids: f"/decisions/{ids['decision']}?fleet=now",
     "locks": lambda ids: f"/workflows/{ids['run']}/locks",
     "events": lambda ids: f"/workflows/{ids['run']}/events",
     "hosts": lambda ids: "/hosts",
@@ -50,7 +51,13 @@ def ids(people: Any) -> dict[str, str]:
     factories.fault(failed, "No valid host was found. 12 of 17 hosts: image needs qemu, host runs fake", "cell1")
     factories.run(asker, "cell1", state="failed (not clean)", instance_name="web-3", leftovers=["a guest on sim-1"])
     factories.run(asker, state="queued", plan=[], started_at=None)
-    return {"server": str(child.instance_uuid), "run": str(run.uuid), "failed": str(failed.uuid)}
+    decision = factories.failed_decision(run)
+    return {
+        "server": str(child.instance_uuid),
+        "run": str(run.uuid),
+        "failed": str(failed.uuid),
+        "decision": str(decision.uuid),
+    }
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -1,0 +1,139 @@
+"""One decision asked again: what would make it fit, which hosts came near, every filter's word, and how it ends now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import NotFound
+from conductor.services import decision_replays, decisions
+from conductor.services.decision_replays import NOW, THEN
+from conductor.services.decision_values import DecisionView, Evaluation, Matrix
+from portal.pages.access import PageRequest, signed_in
+from portal.pages.faces import Face
+from portal.pages.placement import explain, words
+
+HOSTS_PER_PAGE = 50
+FACES: Mapping[str, Face] = {
+    "pass": Face("good", "pass"),
+    "reject": Face("none", "turned away"),
+    "error": Face("bad", "failed"),
+}
+
+
+@require_safe
+@signed_in
+def decision(request: PageRequest, decision_uuid: str) -> HttpResponse:
+    """The whole page, each part with its reason where it cannot be answered any more."""
+    asker = request.asker
+    view = decisions.get(asker, decision_uuid)
+    fleet = request.GET.get("fleet", "")
+    context = {
+        "decision": explain(view),
+        "view": view,
+        "asked_for": _asked_for(view),
+        "again": _again(asker, decision_uuid, fleet) if fleet else None,
+        **_near(asker, view),
+        **(_matrix(asker, view, request.GET.get("marker", "")) if asker.is_admin else {}),
+    }
+    return render(request, "workflows/decision.html", context)
+
+
+@require_safe
+@signed_in
+def fits_if(request: PageRequest, decision_uuid: str) -> HttpResponse:
+    """What would make it fit, alone: the placement tab fetches it, as it takes a moment."""
+    view = decisions.get(request.asker, decision_uuid)
+    return render(request, "workflows/_fits_if.html", {"view": view, **_near(request.asker, view)})
+
+
+def _near(asker: RequestContext, view: DecisionView) -> dict[str, Any]:
+    try:
+        found = decision_replays.remedies(asker, view.uuid)
+    except NotFound as error:
+        return {"why_not_again": error.message}
+    return {
+        "fits_if": found.fits_if,
+        "is_partial": found.is_partial,
+        "is_same_plugins": found.is_same_plugins,
+        "near": [_row(host, asked=None) for host in found.nearest],
+    }
+
+
+def _matrix(asker: RequestContext, view: DecisionView, marker: str) -> dict[str, Any]:
+    try:
+        found = decision_replays.matrix(asker, view.uuid, limit=HOSTS_PER_PAGE, marker=marker)
+    except NotFound as error:
+        if marker:
+            raise
+        return {"why_not_again": error.message}
+    telling = _telling(found)
+    return {
+        "matrix": found,
+        "columns": [{"name": words(name), **_counts(found, name)} for name in telling],
+        "agreed": [words(one["filter"]) for one in found.filters if one["filter"] not in telling],
+        "rows": [_row(host, asked=telling) for host in found.hosts],
+        "marker": marker,
+        "next_marker": f"{found.hosts[-1]['host']}/{found.hosts[-1]['node']}" if found.has_more else "",
+    }
+
+
+def _telling(found: Matrix) -> list[str]:
+    """The filters that turn anybody away, or failed: the others would be columns of the same word."""
+    failed = {cell["filter"] for host in found.hosts for cell in host["cells"] if cell["outcome"] == "error"}
+    return [one["filter"] for one in found.filters if one["rejected"] or one["filter"] in failed]
+
+
+def _counts(found: Matrix, name: str) -> Mapping[str, Any]:
+    return next(one for one in found.filters if one["filter"] == name)
+
+
+def _row(host: Mapping[str, Any], *, asked: Sequence[str] | None) -> dict[str, Any]:
+    cells = [
+        {**cell, "name": words(cell["filter"]), "face": FACES[cell["outcome"]]}
+        for cell in host["cells"]
+        if (cell["outcome"] != "pass" if asked is None else cell["filter"] in asked)
+    ]
+    return {**host, "cells": cells, "in_cell": host["cell"]}
+
+
+def _again(asker: RequestContext, decision_uuid: str, fleet: str) -> dict[str, Any]:
+    try:
+        return _evaluation(decision_replays.evaluate(asker, decision_uuid, fleet))
+    except NotFound as error:
+        return {"why_not": error.message}
+
+
+def _evaluation(found: Evaluation) -> dict[str, Any]:
+    if found.is_successful:
+        headline = "It would fit" if not found.chosen else f"It would go to {', '.join(dict.fromkeys(found.chosen))}"
+    else:
+        headline = f"{found.placed} of {found.num_instances} would find a host" if found.placed else "No host would fit"
+    fleets = {THEN: "On the hosts as they were", NOW: "On today's hosts"}
+    return {"found": found, "headline": headline, "fleet": fleets[found.fleet]}
+
+
+def _asked_for(view: DecisionView) -> list[tuple[str, str]]:
+    """The request in rows of words, as far as it was kept."""
+    request = view.request or {}
+    flavor, image = request.get("flavor") or {}, request.get("image") or {}
+    rows = [
+        ("Servers", str(view.num_instances)),
+        ("Flavor", _flavor_words(flavor)),
+        ("Image", str(image.get("name") or image.get("image_id") or "")),
+        ("Zone", str(request.get("availability_zone") or "any")),
+        ("Extra specs", ", ".join(f"{key}={value}" for key, value in (flavor.get("extra_specs") or {}).items())),
+        ("Hints", ", ".join(f"{key}={value}" for key, value in (request.get("scheduler_hints") or {}).items())),
+    ]
+    return [(name, text) for name, text in rows if text] if request else []
+
+
+def _flavor_words(flavor: Mapping[str, Any]) -> str:
+    if not flavor:
+        return ""
+    return f"{flavor['name']}: {flavor['vcpus']} vCPU, {flavor['memory_mb']} MB, {flavor.get('root_gb', 0)} GB disk"

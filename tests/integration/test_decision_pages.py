@@ -1,0 +1,121 @@
+"""Pages of decisions that are asked again, and the launch form's meter."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from conductor.api_db.models import HostSnapshot, SchedulingDecision
+from conductor.cell_db.models import Service
+from conductor.core.context import system_context
+from conductor.core.errors import NoValidHost
+from conductor.core.request_spec import FlavorSpec, RequestSpec
+from conductor.journal.models import WorkflowRun
+from conductor.placement.models import Allocation
+from conductor.scheduler import manager
+from conductor.services import flavors
+from tests import factories
+from tests.fleet import add_host
+from tests.integration.test_pages import signed_in
+
+HOSTS = ("quokka", "wombat", "numbat")
+
+
+@pytest.fixture
+def run(people: Any) -> WorkflowRun:
+    """A workflow of ana's, on a fleet of three, one of which is closed."""
+    for host, memory_mb in zip(HOSTS, (4096, 2048, 1024), strict=True):
+        add_host(host, size=(8, memory_mb, 100))
+    Service.objects.using("cell1").filter(host="numbat").update(is_disabled=True)
+    return factories.run(people.ana.context(), instance_name="web-1")
+
+
+def decided(run: WorkflowRun, person: Any, memory_mb: int) -> SchedulingDecision:
+    spec = RequestSpec(person.project.id, person.user.id, FlavorSpec("1", "small", 1, memory_mb, root_gb=1))
+    key = str(uuid4())
+    with suppress(NoValidHost):
+        manager.select_destinations(system_context(), spec, [str(uuid4())], step_key=key, run_uuid=str(run.uuid))
+    return SchedulingDecision.objects.get(step_key=key)
+
+
+def page(client: Client, path: str, status: int = 200) -> str:
+    answer = client.get(path)
+    assert answer.status_code == status, answer.content
+    return answer.content.decode()
+
+
+def test_operators_read_every_filter_about_every_host(run: WorkflowRun, people: Any) -> None:
+    row = decided(run, people.ana, 5000)
+    html = page(signed_in("admin"), f"/decisions/{row.uuid}")
+    assert all(name in html for name in HOSTS)
+    assert "It fits with 4096 MB of memory in place of 5000." in html
+    assert "needs 5000 MB, has 4096 MB free" in html
+    assert "3 turned away, 2 alone" in html
+    assert "small: 1 vCPU, 5000 MB, 1 GB disk" in html
+    tab = page(signed_in("admin"), f"/workflows/{run.uuid}/placement")
+    assert f'href="/decisions/{row.uuid}"' in tab
+    assert f'hx-get="/decisions/{row.uuid}/fits-if"' in tab
+
+
+def test_tenants_read_what_to_change_and_no_hosts_name(run: WorkflowRun, people: Any) -> None:
+    row = decided(run, people.ana, 5000)
+    ana = signed_in("ana")
+    for path in ("", "/fits-if", "?fleet=then", "?fleet=now"):
+        html = page(ana, f"/decisions/{row.uuid}{path}")
+        assert "It fits with 4096 MB of memory in place of 5000." in html
+        assert not any(name in html for name in HOSTS)
+    for path in ("", "/fits-if"):
+        page(signed_in("chi"), f"/decisions/{row.uuid}{path}", 404)
+        assert Client().get(f"/decisions/{row.uuid}{path}").status_code == 302
+
+
+def test_it_is_decided_again_and_nothing_is_claimed(run: WorkflowRun, people: Any) -> None:
+    row = decided(run, people.ana, 1500)
+    admin = signed_in("admin")
+    assert "On the hosts as they were: It would go to quokka" in page(admin, f"/decisions/{row.uuid}?fleet=then")
+    Service.objects.using("cell1").update(is_disabled=True)
+    html = page(admin, f"/decisions/{row.uuid}?fleet=now")
+    assert "On today&#x27;s hosts: No host would fit" in html
+    assert "That is not how it ended." in html
+    page(admin, f"/decisions/{row.uuid}?fleet=tomorrow", 400)
+    page(admin, f"/decisions/{row.uuid}?marker=moon/moon", 404)
+    assert SchedulingDecision.objects.count() == 1
+    assert Allocation.objects.values("consumer").distinct().count() == 1
+
+
+def test_what_is_not_kept_any_more_is_said(run: WorkflowRun, people: Any) -> None:
+    row = decided(run, people.ana, 1500)
+    HostSnapshot.objects.all().delete()
+    html = page(signed_in("admin"), f"/decisions/{row.uuid}?fleet=then")
+    assert html.count("is not kept any more: it is for 7 days") == 2
+    assert "Every filter about every host" not in html
+
+
+def test_an_old_decision_without_any_of_it_is_shown(run: WorkflowRun, people: Any) -> None:
+    row = factories.decision(run, **factories.some_decision())
+    html = page(signed_in("admin"), f"/decisions/{row.uuid}")
+    assert "was not kept" in html
+
+
+def test_the_launch_form_says_whether_it_fits(run: WorkflowRun, people: Any) -> None:
+    admin = people.admin.context()
+    flavors.seed()
+    image = factories.image("simulated-linux", admin, is_simulated=True)
+    factories.network("private", admin)
+    ana = signed_in("ana")
+    path = f"/servers/launch/summary?image={image.uuid}&flavor="
+    assert "Fits now: 2 of 3 hosts" in page(ana, f"{path}1")
+    few = page(ana, f"{path}2&count=100")
+    assert "of 100 now" in few
+    assert "in place of 100." in few
+    Service.objects.using("cell1").filter(host="quokka").update(is_disabled=True)
+    none = page(ana, f"{path}4")
+    assert "Does not fit now" in none
+    assert not any(name in few + none for name in HOSTS)
+    assert "Fits" not in page(ana, "/servers/launch/summary?image=none&flavor=1")
+    assert "Fits now" in page(ana, "/servers/launch")
+    assert not SchedulingDecision.objects.exists()
