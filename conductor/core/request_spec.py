@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from conductor.core.hardware.request import InstanceTopology, PciRequest
+from conductor.core.placement.query import UNBOUND, Bounds
 
-DERIVED = ("numa", "pci_requests")
+DERIVED = ("numa", "pci_requests", "bounds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class RequestSpec:
     instance_uuid: str = ""
     numa: InstanceTopology | None = None  # with `pci_requests` derived from flavor and image, not kept
     pci_requests: tuple[PciRequest, ...] = ()
+    bounds: Bounds = UNBOUND  # what pre-filters add, derived too
 
     @property
     def names_hosts(self) -> bool:

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db.models import Count, Max, Q
 
 from conductor.cell_db.models import ComputeNode, Instance, Service
+from conductor.core import metrics
 from conductor.core.states import VmState
 from conductor.transactions import database_now
 
@@ -29,6 +30,8 @@ class NodeFacts:
     supported_instances: tuple[tuple[str, str, str], ...]
     capabilities: Mapping[str, Any]
     disk_available_least_gb: int | None
+    host_ip: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ def _node(row: ComputeNode) -> NodeFacts:
         supported_instances=tuple((arch, kind, mode) for arch, kind, mode in report.get("supported_instances", ())),
         capabilities={**report.get("capabilities", {}), "cpu_info": report.get("cpu_info", {})},
         disk_available_least_gb=report.get("disk_available_least_gb"),
+        host_ip=row.host_ip or "",
+        metrics=metrics.kept(report.get("metrics") or {}),
     )
 
 

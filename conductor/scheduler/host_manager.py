@@ -6,27 +6,21 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from conductor.api_db.models import Aggregate, AggregateHost, CellMapping
 from conductor.cells.lookup import CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.host_state import HostState, HostTable
-from conductor.core.placement.amounts import MOST, Amount
 from conductor.placement import hardware, providers
 from conductor.placement.hardware import NOTHING, Inside
 from conductor.placement.providers import Position, ProviderState
 from conductor.scheduler import cell_facts
 from conductor.scheduler.cell_facts import CellFacts, NodeFacts
+from conductor.scheduler.host_rows import Membership, Sources, row_of
 
-DEFAULT_ZONE = "nova"
-ZONE_KEY = "availability_zone"
 IO_OPS_EVERY_SECONDS = 1.0
-NONE_OF_IT = Amount(0)
-FREE_UNITS = (1, MOST, 1)
-STANDARD = ("VCPU", "MEMORY_MB", "DISK_GB")
-
-Metadata = Mapping[str, frozenset[str]]
+NO_MEMBER = Membership()
 
 
 @dataclass(frozen=True)
@@ -43,13 +37,13 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class _Aggregates:
-    """Per host, the metadata of its aggregates: key → values."""
+    """Per host, its aggregates and their metadata."""
 
     version: tuple[object, ...] = ()
-    by_host: Mapping[str, Metadata] = field(default_factory=dict)
+    by_host: Mapping[str, Membership] = field(default_factory=dict)
 
-    def of(self, host: str) -> Metadata:
-        return self.by_host.get(host, {})
+    def of(self, host: str) -> Membership:
+        return self.by_host.get(host, NO_MEMBER)
 
 
 class HostManager:
@@ -100,13 +94,13 @@ class HostManager:
         self._position = now
 
     def _follow_aggregates(self) -> None:
-        rows = list(Aggregate.objects.order_by("pk").values_list("pk", "metadata"))
+        rows = list(Aggregate.objects.order_by("pk").values_list("pk", "uuid", "metadata"))
         newest = AggregateHost.objects.order_by("-pk").values_list("pk", flat=True).first()
         version = (str(rows), newest, AggregateHost.objects.count())
         if version == self._aggregates.version:
             return
         before = self._aggregates
-        self._aggregates = _Aggregates(version, _metadata_by_host(dict(rows)))
+        self._aggregates = _Aggregates(version, _members({pk: (str(uuid), metadata) for pk, uuid, metadata in rows}))
         hosts = before.by_host.keys() | self._aggregates.by_host.keys()
         self._mark({host for host in hosts if before.of(host) != self._aggregates.of(host)})
 
@@ -178,77 +172,33 @@ class HostManager:
 
     def _state(self, alias: str, node: NodeFacts) -> HostState:
         cell = self._cells[alias]
-        state = state_of(
-            node,
-            self._providers[node.uuid],
-            cell=alias,
-            service=cell.service_of(node.host),
-            num_io_ops=cell.io_ops.get(node.host, 0),
-            metadata=self._aggregates.of(node.host),
+        return row_of(
+            Sources(
+                node,
+                self._providers[node.uuid],
+                alias,
+                cell.service_of(node.host),
+                num_io_ops=cell.io_ops.get(node.host, 0),
+                membership=self._aggregates.of(node.host),
+                inside=self._insides.get(node.uuid, NOTHING),
+            )
         )
-        topology, pci_pools = self._insides.get(node.uuid, NOTHING)
-        return replace(state, topology=topology, pci_pools=pci_pools) if topology or pci_pools else state
 
 
-def state_of(
-    node: NodeFacts,
-    provider: ProviderState,
-    *,
-    cell: str,
-    service: cell_facts.ServiceFacts,
-    num_io_ops: int,
-    metadata: Metadata,
-) -> HostState:
-    """One host's row out of what its cell, placement and the aggregates say."""
-    vcpus, memory, disk = (provider.amounts.get(name, NONE_OF_IT) for name in STANDARD)
-    return HostState(
-        host=node.host,
-        node=node.node,
-        cell=cell,
-        provider_uuid=node.uuid,
-        availability_zone=min(metadata.get(ZONE_KEY, ()), default=DEFAULT_ZONE),
-        vcpus=vcpus.total,
-        vcpus_used=vcpus.used,
-        memory_mb=memory.total,
-        memory_mb_used=memory.used,
-        disk_gb=disk.total,
-        disk_gb_used=disk.used,
-        cpu_ratio=vcpus.allocation_ratio,
-        ram_ratio=memory.allocation_ratio,
-        disk_ratio=disk.allocation_ratio,
-        reserved_vcpus=vcpus.reserved,
-        reserved_memory_mb=memory.reserved,
-        reserved_disk_gb=disk.reserved,
-        disk_available_least_gb=node.disk_available_least_gb,
-        is_up=service.is_up,
-        is_disabled=service.is_disabled,
-        disabled_reason=service.disabled_reason,
-        is_simulated=node.is_simulated,
-        num_instances=provider.num_consumers,
-        num_io_ops=num_io_ops,
-        hypervisor_type=node.hypervisor_type,
-        hypervisor_version=node.hypervisor_version,
-        supported_instances=node.supported_instances,
-        traits=provider.traits,
-        aggregate_metadata=metadata,
-        capabilities=node.capabilities,
-        units=_units(provider),
-        amounts={name: amount for name, amount in provider.amounts.items() if name not in STANDARD},
-    )
-
-
-def _units(provider: ProviderState) -> tuple[tuple[str, int, int, int], ...]:
-    """Only what binds: hosts without any rule of their own then share one value."""
-    rules = ((name, amount.min_unit, amount.max_unit, amount.step_size) for name, amount in provider.amounts.items())
-    return tuple(sorted(rule for rule in rules if rule[1:] != FREE_UNITS))
-
-
-def _metadata_by_host(metadata: Mapping[int, Mapping[str, object]]) -> dict[str, Metadata]:
-    found: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+def _members(metadata: Mapping[int, tuple[str, Mapping[str, object]]]) -> dict[str, Membership]:
+    values: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    uuids: defaultdict[str, set[str]] = defaultdict(set)
     for aggregate, host in AggregateHost.objects.values_list("aggregate_id", "host"):
-        for key, value in metadata.get(aggregate, {}).items():
-            found[host][key].add(str(value))
-    return {host: {key: frozenset(values) for key, values in keys.items()} for host, keys in found.items()}
+        uuid, keys = metadata.get(aggregate, ("", {}))
+        if not uuid:  # made between the two readings: the next one has it
+            continue
+        uuids[host].add(uuid)
+        for key, value in keys.items():
+            values[host][key].add(str(value))
+    return {
+        host: Membership(frozenset(found), {key: frozenset(texts) for key, texts in values[host].items()})
+        for host, found in uuids.items()
+    }
 
 
 host_manager = HostManager()

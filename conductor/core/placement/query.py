@@ -33,3 +33,24 @@ class CandidateQuery:
     root_forbidden: frozenset[str] = frozenset()
     same_subtrees: tuple[frozenset[str], ...] = ()
     limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What pre-filters add to the question: traits of the root, and the aggregates that it is and is not in."""
+
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    member_of: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+
+    def __or__(self, other: Bounds) -> Bounds:
+        return Bounds(
+            self.root_required | other.root_required,
+            self.root_forbidden | other.root_forbidden,
+            self.member_of + other.member_of,
+            self.forbidden_aggregates | other.forbidden_aggregates,
+        )
+
+
+UNBOUND = Bounds()

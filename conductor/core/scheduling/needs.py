@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from conductor.core.placement.query import CandidateQuery
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling import prefilters
 from conductor.core.scheduling.resource_request import queries_of
 
 
@@ -25,7 +26,15 @@ class Needs:
 
 def needs_of(spec: RequestSpec) -> Needs:
     """Raises Invalid for an extra spec that cannot be read: to pass over it would place the instance wrongly."""
-    return needs_from(queries_of(spec))
+    global _last
+    last = _last
+    if last is None or last[0] is not spec:
+        _last = last = (spec, needs_from(queries_of(spec, prefilters.of_request(spec) | spec.bounds)))
+    return last[1]
+
+
+# Whoever explains a decision asks for the needs of one request again for every host.
+_last: tuple[RequestSpec, Needs] | None = None
 
 
 def needs_from(queries: Sequence[CandidateQuery]) -> Needs:

@@ -11,6 +11,7 @@ import os_traits as traits
 from conductor.core import image_properties
 from conductor.core.errors import Invalid, NovellaError
 from conductor.core.hardware.constraints import Wishes
+from conductor.core.placement.query import UNBOUND, Bounds
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.guest_features import (
     ENCRYPTION_FORMATS,
@@ -20,7 +21,7 @@ from conductor.core.scheduling.guest_features import (
     switch,
     tpm_version,
 )
-from conductor.core.scheduling.resource_request import UNBOUND, Bounds, query_of, required_traits
+from conductor.core.scheduling.resource_request import query_of, required_traits
 
 TENANT_KEY = "filter_tenant_id"
 ZONE_KEY = "availability_zone"
@@ -65,11 +66,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Prefilter:
-    """Bounds the question by `bounds_of`; only where `option` is on, or always where it has none."""
+    """Bounds the question by `bounds_of`; only where `option` is on, or always where it has none.
+
+    One that `is_of_request` looks at nothing but flavor and image.
+    """
 
     name: str
     bounds_of: Callable[[Asked], Bounds]
     option: str = ""
+    is_of_request: bool = False
 
 
 def bounds_of(
@@ -83,6 +88,16 @@ def bounds_of(
     bounds = UNBOUND
     for one in PREFILTERS:
         if not one.option or options.get(one.option):
+            bounds = bounds | one.bounds_of(asked)
+    return bounds
+
+
+def of_request(spec: RequestSpec) -> Bounds:
+    """What flavor and image alone add: features that hosts must have, whatever the operator set."""
+    asked = Asked(spec, (), {})
+    bounds = UNBOUND
+    for one in PREFILTERS:
+        if one.is_of_request:
             bounds = bounds | one.bounds_of(asked)
     return bounds
 
@@ -188,10 +203,10 @@ PREFILTERS = (
     Prefilter("compute_status_filter", _open_hosts),
     Prefilter("isolate_aggregates", _isolated, "enable_isolated_aggregate_filtering"),
     Prefilter("transform_image_metadata", _image_metadata, "image_metadata_prefilter"),
-    Prefilter("accelerators_filter", _accelerators),
-    Prefilter("packed_virtqueue_filter", _packed_rings),
-    Prefilter("ephemeral_encryption_filter", _encrypted_disks),
-    Prefilter("virtio_sound_filter", _sound),
-    Prefilter("tpm_secret_security_filter", _tpm_secrets),
+    Prefilter("accelerators_filter", _accelerators, is_of_request=True),
+    Prefilter("packed_virtqueue_filter", _packed_rings, is_of_request=True),
+    Prefilter("ephemeral_encryption_filter", _encrypted_disks, is_of_request=True),
+    Prefilter("virtio_sound_filter", _sound, is_of_request=True),
+    Prefilter("tpm_secret_security_filter", _tpm_secrets, is_of_request=True),
 )
 OPTIONS = (*(one.option for one in PREFILTERS if one.option), "placement_aggregate_required_for_tenants")

@@ -13,7 +13,7 @@ import os_traits as traits
 from conductor.core.errors import Invalid
 from conductor.core.hardware.constraints import Wishes
 from conductor.core.hardware.request import DEDICATED, ISOLATE, MIXED, REQUIRE
-from conductor.core.placement.query import CandidateQuery, RequestGroup
+from conductor.core.placement.query import UNBOUND, Bounds, CandidateQuery, RequestGroup
 from conductor.core.request_spec import FlavorSpec, RequestSpec
 from conductor.core.scheduling.guest_features import features_of, persistent_memory
 
@@ -25,27 +25,6 @@ TRAIT_VALUES = ("required", "forbidden")
 UNBOUNDED_HINTS = ("group", "same_host", "different_host")
 MB_IN_GB = 1024
 DEFAULT_LIMIT = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What pre-filters add to the question: traits of the root, and the aggregates that it is and is not in."""
-
-    root_required: frozenset[str] = frozenset()
-    root_forbidden: frozenset[str] = frozenset()
-    member_of: tuple[frozenset[str], ...] = ()
-    forbidden_aggregates: frozenset[str] = frozenset()
-
-    def __or__(self, other: Bounds) -> Bounds:
-        return Bounds(
-            self.root_required | other.root_required,
-            self.root_forbidden | other.root_forbidden,
-            self.member_of + other.member_of,
-            self.forbidden_aggregates | other.forbidden_aggregates,
-        )
-
-
-UNBOUND = Bounds()
 
 
 def queries_of(
