@@ -42,6 +42,7 @@ PLANTED = (
     Planted("portal/pages/planted.py", "import conductor.image.models", "image-door"),
     Planted("portal/api/compute/planted.py", "import conductor.network.models", "network-door"),
     Planted("portal/api/compute/planted.py", "import conductor.volume.models", "volume-door"),
+    Planted("portal/api/compute/planted.py", "import conductor.placement.models", "placement-door"),
     Planted("portal/api/compute/planted.py", "import conductor.events", "events-door"),
     Planted("portal/api/compute/planted.py", "import portal.api.image", "strangers"),
     Planted("conductor/core/planted.py", "import django", "plain-core"),
