@@ -7,6 +7,7 @@ from typing import Any
 
 from conductor.api_db.models import InstanceMapping, SchedulingDecision
 from conductor.core.scheduling.decision import Decision
+from conductor.core.scheduling.watching import Use
 from conductor.core.selection import Selection
 from conductor.scheduler.snapshot_store import Kept
 from conductor.transactions import database_now, write_tx
@@ -45,8 +46,7 @@ def keep(
     and the hosts `seen`, where they are kept.
     """
     seen = context.get("seen") or Kept()
-    # Of those that ship, the funnel says enough as long as nothing is wrong with them.
-    noted = [use for use in context.get("uses", ()) if use.is_shadow or use.faults or not use.is_trusted]
+    noted = _noted(context.get("uses", ()))
     return SchedulingDecision.objects.create(
         step_key=step_key,
         run_uuid=run_uuid,
@@ -71,6 +71,11 @@ def keep(
         snapshot_rows=seen.rows,
         created_at=database_now(),
     )
+
+
+def _noted(uses: Iterable[Use]) -> list[Use]:
+    """What is kept: of those that ship, the funnel says enough as long as nothing is wrong with them."""
+    return [use for use in uses if use.is_shadow or use.faults or not use.is_trusted]
 
 
 def mark(run_uuid: str, instance_uuid: str, fates: Mapping[str, str], *, left: Collection[str] | None = None) -> None:

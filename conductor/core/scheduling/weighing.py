@@ -39,6 +39,10 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
     multiplier: float | Column
     is_beyond: bool = False  # some candidates' numbers lie beyond the ends
 
+    def of_its_own(self) -> Part:
+        """With a column that nobody else holds, whatever a plugin does with the one that it gave."""
+        return self._replace(column=self.column.copy())
+
     def of(self, row: int) -> tuple[float, float, float]:
         """Raw number, share and factor of the candidate in `row`."""
         raw = min(max(float(self.column[row]), self.low), self.high)
@@ -95,8 +99,7 @@ def weigh(
 ) -> Weighing:
     """Weigh the hosts that pass. A weigher that fails has no say, and is named; so has one in the shadow.
 
-    Whole columns are computed and the hosts that do not pass struck out at the end: to pick the candidates out of
-    each column first would cost more than all the rest.
+    Whole columns are computed and others struck out at the end: to pick the candidates out of each would cost more.
     """
     count = int(np.count_nonzero(passing))
     if count < 2:
@@ -113,8 +116,7 @@ def weigh(
         try:
             watch.require(use)
             part = _part(one, hosts, spec, multipliers=multipliers, passing=passing)
-            if not use.is_trusted:
-                part = part._replace(column=part.column.copy())  # what the plugin does with its own later is no matter
+            part = part if use.is_trusted else part.of_its_own()
             shadows.append((use, part)) if use.is_shadow else parts.append(part)
         except NotAsked as error:
             faults.append(watch.fault(use, count, error))
@@ -124,9 +126,14 @@ def weigh(
             faults.append(watch.fault(use, count, error))
         if watch.turned(use, watch.rules.clock() - began):
             faults.append(watch.late(use, count))
+    _note_shadows(shadows, parts, hosts, passing)
+    return Weighing(_totals(parts, passing), count, tuple(parts), tuple(faults))
+
+
+def _note_shadows(shadows: Sequence[tuple[Use, Part]], parts: Sequence[Part], hosts: HostTable, passing: Mask) -> None:
+    """The host that would be the heaviest, had each one in the shadow its say."""
     for use, part in shadows:
         use.would_choose = hosts.states[int(_totals([*parts, part], passing).argmax())].host
-    return Weighing(_totals(parts, passing), count, tuple(parts), tuple(faults))
 
 
 def _refuse_without(one: Weigher, error: Exception) -> None:
