@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.db import connections
 
-from conductor.cell_db.models import Service
-from conductor.transactions import database_now
+from conductor.sql import dialect
 
-BINARY = "nova-compute"
+_HEARD = (
+    "SELECT 1 FROM cell_db_service WHERE \"binary\" = 'nova-compute' AND host = %s AND NOT is_forced_down "
+    "AND last_seen_at > {later}"
+)
 
 
 def is_silent(alias: str, host: str) -> bool:
     """True when the host was never heard, is forced down, or was not heard for `host_down_seconds`."""
-    heard = Service.objects.using(alias).filter(
-        binary=BINARY,
-        host=host,
-        is_forced_down=False,
-        last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS),
-    )
-    return not heard.exists()
+    return not dialect.run(connections[alias], _HEARD, (host, -settings.NOVELLA_HOST_DOWN_SECONDS))

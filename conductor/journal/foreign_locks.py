@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connections, transaction
 
 from conductor.core.states import FINAL_RUN_STATES
+from conductor.journal import sweeps
 from conductor.journal.locks import refusal
 from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.transactions import database_now, write_tx
@@ -94,6 +95,8 @@ def require_free(resource: str) -> None:
 
 def sweep(alias: str) -> int:
     """Free what runs of the cell `alias` left here that are over or never came; returns how many."""
+    if not sweeps.has_foreign_locks(connections[API], alias):
+        return 0
     return _free_ended(alias) + _free_old(alias)
 
 

@@ -43,12 +43,6 @@ def free(alias: str, run: WorkflowRun) -> list[WorkflowRun]:
     return hand_over(alias, checkpoints.waiting_for(connection, checkpoints.drop_locks(connection, run.pk)))
 
 
-def all_waiting(alias: str) -> list[int]:
-    """Ids of the runs that wait for any lock, the oldest first."""
-    waits = LockWait.objects.using(alias).order_by("run_id")
-    return list(dict.fromkeys(waits.values_list("run_id", flat=True)))
-
-
 def hand_over(alias: str, waiting: list[int]) -> list[WorkflowRun]:
     """Give these runs what they wait for, where nobody holds any of it; those who hold it now."""
     if waiting:

@@ -15,7 +15,7 @@ from conductor import events
 from conductor.cells.lookup import queue_of
 from conductor.core.context import RequestContext, system_context
 from conductor.core.states import RunState, WaitCause
-from conductor.journal import checkpoints, foreign_locks, locks
+from conductor.journal import checkpoints, foreign_locks, locks, sweeps
 from conductor.journal.checkpoints import FIRST_RESEND_SECONDS
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.rpc import backports, broker
@@ -100,10 +100,11 @@ def hand_over_locks(alias: str) -> int:
     The net: while a run writes down that it waits, another may take and free what it waits for, and neither sees the
     other.
     """
-    if not locks.all_waiting(alias):  # the usual answer, which needs no write
+    connection = connections[alias]
+    if not sweeps.runs_in_queues(connection):  # the usual answer, which needs no write
         return 0
     with write_tx(alias):
-        return _wake_all(alias, locks.hand_over(alias, locks.all_waiting(alias)))
+        return _wake_all(alias, locks.hand_over(alias, sweeps.runs_in_queues(connection)))
 
 
 def _wake_all(alias: str, waiters: list[WorkflowRun]) -> int:
@@ -190,9 +191,9 @@ def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
 
 def resend_due(alias: str, limit: int = 200) -> int:
     """Send unanswered commands again, each time after a longer while; returns how many."""
-    due = OutboxMessage.objects.using(alias).filter(send_again_at__lte=database_now()).order_by("send_again_at")
-    if not due.exists():  # the usual answer, which needs no write
+    if not sweeps.has_commands_due(connections[alias]):  # the usual answer, which needs no write
         return 0
+    due = OutboxMessage.objects.using(alias).filter(send_again_at__lte=database_now()).order_by("send_again_at")
     with write_tx(alias):
         messages = list(due[:limit])
         for message in messages:

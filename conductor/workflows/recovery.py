@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError
-from django.db.models import F, Q
-from django.db.models.functions import Now
+from django.db import InterfaceError, OperationalError, connections
 
-from conductor.journal import foreign_locks
-from conductor.journal.models import WorkflowRun
+from conductor.journal import foreign_locks, sweeps
 from conductor.rpc import broker, outbox
 from conductor.workflows import leases
 
@@ -25,13 +22,7 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
     outbox.resend_due(alias)
     foreign_locks.sweep(alias)
     outbox.hand_over_locks(alias)
-    overdue = Q(owner__isnull=True, wake_at__lte=Now() - timedelta(seconds=grace_seconds))
-    orphaned = Q(owner__isnull=False, lease_expires_at__lt=Now())
-    due = WorkflowRun.objects.using(alias).live().filter(overdue | orphaned)
-    rings = list(due.order_by(F("wake_at").asc()).values_list("queue", "uuid")[:MOST_RINGS_PER_PASS])
-    for queue, run_uuid in rings:
-        broker.ring(queue, {"alias": alias, "run_uuid": str(run_uuid)})
-    return len(rings)
+    return _ring(alias, sweeps.runs_due(connections[alias], grace_seconds, MOST_RINGS_PER_PASS))
 
 
 def hand_on(alias: str) -> int:
@@ -58,7 +49,7 @@ def take_over_from(alias: str, life: str) -> int:
     return _ring(alias, leases.bury(alias, life))
 
 
-def _ring(alias: str, runs: list[tuple[str, UUID]]) -> int:
+def _ring(alias: str, runs: Sequence[tuple[str, UUID | str]]) -> int:
     for queue, run_uuid in runs:
         broker.ring(queue, {"alias": alias, "run_uuid": str(run_uuid)})
     return len(runs)

@@ -18,18 +18,19 @@ from uuid import UUID
 from django.db import connections
 
 from conductor.actors.conductor import RECEIVERS
-from conductor.cell_db.models import Service
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import ComputeManager, Shared
 from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.context import system_context
 from conductor.core.errors import ResourceLocked
+from conductor.core.states import LIVE_RUN_STATES
 from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.rpc import broker, outbox
 from conductor.rpc.codec import decode, encode
 from conductor.rpc.messages import StepAnswered
-from conductor.transactions import database_now, write_tx
+from conductor.sql import dialect
+from conductor.transactions import write_tx
 from conductor.workflows import catalog, engine, leases, recovery, turn
 from conductor.workflows.flow import Flow
 from tests.chaos import ledger
@@ -39,6 +40,14 @@ CELL = ledger.HERE
 CONDUCTORS = ("conductor-a", "conductor-b")
 LONGEST_SETTLING = 60
 AN_HOUR = 3600.0
+# By hand, as every schedule does it many times: its pace decides how many schedules a campaign can afford.
+_RUNS = "UPDATE journal_workflowrun SET"
+_LIVE = f"state IN ({', '.join(repr(str(state)) for state in sorted(LIVE_RUN_STATES))})"
+TIME_PASSES = (
+    (f"{_RUNS} lease_expires_at = {{later}} WHERE {_LIVE} AND owner IS NOT NULL", (-1.0,)),
+    (f"{_RUNS} wake_at = {{later}} WHERE {_LIVE} AND wake_at < {{later}}", (-10.0, AN_HOUR)),
+    ("UPDATE journal_outboxmessage SET send_again_at = {later}", (-1.0,)),
+)
 
 
 class Killed(BaseException):
@@ -229,10 +238,8 @@ class Schedule:
     def _let_time_pass(self) -> None:
         """Every lease that nobody renews runs out, every timer is due, what was not answered is sent again."""
         with write_tx(CELL):
-            live = WorkflowRun.objects.using(CELL).live()
-            live.filter(owner__isnull=False).update(lease_expires_at=database_now(-1))
-            live.filter(wake_at__lt=database_now(AN_HOUR)).update(wake_at=database_now(-10))
-            OutboxMessage.objects.using(CELL).update(send_again_at=database_now(-1))
+            for statement, seconds in TIME_PASSES:
+                dialect.run(connections[CELL], statement, seconds)
         recovery.sweep(CELL, grace_seconds=0.0)
 
     # -- asking -----------------------------------------------------------------------------------------------
@@ -328,8 +335,8 @@ class Schedule:
 def hear(is_heard: bool) -> None:
     """Have the host be up, or silent."""
     with write_tx(CELL):
-        seen = database_now(100_000 if is_heard else -100_000)
-        Service.objects.using(CELL).filter(host=ledger.HOST).update(last_seen_at=seen)
+        seen = (100_000.0 if is_heard else -100_000.0, ledger.HOST)
+        dialect.run(connections[CELL], "UPDATE cell_db_service SET last_seen_at = {later} WHERE host = %s", seen)
 
 
 def clear(folder: Path) -> None:
