@@ -21,6 +21,8 @@ class _Choice:
 
 def pin(host: HostCell, cell: InstanceCell, reserved: int) -> InstanceCell | None:
     """The guest's cell with its CPUs pinned, and `reserved` more for the emulator; None where that cannot be."""
+    if not host.siblings:
+        return None  # nobody knows which of its CPUs share a core
     cores = [sorted(core & host.free_pcpus) for core in host.siblings]
     threads = max((len(core) for core in host.siblings), default=0) or 1
     if cell.thread_policy == ISOLATE:

@@ -118,6 +118,7 @@ def test_the_shipped_weighers_say() -> None:
         "ServerGroupSoftAffinityWeigher": 1.0,
         "ServerGroupSoftAntiAffinityWeigher": 1.0,
         "NumInstancesWeigher": 0.0,
+        "PCIWeigher": 1.0,
         "BuildFailureWeigher": 1_000_000.0,
         "HypervisorVersionWeigher": 1.0,
         "CrossCellWeigher": 1_000_000.0,
