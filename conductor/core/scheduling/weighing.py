@@ -41,7 +41,7 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
 
     def of_its_own(self) -> Part:
         """With a column that nobody else holds, whatever a plugin does with the one that it gave."""
-        return self._replace(column=self.column.copy())
+        return self._replace(column=self.column.copy()) if self.column.flags.writeable else self
 
     def of(self, row: int) -> tuple[float, float, float]:
         """Raw number, share and factor of the candidate in `row`."""
@@ -81,6 +81,10 @@ class Multipliers:
         by_value = np.array([base if value is None else sign * value for value in factor.values], np.float64)
         column: Column = by_value[factor.codes]
         return column
+
+    def asks(self, weigher: Weigher) -> bool:
+        """Whether the weigher is asked at all: one that costs much is not where the operator's factor is 0."""
+        return weigher.asked_at_zero or self.general(weigher) != 0.0
 
     def general(self, weigher: Weigher) -> float:
         """The factor of hosts whose aggregates do not say otherwise."""
@@ -144,8 +148,7 @@ def _refuse_without(one: Weigher, error: Exception) -> None:
 
 def _part(one: Weigher, hosts: HostTable, spec: RequestSpec, *, multipliers: Multipliers, passing: Mask) -> Part:
     """What one weigher says. Raises what it raises, or Nonsense."""
-    is_asked = one.asked_at_zero or multipliers.general(one) != 0.0
-    column = guarded(one.weigh, hosts, spec) if is_asked else hosts.zeros
+    column = guarded(one.weigh, hosts, spec) if multipliers.asks(one) else hosts.zeros
     if column is hosts.zeros and not one.minval and not one.maxval:  # nothing to say
         return Part(one.name, column, 0.0, 0.0, multipliers.of(one, hosts))
     _check(column, len(hosts))
