@@ -250,6 +250,13 @@ class HostTable:
             self._kept["index"] = index
         return sorted({row for host in hosts for row in index.get(host, ())})
 
+    def knows(self, name: str) -> bool:
+        """Whether a host or a node here is called so."""
+        nodes: frozenset[str] | None = self._kept.get("nodes")
+        if nodes is None:
+            self._kept["nodes"] = nodes = frozenset(state.node for state in self.states)
+        return name in nodes or bool(self.rows_of([name]))
+
     def mask_of(self, hosts: Sequence[str] | set[str] | frozenset[str]) -> Mask:
         """True in the rows of the named hosts."""
         mask = np.zeros(len(self), np.bool_)

@@ -48,8 +48,9 @@ def _grouped(outcome: Outcome, reasons: Reasons) -> list[tuple[str, int]]:
             mine[next(iter(mine))] += unexplained
         elif unexplained:
             mine[f"turned away by {stage.filter.name}"] += unexplained
+        is_ours = isinstance(stage.filter, Placement)  # the most frequent of all, and it names nobody
         for text, count in mine.items():
-            counts[nameless(text)] += count
+            counts[text if is_ours else nameless(text)] += count
     return counts.most_common()
 
 
@@ -61,7 +62,7 @@ class _Nameless:
         named = {*spec.instance_hosts.values(), *spec.ignore_hosts, *spec.force_hosts, *spec.force_nodes}
         named |= {*(spec.group.member_hosts.values() if spec.group else ()), spec.requested_host, spec.requested_node}
         self._hosts = hosts
-        self._others = {name for name in named if name} | {one.node for one in hosts.states if one.node != one.host}
+        self._others = {name for name in named if name}
 
     def __call__(self, text: str) -> str:
         return WORD.sub(self._word, text)
@@ -69,7 +70,7 @@ class _Nameless:
     def _word(self, found: re.Match[str]) -> str:
         word = found[0]
         inner = word.strip(".-")  # the full stop at the end of a sentence
-        if not inner or not any(name in self._others or self._hosts.rows_of([name]) for name in (word, inner)):
+        if not inner or not any(name in self._others or self._hosts.knows(name) for name in (word, inner)):
             return word
         return word.replace(inner, HIDDEN)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from conductor.core.filter import Filter
+from conductor.core.host_state import Column, HostTable
+from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.filtering import Rows, ask, timed_verdict
-from conductor.core.scheduling.links import Placement, shortfall_of
+from conductor.core.scheduling.links import CLASSES, Placement, shortfall_of
+from conductor.core.scheduling.needs import needs_of
+from conductor.core.scheduling.provider_answers import free_of
 from conductor.core.scheduling.select import Round
 
 MISSES_KEPT = 5
@@ -48,15 +55,12 @@ def nearest_misses(shown: Round) -> tuple[tuple[NearMiss, ...], dict[str, int]]:
 
 def _described(shown: Round, rows: Rows, missed_by: Rows) -> list[NearMiss]:
     filters = [stage.filter for stage in shown.filtering.stages]
-    ranked = []
-    for row in map(int, rows):
-        index = int(missed_by[row])
-        is_amount = isinstance(filters[index], Placement)
-        shortfall = shortfall_of(shown.hosts.states[row], shown.spec) if is_amount else 0.0
-        ranked.append(((shortfall <= 0, shortfall, index, row), row, index))
     found = []
-    for (_, shortfall, _, _), row, index in sorted(ranked)[:MISSES_KEPT]:
+    for place in by_distance(shown.hosts, shown.spec, rows, missed_by[rows], filters)[:MISSES_KEPT]:
+        row = int(rows[place])
+        index = int(missed_by[row])
         state = shown.hosts.states[row]
+        shortfall = shortfall_of(state, shown.spec) if isinstance(filters[index], Placement) else 0.0
         try:
             verdict = timed_verdict(filters[index], shown.hosts, shown.spec, row, shown.filtering.aside)
         except Exception:
@@ -73,3 +77,27 @@ def _described(shown: Round, rows: Rows, missed_by: Rows) -> list[NearMiss]:
             )
         )
     return found
+
+
+def by_distance(
+    hosts: HostTable, spec: RequestSpec, rows: Rows, missed_by: Rows, filters: Sequence[Filter]
+) -> NDArray[np.intp]:
+    """The places of `rows`, nearest first: a little room that is lacking, then by the filter that speaks against it.
+
+    `missed_by` has the index of that filter for each row.
+    """
+    is_amount = np.array([isinstance(one, Placement) for one in filters], np.bool_)[missed_by]
+    shortfalls = np.where(is_amount, _shortfalls(hosts, spec, rows), 0.0)
+    return np.lexsort((rows, missed_by, shortfalls, shortfalls <= 0))
+
+
+def _shortfalls(hosts: HostTable, spec: RequestSpec, rows: Rows) -> Column:
+    """`shortfall_of` for many hosts."""
+    worst: Column = np.full(len(rows), -np.inf)
+    for name, amount in needs_of(spec).resources.items():
+        if name in CLASSES:
+            free = getattr(hosts, CLASSES[name][0])[rows]
+        else:
+            free = np.fromiter((free_of(hosts.states[row], name) for row in rows), np.float64, len(rows))
+        np.maximum(worst, 1 - free / amount, out=worst)
+    return worst

@@ -14,6 +14,7 @@ from conductor.core.host_state import HostTable, Mask
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.filtering import PluginFault, Rows, ask, describe, verdict_of
 from conductor.core.scheduling.links import Placement, shortfall_of
+from conductor.core.scheduling.nearest import by_distance
 from conductor.core.scheduling.select import Pipeline, decide, links_of
 
 PASSED, REJECTED, FAILED = "pass", "reject", "error"
@@ -101,16 +102,12 @@ class Replay:
         found: list[HostRow] = []
         for count in (1, 2):
             rows = np.flatnonzero(misses == count)
-            ranked = sorted((self._distance(int(row)), int(row)) for row in rows)
-            found += [self.row(row) for _, row in ranked[: most - len(found)]]
+            if not len(rows):
+                continue
+            first = np.argmax([~mask[rows] for mask in self.masks], axis=0)  # the first that turns it away
+            places = by_distance(self.hosts, self.spec, rows, first, self.filters)
+            found += [self.row(int(rows[place])) for place in places[: most - len(found)]]
         return found
-
-    def _distance(self, row: int) -> tuple[float, int]:
-        """Hosts that lack but a little room come first, then by the filter that speaks against them."""
-        first = next(index for index, mask in enumerate(self.masks) if not mask[row])
-        lacks_room = isinstance(self.filters[first], Placement)
-        shortfall = shortfall_of(self.hosts.states[row], self.spec) if lacks_room else 0.0
-        return (shortfall if shortfall > 0 else 2.0), first
 
     def _cell(self, index: int, row: int) -> Cell:
         one, passes = self.filters[index], bool(self.masks[index][row])
