@@ -35,15 +35,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"flavorRef": "9"}, "Flavor 9 could not be found"),
     ({"flavorRef": {}}, "server.flavorRef"),
     ({"imageRef": "nope"}, "server.imageRef"),
-    ({"imageRef": ""}, "booting from volumes is not offered"),
-    ({"imageRef": ...}, "booting from volumes is not offered"),
+    ({"imageRef": ""}, "Name an image to boot from, or a volume"),
+    ({"imageRef": ...}, "Name an image to boot from, or a volume"),
     ({"networks": ...}, "'networks' is a required property"),
     ({"networks": "all"}, "server.networks"),
     ({"networks": [{}]}, "server.networks[0]"),
     ({"networks": [{"uuid": "nope"}]}, "server.networks"),
     ({"networks": [{"uuid": "11111111-1111-1111-1111-111111111111"}]}, "11111111-1111-1111-1111-111111111111"),
     ({"networks": [{"port": "11111111-1111-1111-1111-111111111111", "fixed_ip": "10.0.0.1"}]}, "cannot be used with"),
-    ({"networks": [{"uuid": "11111111-1111-1111-1111-111111111111", "tag": "a"}]}, "Tagged devices are not offered"),
+    ({"networks": [{"uuid": "11111111-1111-1111-1111-111111111111", "tag": "a"}]}, "Tagged networks are not offered"),
     ({"metadata": {"a": 1}}, "server.metadata.a"),
     ({"metadata": {"a" * 256: "b"}}, "was unexpected"),
     ({"metadata": []}, "server.metadata"),
@@ -65,9 +65,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trusted_image_certificates": ["a"]}, "Signed images are not offered"),
     ({"security_groups": [{"name": "strangers"}]}, "strangers"),
     ({"security_groups": [{"id": "a"}]}, "'id' was unexpected"),
-    ({"block_device_mapping": [{"volume_id": "a"}]}, "booting from volumes is not offered"),
-    ({"block_device_mapping_v2": [{"boot_index": 0, "source_type": "blank"}]}, "booting from volumes is not offered"),
-    ({"block_device_mapping_v2": [{"boot_index": 1, "source_type": "image"}]}, "booting from volumes is not offered"),
+    ({"block_device_mapping": [{"volume_id": "a"}]}, "failed to get volume a"),
+    (
+        {
+            "block_device_mapping_v2": [
+                {"boot_index": 0, "source_type": "blank", "destination_type": "volume", "volume_size": "x"}
+            ]
+        },
+        "volume_size",
+    ),
+    ({"block_device_mapping_v2": [{"boot_index": 1, "source_type": "image"}]}, "Missing device UUID"),
     ({"shoe_size": 43}, "'shoe_size' was unexpected"),
     ({"OS-DCF:diskConfig": "SOMETIMES"}, "diskConfig"),
 ]
