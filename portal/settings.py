@@ -164,6 +164,9 @@ NOVELLA_QUARANTINE_WINDOW = 20
 NOVELLA_QUARANTINE_SECONDS = 600.0  # 0: until somebody releases it
 NOVELLA_MAX_BUILD_ATTEMPTS = 3
 NOVELLA_HOST_SUBSET_SIZE = 1
+NOVELLA_CANDIDATE_STRATEGY = "depth-first"  # all ways through one tree of providers, then the next; or "breadth-first"
+NOVELLA_CANDIDATES_AT_MOST = -1  # ways after which a search ends; -1: it finds all
+NOVELLA_CANDIDATES_AT_RANDOM = False  # else in the order in which providers were made
 NOVELLA_HEARTBEAT_SECONDS = environment.heartbeat_seconds
 NOVELLA_HOST_DOWN_SECONDS = environment.host_down_seconds
 

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 
+from django.conf import settings
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from conductor.core.placement import candidates as pure
 from conductor.core.placement.amounts import Amount
-from conductor.core.placement.candidates import DEPTH_FIRST, Candidates, ProviderNode, SearchOptions
+from conductor.core.placement.candidates import Candidates, ProviderNode, SearchOptions
 from conductor.core.placement.forest import SHARES
 from conductor.core.placement.query import CandidateQuery, RequestGroup
 from conductor.placement import resource_classes, traits
-from conductor.placement.changes import CHUNK
 from conductor.placement.models import Inventory, ProviderAggregate, ProviderTrait, ResourceProvider
 from conductor.placement.provider_search import giving
 
+MOST_NAMED = 2000  # trees that one statement names
 FIELDS = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")
 
 
 def search(query: CandidateQuery, options: SearchOptions | None = None) -> Candidates:
     """The ways to get what is asked for. The number of statements does not depend on how many providers there are.
 
-    Raises Invalid for traits and resource classes that nobody made.
+    Without `options`, the search goes by the operator's settings. Raises Invalid for traits and resource classes that
+    nobody made.
     """
     groups = query.groups.values()
     resource_classes.refuse_unknown({kind for group in groups for kind in group.resources})
     named = {name for group in groups for name in group.forbidden.union(*group.required)}
     traits.refuse_unknown({*named, *query.root_required, *query.root_forbidden})
     sharing = list(ResourceProvider.objects.filter(trait_links__name=SHARES).values_list("root_id", flat=True))
-    roots = list(_roots(query, is_shared=bool(sharing)).values_list("pk", flat=True))
-    how = options or SearchOptions()
-    if query.limit and how.seed is None and how.strategy == DEPTH_FIRST and not sharing and len(roots) > CHUNK:
+    roots = _roots(query, is_shared=bool(sharing)).values_list("pk", flat=True)
+    how = options or _configured()
+    if query.limit and query.limit <= MOST_NAMED and how == SearchOptions() and not sharing:
         # Mostly the oldest few give enough, and nobody waits until all are read.
-        found = pure.find(_nodes(roots[:CHUNK]), query, how)
+        found = pure.find(_nodes(list(roots[: query.limit])), query, how)
         if len(found.requests) >= query.limit:
             return found
     return pure.find(_nodes(sorted({*roots, *(root for root in sharing if root)})), query, how)
+
+
+def _configured() -> SearchOptions:
+    return SearchOptions(
+        settings.NOVELLA_CANDIDATE_STRATEGY,
+        settings.NOVELLA_CANDIDATES_AT_MOST,
+        random.randrange(2**32) if settings.NOVELLA_CANDIDATES_AT_RANDOM else None,
+    )
 
 
 def _roots(query: CandidateQuery, *, is_shared: bool) -> QuerySet[ResourceProvider]:
@@ -74,7 +85,7 @@ def _placed(rows: QuerySet[ResourceProvider], group: RequestGroup) -> QuerySet[R
 def _nodes(roots: list[int]) -> list[ProviderNode]:
     """All providers of these trees, in the order of their making."""
     wanted = set(roots)
-    is_long = len(roots) > CHUNK  # then nearly all are wanted: one long list is cheaper than its parts
+    is_long = len(roots) > MOST_NAMED  # then most are wanted, and reading all is cheaper than naming them
     rows = ResourceProvider.objects.all() if is_long else ResourceProvider.objects.filter(root_id__in=roots)
     mine = Q() if is_long else Q(provider__root_id__in=roots)
     amounts: defaultdict[int, dict[str, Amount]] = defaultdict(dict)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from conductor.core.errors import Invalid
 from conductor.core.placement.amounts import Amount
 from conductor.core.placement.combining import Combiner, Key, Way
 from conductor.core.placement.forest import Forest, ProviderNode
@@ -25,6 +26,7 @@ __all__ = [
 SPREAD = ""  # the suffix of the group that may be spread over a tree
 DEPTH_FIRST = "depth-first"
 BREADTH_FIRST = "breadth-first"
+STRATEGIES = (DEPTH_FIRST, BREADTH_FIRST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,15 @@ def find(providers: Sequence[ProviderNode], query: CandidateQuery, options: Sear
     `providers` must hold whole trees: whoever has a root is in it together with that root.
     """
     how = options or SearchOptions()
+    if how.strategy not in STRATEGIES:
+        raise Invalid(f"No such strategy: {how.strategy}; it is one of {', '.join(STRATEGIES)}.", field="strategy")
     forest = Forest.of(providers)
     groups = {suffix: group for suffix, group in query.groups.items() if suffix or group != RequestGroup()}
     if not groups:
         return Candidates()
-    found = _distinct(_searched(forest, query, groups, how.strategy))
+    found = _searched(forest, query, groups, how.strategy)
+    if forest.members:
+        found = _distinct(found)
     bounds = [bound for bound in (how.at_most, _limit(query)) if bound >= 0]
     if how.seed is None:
         return _answer(forest, _first(found, min(bounds, default=-1)))

@@ -92,7 +92,7 @@ def test_more_providers_are_no_more_statements(monkeypatch: pytest.MonkeyPatch) 
     for number in range(1, 12):
         make(str(number), VCPU=4, MEMORY_MB=4)
     assert statements(query) == few <= 6
-    monkeypatch.setattr(candidates, "CHUNK", 5)
+    monkeypatch.setattr(candidates, "MOST_NAMED", 5)
     assert statements(query) == few
     assert len(candidates.search(query).requests) == 12
     limited = CandidateQuery(query.groups, limit=3)
@@ -100,6 +100,9 @@ def test_more_providers_are_no_more_statements(monkeypatch: pytest.MonkeyPatch) 
         [uuid_of(str(number))] for number in range(3)
     ]
     assert statements(limited) == few
+    full = CandidateQuery({"": RequestGroup({"VCPU": 1}), "1": RequestGroup({"VCPU": 4})}, "none", limit=3)
+    assert candidates.search(full).requests == ()
+    assert statements(full) <= 2 * few, "once more for all, when the first gave too few"
 
 
 def test_options_reach_the_search() -> None:

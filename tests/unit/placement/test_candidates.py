@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conductor.core.errors import Invalid
 from conductor.core.placement.amounts import Amount
 from conductor.core.placement.candidates import (
     BREADTH_FIRST,
@@ -185,6 +186,8 @@ def test_bounds_and_orders() -> None:
     assert drawn[0] == drawn[1] != drawn[2]
     assert sorted(next(iter(way)) for way in ways(drawn[2])) == names
     assert len(find(trees, few, SearchOptions(seed=3)).requests) == 2
+    with pytest.raises(Invalid, match="sideways"):
+        find(trees, few, SearchOptions("sideways"))
 
 
 def test_what_cannot_fit_is_given_up_before_all_is_tried() -> None:
