@@ -26,8 +26,9 @@ from conductor.core.compute_driver import (
     OpenImage,
     Progress,
 )
-from conductor.core.errors import DriverError, GuestMissing
+from conductor.core.errors import DriverError, GuestMissing, Invalid
 from conductor.core.hardware.wire import cell_to_json, device_to_json
+from conductor.core.metrics import NAMES, kept
 from conductor.core.states import PowerState
 
 TICK_SECONDS = 0.1
@@ -44,6 +45,7 @@ class FakeHost(ComputeDriver):
         super().__init__(host, options, open_image)
         self._options = parse(FakeOptions, options, self.name)
         inside.cells(self._options)  # what cannot be is refused before anything starts
+        _check_metrics(self._options.metrics)
         self._faults = Faults(host, self._options.faults, self._options.faults_file)
         self._store_or_none: Store | None = None
 
@@ -68,6 +70,7 @@ class FakeHost(ComputeDriver):
             cpu_info={"arch": "x86_64", "model": "simulated", "topology": {"cores": has.vcpus}},
             numa_cells=tuple(map(cell_to_json, inside.cells(has))),
             pci_devices=tuple(map(device_to_json, inside.devices(has))),
+            metrics=dict(has.metrics),
         )
 
     def _inventory(self) -> dict[str, Inventory]:
@@ -186,3 +189,11 @@ def wait(seconds: float, tell: Callable[[float], None]) -> None:
     while (gone := time.monotonic() - began) < seconds:
         time.sleep(min(TICK_SECONDS, seconds - gone))
         tell(min((time.monotonic() - began) / seconds, 1.0))
+
+
+def _check_metrics(metrics: Mapping[str, Any]) -> None:
+    """Raises Invalid for a metric that nobody knows, or that is no number."""
+    wrong = sorted(metrics.keys() - kept(metrics).keys())
+    if wrong:
+        known = ", ".join(NAMES)
+        raise Invalid(f"Option fake.metrics: {wrong[0]!r} is no metric with a number. Metrics are: {known}.")

@@ -20,6 +20,8 @@ class FakeOptions:
     With `numa_cells` the host's CPUs and memory are in so many cells, in equal parts; `threads_per_core` are the
     threads of a core, `pinned_vcpus` the CPUs of the host that are for pinning alone, `huge_pages` the pages of 2 MB in
     each cell, and `pci_devices` the devices (vendor 1af4, product 1110) on each, or on a host without cells.
+
+    `metrics` are reported as they are given, by the names of `conductor.core.metrics`.
     """
 
     vcpus: int = option(64, least=1)
@@ -38,5 +40,6 @@ class FakeOptions:
     pinned_vcpus: int = option(0, least=0)
     huge_pages: int = option(0, least=0)
     pci_devices: int = option(0, least=0)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
     faults: Mapping[str, Any] = field(default_factory=dict)
     faults_file: Path | None = option(None)

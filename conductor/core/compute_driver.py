@@ -108,7 +108,8 @@ class NodeReport:
     """What a hypervisor offers. `cpu_info` and `capabilities` are JSON values.
 
     `numa_cells` and `pci_devices` are the inside of the host, each a JSON value as `conductor.core.hardware.wire` makes
-    it of a HostCell or PciDevice. Who has which of them is not the host's to say.
+    it of a HostCell or PciDevice. Who has which of them is not the host's to say. `metrics` are by the names of
+    `conductor.core.metrics`, shares as numbers from 0 to 1.
     """
 
     node: str
@@ -123,6 +124,7 @@ class NodeReport:
     host_ip: str = "127.0.0.1"
     numa_cells: tuple[Mapping[str, Any], ...] = ()
     pci_devices: tuple[Mapping[str, Any], ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         inventory = {name: asdict(amount) for name, amount in self.inventory.items()}
@@ -135,6 +137,7 @@ class NodeReport:
             "capabilities": dict(self.capabilities),
             "numa_cells": [dict(cell) for cell in self.numa_cells],
             "pci_devices": [dict(device) for device in self.pci_devices],
+            "metrics": dict(self.metrics),
         }
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Count, Max, Q
 
+from conductor.cell_db import build_failures
 from conductor.cell_db.models import ComputeNode, Instance, Service
-from conductor.core import metrics
+from conductor.core import image_properties, metrics
 from conductor.core.states import VmState
 from conductor.transactions import database_now
 
 BINARY = "nova-compute"
+Property = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ UNHEARD = ServiceFacts(is_up=False)
 
 @dataclass(frozen=True)
 class CellFacts:
-    """Nodes by uuid; `unwell` are the services that are not up and open; `io_ops` counts builds under way by host.
+    """Nodes by uuid; `unwell` are the services that are not up and open; `io_ops` counts builds under way by host,
+    `failed_builds` those that failed in a row, `image_properties` the instances whose image has a property of a value.
 
     `newest` and `services` say how far this reading went.
     """
@@ -58,6 +62,8 @@ class CellFacts:
     unwell: Mapping[str, ServiceFacts] = field(default_factory=dict)
     service_hosts: frozenset[str] = frozenset()
     io_ops: Mapping[str, int] = field(default_factory=dict)
+    failed_builds: Mapping[str, int] = field(default_factory=dict)
+    image_properties: Mapping[str, Mapping[Property, int]] = field(default_factory=dict)
     newest: int = -1
     services: tuple[int, int] = (0, 0)
 
@@ -67,8 +73,11 @@ class CellFacts:
         return self.unwell.get(host, WELL)
 
 
-def read(alias: str, known: CellFacts, *, counts_io_ops: bool) -> CellFacts:
-    """The cell's facts now. What `known` has already is not read again."""
+def read(alias: str, known: CellFacts, *, counts_io_ops: bool, counts_images: bool = False) -> CellFacts:
+    """The cell's facts now. What `known` has already is not read again.
+
+    `counts_io_ops` asks for what builds do anew, and `counts_images` for the images of all instances, which costs much.
+    """
     newest, count = _newest_node(alias)
     services = _services(alias)
     return CellFacts(
@@ -76,6 +85,8 @@ def read(alias: str, known: CellFacts, *, counts_io_ops: bool) -> CellFacts:
         unwell=_unwell(alias),
         service_hosts=known.service_hosts if services == known.services else _service_hosts(alias),
         io_ops=_io_ops(alias) if counts_io_ops else known.io_ops,
+        failed_builds=build_failures.in_a_row(alias) if counts_io_ops else known.failed_builds,
+        image_properties=_image_properties(alias) if counts_images else known.image_properties,
         newest=newest,
         services=services,
     )
@@ -146,3 +157,12 @@ def _unwell(alias: str) -> dict[str, ServiceFacts]:
 def _io_ops(alias: str) -> dict[str, int]:
     building = Instance.objects.using(alias).alive().filter(vm_state=VmState.BUILDING, host__isnull=False)
     return dict(building.values_list("host").annotate(count=Count("pk")))
+
+
+def _image_properties(alias: str) -> dict[str, Counter[Property]]:
+    """Per host, how many instances have an image with a property of that value."""
+    found: defaultdict[str, Counter[Property]] = defaultdict(Counter)
+    instances = Instance.objects.using(alias).alive().filter(host__isnull=False)
+    for host, properties in instances.values_list("host", "image__properties").iterator():
+        found[str(host)].update(image_properties.counted(properties or {}))
+    return dict(found)

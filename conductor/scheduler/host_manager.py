@@ -20,6 +20,10 @@ from conductor.scheduler.cell_facts import CellFacts, NodeFacts
 from conductor.scheduler.host_rows import Membership, Sources, row_of
 
 IO_OPS_EVERY_SECONDS = 1.0
+IMAGES_EVERY_SECONDS = 10.0  # it reads a line for every instance
+NEVER = float("-inf")
+NO_IMAGES: Mapping[tuple[str, str], int] = {}
+BY_HOST = ("unwell", "io_ops", "failed_builds", "image_properties")
 NO_MEMBER = Membership()
 
 
@@ -53,9 +57,10 @@ class HostManager:
         self._lock = threading.Lock()
         self._forget()
 
-    def snapshot(self) -> Snapshot:
-        """Bring the table up to date and give it."""
+    def snapshot(self, *, counts_images: bool = False) -> Snapshot:
+        """Bring the table up to date and give it; with `counts_images`, what images the instances have is in it too."""
         with self._lock:
+            self._counts_images = counts_images
             began = time.monotonic()
             self._follow_placement()
             self._follow_aggregates()
@@ -71,6 +76,8 @@ class HostManager:
         self._cells: dict[str, CellFacts] = {}
         self._answering: frozenset[str] = frozenset()
         self._io_ops_at: dict[str, float] = {}
+        self._images_at: dict[str, float] = {}
+        self._counts_images = False
         self._table = HostTable.from_states(())
         self._rows: dict[str, int] = {}
         self._stale: set[str] = set()  # uuids of nodes whose row may be out of date
@@ -119,10 +126,14 @@ class HostManager:
 
     def _read(self, alias: str) -> CellFacts:
         now = time.monotonic()
-        is_due = now - self._io_ops_at.get(alias, float("-inf")) >= IO_OPS_EVERY_SECONDS
-        facts = cell_facts.read(alias, self._cells.get(alias, CellFacts()), counts_io_ops=is_due)
+        is_due = now - self._io_ops_at.get(alias, NEVER) >= IO_OPS_EVERY_SECONDS
+        counts_images = self._counts_images and now - self._images_at.get(alias, NEVER) >= IMAGES_EVERY_SECONDS
+        known = self._cells.get(alias, CellFacts())
+        facts = cell_facts.read(alias, known, counts_io_ops=is_due, counts_images=counts_images)
         if is_due:
             self._io_ops_at[alias] = now
+        if counts_images:
+            self._images_at[alias] = now
         return facts
 
     def _take(self, before: CellFacts, after: CellFacts) -> None:
@@ -130,11 +141,11 @@ class HostManager:
         if after.nodes is not before.nodes:
             self._stale |= {uuid for uuid, node in after.nodes.items() if before.nodes.get(uuid) is not node}
             self._is_rebuild_due |= before.nodes.keys() != after.nodes.keys()
-        unwell = before.unwell.keys() | after.unwell.keys()
-        changed = {host for host in unwell if before.unwell.get(host) != after.unwell.get(host)}
-        changed |= before.service_hosts ^ after.service_hosts
-        busy = before.io_ops.keys() | after.io_ops.keys()
-        changed |= {host for host in busy if before.io_ops.get(host) != after.io_ops.get(host)}
+        changed = set(before.service_hosts ^ after.service_hosts)
+        for name in BY_HOST:
+            old, new = getattr(before, name), getattr(after, name)
+            if new is not old:
+                changed |= {host for host in old.keys() | new.keys() if old.get(host) != new.get(host)}
         self._mark(changed)
 
     def _mark(self, hosts: Iterable[str]) -> None:
@@ -179,6 +190,8 @@ class HostManager:
                 alias,
                 cell.service_of(node.host),
                 num_io_ops=cell.io_ops.get(node.host, 0),
+                failed_builds=cell.failed_builds.get(node.host, 0),
+                image_properties=cell.image_properties.get(node.host, NO_IMAGES),
                 membership=self._aggregates.of(node.host),
                 inside=self._insides.get(node.uuid, NOTHING),
             )

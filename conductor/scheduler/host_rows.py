@@ -43,6 +43,8 @@ class Sources:
     cell: str
     service: ServiceFacts
     num_io_ops: int = 0
+    failed_builds: int = 0
+    image_properties: Mapping[tuple[str, str], int] = field(default_factory=dict)
     membership: Membership = Membership()
     inside: Inside = NOTHING
 
@@ -55,6 +57,8 @@ def row_of(sources: Sources) -> HostState:
         **_aggregates(sources),
         "num_instances": sources.provider.num_consumers,
         "num_io_ops": sources.num_io_ops,
+        "failed_builds": sources.failed_builds,
+        "image_properties": sources.image_properties,
         "topology": sources.inside[0],
         "pci_pools": sources.inside[1],
     }

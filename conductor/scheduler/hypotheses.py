@@ -33,7 +33,7 @@ def now(spec: RequestSpec) -> Now:
 
 def fleet() -> Snapshot:
     """The hosts as they are at this moment."""
-    return host_manager.snapshot()
+    return host_manager.snapshot(counts_images=pipeline().counts_images)
 
 
 def completed(spec: RequestSpec) -> RequestSpec:

@@ -95,10 +95,10 @@ def select_destinations(
 def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | None:
     """Decide on a fresh snapshot and store the decision with its claims; None when another was faster."""
     spec = request_completion.complete(question.spec)
-    snapshot = host_manager.snapshot()
+    chain = pipeline()
+    snapshot = host_manager.snapshot(counts_images=chain.counts_images)
     table = moving.with_room_given_back(snapshot.table, spec.move)
     began = time.perf_counter()
-    chain = pipeline()
     outcome = decide(table, spec, question.instance_uuids, pipeline=chain, seed=secrets.randbits(32))
     _report(outcome)
     plugin_watch.note(outcome.uses)

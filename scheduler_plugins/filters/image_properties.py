@@ -70,9 +70,7 @@ class ImagePropertiesFilter(Filter):
             mask &= hosts.factor("hypervisor_version").mask(lambda version: _meets_version(version, terms))
         bits = properties.get(ADDRESS_BITS)
         if bits:
-            mask &= hosts.factor("address_bits", _address_bits).mask(
-                lambda has: has != UNREADABLE and _has_bits(has, bits)
-            )
+            mask &= hosts.factor("address_bits", _address_bits).mask(lambda has: bool(_bits_verdict(has, bits)))
         return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:

@@ -105,7 +105,7 @@ def test_what_messages_carry_is_read_too_and_newer_fields_are_dropped() -> None:
     assert json.loads(json.dumps(node.to_json())) == report
     assert NodeReport.from_json({**report, "new": 1}) == node
     older = json.loads((CORPUS / "host_reported-1.0.json").read_text())["body"]["report"]
-    assert NodeReport.from_json(older) == replace(node, numa_cells=(), pci_devices=())
+    assert NodeReport.from_json(older) == replace(node, numa_cells=(), pci_devices=(), metrics={})
 
 
 def test_no_released_version_is_forgotten() -> None:

@@ -19,6 +19,8 @@ class ComputeNode(models.Model):
     hypervisor_version = models.PositiveIntegerField(default=0)
     host_ip = models.CharField(max_length=64, default="127.0.0.1")
     report = models.JSONField(default=dict)
+    failed_builds = models.PositiveIntegerField(default=0, db_default=0)  # in a row, up to `build_failed_at`
+    build_failed_at = models.DateTimeField(null=True)
     running_guests = models.PositiveIntegerField(default=0)
     change_number = models.BigIntegerField(default=0, db_index=True)  # rises with each change the scheduler must see
     created_at = models.DateTimeField()

@@ -53,6 +53,11 @@ class Pipeline:
     watcher: RoundWatcher | None = None
 
     @property
+    def counts_images(self) -> bool:
+        """Whether somebody is asked who looks at the images of all instances, which nobody counts for nothing."""
+        return any(not one.asked_at_zero and self.multipliers.asks(one) for one in self.weighers)
+
+    @property
     def has_strangers(self) -> bool:
         """Whether plugins decide that are not known to leave alone what they are given."""
         trusted = self.rules.trusted

@@ -35,8 +35,9 @@ def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
 
 
 def _report(body: Body) -> dict[str, Any]:
-    """The first version knows no inside of hosts: nothing that needs it is placed there meanwhile."""
-    known = {key: value for key, value in body["report"].items() if key not in ("numa_cells", "pci_devices")}
+    """The first version knows no inside of hosts and no metrics: nothing that needs them is placed there meanwhile."""
+    newer = ("numa_cells", "pci_devices", "metrics")
+    known = {key: value for key, value in body["report"].items() if key not in newer}
     return {**body, "report": known}
 
 

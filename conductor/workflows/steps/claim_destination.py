@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import connections
+
+from conductor.cell_db import build_failures
 from conductor.core.errors import NoValidHost
 from conductor.core.selection import Selection
+from conductor.journal import checkpoints
 from conductor.scheduler import allocation_claims, manager
 from conductor.workflows.flow import Result, Step, Work
 from conductor.workflows.steps import host_use, instance_rows
+from conductor.workflows.steps.spawn_on_host import SpawnOnHost
 
 
 class ClaimDestination(Step):
@@ -42,8 +47,17 @@ class ClaimDestination(Step):
             allocation_claims.release(work.instance_uuid)
 
     def apply_revert(self, work: Work) -> None:
+        _note_failure(work)
         host_use.let_go(work)
         instance_rows.update(work, host=None, node=None)
+
+
+def _note_failure(work: Work) -> None:
+    """Count the build against its host where that failed at it, and another host might have done better."""
+    error = checkpoints.last_failure(connections[work.alias], work.run.pk, work.attempt)
+    is_the_hosts = error.get("step") == SpawnOnHost.name and error.get("is_reschedulable")
+    if is_the_hosts and not error.get("is_ordered") and not work.run.is_cancel_requested:
+        build_failures.note(work.alias, instance_rows.read(work).host or "")
 
 
 def alternates_left(work: Work) -> list[dict[str, Any]]:
