@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -142,8 +143,10 @@ def _units(resources: Mapping[str, Amount]) -> tuple[tuple[str, int, int, int], 
 
 
 def _capabilities(host: Mapping[str, Any]) -> dict[str, Any]:
+    """What the host says of its processor is a text here, as the filters of these cases read it."""
     stats = {str(key): value for key, value in host.get("stats", {}).items()}
-    return {**stats, "cpu_info": host["cpu_info"]} if "cpu_info" in host else stats
+    told = host.get("cpu_info", "")
+    return {**stats, "cpu_info": told if isinstance(told, str) else json.dumps(told)}
 
 
 def _image_properties(instances: Sequence[Any]) -> dict[tuple[str, str], int]:
