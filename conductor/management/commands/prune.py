@@ -17,7 +17,8 @@ LEFT_OUT = 1
 class Command(BaseCommand):
     help = (
         "Remove workflows, events, decisions and the hosts that they saw, consoles, audit records, deliveries and "
-        "findings that are over and older than NOVELLA_KEEP_…_DAYS. Conductors do the same each hour. Ends with 1 when a database was left out."
+        "findings that are over and older than NOVELLA_KEEP_…_DAYS. Conductors do the same each hour. Ends with 1 "
+        "when a database was left out."
     )
     requires_system_checks = []
 
