@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from conductor.core.placement.amounts import Amount
 Mask = NDArray[np.bool_]
 Column = NDArray[np.float64]
 _A = TypeVar("_A", bound=NDArray[Any])
+_K = TypeVar("_K", bound="Kept")
 _NOTHING: FrozenDict = FrozenDict()
 
 
@@ -68,6 +69,10 @@ class HostState:
     image_properties: Mapping[tuple[str, str], int] = field(default_factory=lambda: _NOTHING)
     topology: HostTopology | None = None
     pci_pools: tuple[PciPool, ...] = ()
+    # How much more its newest instances are made of than they claim: weighing goes by what they are made of.
+    drift_vcpus: int = 0
+    drift_memory_mb: int = 0
+    drift_disk_gb: int = 0
 
     def __post_init__(self) -> None:
         for name in _MAPPINGS:  # read-only too: a plugin that writes into one would change every later decision
@@ -90,16 +95,22 @@ class HostState:
     @property
     def unused_memory_mb(self) -> float:
         """Physical memory that nobody uses, whatever the overcommit; negative where it is overcommitted."""
-        return self.memory_mb - self.reserved_memory_mb - self.memory_mb_used
+        return self.memory_mb - self.reserved_memory_mb - self.memory_mb_used - self.drift_memory_mb
 
     @property
     def unused_disk_gb(self) -> float:
         """Physical disk that nobody uses, or what the hypervisor says is left if that is less."""
-        unused = self.disk_gb - self.reserved_disk_gb - self.disk_gb_used
+        unused = self.disk_gb - self.reserved_disk_gb - self.disk_gb_used - self.drift_disk_gb
         return unused if self.disk_available_least_gb is None else min(unused, self.disk_available_least_gb)
 
 
 _MAPPINGS = ("aggregate_metadata", "capabilities", "amounts", "metrics", "image_properties")
+
+
+class Kept(Protocol):
+    """Something made of all hosts that can be made of the same hosts again at little cost."""
+
+    def with_rows(self: _K, changes: Mapping[int, HostState]) -> _K: ...
 
 
 @dataclass(frozen=True)
@@ -155,6 +166,7 @@ FEW_CODES = 8  # so many comparisons cost less than one look-up per row
 # Columns that change when a host takes an instance, and what they hold for one host.
 CLAIMED_COLUMNS: Mapping[str, Callable[[HostState], float]] = {
     "free_vcpus": lambda state: state.free_vcpus,
+    "unused_vcpus": lambda state: state.free_vcpus - state.drift_vcpus,
     "free_memory_mb": lambda state: state.free_memory_mb,
     "free_disk_gb": lambda state: state.free_disk_gb,
     "unused_memory_mb": lambda state: state.unused_memory_mb,
@@ -179,6 +191,7 @@ class HostTable:
     is_up: Mask
     is_disabled: Mask
     free_vcpus: Column
+    unused_vcpus: Column
     free_memory_mb: Column
     free_disk_gb: Column
     unused_memory_mb: Column
@@ -240,6 +253,16 @@ class HostTable:
             kept[key] = made
         return made
 
+    def kept(self, name: str, make: Callable[[Sequence[HostState]], _K]) -> _K:
+        """What `make` makes of all states, once; of a table with some other rows it is `with_rows` of it.
+
+        As factors, only for what a claim does not change.
+        """
+        made: dict[str, _K] = self._kept.setdefault("made", {})
+        if name not in made:
+            made[name] = make(self.states)
+        return made[name]
+
     def rows_of(self, hosts: Sequence[str] | set[str] | frozenset[str]) -> list[int]:
         """The rows of all nodes of the named hosts; names that are not here are passed over."""
         index: dict[str, list[int]] | None = self._kept.get("index")
@@ -287,6 +310,7 @@ class HostTable:
         factors = {name: made.with_rows(changes) for name, made in list(kept.get("factors", {}).items())}
         # Values that no row has any more pile up; a factor of more values than rows is made afresh when asked for.
         kept["factors"] = {name: made for name, made in factors.items() if len(made.values) <= len(states)}
+        kept["made"] = {name: made.with_rows(changes) for name, made in list(kept.get("made", {}).items())}
         frozen_columns: dict[str, Any] = {name: read_only(column) for name, column in columns.items()}
         return replace(
             self,

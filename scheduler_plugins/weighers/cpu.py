@@ -16,4 +16,4 @@ class CPUWeigher(Weigher):
     minval = 0.0
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
-        return hosts.free_vcpus
+        return hosts.unused_vcpus

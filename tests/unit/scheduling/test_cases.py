@@ -40,7 +40,7 @@ def seen(key: str, answer: dict[str, Any]) -> Any:
     }[key]()
 
 
-@pytest.mark.parametrize(("expected", "answer"), answered())
+@pytest.mark.parametrize(("expected", "answer"), list(answered()))
 def test_a_case_is_decided_as_it_was_worked_out(expected: dict[str, Any], answer: dict[str, Any]) -> None:
     for key, value in expected.items():
         if key == "rejects":

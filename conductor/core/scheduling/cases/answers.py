@@ -99,7 +99,7 @@ class _Answering:
 
     def _selections(self, spec: RequestSpec) -> list[dict[str, Any]]:
         if spec.is_rebuild:  # placement is not asked
-            states, needs = self.case.fleet.states, needs_from(queries_of(spec, is_strict=False))
+            states, needs = self.case.fleet.states, Needs({})
         else:
             states, needs = self._candidates(spec)
         table = HostTable.from_states(states)

@@ -24,7 +24,7 @@ def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
         return unknown
     if not _has_any(hosts, CandidateQuery(root_required=query.root_required, root_forbidden=query.root_forbidden)):
         return ""
-    for group in query.groups.values():
+    for _, group in sorted(query.groups.items()):  # the one that may be spread comes first
         refusal, is_over = _read(group, hosts)
         if refusal or is_over:
             return refusal

@@ -31,26 +31,38 @@ class Rounds:
 
     def filtered(self, hosts: HostTable, spec: RequestSpec, came: Mask, filtering: Filtering) -> None:
         self._hosts = hosts
-        entered = came
-        for stage in filtering.stages:  # the first links say which hosts there are, not which of them will do
-            if isinstance(stage.filter, Placement | RequestedCell):
-                entered = stage.left
+        plugins = {one.name for one in self.filters}
+        entered = left = came
+        for stage in filtering.stages:
+            if stage.filter.name in plugins:
+                break
+            left = stage.left
+            if isinstance(stage.filter, Placement | RequestedCell):  # they say which hosts there are
+                entered = left
         this: dict[str, Any] = {"hosts": _names(hosts, entered), "steps": [], "survivors": None}
         self.written.append({**this, "weighers": {}, "order": []})
-        self.written[-1]["steps"] = steps = []
-        stages = {stage.filter.name: stage for stage in filtering.stages}
-        left = entered
-        for one in self.filters:
-            turn = stages.get(one.name)
-            if turn is not None and turn.before:
-                _refuse_unreadable(turn, hosts, spec)
-                steps.append(
-                    {"filter": one.name, "rejects": [hosts.states[int(row)].host for row in turn.rejected_rows]}
-                )
-                left = turn.left
-            elif turn is None and spec.is_rebuild and left.any():
-                steps.append({"filter": one.name, "rejects": []})
+        if not _is_forced(spec):
+            self._step(hosts, spec, left, filtering)
         self.written[-1]["survivors"] = _names(hosts, filtering.passing)
+
+    def _step(self, hosts: HostTable, spec: RequestSpec, left: Mask, filtering: Filtering) -> None:
+        """What each filter did. The one that leaves no host is the last."""
+        stages = {stage.filter.name: stage for stage in filtering.stages}
+        steps = self.written[-1]["steps"]
+        if spec.ignore_hosts and _are_ignored(hosts, spec, self.written[-1]["hosts"]):
+            return  # nobody is left to be asked about
+        for one in self.filters:
+            if one.runs_once_per_request and len(self.written) > 1:
+                continue
+            turn = stages.get(one.name)
+            rejected: list[str] = []
+            if turn is not None:
+                _refuse_unreadable(turn, hosts, spec)
+                rejected = [hosts.states[int(row)].host for row in turn.rejected_rows]
+                left = turn.left
+            steps.append({"filter": one.name, "rejects": rejected})
+            if not left.any():
+                return
 
     def weighed(self, weighing: Weighing) -> None:
         states = self._hosts.states
@@ -67,6 +79,19 @@ class Rounds:
 
 def _names(hosts: HostTable, mask: Mask) -> list[str]:
     return [hosts.states[int(row)].host for row in np.flatnonzero(mask)]
+
+
+def _is_forced(spec: RequestSpec) -> bool:
+    return bool(spec.force_hosts or spec.force_nodes) and not spec.is_rebuild
+
+
+def _are_ignored(hosts: HostTable, spec: RequestSpec, names: Sequence[str]) -> bool:
+    """Whether all hosts that the request aims at must not be used."""
+    ignored = {name.lower() for name in spec.ignore_hosts}
+    aimed = {name for name in names if spec.requested_host in ("", name)}
+    if spec.requested_node:
+        aimed &= {state.host for state in hosts.states if state.node == spec.requested_node}
+    return {name.lower() for name in aimed} <= ignored
 
 
 def _refuse_unreadable(stage: Stage, hosts: HostTable, spec: RequestSpec) -> None:
