@@ -281,7 +281,7 @@ def _others(found: Registry, kind: str, brought: Mapping[str, type[Any]]) -> lis
 def _description(plugin: Any) -> str:
     """The first line of its documentation."""
     lines = (inspect.getdoc(plugin) or "").splitlines() if plugin is not None else []
-    return lines[0][:LONGEST_DESCRIPTION] if lines else ""
+    return lines[0].replace("`", "")[:LONGEST_DESCRIPTION] if lines else ""
 
 
 def _plain(value: Any) -> Any:

@@ -27,6 +27,7 @@ PLACES = (
     Place("Servers", "servers", "server", "g s"),
     Place("Workflows", "workflows", "workflow", "g w"),
     Place("Hosts", "hosts", "host", "g o", is_for_operators=True),
+    Place("Plugins", "plugins", "plugin", "g p", is_for_operators=True),
 )
 
 

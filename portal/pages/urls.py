@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from portal.pages import accounts, decisions, flows, home, hosts, interventions, launch, server_actions, servers
+from portal.pages import (
+    accounts,
+    decisions,
+    flows,
+    home,
+    hosts,
+    interventions,
+    launch,
+    plugins,
+    server_actions,
+    servers,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.home, name="home"),
@@ -26,4 +37,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("decisions/<str:decision_uuid>", decisions.decision, name="decision"),
     path("decisions/<str:decision_uuid>/fits-if", decisions.fits_if, name="decision-fits-if"),
     path("hosts", hosts.host_list, name="hosts"),
+    path("plugins", plugins.plugin_list, name="plugins"),
+    path("plugins/<slug:kind>/order", plugins.order, name="plugins-order"),
+    path("plugins/<slug:kind>/of/<str:name>", plugins.plugin, name="plugin"),
+    path("plugins/<slug:kind>/of/<str:name>/<slug:action>", plugins.shut, name="plugin-shut"),
 ]

@@ -30,6 +30,8 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "locks": lambda ids: f"/workflows/{ids['run']}/locks",
     "events": lambda ids: f"/workflows/{ids['run']}/events",
     "hosts": lambda ids: "/hosts",
+    "plugins": lambda ids: "/plugins",
+    "filter": lambda ids: "/plugins/filter/of/IoOpsFilter",
     "project": lambda ids: "/project",
     "not found": lambda ids: "/nothing",
 }

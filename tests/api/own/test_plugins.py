@@ -34,7 +34,7 @@ def test_the_catalogue_says_what_there_is(api_client: Any) -> None:
     assert body["versions"] == {"filter": 0, "weigher": 0}
     compute = by_name["filter", "ComputeFilter"]
     assert (compute["state"], compute["enabled"], compute["is_shipped"]) == ("runs", True, True)
-    assert compute["description"] == type(registry().filters[0]).__doc__.splitlines()[0]  # type: ignore[union-attr]
+    assert compute["description"] == type(registry().filters[0]).__doc__.splitlines()[0].replace("`", "")  # type: ignore[union-attr]
     assert compute["metrics"] == {
         "calls": 0, "faults": 0, "overruns": 0, "rejected": 0, "p50_ms": None, "p99_ms": None,
     }  # fmt: skip

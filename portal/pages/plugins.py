@@ -1,0 +1,266 @@
+"""Plugins, for operators: which of them decide where servers go, how they do, and forms to change that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from conductor.core.errors import Conflict, Invalid, NovellaError, StaleRevision
+from conductor.core.plugin_choice import CONSEQUENCES, KINDS, MODES
+from conductor.services import plugin_views, plugins
+from conductor.services.plugin_views import Catalogue, OptionView, PluginView
+from conductor.services.plugins import Change
+from portal.pages.access import PageRequest, operators_only
+from portal.pages.faces import Face
+
+TITLES = {
+    "filter": ("Filters", "Each turns away hosts that cannot take a server, one after another."),
+    "weigher": ("Weighers", "Each says how much it wants a host; the heaviest host wins."),
+    "driver": ("Compute drivers", "A compute host names the one that it uses."),
+    "membership": ("Memberships", "Conductors notice each other's death by one of these."),
+}
+TONES = {
+    plugin_views.RUNS: "good",
+    plugin_views.WATCHES: "working",
+    plugin_views.OFF: "none",
+    plugin_views.IN_QUARANTINE: "bad",
+    plugin_views.MISSING: "bad",
+    plugin_views.AVAILABLE: "none",
+}
+NUMBERS = frozenset({"integer", "number"})
+STATUS: tuple[tuple[type[NovellaError], int], ...] = ((StaleRevision, 412), (Conflict, 409))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A plugin as the list shows it; `above` and `below` are the orders in which it would have changed places."""
+
+    view: PluginView
+    face: Face
+    above: str = ""
+    below: str = ""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One option in the form. `widget` is choice, number, text, secret or json; `text` is what stands in it."""
+
+    option: OptionView
+    widget: str
+    text: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"option.{self.option.name}"
+
+
+@require_safe
+@operators_only
+def plugin_list(request: PageRequest) -> HttpResponse:
+    """All plugins by kind, in the order in which they run."""
+    found = plugin_views.catalogue(request.asker)
+    groups = [_group(found, kind) for kind in TITLES if any(one.kind == kind for one in found.plugins)]
+    return render(request, "plugins/list.html", {"asker": request.asker, "groups": groups, "shut_out": found.shut_out})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operators_only
+def plugin(request: PageRequest, kind: str, name: str) -> HttpResponse:
+    """One plugin with a form for all that may be chosen for it."""
+    found = plugin_views.catalogue(request.asker, kind)
+    view = _find(found, name)
+    if request.method != "POST":
+        return _page(request, found, view)
+    try:
+        change = Change(keys=CHOICES) if "reset" in request.POST else _asked(request, view)
+        plugins.change(request.asker, kind, plugins={name: change}, version=_version(request))
+    except (Invalid, Conflict) as error:
+        return _page(request, plugin_views.catalogue(request.asker, kind), view, error)
+    _say(request, f"{name} was changed. Every scheduler goes by it at its next decision.")
+    return redirect("plugin", kind, name)
+
+
+@require_POST
+@operators_only
+def order(request: PageRequest, kind: str) -> HttpResponse:
+    """Put the plugins of a kind into the order that a button holds."""
+    names = [name for name in request.POST.get("order", "").split(",") if name]
+    try:
+        plugins.change(request.asker, kind, order=names, version=_version(request))
+    except (Invalid, Conflict) as error:
+        messages.error(request, error.message, extra_tags="bad")
+    else:
+        _say(request, "The order was changed. Every scheduler goes by it at its next decision.")
+    return redirect("plugins")
+
+
+@require_POST
+@operators_only
+def shut(request: PageRequest, kind: str, name: str, action: str) -> HttpResponse:
+    """Shut a plugin out, or let it in again."""
+    reason = request.POST.get("reason", "")
+    try:
+        if action == "quarantine":
+            plugins.quarantine(request.asker, kind, name, reason=reason, seconds=_number(request, "minutes") * 60)
+            _say(request, f"{name} is in quarantine: it is not asked any more.")
+        elif action == "release":
+            plugins.release(request.asker, kind, name, reason=reason)
+            _say(request, f"{name} was let in again.")
+        else:
+            raise Http404
+    except (Invalid, Conflict) as error:
+        found = plugin_views.catalogue(request.asker, kind)
+        return _page(request, found, _find(found, name), error)
+    return redirect("plugin", kind, name)
+
+
+CHOICES = frozenset({"is_enabled", "mode", "on_failure", "multiplier", "options"})
+
+
+def _find(found: Catalogue, name: str) -> PluginView:
+    view = next((one for one in found.plugins if one.name == name), None)
+    if view is None:
+        raise Http404
+    return view
+
+
+def _group(found: Catalogue, kind: str) -> dict[str, Any]:
+    views = [one for one in found.plugins if one.kind == kind]
+    running = [one.name for one in views if one.position is not None]
+    title, words = TITLES[kind]
+    rows = [_row(one, running if kind in KINDS else []) for one in views]
+    return {"kind": kind, "title": title, "words": words, "rows": rows, "version": found.versions.get(kind, 0)}
+
+
+def _row(view: PluginView, running: list[str]) -> Row:
+    face = face_of(view)
+    if view.name not in running:
+        return Row(view, face)
+    place = running.index(view.name)
+    return Row(view, face, _swapped(running, place - 1), _swapped(running, place))
+
+
+def _swapped(names: list[str], place: int) -> str:
+    """The names with those at `place` and after it changed over, as a button holds them; empty at either end."""
+    if not 0 <= place < len(names) - 1:
+        return ""
+    return ",".join([*names[:place], names[place + 1], names[place], *names[place + 2 :]])
+
+
+def face_of(view: PluginView) -> Face:
+    """How its state looks; the reason of a quarantine beside it."""
+    detail = view.quarantine.reason if view.quarantine else ""
+    return Face(TONES[view.state], "in the shadow" if view.state == "watches" else view.state, detail)
+
+
+def _page(request: PageRequest, found: Catalogue, view: PluginView, error: NovellaError | None = None) -> HttpResponse:
+    context = {
+        "asker": request.asker,
+        "plugin": view,
+        "face": face_of(view),
+        "version": found.versions[view.kind],
+        "fields": [_field(request, one) for one in view.options],
+        "modes": MODES,
+        "multiplier": "" if view.multiplier is None else repr(view.multiplier),
+        "consequences": CONSEQUENCES if view.on_failure else (),
+        "sent": request.POST,
+        "problem": error.message if error else "",
+        "wrong": error.details.get("field", "") if error else "",
+    }
+    status = next((code for kind, code in STATUS if isinstance(error, kind)), 400 if error else 200)
+    return render(request, "plugins/plugin.html", context, status=status)
+
+
+def _field(request: PageRequest, option: OptionView) -> Field:
+    schema = option.schema
+    if option.is_secret:
+        return Field(option, "secret", "")
+    sent = request.POST.get(f"option.{option.name}")
+    listed = schema.get("enum", (True, False) if schema.get("type") == "boolean" else ())
+    choices = tuple(_text(one) for one in listed)
+    widget = "choice" if choices else _widget(schema)
+    return Field(option, widget, _text(option.value) if sent is None else sent, choices)
+
+
+def _widget(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type")
+    if kind == "string":
+        return "text"
+    return "number" if isinstance(kind, str) and kind in NUMBERS else "json"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _asked(request: PageRequest, view: PluginView) -> Change:
+    """What the form changes of what it showed; all else stays as it is, also where it is the default."""
+    sent = request.POST
+    wished = {
+        "is_enabled": sent.get("enabled") == "yes",
+        "mode": sent.get("mode", view.mode),
+        "on_failure": sent.get("on_failure", view.on_failure) or None,
+        "multiplier": _number(request, "multiplier") if sent.get("multiplier") else view.multiplier,
+    }
+    shown = {
+        "is_enabled": view.is_enabled,
+        "mode": view.mode,
+        "on_failure": view.on_failure or None,
+        "multiplier": view.multiplier,
+    }
+    changed: dict[str, Any] = {key: value for key, value in wished.items() if value != shown[key]}
+    options = _options(request, view)
+    if options:
+        changed["options"] = options
+    return Change(**changed, keys=frozenset(changed))
+
+
+def _options(request: PageRequest, view: PluginView) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for option in view.options:
+        if request.POST.get(f"default.{option.name}"):
+            found[option.name] = None
+            continue
+        text = request.POST.get(f"option.{option.name}")
+        if text is not None and text != ("" if option.is_secret else _text(option.value)):
+            found[option.name] = _value(view, option, text)
+    return found
+
+
+def _value(view: PluginView, option: OptionView, text: str) -> Any:
+    if option.schema.get("type") == "string":
+        return text
+    try:
+        return json.loads(text, parse_constant=str)
+    except ValueError:
+        if _widget(option.schema) == "json" and "enum" not in option.schema:
+            where = f"plugins.{view.name}.options.{option.name}"
+            raise Invalid(f"The option {option.name} is to be JSON, such as {_text(option.default)}.", field=where)
+        return text  # a word where a number belongs: the schema refuses it by name
+
+
+def _number(request: PageRequest, name: str) -> float:
+    text = request.POST.get(name, "").strip()
+    try:
+        return float(text or 0)
+    except ValueError:
+        raise Invalid(f"{text[:60]} is no number.", field=name)
+
+
+def _version(request: PageRequest) -> int:
+    text = request.POST.get("version", "")
+    if not text.isdecimal():
+        raise Invalid("The form was not whole: open the page again.", field="version")
+    return int(text)
+
+
+def _say(request: PageRequest, text: str) -> None:
+    messages.add_message(request, messages.INFO, text, extra_tags="good")

@@ -1,0 +1,116 @@
+"""The pages of plugins, without a browser: what they show, what their forms change, and what a refusal says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from conductor.api_db.models import PluginChoice, PluginQuarantine
+from conductor.scheduler.plugins_in_force import in_force, pipeline
+from tests.integration.test_intervention_pages import signed_in, text
+
+FILTER = "/plugins/filter/of/IoOpsFilter"
+WEIGHER = "/plugins/weigher/of/RAMWeigher"
+
+
+@pytest.fixture
+def admin(people: Any) -> Client:
+    return signed_in("admin")
+
+
+def form(client: Client, path: str, **values: Any) -> Any:
+    """Send the page's first form as it stands, with some values changed; None leaves a field out."""
+    page = text(client.get(path))
+    version = re.search(r'name="version" value="(\d+)"', page)
+    assert version is not None
+    return client.post(path, {"version": version[1], **values})
+
+
+def test_the_list_shows_all_in_their_order(admin: Client) -> None:
+    page = text(admin.get("/plugins"))
+    names = re.findall(r'<tr id="filter-(\w+)"', page)
+    running = [one.name for one in in_force().filters]
+    assert names[: len(running)] == running
+    assert {"IoOpsFilter"} < set(names[len(running) :])
+    assert 'id="weigher-RAMWeigher"' in page
+    assert 'id="driver-fake"' in page
+
+
+def test_a_button_puts_one_before_another(admin: Client) -> None:
+    before = [one.name for one in in_force().filters]
+    orders = re.findall(r'name="order" value="([\w,]+)"', text(admin.get("/plugins")))
+    answer = admin.post("/plugins/filter/order", {"order": orders[0], "version": "0"}, follow=True)
+    assert "The order was changed" in text(answer)
+    assert [one.name for one in in_force().filters] == [before[1], before[0], *before[2:]]
+    late = admin.post("/plugins/filter/order", {"order": ",".join(before), "version": "0"}, follow=True)
+    assert "changed meanwhile" in text(late)
+    assert PluginChoice.objects.get().version == 1
+
+
+def test_the_form_changes_what_was_changed_in_it_and_nothing_else(admin: Client) -> None:
+    values = {"enabled": "yes", "mode": "decides", "on_failure": "turn away", "option.max_io_ops_per_host": "5"}
+    answer = form(admin, FILTER, **values)
+    assert answer.status_code == 302
+    assert PluginChoice.objects.get().choice["plugins"] == {
+        "IoOpsFilter": {"is_enabled": True, "options": {"max_io_ops_per_host": 5}}
+    }
+    assert "Back to the default" in text(admin.get(FILTER))
+    form(admin, FILTER, **values, **{"default.max_io_ops_per_host": "yes"})
+    assert PluginChoice.objects.get().choice["plugins"] == {"IoOpsFilter": {"is_enabled": True}}
+    form(admin, FILTER, reset="yes")
+    assert PluginChoice.objects.get().choice["plugins"] == {}
+    form(admin, WEIGHER, enabled="yes", mode="shadow", multiplier="2.5")
+    chain = pipeline()
+    assert chain.multipliers.options == {"ram_weight_multiplier": 2.5}
+    assert chain.rules.shadows == {("weigher", "RAMWeigher")}
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "named"),
+    [
+        ({"option.max_io_ops_per_host": "many"}, 400, "The option max_io_ops_per_host of IoOpsFilter does not fit"),
+        ({"option.max_io_ops_per_host": "-1"}, 400, "does not fit"),
+        ({"mode": "loud"}, 400, "The mode is one of decides, shadow"),
+        ({"multiplier": "x"}, 400, "x is no number"),
+        ({"version": "7"}, 412, "changed meanwhile"),
+        ({"version": ""}, 400, "open the page again"),
+    ],
+)
+def test_a_refusal_says_why_keeps_what_was_typed_and_changes_nothing(
+    admin: Client, values: dict[str, str], status: int, named: str
+) -> None:
+    answer = form(admin, FILTER, **values)
+    page = text(answer)
+    assert (answer.status_code, named in page, "Nothing was changed" in page) == (status, True, True)
+    if "option.max_io_ops_per_host" in values:
+        assert f'value="{values["option.max_io_ops_per_host"]}"' in page
+    assert not PluginChoice.objects.exclude(version=0).exists()
+
+
+def test_a_plugin_is_shut_out_and_let_in_again(admin: Client) -> None:
+    assert "every host is turned away" in text(admin.get(FILTER))
+    refused = admin.post(f"{FILTER}/quarantine", {"reason": " ", "minutes": "5"})
+    assert (refused.status_code, "Say why" in text(refused)) == (400, True)
+    answer = admin.post(f"{FILTER}/quarantine", {"reason": "It <hangs>.", "minutes": "5"}, follow=True)
+    assert "It &lt;hangs&gt;." in text(answer)
+    row = PluginQuarantine.objects.get()
+    assert row.until is not None
+    assert 299 < (row.until - row.began_at).total_seconds() < 301
+    assert "let in again" in text(admin.post(f"{FILTER}/release", follow=True))
+    assert admin.post(f"{FILTER}/release").status_code == 409
+
+
+def test_for_others_there_is_no_such_page(people: Any) -> None:
+    ana = signed_in("ana")
+    assert "/plugins" not in text(ana.get("/"))
+    for path in ("/plugins", FILTER):
+        assert ana.get(path).status_code == 404
+    assert ana.post("/plugins/filter/order", {"order": "", "version": "0"}).status_code == 404
+    assert not PluginChoice.objects.exists()
+    admin = signed_in("admin")
+    assert admin.get("/plugins/filter/of/Nobody").status_code == 404
+    assert admin.get("/plugins/driver/of/fake").status_code == 404
+    assert admin.post(f"{FILTER}/explode").status_code == 404
