@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from conductor.core.filter import Filter
 from conductor.core.hardware import devices, usage, wire
@@ -14,6 +16,7 @@ from conductor.core.hardware.topology import HostTopology
 from conductor.core.hardware.verdicts import Pools, explain_devices, explain_fit, has_devices, has_fit
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.hardware_columns import fitting, is_plain
 from conductor.core.verdict import PASS, Verdict
 
 NO_HARDWARE: Mapping[str, Any] = {}
@@ -49,8 +52,13 @@ def hardware_of(state: HostState) -> Hardware:
 
 def fits(hosts: HostTable, spec: RequestSpec, *, packs: bool = False) -> Mask:
     """Where the guest's cells find a place. `spec.numa` is not None."""
-    mask = hosts.factor("hardware", hardware_of).mask(lambda hardware: _fits(hardware, spec, packs))
-    for row in hosts.claimed_rows:
+    again: Iterable[int] = hosts.claimed_rows
+    if spec.numa is not None and is_plain(spec.numa, spec.pci_requests):
+        mask, is_odd = fitting(hosts, spec.numa, spec.pci_requests)
+        again = {*np.flatnonzero(is_odd).tolist(), *again}
+    else:
+        mask = hosts.factor("hardware", hardware_of).mask(lambda hardware: _fits(hardware, spec, packs))
+    for row in again:
         mask[row] = _fits(hardware_of(hosts.states[row]), spec, packs)
     return mask
 

@@ -1,0 +1,211 @@
+"""The cells of all hosts as columns: whether a guest fits is then asked of every host at once.
+
+Only for guests whose cells are alike and settled beforehand, which most are; about the others hosts are asked one by
+one. The answers are the same: `conductor.core.hardware.fit` is the rule, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conductor.core.hardware import devices
+from conductor.core.hardware.fit import KB_PER_MB
+from conductor.core.hardware.request import DEDICATED, ISOLATE, REQUIRE, InstanceCell, InstanceTopology, PciRequest
+from conductor.core.hardware.topology import HostCell, HostTopology
+from conductor.core.host_state import HostState, HostTable, Mask
+
+Ints = NDArray[np.int64]
+MOST_THREADS = 8
+FEATURES = (
+    *("cpus", "pcpus", "free", "cpus_used", "memory_mb", "memory_mb_used", "smallest_kb", "total_kb", "free_kb"),
+    *("threads", "is_whole"),
+    *(f"cores_{number}" for number in range(1, MOST_THREADS + 1)),
+)
+INDEX = {name: number for number, name in enumerate(FEATURES)}
+
+
+@dataclass(frozen=True)
+class CellColumns:
+    """One row per cell of a host: `rows` is the host's row, `places` the cell's place in its host."""
+
+    rows: Ints
+    places: Ints
+    features: Ints
+    pages: Mapping[int, Ints]  # by size: free KiB, -1 where a cell has no such pages
+    cpu_ratio: NDArray[np.float64]  # by host
+    ram_ratio: NDArray[np.float64]
+    is_odd: Mask  # hosts with cores of more threads than are counted here
+
+    @classmethod
+    def of(cls, states: Sequence[HostState]) -> CellColumns:
+        cells = [
+            (row, place, cell)
+            for row, state in enumerate(states)
+            if state.topology
+            for place, cell in enumerate(state.topology.cells)
+        ]
+        sizes = {pages.size_kb for _, _, cell in cells for pages in cell.pages}
+        odd = {row for row, _, cell in cells if any(len(core) > MOST_THREADS for core in cell.siblings)}
+        return cls(
+            np.array([row for row, _, _ in cells], np.int64),
+            np.array([place for _, place, _ in cells], np.int64),
+            np.array([_features(cell) for _, _, cell in cells], np.int64).reshape(len(cells), len(FEATURES)).T.copy(),
+            {size: np.array([_free_kb(cell, size) for _, _, cell in cells], np.int64) for size in sizes},
+            np.array([state.cpu_ratio for state in states], np.float64),
+            np.array([state.ram_ratio for state in states], np.float64),
+            np.array([row in odd for row in range(len(states))], np.bool_),
+        )
+
+    def with_rows(self, changes: Mapping[int, HostState]) -> CellColumns:
+        """With the cells of some hosts as they are now; the others are not looked at."""
+        rows = sorted(changes)
+        fresh = CellColumns.of([changes[row] for row in rows])
+        keep = ~np.isin(self.rows, rows)
+        count = int(keep.sum())
+        pages = {
+            size: np.concatenate(
+                [_of_size(self.pages, size, len(keep))[keep], _of_size(fresh.pages, size, len(fresh.rows))]
+            )
+            for size in self.pages.keys() | fresh.pages.keys()
+        }
+        by_host = {name: getattr(self, name).copy() for name in ("cpu_ratio", "ram_ratio", "is_odd")}
+        for name, column in by_host.items():
+            column[rows] = getattr(fresh, name)
+        moved = np.array(rows, np.int64)[fresh.rows] if len(fresh.rows) else fresh.rows
+        return replace(
+            self,
+            rows=np.concatenate([self.rows[keep], moved]),
+            places=np.concatenate([self.places[keep], fresh.places]),
+            features=np.concatenate([self.features[:, keep].reshape(len(FEATURES), count), fresh.features], axis=1),
+            pages=pages,
+            **by_host,
+        )
+
+    def __getitem__(self, name: str) -> Ints:
+        column: Ints = self.features[INDEX[name]]
+        return column
+
+
+def is_plain(guest: InstanceTopology, requests: Sequence[PciRequest]) -> bool:
+    """Whether hosts may be asked by columns: one cell, or several that are alike and need no devices beside them."""
+    first = guest.cells[0]
+    alike = {_demand(cell) for cell in guest.cells}
+    is_single = len(guest.cells) == 1
+    return (first.page_size_kb or 0) >= 0 and (
+        is_single or (len(alike) == 1 and not requests and not guest.isolates_emulator)
+    )
+
+
+def fitting(hosts: HostTable, guest: InstanceTopology, requests: tuple[PciRequest, ...]) -> tuple[Mask, Mask]:
+    """Where a plain guest fits, and the hosts about which that says nothing: they must be asked one by one."""
+    columns = hosts.kept("cells", CellColumns.of)
+    cell, reserved = guest.cells[0], int(guest.isolates_emulator)
+    fits = _memory(columns, cell) & _cpus(columns, cell, reserved)
+    if cell.is_pinned:
+        fits &= _pins(columns, cell, reserved)
+    if requests:
+        fits &= _near(hosts, columns, requests)
+    count = np.bincount(columns.rows[fits], minlength=len(hosts))
+    return count >= len(guest.cells), columns.is_odd
+
+
+def _memory(columns: CellColumns, cell: InstanceCell) -> Mask:
+    wanted = cell.memory_mb * KB_PER_MB
+    if cell.page_size_kb:
+        found: Mask = _of_size(columns.pages, cell.page_size_kb, len(columns.rows)) >= wanted
+        return found if not wanted % cell.page_size_kb else np.zeros(len(found), np.bool_)
+    smallest = columns["smallest_kb"]
+    free = columns["memory_mb"] - (columns["memory_mb_used"] if cell.is_pinned else 0)
+    paged = (columns["free_kb" if cell.is_pinned else "total_kb"] >= wanted) & (wanted % np.maximum(smallest, 1) == 0)
+    return np.where(smallest > 0, paged, free >= cell.memory_mb)
+
+
+def _cpus(columns: CellColumns, cell: InstanceCell, reserved: int) -> Mask:
+    fits = np.ones(len(columns.rows), np.bool_)
+    if cell.is_pinned:
+        needed = len(cell.pcpus) + reserved
+        fits = (columns["pcpus"] >= needed) & (columns["free"] >= needed)
+    if cell.cpu_policy != DEDICATED:
+        shared, ratios = len(cell.cpus), columns.cpu_ratio[columns.rows]
+        fits &= (columns["cpus"] >= shared) & (columns["cpus_used"] + shared <= columns["cpus"] * ratios)
+        most = columns["memory_mb"] * columns.ram_ratio[columns.rows]
+        fits &= columns["memory_mb_used"] + cell.memory_mb <= most
+    return fits
+
+
+def _pins(columns: CellColumns, cell: InstanceCell, reserved: int) -> Mask:
+    """Whether cores have the free threads that the policy wants: `cores_k` have at least k."""
+    wanted = len(cell.pcpus)
+    cores = columns.features[INDEX["cores_1"] :]
+    total, threads = cores.sum(axis=0), columns["threads"]
+    can: Mask = (threads > 0) & bool(wanted or cell.cpus)
+    if cell.thread_policy == ISOLATE:
+        whole = np.take_along_axis(cores, np.clip(threads, 1, MOST_THREADS)[None] - 1, axis=0)[0]
+        can &= ((threads == 1) | (columns["is_whole"] > 0)) & (whole >= max(wanted, 1)) & (wanted > 0)
+        can &= total - wanted * threads >= reserved
+        return can
+    if reserved and not wanted:
+        return np.zeros(len(threads), np.bool_)
+    if cell.thread_policy == REQUIRE:
+        numbers = np.arange(2, MOST_THREADS + 1)[:, None]
+        can &= (threads > 1) & ((cores[1:] * numbers >= wanted) & (cores[1:] > 0)).any(axis=0)
+    can &= total - wanted >= reserved
+    return can
+
+
+def _near(hosts: HostTable, columns: CellColumns, requests: tuple[PciRequest, ...]) -> Mask:
+    """Whether the devices are near enough to each single cell."""
+    factor = hosts.factor("devices_by_cell", _devices_by_cell)
+    width = int(columns.places.max(initial=0)) + 1
+    answers = np.zeros((len(factor.values), width), np.bool_)
+    for code, (pools, sockets) in enumerate(factor.values):
+        topology = HostTopology(tuple(HostCell(number, frozenset(), socket=socket) for number, socket in sockets))
+        for place, (number, _) in enumerate(sockets):
+            answers[code, place] = devices.take_all(pools, requests, (number,), topology) is not None
+    found: Mask = answers[factor.codes[columns.rows], columns.places]
+    return found
+
+
+def _devices_by_cell(state: HostState) -> Any:
+    cells = state.topology.cells if state.topology else ()
+    return state.pci_pools, tuple((cell.id, cell.socket) for cell in cells)
+
+
+def _demand(cell: InstanceCell) -> tuple[object, ...]:
+    return len(cell.cpus), len(cell.pcpus), cell.memory_mb, cell.page_size_kb, cell.cpu_policy, cell.thread_policy
+
+
+def _features(cell: HostCell) -> list[int]:
+    free = cell.free_pcpus
+    by_core = [len(core & free) for core in cell.siblings]
+    smallest = min(cell.pages, key=lambda pages: pages.size_kb, default=None)
+    smallest = cell.pages_of(smallest.size_kb) if smallest else None
+    return [
+        len(cell.cpus),
+        len(cell.pcpus),
+        len(free),
+        cell.cpus_used,
+        cell.memory_mb,
+        cell.memory_mb_used,
+        smallest.size_kb if smallest else 0,
+        smallest.total_kb if smallest else 0,
+        smallest.free_kb if smallest else 0,
+        (max(map(len, cell.siblings)) or 1) if cell.siblings else 0,
+        int(cell.pcpus == cell.cpus),
+        *(sum(count >= number for count in by_core) for number in range(1, MOST_THREADS + 1)),
+    ]
+
+
+def _free_kb(cell: HostCell, size: int) -> int:
+    pages = cell.pages_of(size)
+    return -1 if pages is None else max(pages.free_kb, -1)
+
+
+def _of_size(pages: Mapping[int, Ints], size: int, count: int) -> Ints:
+    found = pages.get(size)
+    return np.full(count, -1, np.int64) if found is None else found
