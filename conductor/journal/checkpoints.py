@@ -61,6 +61,7 @@ _STEP_COLUMNS = (
 RECORDS = Rows(StepRecord, "id")
 RECORDS_BY_KEY = Rows(StepRecord, "step_key")
 RUNS = Rows(WorkflowRun, "id")
+COMMANDS = Rows(OutboxMessage, "id")
 STEPS = Insert(StepRecord, *_STEP_COLUMNS, now=("started_at",))
 EVENTS = Insert(Event, "topic", "kind", "run_uuid", "instance_uuid", "project_id", "data", now=("created_at",))
 
@@ -106,8 +107,7 @@ def drop_locks(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
     mine = "FROM journal_resourcelock WHERE run_id = %s"
     held = run(connection, f"SELECT resource {mine} ORDER BY resource {{for update}}", (run_id,))
     run(connection, f"DELETE {mine}", (run_id,))
-    waited = run(connection, "DELETE FROM journal_lockwait WHERE run_id = %s RETURNING resource", (run_id,))
-    return [resource for (resource,) in (*held, *waited)]
+    return [*(resource for (resource,) in held), *leave_queues(connection, run_id)]
 
 
 def is_any_held(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> bool:
@@ -127,6 +127,28 @@ def waiting_for(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> li
     places = ", ".join(["%s"] * len(resources))
     text = f"SELECT DISTINCT run_id FROM journal_lockwait WHERE resource IN ({places}) ORDER BY run_id"
     return [run_id for (run_id,) in run(connection, text, resources)]
+
+
+def queued_for(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
+    """What a run waits for, in order."""
+    text = "SELECT resource FROM journal_lockwait WHERE run_id = %s ORDER BY resource"
+    return [resource for (resource,) in run(connection, text, (run_id,))]
+
+
+def is_taken_for(connection: BaseDatabaseWrapper, run_id: int, resources: Sequence[str]) -> bool:
+    """Whether any of `resources` is held, or was asked for by a run that came before."""
+    places = ", ".join(["%s"] * len(resources))
+    text = (
+        f"SELECT 1 FROM journal_resourcelock WHERE resource IN ({places}) "
+        f"UNION ALL SELECT 1 FROM journal_lockwait WHERE resource IN ({places}) AND run_id < %s LIMIT 1"
+    )
+    return bool(run(connection, text, (*resources, *resources, run_id)))
+
+
+def leave_queues(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
+    """Let a run wait for no lock any more; what it waited for."""
+    gone = run(connection, "DELETE FROM journal_lockwait WHERE run_id = %s RETURNING resource", (run_id,))
+    return [resource for (resource,) in gone]
 
 
 def hold(connection: BaseDatabaseWrapper, run_id: int, token: int) -> tuple[Any, ...] | None:

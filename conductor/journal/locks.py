@@ -53,15 +53,14 @@ def hand_over(alias: str, waiting: list[int]) -> list[WorkflowRun]:
 
 def _hand_over(alias: str, run_id: int) -> WorkflowRun | None:
     """The waiting run, when nothing that it wants is held or was asked for earlier; it holds all of it then."""
-    queue = LockWait.objects.using(alias)
-    waits = queue.filter(run_id=run_id)
-    wanted = sorted(waits.values_list("resource", flat=True))
-    if not wanted or _holders(alias, wanted) or queue.filter(resource__in=wanted, run_id__lt=run_id).exists():
+    connection = connections[alias]
+    wanted = checkpoints.queued_for(connection, run_id)
+    if not wanted or checkpoints.is_taken_for(connection, run_id, wanted):
         return None
-    waiter = WorkflowRun.objects.using(alias).get(pk=run_id)
+    waiter = checkpoints.RUNS.get(connection, run_id)
     if not _grant(alias, waiter, wanted):
         return None
-    waits.delete()
+    checkpoints.leave_queues(connection, run_id)
     return waiter
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import connections, transaction
-from django.db.models import F
 
 from conductor import events
 from conductor.cells.lookup import queue_of
@@ -21,6 +20,7 @@ from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.rpc import backports, broker
 from conductor.rpc.codec import encode
 from conductor.rpc.messages import DestroyInstance
+from conductor.sql.dialect import NOW, Later
 from conductor.transactions import database_now, write_tx
 
 LONGEST_RESEND_SECONDS = 60.0
@@ -80,7 +80,7 @@ def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowR
         ring_after_commit(alias, run.uuid)
     else:
         waits_for = {"cause": WaitCause.LOCK, "detail": ", ".join(resources)}
-        _update(alias, run, waits_for=waits_for, wake_at=database_now(NEVER_SECONDS))
+        _update(alias, run, waits_for=waits_for, wake_at=Later(NEVER_SECONDS))
         _tell(alias, run, "run.queued", {"waits_for": waits_for})
     return run
 
@@ -109,7 +109,7 @@ def hand_over_locks(alias: str) -> int:
 
 def _wake_all(alias: str, waiters: list[WorkflowRun]) -> int:
     for waiter in waiters:
-        _update(alias, waiter, waits_for=None, wake_at=database_now())
+        _update(alias, waiter, waits_for=None, wake_at=NOW)
         ring_after_commit(alias, waiter.uuid)
     return len(waiters)
 
@@ -198,9 +198,8 @@ def resend_due(alias: str, limit: int = 200) -> int:
         messages = list(due[:limit])
         for message in messages:
             pause = min(FIRST_RESEND_SECONDS * 2 ** min(message.times_sent, 16), LONGEST_RESEND_SECONDS)
-            OutboxMessage.objects.using(alias).filter(pk=message.pk).update(
-                send_again_at=database_now(pause), times_sent=F("times_sent") + 1
-            )
+            sent_again = {"send_again_at": Later(pause), "times_sent": message.times_sent + 1}
+            checkpoints.COMMANDS.update(connections[alias], message.pk, **sent_again)
     for message in messages:
         _say_again(alias, message)
     return len(messages)
@@ -223,7 +222,7 @@ def send_all_again(alias: str) -> None:
 
 
 def _update(alias: str, run: WorkflowRun, **values: Any) -> None:
-    WorkflowRun.objects.using(alias).filter(pk=run.pk).update(**values)
+    checkpoints.save(connections[alias], run.pk, values)
 
 
 def _tell(alias: str, run: WorkflowRun, kind: str, data: Mapping[str, Any] | None = None) -> None:
