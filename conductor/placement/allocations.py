@@ -270,5 +270,6 @@ def _release(uuids: list[str]) -> int:
     raise_used({keyed[key]: -amount for key, amount in held.items() if key in keyed})
     rows.delete()
     count, _ = Consumer.objects.filter(uuid__in=uuids).delete()
-    touch({provider for provider, _ in held})
+    # What is given back can spoil nobody's plan: clients of placement find the generation as they read it.
+    touch({provider for provider, _ in held}, raises_generation=False)
     return count

@@ -13,8 +13,8 @@ from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import MigrationStatus
 from conductor.placement import allocations
 from conductor.placement.allocations import Claim
+from conductor.placement.changes import touch
 from conductor.placement.models import Allocation, Inventory, ResourceProvider
-from conductor.placement.providers import touch
 from conductor.services.reconciliation.facts import Facts
 from conductor.services.reconciliation.finding import Found, Kind, Severity
 from conductor.services.reconciliation.resources import instance_resource
@@ -30,7 +30,7 @@ def _of_nobody(facts: Facts) -> Iterator[Found]:
             yield Found(
                 subject=f"allocation:{consumer}", detail=detail, instance_uuid=move.instance_uuid, data=consumer
             )
-        elif facts.is_dead(consumer) or facts.is_unheard_of(consumer):
+        elif facts.is_dead(consumer) or (facts.is_unheard_of(consumer) and consumer not in facts.api.strangers):
             yield Found(
                 subject=f"allocation:{consumer}",
                 detail=f"Consumer {consumer} is neither an instance nor a move, and holds capacity.",

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import F, Sum
+from django.db.models.functions import Coalesce
 
 from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.cells.lookup import API_ALIAS
+from conductor.core.placement.forest import SHARES
 from conductor.network.models import Port
-from conductor.placement.models import Allocation, Consumer, Inventory
+from conductor.placement import allocations
+from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
 from conductor.services.reconciliation import journal_facts
 from conductor.services.reconciliation.journal_facts import JournalFacts
 from conductor.volume.models import VolumeAttachment
@@ -53,7 +56,8 @@ class UseFact:
 
 @dataclass(frozen=True)
 class ApiFacts:
-    held: Mapping[str, frozenset[str]]  # provider uuids by consumer uuid
+    held: Mapping[str, frozenset[str]]  # uuids of the hosts' providers by consumer uuid
+    strangers: frozenset[str]  # consumers that others brought to placement: neither instances nor moves
     mappings: Mapping[str, MappingFact]  # of instances that are not deleted
     requests: Mapping[str, str]  # uuid of the run, by instance
     ports: Sequence[PortFact]
@@ -63,12 +67,14 @@ class ApiFacts:
 
 
 def load() -> ApiFacts:
-    """Seven queries, and those of the journal."""
+    """Eight queries, and those of the journal."""
+    held, strangers = _held()
     mappings = InstanceMapping.objects.filter(is_deleted=False)
     ports = Port.objects.filter(is_plugged=True).exclude(device_id="")
     attachments = VolumeAttachment.objects.values_list("uuid", "volume__uuid", "instance_uuid", "volume__status")
     return ApiFacts(
-        held=_held(),
+        held=held,
+        strangers=strangers,
         mappings={
             str(uuid): MappingFact(cell or "", str(run))
             for uuid, cell, run in mappings.values_list("instance_uuid", "cell__name", "build_run_uuid")
@@ -105,12 +111,18 @@ def whole_uuids(uuids: Sequence[str]) -> list[str]:
 LENGTH_OF_UUID = 36
 
 
-def _held() -> dict[str, frozenset[str]]:
+def _held() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
+    """A part of a host counts as the host, and what serves many hosts as none."""
+    sharing = set(ResourceProvider.objects.filter(trait_links__name=SHARES).values_list("uuid", flat=True))
     held: defaultdict[str, set[str]] = defaultdict(set)
-    rows = Consumer.objects.values_list("uuid", "allocations__provider__uuid")
-    for consumer, provider in rows.distinct():
-        held[str(consumer)] |= {str(provider)} if provider else set()
-    return {consumer: frozenset(providers) for consumer, providers in held.items()}
+    strangers = set()
+    root = Coalesce("allocations__provider__root__uuid", "allocations__provider__uuid")
+    rows = Consumer.objects.values_list("uuid", "consumer_type", "allocations__provider__uuid", root)
+    for consumer, kind, provider, host in rows.distinct():
+        held[str(consumer)] |= {str(host)} if provider and provider not in sharing else set()
+        if kind not in (allocations.INSTANCE, allocations.MIGRATION):
+            strangers.add(str(consumer))
+    return {consumer: frozenset(hosts) for consumer, hosts in held.items()}, frozenset(strangers)
 
 
 def _miscounted() -> list[UseFact]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -12,10 +12,12 @@ from django.db import connections
 
 from conductor.api_db.models import BuildRequest, CellMapping, Finding, InstanceMapping
 from conductor.cell_db.models import BlockDevice, Instance, InstanceFault, Migration, Service
+from conductor.core.placement.amounts import Amount
 from conductor.core.states import MigrationStatus, RunState
 from conductor.journal.models import Event, LockWait, OutboxMessage, ResourceLock, WorkflowRun
 from conductor.network.models import Port
-from conductor.placement import allocations
+from conductor.placement import allocations, consumers_allocations, inventories, providers
+from conductor.placement.consumers_allocations import ConsumerAllocations, Share
 from conductor.placement.models import Consumer, Inventory
 from conductor.services.reconciliation import reconciler
 from conductor.services.reconciliation.kinds import KINDS
@@ -344,3 +346,16 @@ def test_what_a_move_of_a_deleted_server_holds_is_freed(cloud: Cloud) -> None:
     assert found_by(grace_seconds=0) == {"allocation_of_nobody": Outcome.REPAIRED}
     assert held_by(str(row.uuid)) == {}
     assert found_by(grace_seconds=0) == {}
+
+
+def test_what_others_hold_and_parts_of_a_host_are_no_findings(cloud: Cloud) -> None:
+    home = provider_of(cloud.host)
+    part = providers.create("part", parent=home).uuid
+    inventories.replace(part, {"VGPU": Amount(2)}, 0)
+    held = consumers_allocations.of_consumer(cloud.alive)
+    shares = {**held.allocations, part: Share(0, {"VGPU": 1})}
+    consumers_allocations.put([replace(held, allocations=shares)])
+    stranger = ConsumerAllocations(NOWHERE, "p", "u", None, "CUSTOM", {part: Share(0, {"VGPU": 1})})
+    consumers_allocations.put([stranger])
+    assert found_by(grace_seconds=0) == {}
+    assert consumers_allocations.of_consumer(NOWHERE).allocations
