@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conductor.core.errors import Invalid
@@ -27,6 +27,7 @@ from conductor.core.scheduling.what_if import FleetChange, Guest, NewHosts
 from conductor.core.verdict import PASS, Verdict, reject
 from tests.unit.scheduling.fleets import NAMES, SHIPPED, host, hosts, spec, specs, table
 
+SLOW_MACHINES = [HealthCheck.too_slow]  # says how busy the machine is, not whether anything is wrong
 UUIDS = [f"asked-{number}" for number in range(5)]
 PIPELINE = Pipeline(SHIPPED.filters, SHIPPED.weighers)
 
@@ -40,7 +41,7 @@ class Broken(Filter):
         return PASS if host.host == "good" else reject("not good", need="good", have=host.host)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=SLOW_MACHINES)
 @given(hosts, specs)
 def test_who_no_filter_turns_away_is_who_passes_the_chain(states: list[HostState], asked: RequestSpec) -> None:
     fleet = HostTable.from_states(states)
@@ -155,7 +156,7 @@ def test_the_smallest_change_of_the_fleet() -> None:
     assert found[2].change == {"host": "full", "free": {"VCPU": 1, "MEMORY_MB": 128}}
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, suppress_health_check=SLOW_MACHINES)
 @given(hosts, specs, st.integers(1, 3))
 def test_every_remedy_holds_and_no_request_remedy_names_a_host(
     states: list[HostState], asked: RequestSpec, count: int
@@ -273,7 +274,7 @@ class Talkative(Filter):
         return reject("full: see host-0, (host-1) or host-2; node-a/node-b: host-3. Ask elsewhere.")
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=SLOW_MACHINES)
 @given(hosts, specs, st.booleans())
 def test_what_everybody_may_read_names_no_host(states: list[HostState], asked: RequestSpec, is_talkative: bool) -> None:
     fleet = HostTable.from_states([replace(state, provider_uuid=f"p-{row}") for row, state in enumerate(states)])

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conductor.core.hardware.topology import HostCell, HostTopology, Pages, PciPool
@@ -33,6 +33,7 @@ RICH = host(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(hosts)
 def test_what_goes_in_comes_out(states: list[HostState]) -> None:
     found = unpack(pack(states))
@@ -99,6 +100,7 @@ def test_fields_that_are_gone_are_passed_over_and_new_ones_have_their_defaults()
     assert found == host("old")
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(hosts, st.data())
 def test_the_rows_that_changed_are_found(states: list[HostState], data: Any) -> None:
     rows = data.draw(st.sets(st.sampled_from(range(len(states))))) if states else set()
