@@ -5,6 +5,7 @@ from django.core import checks
 
 from conductor.plugins import check_plugins
 from conductor.scheduler.hardware_wishes import check_aliases
+from conductor.scheduler.prefilter_check import check_prefilters
 
 
 class ConductorConfig(AppConfig):
@@ -14,3 +15,4 @@ class ConductorConfig(AppConfig):
     def ready(self) -> None:
         checks.register(check_plugins)
         checks.register(check_aliases)
+        checks.register(check_prefilters)

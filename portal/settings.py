@@ -156,6 +156,7 @@ NOVELLA_WEIGHT_MULTIPLIERS: dict[str, float] = {}  # by a weigher's option, e.g.
 NOVELLA_SCHEDULER_OPTIONS: dict[str, Any] = {}  # of filters and weighers, by name
 # Names for PCI devices that flavors ask for: {"name", "vendor_id", "product_id", "device_type", "numa_policy"} each.
 NOVELLA_PCI_ALIASES: tuple[dict[str, str], ...] = ()
+NOVELLA_PREFILTERS: tuple[str, ...] = ()  # those that are not always on, by name
 NOVELLA_FAIL_OPEN_FILTERS: tuple[str, ...] = ()  # filters that let hosts pass when they fail; all others turn away
 NOVELLA_PLUGIN_SECONDS = 2.0  # what a plugin that does not ship may take of one decision
 NOVELLA_DECISION_SECONDS = 5.0  # what all of them together may take

@@ -12,6 +12,7 @@ from conductor.core.errors import Invalid
 from conductor.core.hardware import derive, pci_aliases
 from conductor.core.hardware.constraints import Wishes
 from conductor.core.request_spec import FlavorSpec, RequestSpec
+from conductor.core.scheduling import prefilters
 
 SETTING = "NOVELLA_PCI_ALIASES"
 
@@ -24,6 +25,7 @@ def derived(spec: RequestSpec) -> RequestSpec:
 def refuse(flavor: FlavorSpec, properties: Mapping[str, Any]) -> None:
     """Raise Invalid, naming the key, where flavor and image cannot be had together."""
     derive.check(flavor, properties, _options())
+    prefilters.check(flavor, properties)
 
 
 def refuse_change(flavor: FlavorSpec, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import GroupSpec, RequestSpec
 from conductor.core.scheduling.group_rules import ANTI_AFFINITY, LEAVING
-from conductor.scheduler import hardware_wishes
+from conductor.scheduler import hardware_wishes, request_bounds
 
 GROUP_HINT = "group"
 HOST_HINTS = ("same_host", "different_host")
@@ -25,9 +25,8 @@ def complete(spec: RequestSpec) -> RequestSpec:
     """
     hinted = [uuid for hint in HOST_HINTS for uuid in spec.scheduler_hints.get(hint, ())]
     hosts = hosts_of(hinted) if hinted else {}
-    return hardware_wishes.derived(
-        replace(spec, group=group_now(spec), instance_hosts={**spec.instance_hosts, **hosts})
-    )
+    known = replace(spec, group=group_now(spec), instance_hosts={**spec.instance_hosts, **hosts})
+    return request_bounds.bounded(hardware_wishes.derived(known))
 
 
 def group_now(spec: RequestSpec) -> GroupSpec | None:

@@ -12,7 +12,7 @@ from conductor.core import image_properties
 from conductor.core.errors import Invalid, NovellaError
 from conductor.core.hardware.constraints import Wishes
 from conductor.core.placement.query import UNBOUND, Bounds
-from conductor.core.request_spec import RequestSpec
+from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
 from conductor.core.scheduling.guest_features import (
     ENCRYPTION_FORMATS,
     SOUND_MODELS,
@@ -100,6 +100,12 @@ def of_request(spec: RequestSpec) -> Bounds:
         if one.is_of_request:
             bounds = bounds | one.bounds_of(asked)
     return bounds
+
+
+def check(flavor: FlavorSpec, properties: Mapping[str, Any]) -> None:
+    """Raise Invalid, naming the key, where placement could not be asked for what flavor and image say."""
+    spec = RequestSpec("", "", flavor, ImageSpec(properties=properties))
+    query_of(spec, of_request(spec))
 
 
 def _tenants(asked: Asked) -> Bounds:

@@ -64,13 +64,30 @@ def query_of(
         spread = groups.pop(SPREAD, RequestGroup())
         bound = replace(spread, member_of=bounds.member_of, forbidden_aggregates=bounds.forbidden_aggregates)
         groups = {SPREAD: bound, **groups}
-    return CandidateQuery(
+    query = CandidateQuery(
         groups=groups,
         group_policy=asked.group_policy,
         root_required=bounds.root_required,
         root_forbidden=bounds.root_forbidden,
         limit=None if any(hint in spec.scheduler_hints for hint in UNBOUNDED_HINTS) else DEFAULT_LIMIT,
     )
+    if is_strict and unfit_of(query):
+        raise Invalid(f"Extra specs: {unfit_of(query)}.")
+    return query
+
+
+def unfit_of(query: CandidateQuery) -> str:
+    """What no placement would read, whatever its hosts; empty where all is well."""
+    bare = [suffix for suffix, group in query.groups.items() if suffix and not group.resources]
+    if bare:
+        return f'group "{bare[0]}" asks for traits alone; give it resources{bare[0]}:CLASS too'
+    if sum(1 for suffix in query.groups if suffix) > 1 and not query.group_policy:
+        return "several groups need a group_policy, none or isolate"
+    pairs = [(frozenset[str]().union(*group.required), group.forbidden) for group in query.groups.values()]
+    for required, forbidden in (*pairs, (query.root_required, query.root_forbidden)):
+        if required & forbidden:
+            return f"trait {min(required & forbidden)} is both required and forbidden"
+    return ""
 
 
 def within_tree(query: CandidateQuery, provider_uuid: str) -> CandidateQuery:

@@ -8,6 +8,7 @@ import os_traits as traits
 from conductor.core.host_state import HostTable
 from conductor.core.placement.query import CandidateQuery, RequestGroup
 from conductor.core.scheduling.provider_answers import answers
+from conductor.core.scheduling.resource_request import SPREAD, unfit_of
 
 
 def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
@@ -16,7 +17,9 @@ def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
     Placement reads on only while there are hosts that would do: what stands behind the point where none is left is
     not looked at, and so not refused.
     """
-    unfit = _unfit(query)
+    if not query.groups.get(SPREAD, RequestGroup()).resources:
+        return "nothing is asked of the group that may be spread"
+    unfit = unfit_of(query)
     if unfit:
         return unfit
     unknown = _unknown_traits(query.root_required | query.root_forbidden, hosts)
@@ -28,23 +31,6 @@ def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
         refusal, is_over = _read(group, hosts)
         if refusal or is_over:
             return refusal
-    return ""
-
-
-def _unfit(query: CandidateQuery) -> str:
-    """What no placement would read, whatever its hosts."""
-    spread = query.groups.get("", RequestGroup())
-    if not spread.resources:
-        return "nothing is asked of the group that may be spread"
-    bare = [suffix for suffix, group in query.groups.items() if not group.resources]
-    if bare:
-        return f"group {bare[0]} asks for traits alone, without resources"
-    if sum(1 for suffix in query.groups if suffix) > 1 and not query.group_policy:
-        return "several groups need a group_policy"
-    pairs = [(frozenset[str]().union(*group.required), group.forbidden) for group in query.groups.values()]
-    for required, forbidden in (*pairs, (query.root_required, query.root_forbidden)):
-        if required & forbidden:
-            return f"trait {min(required & forbidden)} is both required and forbidden"
     return ""
 
 
