@@ -33,6 +33,9 @@ class ServerGroupSoftAntiAffinityWeigher(Weigher):
 def _members(hosts: HostTable, spec: RequestSpec, policy: str, *, sign: float) -> Column:
     """Members per host times `sign`; nothing but zeros for groups of another policy."""
     members = members_by_host(spec.group, policy)
+    own = spec.instance_uuid
+    if spec.group is not None and spec.group.policy == policy and own and own not in spec.group.member_hosts:
+        members.update(filter(None, [spec.instance_hosts.get(own)]))  # one that moves counts where it still is
     if not members:
         return hosts.zeros
     counts = np.zeros(len(hosts), np.float64)
