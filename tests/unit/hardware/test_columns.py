@@ -41,16 +41,19 @@ def drawn(dice: random.Random, name: str) -> HostState:
     cells = []
     for number in range(dice.choice([0, 1, 2, 3])):
         threads = dice.choice([1, 2, 2, 4, 12])
-        one = cell(number, cores=dice.choice([1, 2, 4]), threads=threads, memory_mb=dice.choice([1024, 2048, 4096]))
+        one = cell(number, cores=dice.choice([1, 2, 4, 8]), threads=threads, memory_mb=dice.choice([1024, 2048, 4096]))
         cpus = sorted(one.cpus)
+        busy = dice.choice([0.0, 0.1, 0.4])
         split = dice.choice([0, 0, len(cpus) // 2])
         values: dict[str, Any] = {
             "cpus": frozenset(cpus[: len(cpus) - split]),
             "pcpus": frozenset(cpus[split:]),
-            "pinned": frozenset(cpu for cpu in cpus[split:] if dice.random() < 0.3),
+            "pinned": frozenset(cpu for cpu in cpus[split:] if dice.random() < busy),
             "cpus_used": dice.choice([0, 3, 40]),
             "memory_mb_used": dice.choice([0, 1024, 3000]),
-            "pages": dice.choice([(), (Pages(4, 1 << 19, dice.choice([0, 1 << 18])), Pages(2048, 1024, 200))]),
+            "pages": dice.choice(
+                [(), (Pages(4, 1 << 19, dice.choice([0, 1 << 18])), Pages(2048, 2048, dice.choice([200, 2000])))]
+            ),
         }
         cells.append(replace(one, **values))
     pools = tuple(pool(count=dice.choice([0, 1, 2]), numa_node=dice.choice([None, 0, 1])) for _ in range(2))
