@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 
 from conductor.core.errors import Invalid
+from conductor.core.extra_spec_operators import fault_of
 
+COMPARED = ("capabilities:", "aggregate_instance_extra_specs:")
 NUMBER = r"\d{1,10}"
 BOOLEAN = r"(?i:true|false|yes|no|1|0|on|off)"
 ANYTHING = r".*"
@@ -51,6 +53,7 @@ NAMESPACE = re.compile(r"\A([a-z_]+?)\d*(?=:)")
 def check(specs: Mapping[str, str]) -> None:
     """Raises Invalid naming the key."""
     for key, value in specs.items():
+        _check_operator(key, value)
         match = NAMESPACE.match(key)
         rules = RULES.get(match[1]) if match else None
         if rules is None:
@@ -60,3 +63,11 @@ def check(specs: Mapping[str, str]) -> None:
             raise Invalid(f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec.", field=key)
         if not re.fullmatch(allowed, value):
             raise Invalid(f"Validation failed; '{value[:60]}' is not a valid value for extra spec '{key}'.", field=key)
+
+
+def _check_operator(key: str, value: str) -> None:
+    """What is compared with hosts must be comparable: no host would ever meet it."""
+    fault = fault_of(value) if key.startswith(COMPARED) else ""
+    if fault:
+        message = f"Validation failed; '{value[:60]}' is not a valid value for extra spec '{key}': {fault}."
+        raise Invalid(message, field=key)

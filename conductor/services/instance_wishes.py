@@ -15,7 +15,15 @@ from conductor.image.operations import image_spec
 from conductor.image.queries import get_visible
 from conductor.network import security_groups
 from conductor.scheduler import hardware_wishes
-from conductor.services import availability_zones, device_wishes, flavors, instance_queries, keypairs, quotas
+from conductor.services import (
+    availability_zones,
+    device_wishes,
+    flavors,
+    hint_rules,
+    instance_queries,
+    keypairs,
+    quotas,
+)
 from conductor.services.device_wishes import Device
 from conductor.services.values import BuildWish
 
@@ -56,6 +64,7 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     if wish.max_count > 1 and any(device.volume_uuid for device in devices):
         raise Invalid("Cannot attach one or more volumes to multiple instances", field="server.block_device_mapping_v2")
     hints = {name: list(words) for name, words in wish.scheduler_hints.items()}
+    hint_rules.check(hints)
     group = _group(context, hints.get("group", []))
     spec = RequestSpec(
         project_id=context.project_id,

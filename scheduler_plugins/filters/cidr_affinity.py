@@ -7,12 +7,15 @@ import ipaddress
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.hints import word_of, words_of
+from conductor.core.scheduling.hints import (
+    ADDRESS_HINT,
+    DEFAULT_LENGTH,
+    LENGTH_HINT,
+    network_of,
+    word_of,
+    words_of,
+)
 from conductor.core.verdict import PASS, Verdict, reject, unreadable
-
-ADDRESS_HINT = "build_near_host_ip"
-LENGTH_HINT = "cidr"
-DEFAULT_LENGTH = "/24"
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -52,10 +55,7 @@ def _text(spec: RequestSpec) -> str | None:
 
 def _network(spec: RequestSpec) -> Network | None:
     """The network, None where the hints name none. It may be given by any address in it."""
-    try:
-        return ipaddress.ip_network(_text(spec) or "", strict=False)
-    except ValueError:
-        return None
+    return network_of(_text(spec) or "", "")
 
 
 def _is_address(text: str) -> bool:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any
 
 from conductor.core.request_spec import RequestSpec
+
+QUERY_HINT = "query"
+ADDRESS_HINT = "build_near_host_ip"
+LENGTH_HINT = "cidr"
+DEFAULT_LENGTH = "/24"
+QUERY_COMMANDS = ("=", "<", ">", "<=", ">=", "in", "not", "or", "and")
 
 
 def words_of(spec: RequestSpec, name: str) -> Sequence[str]:
@@ -19,3 +28,28 @@ def word_of(spec: RequestSpec, name: str, default: str = "") -> str | None:
     if words is None:
         return default
     return words[0] if len(words) == 1 else None
+
+
+def network_of(address: str, length: str) -> IPv4Network | IPv6Network | None:
+    """The network of an address, as wide as e.g. `/24` says; None where the two name none."""
+    try:
+        return ip_network(address + length, strict=False)
+    except ValueError:
+        return None
+
+
+def query_fault(text: str) -> str:
+    """What is wrong with a query, whatever hosts have; empty where nothing is."""
+    try:
+        query = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return "it is no JSON"
+    return _fault_in(query) if query else ""
+
+
+def _fault_in(query: Any) -> str:
+    if not isinstance(query, list):
+        return "it is no list of a command and its arguments"
+    if query and query[0] not in QUERY_COMMANDS:
+        return f"there is no command {json.dumps(query[0])[:60]}; commands are {' '.join(QUERY_COMMANDS)}"
+    return next(filter(None, (_fault_in(part) for part in query[1:] if isinstance(part, list))), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,6 +102,9 @@ def _hints(body: Mapping[str, Any]) -> dict[str, list[str]]:
     hints: dict[str, Any] = {}
     for name in HINTS:
         hints |= body.get(name, {})
+    query = hints.get("query", "")
+    if not isinstance(query, str):  # it may be sent as what its text stands for
+        hints["query"] = json.dumps(query)
     return {name: _words(value) for name, value in hints.items()}
 
 
