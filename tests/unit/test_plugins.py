@@ -236,3 +236,17 @@ def test_the_system_check_names_what_is_shut_out_or_missing(install: Install, se
         registry.cache_clear()
     assert ("conductor.W001", "Plugin main of broken is not used: RuntimeError.") in said
     assert ("conductor.W002", "No plugin brings Guard, which the settings enable.") in said
+
+
+def test_the_system_check_names_options_in_the_settings_that_do_not_fit(settings: Settings) -> None:
+    settings.NOVELLA_SCHEDULER_OPTIONS = {"max_io_op_per_host": 3, "max_instances_per_host": "many"}
+    registry.cache_clear()
+    try:
+        said = [message.msg for message in check_plugins() if message.id == "conductor.W003"]
+    finally:
+        registry.cache_clear()
+    assert said[0] == (
+        "NOVELLA_SCHEDULER_OPTIONS: no plugin has an option max_io_op_per_host. Did you mean max_io_ops_per_host?"
+    )
+    assert len(said) == 3  # two filters have the other one
+    assert all("The option max_instances_per_host of" in text and 'Value: "many".' in text for text in said[1:])
