@@ -19,8 +19,12 @@ from conductor.core.scheduling.prefilters import ZONE_KEY, AggregateFacts
 DEFAULT_ZONE = "nova"
 DISABLED = "COMPUTE_STATUS_DISABLED"
 EVERY_HOSTS_TRAITS = frozenset({"OWNER_NOVA", "COMPUTE_NODE"})
-STANDARD = {"VCPU": "vcpus", "MEMORY_MB": "ram_mb", "DISK_GB": "disk_gb"}
-VCPU_RATIO = 4.0
+# Resource class → how a case calls it, how a host's state does, the state's ratio and what it is by default.
+STANDARD = {
+    "VCPU": ("vcpus", "vcpus", "cpu_ratio", 4.0),
+    "MEMORY_MB": ("ram_mb", "memory_mb", "ram_ratio", 1.0),
+    "DISK_GB": ("disk_gb", "disk_gb", "disk_ratio", 1.0),
+}
 # Before a member's uuid: the group counts it although the request may place it anew.
 MEMBER = "member:"
 
@@ -66,50 +70,59 @@ def _group(data: Mapping[str, Any], residents: Mapping[str, str]) -> GroupSpec:
 
 
 def _state(host: Mapping[str, Any], aggregates: Sequence[AggregateFacts]) -> HostState:
-    status = host.get("status", "up")
     metadata = _metadata(aggregates)
-    resources = {name: _amount(values) for name, values in host.get("resources", {}).items()}
     instances = host.get("instances", ())
-    reserved = {key: resources[name].reserved if name in resources else 0 for name, key in STANDARD.items()}
-    return HostState(
-        host=host["name"],
-        node=host.get("node", host["name"]),
-        cell=host.get("cell", "cell1"),
-        provider_uuid=host.get("uuid") or uuid_of("host", host["name"]),
-        availability_zone=min(metadata.get(ZONE_KEY, ()), default=DEFAULT_ZONE),
-        vcpus=host["vcpus"],
-        vcpus_used=host.get("vcpus_used", 0),
-        memory_mb=host["ram_mb"],
-        memory_mb_used=host.get("ram_mb_used", 0),
-        disk_gb=host["disk_gb"],
-        disk_gb_used=host.get("disk_gb_used", 0),
-        cpu_ratio=float(host.get("vcpus_ratio", VCPU_RATIO)),
-        ram_ratio=float(host.get("ram_mb_ratio", 1.0)),
-        disk_ratio=float(host.get("disk_gb_ratio", 1.0)),
-        reserved_vcpus=reserved["vcpus"],
-        reserved_memory_mb=reserved["ram_mb"],
-        reserved_disk_gb=reserved["disk_gb"],
-        disk_available_least_gb=host.get("disk_available_least"),
-        is_up=status not in ("down", "forced_down"),
-        is_disabled=status == "disabled",
-        num_instances=host.get("num_instances", len(instances)),
-        num_io_ops=host.get("io_ops", 0),
-        failed_builds=host.get("failed_builds", 0),
-        hypervisor_type=host.get("hypervisor_type", "QEMU"),
-        hypervisor_version=host.get("hypervisor_version", 8002000),
-        supported_instances=tuple((arch, kind, mode) for arch, kind, mode in host.get("supported_instances", ())),
-        traits=EVERY_HOSTS_TRAITS | set(host.get("traits", ())) | ({DISABLED} if status == "disabled" else set()),
-        aggregate_metadata=metadata,
-        capabilities=_capabilities(host),
-        units=_units(resources),
-        amounts={name: amount for name, amount in resources.items() if name not in STANDARD},
-        aggregates=frozenset(one.uuid for one in aggregates),
-        host_ip=host.get("ip", "192.0.2.1"),
-        metrics=metrics.kept(host.get("metrics", {})),
-        image_properties=_image_properties(instances),
-        topology=_topology(host.get("numa")),
-        pci_pools=tuple(_pool(pool) for pool in host.get("pci", ())),
-    )
+    values = {
+        **_room(host),
+        **_status(host),
+        "host": host["name"],
+        "node": host.get("node", host["name"]),
+        "cell": host.get("cell", "cell1"),
+        "provider_uuid": host.get("uuid") or uuid_of("host", host["name"]),
+        "host_ip": host.get("ip", "192.0.2.1"),
+        "availability_zone": min(metadata.get(ZONE_KEY, ()), default=DEFAULT_ZONE),
+        "aggregate_metadata": metadata,
+        "aggregates": frozenset(one.uuid for one in aggregates),
+        "num_instances": host.get("num_instances", len(instances)),
+        "num_io_ops": host.get("io_ops", 0),
+        "failed_builds": host.get("failed_builds", 0),
+        "hypervisor_type": host.get("hypervisor_type", "QEMU"),
+        "hypervisor_version": host.get("hypervisor_version", 8002000),
+        "supported_instances": tuple((arch, kind, mode) for arch, kind, mode in host.get("supported_instances", ())),
+        "capabilities": _capabilities(host),
+        "metrics": metrics.kept(host.get("metrics", {})),
+        "image_properties": _image_properties(instances),
+        "topology": _topology(host.get("numa")),
+        "pci_pools": tuple(_pool(pool) for pool in host.get("pci", ())),
+    }
+    return HostState(**values)
+
+
+def _room(host: Mapping[str, Any]) -> dict[str, Any]:
+    resources = {name: _amount(values) for name, values in host.get("resources", {}).items()}
+    found: dict[str, Any] = {
+        "disk_available_least_gb": host.get("disk_available_least"),
+        "units": _units(resources),
+        "amounts": {name: amount for name, amount in resources.items() if name not in STANDARD},
+    }
+    for name, (size, field_name, ratio_name, ratio) in STANDARD.items():
+        found |= {
+            field_name: host[size],
+            f"{field_name}_used": host.get(f"{size}_used", 0),
+            f"reserved_{field_name}": resources[name].reserved if name in resources else 0,
+            ratio_name: float(host.get(f"{size}_ratio", ratio)),
+        }
+    return found
+
+
+def _status(host: Mapping[str, Any]) -> dict[str, Any]:
+    status = host.get("status", "up")
+    own = {DISABLED} if status == "disabled" else set()
+    return {
+        "is_up": status not in ("down", "forced_down"),
+        "is_disabled": status == "disabled",
+        "traits": EVERY_HOSTS_TRAITS | set(host.get("traits", ())) | own,
+    }
 
 
 def _uuid(instance: Any) -> str:
