@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Max, QuerySet
+from django.db import connections
+from django.db.models import Max
 
 from conductor import events
 from conductor.api_db.models import Aggregate, AggregateHost, CellMapping, HostMapping
@@ -22,6 +23,9 @@ from conductor.core.states import PowerState
 from conductor.placement import hardware, inventories, traits
 from conductor.rpc.messages import HostReported
 from conductor.services import aggregates, evacuations, reported_guests
+from conductor.sql import dialect
+from conductor.sql.dialect import NOW
+from conductor.sql.rows import Rows
 from conductor.transactions import database_now, one_at_a_time, write_tx
 
 log = logging.getLogger(__name__)
@@ -30,16 +34,36 @@ BINARY = "nova-compute"
 DEFAULT_ZONE = "nova"
 # A report that says the same as the last is not compared with the cell's rows, except now and then.
 FULL_LOOK_EVERY = 12
+OFFER_LENGTH = 32  # of the two fingerprints in a digest, the first
+
+
+# The service of a host that is up, when what it said last is older than the report; by hand, as hosts report for ever.
+_SERVICE = '"binary" = %s AND host = %s AND report_number < %s AND last_seen_at > {later}'
+_SAME = (
+    "UPDATE cell_db_service SET last_seen_at = {now}, report_number = %s "
+    f"WHERE {_SERVICE} AND report_digest = %s RETURNING id"
+)
+_SAME_OFFER = (
+    "SELECT id, unsettled FROM cell_db_service "
+    f"WHERE {_SERVICE} AND substr(report_digest, 1, {OFFER_LENGTH}) = %s {{for update}}"
+)
+_RUNNING = (
+    "UPDATE cell_db_computenode SET running_guests = %s, updated_at = {now} "
+    "WHERE host = %s AND node = %s AND running_guests <> %s"
+)
+SERVICES = Rows(Service, "id")
 
 
 def record(cell: str, message: HostReported) -> None:
     """Take a report into `cell`. Older and repeated ones change nothing; one that says nothing new costs one UPDATE."""
     digest = _digest(message)
     with target_cell(cell):
-        if _is_known_to_the_letter(cell, message, digest):
-            return
-        if _tells_of_guests_only(cell, message, digest):
+        with write_tx(cell):
+            is_known = _is_known_to_the_letter(cell, message, digest)
+            tells_of_guests = not is_known and _tells_of_guests_only(cell, message, digest)
+        if tells_of_guests:
             evacuations.clean(cell, message.host, message.guests)
+        if is_known or tells_of_guests:
             return
         if not _belongs(cell, message):
             return
@@ -67,40 +91,34 @@ def _tell_placement(cell: str, host: str, node_uuid: Any) -> None:
 
 def _is_known_to_the_letter(cell: str, message: HostReported, digest: str) -> bool:
     """An idle heartbeat: the host was up, said this before, and everything was settled then."""
-    with write_tx(cell):
-        same = _older_and_up(cell, message).filter(report_digest=digest)
-        return bool(same.update(last_seen_at=database_now(), report_number=message.report_number))
+    return bool(dialect.run(connections[cell], _SAME, (message.report_number, *_older_and_up(message), digest)))
 
 
 def _tells_of_guests_only(cell: str, message: HostReported, digest: str) -> bool:
     """A host at work: it was up and offers what it did when that was taken in, and only its guests are others."""
-    with write_tx(cell):
-        service = _older_and_up(cell, message).filter(report_digest__startswith=_offer(digest)).select_for_update()
-        heard = service.only("unsettled").first()
-        if heard is None:
-            return False
-        unsettled = reported_guests.settle(cell, message.host, message.guests, heard.unsettled)
-        Service.objects.using(cell).filter(pk=heard.pk).update(
-            guests=message.guests,
-            unsettled=asdict(unsettled),
-            report_number=message.report_number,
-            report_digest=_offer(digest) if unsettled.is_any else digest,
-            last_seen_at=database_now(),
-        )
-        running = _running(message)
-        nodes = ComputeNode.objects.using(cell).filter(host=message.host, node=message.report["node"])
-        nodes.exclude(running_guests=running).update(running_guests=running, updated_at=database_now())
-        return True
-
-
-def _older_and_up(cell: str, message: HostReported) -> QuerySet[Service]:
-    """The service of a host that is up, when what it said last is older than the message."""
-    return Service.objects.using(cell).filter(
-        binary=BINARY,
-        host=message.host,
-        report_number__lt=message.report_number,
-        last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS),
+    connection = connections[cell]
+    heard = dialect.run(connection, _SAME_OFFER, (*_older_and_up(message), _offer(digest)))
+    if not heard:
+        return False
+    ((service_id, before),) = heard
+    unsettled = reported_guests.settle(cell, message.host, message.guests, json.loads(before))
+    SERVICES.update(
+        connection,
+        service_id,
+        guests=message.guests,
+        unsettled=asdict(unsettled),
+        report_number=message.report_number,
+        report_digest=_offer(digest) if unsettled.is_any else digest,
+        last_seen_at=NOW,
     )
+    running = _running(message)
+    dialect.run(connection, _RUNNING, (running, message.host, message.report["node"], running))
+    return True
+
+
+def _older_and_up(message: HostReported) -> tuple[Any, ...]:
+    """What _SERVICE asks for."""
+    return BINARY, message.host, message.report_number, -settings.NOVELLA_HOST_DOWN_SECONDS
 
 
 def _belongs(cell: str, message: HostReported) -> bool:
@@ -227,4 +245,4 @@ def _digest(message: HostReported) -> str:
 
 def _offer(digest: str) -> str:
     """The part of a digest that guests do not change."""
-    return digest[: len(digest) // 2]
+    return digest[:OFFER_LENGTH]
