@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +14,8 @@ import pytest
 from django.db import connections
 
 from conductor.core.compute_driver import Inventory
-from conductor.core.errors import Invalid
+from conductor.core.context import system_context
+from conductor.core.errors import Invalid, NoValidHost
 from conductor.core.hardware import wire
 from conductor.core.hardware.grants import Grant, Wanted
 from conductor.core.hardware.topology import PciDevice
@@ -22,7 +24,8 @@ from conductor.core.scheduling.hardware_fit import wanted_of
 from conductor.core.selection import Selection
 from conductor.placement import allocations, hardware, inventories, models, providers
 from conductor.placement.allocations import ProviderFull
-from conductor.scheduler import allocation_claims, moving
+from conductor.scheduler import allocation_claims, manager, moving
+from tests.fleet import add_host, provider_of, wish
 from tests.unit.hardware.inside import asked, cell
 
 pytestmark = pytest.mark.usefixtures("databases")
@@ -200,3 +203,35 @@ def test_nothing_is_written_for_who_wants_nothing() -> None:
     assert hardware.held_by(uuid) == {}
     hardware.claim(uuid, host, Wanted())
     assert not models.HardwareClaim.objects.exists()
+
+
+def test_the_scheduler_goes_by_what_is_left_inside_of_hosts(settings: Any) -> None:
+    """With the filters that are on by default: what is asked of the inside of hosts is kept to all the same."""
+    settings.NOVELLA_PCI_ALIASES = ({"name": "gpu", "vendor_id": "10de", "product_id": "1db4"},)
+    add_host("plain")
+    add_host("roomy")
+    inventory = {"PCPU": Inventory(16), "VCPU": Inventory(8), "MEMORY_MB": Inventory(8192), "DISK_GB": Inventory(100)}
+    inventories.report(provider_of("roomy"), "roomy", inventory)
+    hardware.report(provider_of("roomy"), CELLS, DEVICES)
+    request = wish(vcpus=4, memory_mb=512, disk_gb=0)
+    extra_specs = {**PINNED, "pci_passthrough:alias": "gpu:1"}
+    request = replace(request, flavor=replace(request.flavor, extra_specs=extra_specs))
+
+    def select(count: int) -> list[str]:
+        uuids = [str(uuid4()) for _ in range(count)]
+        found = manager.select_destinations(
+            system_context(), request, uuids, step_key=str(uuid4()), run_uuid=str(uuid4())
+        )
+        assert {picked[0].host for picked in found} == {"roomy"}
+        return uuids
+
+    with pytest.raises(NoValidHost, match="Only 2 of 3 instances"):
+        select(3)
+    assert free(provider_of("roomy")) == (16, 2)
+    pair = select(2)
+    assert free(provider_of("roomy")) == (8, 0)
+    assert len(cpus_of(hardware.held_by(pair[0])) | cpus_of(hardware.held_by(pair[1]))) == 8
+    with pytest.raises(NoValidHost):
+        select(1)
+    allocation_claims.release(pair[0])
+    select(1)
