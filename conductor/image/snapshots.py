@@ -20,19 +20,20 @@ NOT_INHERITED = ("cache_in_nova", "img_signature", "signature_verified", "owner_
 
 
 def reserve(image_uuid: UUID | str, project_id: str, values: Mapping[str, Any]) -> None:
-    """Have a queued image under `image_uuid`. Doing it again changes nothing, also after it was discarded."""
+    """Have a queued image under `image_uuid`. Doing it again, or at the same time, changes nothing, also after it was
+    discarded."""
     now = timezone.now()
+    image = Image(
+        uuid=image_uuid,
+        project_id=project_id,
+        visibility="private",
+        container_format="bare",
+        created_at=now,
+        updated_at=now,
+        **values,
+    )
     with write_tx():
-        if not Image.objects.filter(uuid=image_uuid).exists():
-            Image.objects.create(
-                uuid=image_uuid,
-                project_id=project_id,
-                visibility="private",
-                container_format="bare",
-                created_at=now,
-                updated_at=now,
-                **values,
-            )
+        Image.objects.bulk_create([image], ignore_conflicts=True)
 
 
 def activate(image_uuid: UUID | str) -> dict[str, Any]:

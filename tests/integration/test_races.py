@@ -18,6 +18,8 @@ from conductor.api_db.models import InstanceGroup, InstanceMapping, KeyPair, Quo
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, QuotaExceeded, ResourceLocked
 from conductor.core.states import LIVE_RUN_STATES, RunState
+from conductor.image import snapshots
+from conductor.image.models import Image
 from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
 from conductor.rpc import outbox
 from conductor.services import event_log, instance_groups, instances, keypairs
@@ -180,6 +182,13 @@ def test_a_name_is_given_once(people: People) -> None:
     refused = [result for result in results if isinstance(result, Exception)]
     assert ({type(error) for error in refused}, len(refused)) == ({Conflict}, 7), results
     assert KeyPair.objects.count() == 1
+
+
+@pytest.mark.parametrize("round_number", range(4))
+def test_the_image_of_a_server_is_made_once_by_asker_and_workflow(people: People, round_number: int) -> None:
+    image_id, project_id = uuid4(), people.ana.context().project_id
+    assert at_once(4, lambda _: snapshots.reserve(image_id, project_id, {"name": "copy"})) == [None] * 4
+    assert Image.objects.get(uuid=image_id).name == "copy"
 
 
 def test_the_same_launch_from_many_is_one_launch(people: People) -> None:
