@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.hardware.topology import HostTopology, PciPool
 from conductor.core.placement.amounts import Amount
+from conductor.core.placement.forest import ProviderNode
 
 Mask = NDArray[np.bool_]
 Column = NDArray[np.float64]
@@ -69,6 +70,8 @@ class HostState:
     image_properties: Mapping[tuple[str, str], int] = field(default_factory=lambda: _NOTHING)
     topology: HostTopology | None = None
     pci_pools: tuple[PciPool, ...] = ()
+    # Its providers and those who share with it, where it is more than one: the sizes above are then their sums.
+    tree: tuple[ProviderNode, ...] = ()
     # How much more its newest instances are made of than they claim: weighing goes by what they are made of.
     drift_vcpus: int = 0
     drift_memory_mb: int = 0
@@ -135,6 +138,11 @@ class Factor:
             return np.broadcast_to(values[0], len(self.codes))
         column: Column = read_only(values[self.codes])
         return column
+
+    @cached_property
+    def union(self) -> frozenset[Any]:
+        """All that any of the values holds, for a factor of sets."""
+        return frozenset().union(*self.values)
 
     def mask(self, keeps: Callable[[Any], bool]) -> Mask:
         """One bool per row, with `keeps` asked once per distinct value."""

@@ -67,6 +67,8 @@ class Said(NamedTuple):
 
 NOTHING_SAID = Said()
 Answer = tuple[Mask, Sequence[PluginFault], Said]
+# The hosts that are left, None after a turn in the shadow, and their number; faults; what was said.
+Turn = tuple[Mask | None, int, Sequence[PluginFault], Said]
 
 
 class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long to make
@@ -116,27 +118,55 @@ def run_filters(
     Filters in the shadow are asked once in a decision, about the hosts that come to them, and none of these goes.
     """
     watch = watch or Watch(rules)
-    everyone = hosts.everyone
-    passing = everyone if among is None else among
+    clock = rules.clock
+    passing = hosts.everyone if among is None else among
     stages: list[Stage] = []
     faults: list[PluginFault] = []
     before = len(hosts) if among is None else int(np.count_nonzero(among))
+    began = clock()
     for one in filters:
-        began = rules.clock()
-        use = watch.of(FILTER, one)
-        left, after, said = passing, before, NOTHING_SAID
-        if before and not (use.is_shadow and use.turns):
-            mask, found, said = _answer(one, hosts, spec, passing=passing, watch=watch)
-            faults += found
-            if mask is not everyone and not mask.all():
-                left = np.logical_and(passing, mask)
-                after = int(np.count_nonzero(left))
-                if use.turns <= 1:
-                    use.rejected = before - after
-        if not use.is_shadow:
-            stages.append(Stage(one, before, after, passing, left, rules.clock() - began, said))
+        turn = _plain_turn if before and _is_plain(one, watch) else _turn
+        left, after, found, said = turn(one, hosts, spec, passing, before, watch)
+        faults += found
+        ended = clock()
+        if turn is _plain_turn:
+            watch.note(FILTER, one, ended - began, before - after)
+        if left is not None:
+            stages.append(Stage(one, before, after, passing, left, ended - began, said))
             passing, before = left, after
+        began = ended
     return Filtering(tuple(stages), passing, tuple(faults), Watch(rules))
+
+
+def _is_plain(one: Filter, watch: Watch) -> bool:
+    return type(one).mask is not Filter.mask and watch.is_plain(FILTER, one)
+
+
+def _plain_turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask, before: int, watch: Watch) -> Turn:
+    """One turn of a filter that may take its time."""
+    mask, faults, said = _ask_all(one, hosts, spec, passing=passing, watch=watch)
+    if mask is hosts.everyone:
+        return passing, before, faults, said
+    return *_narrowed(passing, mask, before), faults, said
+
+
+def _turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask, before: int, watch: Watch) -> Turn:
+    """One turn of any filter, on its account."""
+    use = watch.of(FILTER, one)
+    if not before or (use.is_shadow and use.turns):
+        return None if use.is_shadow else passing, before, (), NOTHING_SAID
+    mask, faults, said = _answer(one, hosts, spec, passing=passing, watch=watch)
+    left, after = _narrowed(passing, mask, before)
+    if use.turns <= 1:
+        use.rejected = before - after
+    return None if use.is_shadow else left, after, faults, said
+
+
+def _narrowed(passing: Mask, mask: Mask, before: int) -> tuple[Mask, int]:
+    """The hosts that pass this mask too; the very mask that came where none went."""
+    left = np.logical_and(passing, mask)
+    after = int(np.count_nonzero(left))
+    return (passing, before) if after == before else (left, after)
 
 
 def passes_all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -113,16 +114,38 @@ class Watch:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.uses: dict[PluginKey, Use] = {}
+        self._uses: dict[PluginKey, Use] = {}
+        self._noted: list[tuple[str, Any, float, int]] = []  # turns that are not on their plugins' accounts yet
         self._spent = 0.0  # by all that are not trusted
+
+    @property
+    def uses(self) -> dict[PluginKey, Use]:
+        """What each plugin did so far."""
+        noted, self._noted = self._noted, []
+        for kind, plugin, seconds, rejected in noted:
+            use = self.of(kind, plugin)
+            use.rejected = use.rejected if use.turns else rejected
+            self.turned(use, seconds)
+        return self._uses
+
+    def is_plain(self, kind: str, plugin: Any) -> bool:
+        """Whether nothing limits the plugin: its turns are only noted, as accounts cost more than what it says."""
+        rules, key = self.rules, (kind, plugin.name)
+        if key in rules.quarantined or key in rules.shadows:
+            return False
+        return key in rules.trusted or _is_ours(type(plugin))  # type: ignore[arg-type]
+
+    def note(self, kind: str, plugin: Any, seconds: float, rejected: int = 0) -> None:
+        """A turn of a plain plugin."""
+        self._noted.append((kind, plugin, seconds, rejected))
 
     def of(self, kind: str, plugin: Any) -> Use:
         key = kind, plugin.name
-        use = self.uses.get(key)
+        use = self._uses.get(key)
         if use is None:
             rules = self.rules
-            is_trusted = key in rules.trusted or type(plugin).__module__.partition(".")[0] == OURS
-            self.uses[key] = use = Use(*key, is_shadow=key in rules.shadows, is_trusted=is_trusted)
+            is_trusted = key in rules.trusted or _is_ours(type(plugin))  # type: ignore[arg-type]
+            self._uses[key] = use = Use(*key, is_shadow=key in rules.shadows, is_trusted=is_trusted)
         return use
 
     def refusal(self, use: Use) -> str:
@@ -187,6 +210,11 @@ class Watch:
     def lets_pass(self, use: Use) -> bool:
         """What becomes of a host that the filter fails about."""
         return use.name in self.rules.fail_open
+
+
+@functools.cache
+def _is_ours(kind: type[Any]) -> bool:
+    return kind.__module__.partition(".")[0] == OURS
 
 
 def describe(error: Exception) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from conductor.core.errors import NovellaError
-from conductor.core.host_state import Column, HostTable, Mask
+from conductor.core.host_state import Column, HostState, HostTable, Mask
 from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import least
+from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.watching import Nonsense, NotAsked, PluginFault, Rules, Use, Watch, guarded
 from conductor.core.weigher import Weigher
 
@@ -72,7 +74,7 @@ class Multipliers:
         leaves the host with the operator's factor."""
         base = self.general(weigher)
         option = weigher.multiplier_option
-        if not option:
+        if not option or option not in hosts.factor("aggregate_keys", _keys).union:
             return base
         factor = hosts.factor(f"multiplier:{option}", lambda state: least(state.aggregate_metadata, option, float))
         if factor.values in ((None,), ()):
@@ -108,54 +110,104 @@ def weigh(
     count = int(np.count_nonzero(passing))
     if count < 2:
         return Weighing(np.where(passing, 0.0, OUT), count)
-    watch = watch or Watch(Rules())
-    parts: list[Part] = []
-    shadows: list[tuple[Use, Part]] = []
-    faults: list[PluginFault] = []
+    turn = _Turn(hosts, spec, multipliers, _Candidates(passing, count), watch or Watch(Rules()))
     for one in weighers:
-        use = watch.of(WEIGHER, one)
-        if use.is_shadow and use.turns:
-            continue
-        began = watch.rules.clock()
+        if turn.watch.is_plain(WEIGHER, one):
+            turn.ask_plain(one)
+        else:
+            turn.ask(one)
+    turn.note_shadows()
+    return Weighing(_totals(turn.parts, passing), count, tuple(turn.parts), tuple(turn.faults))
+
+
+class _Candidates:
+    """The hosts that are weighed."""
+
+    def __init__(self, passing: Mask, count: int) -> None:
+        self.passing = passing
+        self.count = count
+
+    def ends(self, column: Column) -> tuple[float, float]:
+        """The least and the greatest of the candidates' numbers."""
+        if column.strides == (0,):  # one number for all hosts
+            return float(column[0]), float(column[0])
+        least, greatest = column.argmin(), column.argmax()
+        if self.passing[least] and self.passing[greatest]:  # the ends of all hosts are those of the candidates
+            return float(column[least]), float(column[greatest])
+        candidates = column[self._rows]
+        return float(candidates.min()), float(candidates.max())
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return np.flatnonzero(self.passing)
+
+
+class _Turn:
+    """Every weigher's say in one turn."""
+
+    def __init__(
+        self, hosts: HostTable, spec: RequestSpec, multipliers: Multipliers, candidates: _Candidates, watch: Watch
+    ) -> None:
+        self.hosts = hosts
+        self.spec = spec
+        self.multipliers = multipliers
+        self.candidates = candidates
+        self.watch = watch
+        self.parts: list[Part] = []
+        self.shadows: list[tuple[Use, Part]] = []
+        self.faults: list[PluginFault] = []
+
+    def ask_plain(self, one: Weigher) -> None:
+        """One turn of a weigher that may take its time."""
+        began = self.watch.rules.clock()
         try:
-            watch.require(use)
-            part = _part(one, hosts, spec, multipliers=multipliers, passing=passing)
-            part = part if use.is_trusted else part.of_its_own()
-            shadows.append((use, part)) if use.is_shadow else parts.append(part)
-        except NotAsked as error:
-            faults.append(watch.fault(use, count, error))
-            continue
+            self.parts.append(self._part(one))
         except Exception as error:
-            _refuse_without(one, error)
-            faults.append(watch.fault(use, count, error))
-        if watch.turned(use, watch.rules.clock() - began):
-            faults.append(watch.late(use, count))
-    _note_shadows(shadows, parts, hosts, passing)
-    return Weighing(_totals(parts, passing), count, tuple(parts), tuple(faults))
+            self._failed(one, self.watch.of(WEIGHER, one), error)
+        self.watch.note(WEIGHER, one, self.watch.rules.clock() - began)
 
+    def ask(self, one: Weigher) -> None:
+        """One turn of any weigher, on its account."""
+        use = self.watch.of(WEIGHER, one)
+        if use.is_shadow and use.turns:
+            return
+        began = self.watch.rules.clock()
+        try:
+            self.watch.require(use)
+            part = self._part(one)
+            part = part if use.is_trusted else part.of_its_own()
+            self.shadows.append((use, part)) if use.is_shadow else self.parts.append(part)
+        except NotAsked as error:
+            self.faults.append(self.watch.fault(use, self.candidates.count, error))
+            return
+        except Exception as error:
+            self._failed(one, use, error)
+        if self.watch.turned(use, self.watch.rules.clock() - began):
+            self.faults.append(self.watch.late(use, self.candidates.count))
 
-def _note_shadows(shadows: Sequence[tuple[Use, Part]], parts: Sequence[Part], hosts: HostTable, passing: Mask) -> None:
-    """The host that would be the heaviest, had each one in the shadow its say."""
-    for use, part in shadows:
-        use.would_choose = hosts.states[int(_totals([*parts, part], passing).argmax())].host
+    def note_shadows(self) -> None:
+        """The host that would be the heaviest, had each one in the shadow its say."""
+        for use, part in self.shadows:
+            totals = _totals([*self.parts, part], self.candidates.passing)
+            use.would_choose = self.hosts.states[int(totals.argmax())].host
 
+    def _failed(self, one: Weigher, use: Use, error: Exception) -> None:
+        """Raises WeightMissing where nobody may decide without this weigher's number."""
+        if one.must_know and isinstance(error, Nonsense):
+            raise WeightMissing(f"{one.name} lacks what it needs to weigh a host.", weigher=one.name) from None
+        self.faults.append(self.watch.fault(use, self.candidates.count, error))
 
-def _refuse_without(one: Weigher, error: Exception) -> None:
-    """Raises WeightMissing where nobody may decide without this weigher's number."""
-    if one.must_know and isinstance(error, Nonsense):
-        raise WeightMissing(f"{one.name} lacks what it needs to weigh a host.", weigher=one.name) from None
-
-
-def _part(one: Weigher, hosts: HostTable, spec: RequestSpec, *, multipliers: Multipliers, passing: Mask) -> Part:
-    """What one weigher says. Raises what it raises, or Nonsense."""
-    column = guarded(one.weigh, hosts, spec) if multipliers.asks(one) else hosts.zeros
-    if column is hosts.zeros and not one.minval and not one.maxval:  # nothing to say
-        return Part(one.name, column, 0.0, 0.0, multipliers.of(one, hosts))
-    _check(column, len(hosts))
-    ends = _ends(column, passing)
-    low, high = share_ends(ends, one.minval, one.maxval)
-    is_beyond = ends[0] < low or ends[1] > high
-    return Part(one.name, column, low, high, multipliers.of(one, hosts), is_beyond)
+    def _part(self, one: Weigher) -> Part:
+        """What one weigher says. Raises what it raises, or Nonsense."""
+        hosts, zeros = self.hosts, self.hosts.zeros
+        column = guarded(one.weigh, hosts, self.spec) if self.multipliers.asks(one) else zeros
+        multiplier = self.multipliers.of(one, hosts)
+        if column is zeros and not one.minval and not one.maxval:  # nothing to say
+            return Part(one.name, column, 0.0, 0.0, multiplier)
+        _check(column, len(hosts))
+        ends = self.candidates.ends(column)
+        low, high = share_ends(ends, one.minval, one.maxval)
+        return Part(one.name, column, low, high, multiplier, ends[0] < low or ends[1] > high)
 
 
 def _totals(parts: Sequence[Part], passing: Mask) -> Column:
@@ -195,17 +247,6 @@ def share_ends(
     return low, high
 
 
-def _ends(column: Column, passing: Mask) -> tuple[float, float]:
-    """The least and the greatest of the candidates' numbers."""
-    if column.strides == (0,):  # one number for all hosts
-        return float(column[0]), float(column[0])
-    least, greatest = column.argmin(), column.argmax()
-    if passing[least] and passing[greatest]:  # the ends of all hosts are those of the candidates
-        return float(column[least]), float(column[greatest])
-    candidates = column[passing]
-    return float(candidates.min()), float(candidates.max())
-
-
 def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
     """Add share times factor to the totals of `rows`, leaving out what changes no number."""
     shares = part.column[rows]
@@ -222,6 +263,10 @@ def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
         np.subtract(totals, scratch, out=totals)
         return
     np.add(totals, scratch, out=totals)
+
+
+def _keys(state: HostState) -> frozenset[str]:
+    return frozenset(state.aggregate_metadata)
 
 
 def _check(column: Column, count: int) -> None:
