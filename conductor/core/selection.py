@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One host that may take the instance: where it is and what to claim there, of its room and of its inside."""
+    """One host that may take the instance: where it is and what to claim there, of its room and of its inside.
+
+    `resources` are all of the room together. Where several providers give it, `by_provider` says which gives what.
+    """
 
     host: str
     node: str
@@ -18,6 +21,13 @@ class Selection:
     resources: Mapping[str, int]
     availability_zone: str = ""
     hardware: Mapping[str, Any] = field(default_factory=dict)  # hardware.wire says what stands in it
+    by_provider: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> dict[str, dict[str, int]]:
+        """What to claim of each provider."""
+        given = self.by_provider or {self.provider_uuid: self.resources}
+        return {provider: dict(amounts) for provider, amounts in given.items()}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

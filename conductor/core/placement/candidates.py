@@ -51,12 +51,14 @@ class SearchOptions:
 
     Depth first finds all ways through one tree before it looks at the next; breadth first takes one way of each tree
     in turn, so that a bounded search still sees many trees. `at_most` ends the search, -1 never. With a `seed` the
-    ways are drawn at random, else they come in the order of the providers.
+    ways are drawn at random, else they come in the order of the providers. With `roots` only these trees are searched,
+    and those who share with them.
     """
 
     strategy: str = DEPTH_FIRST
     at_most: int = -1
     seed: int | None = None
+    roots: frozenset[str] = frozenset()
 
 
 def find(providers: Sequence[ProviderNode], query: CandidateQuery, options: SearchOptions | None = None) -> Candidates:
@@ -71,7 +73,7 @@ def find(providers: Sequence[ProviderNode], query: CandidateQuery, options: Sear
     groups = {suffix: group for suffix, group in query.groups.items() if suffix or group != RequestGroup()}
     if not groups:
         return Candidates()
-    found = _searched(forest, query, groups, how.strategy)
+    found = _searched(forest, query, groups, how)
     if forest.members:
         found = _distinct(found)
     bounds = [bound for bound in (how.at_most, _limit(query)) if bound >= 0]
@@ -136,9 +138,10 @@ def _distinct(ways: Iterator[Way]) -> Iterator[Way]:
 
 
 def _searched(
-    forest: Forest, query: CandidateQuery, groups: Mapping[str, RequestGroup], strategy: str
+    forest: Forest, query: CandidateQuery, groups: Mapping[str, RequestGroup], how: SearchOptions
 ) -> Iterator[Way]:
-    roots = {root for root in forest.trees if _may_anchor(forest, root, query)}
+    wanted = [root for root in forest.trees if root in how.roots] if how.roots else forest.trees
+    roots = {root for root in wanted if _may_anchor(forest, root, query)}
     by_suffix = {
         suffix: _whole_ways(forest, suffix, group, roots)
         for suffix, group in groups.items()
@@ -148,14 +151,14 @@ def _searched(
     choices = _spread_choices(forest, spread, roots) if spread and spread.resources else None
     combiner = Combiner(forest, query, groups)
     walks = []
-    for root in forest.trees:
+    for root in wanted:
         if any(root not in ways for ways in by_suffix.values()) or (choices is not None and root not in choices):
             continue
         lists = {suffix: ways[root] for suffix, ways in by_suffix.items()}
         options = choices[root] if choices is not None else None
         if combiner.may_fit(lists, options):
             walks.append(combiner.walk(lists, options))
-    return _in_turn(walks) if strategy == BREADTH_FIRST else chain.from_iterable(walks)
+    return _in_turn(walks) if how.strategy == BREADTH_FIRST else chain.from_iterable(walks)
 
 
 def _in_turn(walks: list[Iterator[Way]]) -> Iterator[Way]:

@@ -190,7 +190,7 @@ def _is_among(name: str, names: Sequence[str]) -> bool:
 
 def _why_not(host: HostState, query: CandidateQuery) -> Verdict:
     """Why a host cannot answer: too little first, then amounts that it cannot give at once, then what it is not."""
-    if provider_answers.asks_several(query):
+    if provider_answers.asks_several(query) and not host.tree:
         return reject("groups of resources must come from different providers, and the host is one")
     asked = amounts_of(query)
     short = [(name, amount) for name, amount in asked.items() if free_of(host, name) < amount]
@@ -201,6 +201,8 @@ def _why_not(host: HostState, query: CandidateQuery) -> Verdict:
             need=", ".join(_amount(name, amount) for name, amount in short),
             have=", ".join(_amount(name, max(free_of(host, name), 0)) + " free" for name, _ in short),
         )
+    if host.tree:
+        return _why_not_together(host, query)
     wrong = provider_answers.wrong_units(host.units, provider_answers.parts_of(query))
     if wrong:
         name, least, most, step = wrong
@@ -219,6 +221,18 @@ def _why_not(host: HostState, query: CandidateQuery) -> Verdict:
     if not provider_answers.is_member(host.aggregates, query):
         return reject("the host is not in the aggregates that the request may use")
     return reject("another host was asked for", have=host.host)
+
+
+def _why_not_together(host: HostState, query: CandidateQuery) -> Verdict:
+    """Why the providers of a host give not all of it, although there is enough: what none of them is, or what its
+    root is and must not be."""
+    missing = provider_answers.missing_traits(host.traits.union(*(node.traits for node in host.tree)), query)
+    if missing:
+        return reject("no provider of the host has a trait", need=", ".join(missing), have="not there")
+    unwanted = sorted(query.root_forbidden & host.traits)
+    if unwanted:
+        return reject("the host has a trait that is not wanted", need="without " + ", ".join(unwanted), have="there")
+    return reject("the host's providers do not give all of it together")
 
 
 def _amount(resource_class: str, amount: float) -> str:

@@ -1,4 +1,7 @@
-"""What a host that is one provider answers to a question for allocation candidates: alone, or all hosts at once."""
+"""What hosts answer to a question for allocation candidates: one alone, or all at once.
+
+A host that is one provider answers by its columns; one that is several is searched for a way that uses them together.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import numpy as np
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.placement.amounts import Amount
 from conductor.core.placement.query import CandidateQuery
+from conductor.core.scheduling import host_trees
+from conductor.core.scheduling.host_trees import Parts
 from conductor.core.scheduling.needs import Needs, amounts_of
 
 ISOLATE = "isolate"
@@ -24,14 +29,24 @@ NOTHING = Amount(0)
 
 def answers(hosts: HostTable, query: CandidateQuery) -> Mask:
     """One bool per row: whether the host alone can give all that is asked."""
-    if asks_several(query):
-        return np.zeros(len(hosts), np.bool_)
-    mask = np.ones(len(hosts), np.bool_)
+    mask = np.zeros(len(hosts), np.bool_) if asks_several(query) else _by_columns(hosts, query)
+    host_trees.correct(mask, hosts, query)
+    return mask
+
+
+def _by_columns(hosts: HostTable, query: CandidateQuery) -> Mask:
+    """The same of hosts that are one provider each."""
     parts = parts_of(query)
+    mask: Mask | None = None
     for name, amount in amounts_of(query).items():
         column = COLUMNS.get(name)
-        mask &= getattr(hosts, column) >= amount if column else _has_others(hosts, name, amount)
-    mask &= hosts.factor("units").mask(lambda units: wrong_units(units, parts) is None)
+        room = getattr(hosts, column) >= amount if column else _has_others(hosts, name, amount)
+        mask = room if mask is None else np.logical_and(mask, room, out=mask)
+    if mask is None:
+        mask = np.ones(len(hosts), np.bool_)
+    units = hosts.factor("units")
+    if units.values != ((),):  # most fleets have no rules
+        mask &= units.mask(lambda rules: wrong_units(rules, parts) is None)
     if _asks_traits(query):
         mask &= hosts.factor("traits").mask(lambda traits: has_traits(traits, query))
     if any(group.member_of or group.forbidden_aggregates for group in query.groups.values()):
@@ -43,6 +58,8 @@ def answers(hosts: HostTable, query: CandidateQuery) -> Mask:
 
 def can_answer(host: HostState, query: CandidateQuery) -> bool:
     """The same of one host."""
+    if host.tree:
+        return host_trees.parts_of(host, query) is not None
     return (
         not asks_several(query)
         and not any(free_of(host, name) < amount for name, amount in amounts_of(query).items())
@@ -59,6 +76,14 @@ def resources_at(host: HostState, needs: Needs) -> dict[str, int]:
         if can_answer(host, query):
             return amounts_of(query)
     return dict(needs.resources)
+
+
+def parts_at(host: HostState, needs: Needs) -> Parts:
+    """What an instance takes of each provider of this host; empty where the host is only one."""
+    if not host.tree:
+        return {}
+    found = (host_trees.parts_of(host, query) for query in needs.queries)
+    return next((parts for parts in found if parts is not None), {})
 
 
 def asks_several(query: CandidateQuery) -> bool:

@@ -18,7 +18,7 @@ from conductor.core.scheduling.group_rules import LEAVING
 from conductor.core.scheduling.hardware_fit import NO_HARDWARE, HardwareFit, wanted_of
 from conductor.core.scheduling.links import MoveRange, Placement, RequestedCell, RequestedHosts, RequestedZone
 from conductor.core.scheduling.needs import Needs, needs_of
-from conductor.core.scheduling.provider_answers import resources_at
+from conductor.core.scheduling.provider_answers import parts_at, resources_at
 from conductor.core.scheduling.watching import Use, Watch
 from conductor.core.scheduling.weighing import Multipliers, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
@@ -91,7 +91,15 @@ class Outcome:
     needs: Needs
     seed: int
     faults: tuple[PluginFault, ...] = ()
-    uses: tuple[Use, ...] = ()  # what each plugin did
+    watch: Watch | None = field(default=None, compare=False, repr=False)
+    # Of a batch: where each instance goes, as the hosts were then, and the hosts as the whole batch leaves them.
+    placed: tuple[Selection, ...] = ()
+    left: HostTable | None = None
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """What each plugin did."""
+        return tuple(self.watch.uses.values()) if self.watch else ()
 
     @property
     def is_successful(self) -> bool:
@@ -102,10 +110,10 @@ class Outcome:
         hosts = self.shown.hosts
         hardware = wanted_of(self.shown.spec)
         by_cell = {
-            cell: tuple(selection_of(hosts, row, self.needs, hardware) for row in rows)
+            cell: tuple(selection_of(self.left or hosts, row, self.needs, hardware) for row in rows)
             for cell, rows in self.alternates.items()
         }
-        picked = (selection_of(hosts, row, self.needs, hardware) for row in self.picks)
+        picked = self.placed or (selection_of(hosts, row, self.needs, hardware) for row in self.picks)
         return tuple((chosen, *by_cell.get(chosen.cell, ())) for chosen in picked)
 
 
@@ -178,6 +186,7 @@ class _Placing:
         self.repeated = tuple(one for one in self.links if self._is_repeated(one))
         self.faults: list[PluginFault] = []
         self.picks: list[int] = []
+        self.placed: list[Selection] = []
         self.first = self._round(0)
         self.passing: Mask = self.first.filtering.passing
         self._once: Mask | None = None
@@ -264,6 +273,7 @@ class _Placing:
             return
         if len(self.picks) == 1:
             self.passing = self.passing.copy()  # the first round keeps its own
+        self.placed.append(selection_of(self.table.hosts, row, self.needs, wanted_of(self.first.spec)))
         self.spec = self.table.take(row, self.spec, self.needs)
         group = self.spec.group
         if group is not None:
@@ -272,11 +282,12 @@ class _Placing:
             self.spec = _for_instance(replace(self.spec, group=replace(group, member_hosts=members)), following)
         if self.pipeline.watcher:
             return  # the next round asks about all hosts
-        if group is None:  # nothing but this one host has changed
-            self.passing[row], faults = passes_all(
-                self.table.hosts, self.spec, self.repeated, row=row, rules=self.pipeline.rules, watch=self.watch
-            )
-            self.faults += faults
+        if group is None:  # nothing but this one host has changed, and who shares with it
+            for changed in (row, *(other for other in self.table.sharers if self.passing[other])):
+                self.passing[changed], faults = passes_all(
+                    self.table.hosts, self.spec, self.repeated, row=changed, rules=self.pipeline.rules, watch=self.watch
+                )
+                self.faults += faults
             return
         if self._once is None:
             once = tuple(one for one in self.links if one.runs_once_per_request)
@@ -294,7 +305,9 @@ class _Placing:
             needs=self.needs,
             seed=self.seed,
             faults=_summed(self.faults),
-            uses=tuple(self.watch.uses.values()),
+            watch=self.watch,
+            placed=tuple(self.placed) if picks else (),
+            left=self.table.hosts if picks else None,
         )
 
 
@@ -309,6 +322,7 @@ def selection_of(hosts: HostTable, row: int, needs: Needs, hardware: Mapping[str
         resources=resources_at(state, needs),
         availability_zone=state.availability_zone,
         hardware=dict(hardware),
+        by_provider=parts_at(state, needs),
     )
 
 

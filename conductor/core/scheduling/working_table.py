@@ -9,8 +9,9 @@ from typing import Any, overload
 from conductor.core.host_state import CLAIMED_COLUMNS, Column, HostState, HostTable, read_only
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.hardware_fit import with_hardware_taken
+from conductor.core.scheduling.host_trees import Parts, sharing_rows, with_taken
 from conductor.core.scheduling.needs import Needs
-from conductor.core.scheduling.provider_answers import resources_at
+from conductor.core.scheduling.provider_answers import parts_at, resources_at
 
 
 class _Rows(Sequence[HostState]):
@@ -47,6 +48,7 @@ class WorkingTable:
         self._rows: _Rows | None = None
         self._columns: dict[str, Column] = {}
         self._claimed: set[int] = set()
+        self.sharers: list[int] = []  # hosts that the last pick left with less, besides the one that was picked
 
     def take(self, row: int, spec: RequestSpec, needs: Needs) -> RequestSpec:
         """An instance of `spec` goes to the host in `row`. Returns the request for the next instance.
@@ -54,14 +56,22 @@ class WorkingTable:
         That is the same, but for what was settled about the guest's inside here, such as its page size.
         """
         rows = self._rows or self._open()
-        state = _with_one_more(rows[row], spec, needs)
+        parts = parts_at(rows[row], needs)
+        state = _with_one_more(rows[row], spec, needs, parts)
         if spec.numa is not None or spec.pci_requests:
             state, spec = with_hardware_taken(state, spec)
-        rows.put(row, state)
+        self.sharers = list(sharing_rows(self.hosts, row, parts)) if parts else []
+        for other in self.sharers:
+            self._put(other, with_taken(rows[other], parts))
+        self._put(row, state)
+        return spec
+
+    def _put(self, row: int, state: HostState) -> None:
+        if self._rows is not None:
+            self._rows.put(row, state)
         self._claimed.add(row)
         for name, of in CLAIMED_COLUMNS.items():
             self._columns[name][row] = of(state)
-        return spec
 
     def _open(self) -> _Rows:
         self._rows = rows = _Rows(self.hosts.states)
@@ -71,14 +81,14 @@ class WorkingTable:
         return rows
 
 
-def _with_one_more(state: HostState, spec: RequestSpec, needs: Needs) -> HostState:
+def _with_one_more(state: HostState, spec: RequestSpec, needs: Needs, parts: Parts) -> HostState:
     flavor = spec.flavor
     least = state.disk_available_least_gb
     resources = resources_at(state, needs)
     amounts = {
         name: replace(amount, used=amount.used + resources.get(name, 0)) for name, amount in state.amounts.items()
     }
-    return replace(
+    more = replace(
         state,
         vcpus_used=state.vcpus_used + resources.get("VCPU", 0),
         memory_mb_used=state.memory_mb_used + resources.get("MEMORY_MB", 0),
@@ -91,3 +101,4 @@ def _with_one_more(state: HostState, spec: RequestSpec, needs: Needs) -> HostSta
         num_instances=state.num_instances + 1,
         num_io_ops=state.num_io_ops + 1,
     )
+    return with_taken(more, parts) if parts else more
