@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conductor.core.errors import Conflict, NotFound
 from conductor.network import security_groups
-from conductor.network.models import Port
+from conductor.network.models import Port, SecurityGroup
 from conductor.network.operations import touch
 from conductor.transactions import write_tx
 
@@ -36,6 +36,12 @@ def remove(instance_uuid: str, project_id: str, ref: str) -> str:
             port.security_groups.remove(group)
             touch(Port.objects.filter(pk=port.pk))
     return group.name
+
+
+def groups_of(instance_uuid: str) -> list[SecurityGroup]:
+    """The groups of the guest's ports with their rules, each once, by name."""
+    rows = SecurityGroup.objects.filter(ports__device_id=instance_uuid, ports__is_plugged=True).distinct()
+    return list(rows.prefetch_related("rules__remote_group").order_by("name", "pk"))
 
 
 def _ports(instance_uuid: str) -> list[Port]:

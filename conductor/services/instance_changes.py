@@ -19,6 +19,7 @@ from conductor.services.values import InstanceView
 from conductor.transactions import database_now, write_tx
 
 RENAMEABLE = frozenset({"name", "description", "hostname", "access_ip_v4", "access_ip_v6", "disk_config"})
+PIN = "pinned_availability_zone"
 LABELLED_STATES = (VmState.ACTIVE, VmState.PAUSED, VmState.SUSPENDED, VmState.STOPPED)
 MOST_TAGS = 50
 ANSWERED = "SelectDestinations"  # the step whose result begins the copying of requests into cells
@@ -26,12 +27,21 @@ Values = dict[str, Any]
 
 
 def update(context: RequestContext, instance_uuid: str, values: Mapping[str, Any]) -> InstanceView:
-    """Set fields of RENAMEABLE, also of what is still to be scheduled. Raises Conflict while it gets its cell."""
-    unknown = values.keys() - RENAMEABLE
+    """Set fields of RENAMEABLE, also of what is still to be scheduled. Raises Conflict while it gets its cell.
+
+    A server that has its host can be bound to the zone it is in too, or to none: PIN.
+    """
+    unknown = values.keys() - RENAMEABLE - {PIN}
     if unknown:
         raise Invalid(f"{', '.join(sorted(unknown))} cannot be changed.")
-    if not _change_request(context, instance_uuid, dict(values)):
-        _change(context, instance_uuid, lambda row: dict(values))
+
+    def change(row: Instance) -> Values:
+        if PIN in values:
+            _check_pin(row, values[PIN])
+        return dict(values)
+
+    if PIN in values or not _change_request(context, instance_uuid, dict(values)):
+        _change(context, instance_uuid, change)
     return instance_queries.get(context, instance_uuid)
 
 
@@ -104,6 +114,15 @@ def _set_tags(context: RequestContext, instance_uuid: str, make: Callable[[Insta
         return {"tags": made}
 
     return tuple(_change(context, instance_uuid, change)["tags"])
+
+
+def _check_pin(row: Instance, zone: str) -> None:
+    if zone and zone != row.availability_zone:
+        raise Invalid(
+            f"Availability zone {zone[:60]} is not that of the server, which is in "
+            f"{row.availability_zone or 'none'}: a server can be bound to the zone that it is in, or to none.",
+            field=f"server.{PIN}",
+        )
 
 
 def _require_labelled_state(row: Instance, action: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from conductor import events
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
 from conductor.network import guest_groups
+from conductor.network.models import SecurityGroup, SecurityGroupRule
 from conductor.services import instant_runs
 from conductor.services.instance_queries import mapping_of, missing
 from conductor.services.instant_runs import Deed
@@ -16,6 +18,36 @@ from conductor.transactions import database_now, write_tx
 
 ADD = Deed(action="addSecurityGroup", event="api_add_security_group", title="Add a security group")
 REMOVE = Deed(action="removeSecurityGroup", event="api_remove_security_group", title="Remove a security group")
+
+
+@dataclass(frozen=True)
+class RuleOfGroup:
+    """What a group lets in. Without a remote group it is from `cidr`; protocol and ports None mean any."""
+
+    rule_id: str
+    protocol: str | None
+    first_port: int | None
+    last_port: int | None
+    cidr: str
+    remote_group: str = ""
+
+
+@dataclass(frozen=True)
+class GroupOfServer:
+    """A security group that a port of the server has."""
+
+    group_id: str
+    name: str
+    description: str
+    project_id: str
+    rules: tuple[RuleOfGroup, ...] = ()
+
+
+def list_of(context: RequestContext, instance_uuid: str) -> list[GroupOfServer]:
+    """The groups of the server's ports, each once, by name. Raises NotFound."""
+    mapping = mapping_of(context, instance_uuid)
+    rows = guest_groups.groups_of(str(mapping.instance_uuid))
+    return [_view(row) for row in rows]
 
 
 def add(context: RequestContext, instance_uuid: str, ref: str) -> str:
@@ -50,3 +82,20 @@ def _record(
         run = instant_runs.record(alias, context, instance, deed)
         events.append(alias, events.about_instance(instance.uuid, instance.project_id, run.uuid), "instance.updated")
     return str(run.uuid)
+
+
+def _view(row: SecurityGroup) -> GroupOfServer:
+    rules = sorted((rule for rule in row.rules.all() if rule.direction == "ingress"), key=lambda rule: rule.pk)
+    return GroupOfServer(str(row.uuid), row.name, row.description, row.project_id, tuple(_rule(rule) for rule in rules))
+
+
+def _rule(rule: SecurityGroupRule) -> RuleOfGroup:
+    everywhere = "0.0.0.0/0" if rule.ethertype == "IPv4" else "::/0"
+    return RuleOfGroup(
+        rule_id=str(rule.uuid),
+        protocol=rule.protocol,
+        first_port=rule.port_range_min,
+        last_port=rule.port_range_max,
+        cidr=rule.remote_ip_prefix or everywhere,
+        remote_group=rule.remote_group.name if rule.remote_group else "",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from conductor.api_db.models import RequestSpecRecord
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
@@ -47,5 +47,5 @@ class KeepRebuiltSpec(Step):
             record = RequestSpecRecord.objects.select_for_update().filter(instance_uuid=work.instance_uuid).first()
             if record is not None:
                 spec = replace(RequestSpec.from_json(record.spec), image=image)
-                RequestSpecRecord.objects.filter(pk=record.pk).update(spec=asdict(spec))
+                RequestSpecRecord.objects.filter(pk=record.pk).update(spec=spec.to_json())
         return {}

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from conductor.cell_db.models import Instance
+
 ALWAYS = {
     *("id", "name", "status", "tenant_id", "user_id", "metadata", "hostId", "image", "flavor", "created", "updated"),
     *("addresses", "accessIPv4", "accessIPv6", "links", "OS-DCF:diskConfig", "progress", "key_name", "config_drive"),
@@ -42,6 +44,7 @@ EVERYBODY = {
     "2.73": {"locked_reason"},
     "2.90": {"OS-EXT-SRV-ATTR:hostname"},
     "2.96": {"pinned_availability_zone"},
+    "2.100": {"scheduler_hints"},
 }
 NOT_IN_LISTS = {"server_groups"}
 ONLY_IN_FULL = {
@@ -72,12 +75,12 @@ def test_members_of_a_server(who: str, version: str, kept: dict[str, str], api_c
     assert {name: server[name] for name in listed} == listed
 
 
-@pytest.mark.parametrize("version", ["2.1", "2.74", "2.75", "2.96"])
+@pytest.mark.parametrize("version", ["2.1", "2.74", "2.75", "2.96", "2.104"])
 def test_members_of_a_changed_server(version: str, kept: dict[str, str], api_client: Any) -> None:
     client = api_client("admin", version=version)
     answer = client.put(f"/compute/v2.1/servers/{kept['web']}", {"server": {"name": "web"}}).json()["server"]
     whole = client.get(f"/compute/v2.1/servers/{kept['web']}").json()["server"]
-    is_whole = version in ("2.75", "2.96")
+    is_whole = version in ("2.75", "2.96", "2.104")
     assert set(answer) == (set(whole) if is_whole else set(whole) - ONLY_IN_FULL - reached(version, OPERATORS))
     assert {name: whole[name] for name in answer if name != "updated"} == {
         name: value for name, value in answer.items() if name != "updated"
@@ -109,3 +112,45 @@ def test_hosts_are_told_apart_without_being_told(kept: dict[str, str], api_clien
     assert "progress" not in broken
     seen = api_client("admin", version="2.16").get(f"/compute/v2.1/servers/{kept['web']}").json()["server"]
     assert (seen["OS-EXT-SRV-ATTR:host"], seen["host_status"], seen["hostId"]) == ("sim-1-01", "UP", web["hostId"])
+
+
+def test_images_show_their_properties_from_2_98(kept: dict[str, str], api_client: Any) -> None:
+    row = Instance.objects.using("cell1").get(uuid=kept["web"])
+    row.image["properties"] = {"hw_disk_bus": "scsi"}
+    row.save(update_fields=["image"])
+    path = f"/compute/v2.1/servers/{kept['web']}"
+    assert set(api_client("ana", version="2.97").get(path).json()["server"]["image"]) == {"id", "links"}
+    image = api_client("ana", version="2.98").get(path).json()["server"]["image"]
+    assert image["properties"] == {"hw_disk_bus": "scsi"}
+
+
+def test_a_hint_of_one_word_is_shown_as_that_word(kept: dict[str, str], api_client: Any) -> None:
+    hints = {"same_host": [kept["broken"]], "different_host": [kept["broken"], kept["web"]]}
+    Instance.objects.using("cell1").filter(uuid=kept["web"]).update(scheduler_hints=hints)
+    server = api_client("ana", version="2.100").get(f"/compute/v2.1/servers/{kept['web']}").json()["server"]
+    assert server["scheduler_hints"] == {**hints, "same_host": kept["broken"]}
+
+
+def test_a_server_is_bound_to_its_zone_or_to_none(kept: dict[str, str], api_client: Any) -> None:
+    Instance.objects.using("cell1").filter(uuid=kept["web"]).update(availability_zone="az-1")
+    path = f"/compute/v2.1/servers/{kept['web']}"
+    client = api_client("ana", version="2.104")
+
+    def pin(zone: str | None) -> Any:
+        return client.put(path, {"server": {"pinned_availability_zone": zone}})
+
+    assert pin("az-1").json()["server"]["pinned_availability_zone"] == "az-1"
+    refused = pin("az-2")
+    assert refused.status_code == 400
+    assert "az-1" in refused.json()["badRequest"]["message"]
+    assert client.get(path).json()["server"]["pinned_availability_zone"] == "az-1"
+    assert pin(None).json()["server"]["pinned_availability_zone"] is None
+    old = api_client("ana", version="2.103").put(path, {"server": {"pinned_availability_zone": None}})
+    assert old.status_code == 400
+
+
+def test_addresses_of_the_sixth_version_have_one_spelling(kept: dict[str, str], api_client: Any) -> None:
+    client = api_client("ana", version="2.75")
+    body = {"server": {"accessIPv6": "0000:0000:0000:0000:0000:babe:220.12.22.2"}}
+    changed = client.put(f"/compute/v2.1/servers/{kept['web']}", body).json()["server"]
+    assert changed["accessIPv6"] == "::babe:dc0c:1602"

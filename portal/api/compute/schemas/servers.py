@@ -199,6 +199,8 @@ def update(version: Microversion) -> Schema:
         members["description"] = DESCRIPTION
     if version.covers("2.90"):
         members["hostname"] = FQDN if version.covers("2.94") else HOSTNAME
+    if version.covers("2.104"):
+        members["pinned_availability_zone"] = {"anyOf": [ZONE, {"type": "null"}]}
     return wrapped("server", members)
 
 

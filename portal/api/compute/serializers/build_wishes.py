@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -58,11 +59,16 @@ def build_wish(body: Mapping[str, Any]) -> BuildWish:
         config_drive=as_boolean(server.get("config_drive", False), "server.config_drive"),
         disk_config=server.get("OS-DCF:diskConfig", "MANUAL"),
         access_ip_v4=server.get("accessIPv4", ""),
-        access_ip_v6=server.get("accessIPv6", ""),
+        access_ip_v6=plain_ip_v6(server.get("accessIPv6", "")),
         security_groups=tuple(group["name"] for group in server.get("security_groups", ()) if "name" in group),
         requested_host=server.get("host", ""),
         forced_host=forced_host,
     )
+
+
+def plain_ip_v6(address: str) -> str:
+    """One of the many spellings of an address."""
+    return str(ipaddress.IPv6Address(address)) if address else ""
 
 
 def last_part(ref: str) -> str:

@@ -63,8 +63,16 @@ class Field:
 
 
 def _image(server: Server) -> Any:
-    image_id = server.view.image.image_id
-    return {"id": image_id, "links": [parts.bookmark(server.request, "images", image_id)]} if image_id else ""
+    image = server.view.image
+    if not image.image_id:
+        return ""
+    shown = {"id": image.image_id, "links": [parts.bookmark(server.request, "images", image.image_id)]}
+    return {**shown, "properties": dict(image.properties)} if server.version.covers("2.98") else shown
+
+
+def _hints(server: Server) -> dict[str, Any]:
+    """A hint with one word as that word, as it is mostly sent."""
+    return {name: words[0] if len(words) == 1 else list(words) for name, words in server.view.scheduler_hints.items()}
 
 
 def _flavor(server: Server) -> dict[str, Any]:
@@ -181,6 +189,7 @@ FIELDS: Sequence[Field] = (
     ),
     Field("locked_reason", lambda s: s.view.locked_reason, since="2.73", is_basic=True),
     Field("pinned_availability_zone", lambda s: s.view.pinned_availability_zone or None, since="2.96"),
+    Field("scheduler_hints", _hints, since="2.100"),
 )
 
 

@@ -25,7 +25,7 @@ from portal.api.compute.schemas import servers as server_schemas
 from portal.api.compute.serializers import servers
 from portal.api.compute.serializers.build_wishes import checked_user_data, last_part
 from portal.api.compute.views.offered import Call, Offered, accepted
-from portal.api.compute.views.servers import CHANGES, ServerView
+from portal.api.compute.views.servers import ServerView, changed_columns
 
 SHOWS_USER_DATA_SINCE = "2.57"
 
@@ -77,10 +77,7 @@ def _rebuild_wish(value: Mapping[str, Any]) -> RebuildWish:
         raise Invalid("Injected files are not offered: use user_data.", field="rebuild.personality")
     if value.get("trusted_image_certificates"):
         raise Invalid("Signed images are not offered.", field="rebuild.trusted_image_certificates")
-    values = {column: value[name] for name, column in CHANGES.items() if name in value}
-    for column in ("access_ip_v4", "access_ip_v6"):
-        if column in values:
-            values[column] = values[column] or ""
+    values = changed_columns(value)
     if "metadata" in value:
         values["metadata"] = value["metadata"]
     wish = RebuildWish(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
+from typing import Any
 
 from rest_framework.response import Response
 
@@ -13,7 +15,7 @@ from conductor.services.values import BuildWish, InstanceView, Page
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import servers as schemas
 from portal.api.compute.serializers import parts, server_queries, servers
-from portal.api.compute.serializers.build_wishes import build_wish, without_nulls
+from portal.api.compute.serializers.build_wishes import build_wish, plain_ip_v6, without_nulls
 from portal.api.compute.serializers.servers import DOWN_CELLS_SINCE, Server
 from portal.api.compute.view import ComputeView
 from portal.api.links import absolute
@@ -27,7 +29,21 @@ CHANGES = {
     "accessIPv4": "access_ip_v4",
     "accessIPv6": "access_ip_v6",
     "OS-DCF:diskConfig": "disk_config",
+    "pinned_availability_zone": "pinned_availability_zone",
 }
+# Columns where null is written as nothing.
+EMPTY_FOR_NULL = ("access_ip_v4", "access_ip_v6", "pinned_availability_zone")
+
+
+def changed_columns(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a body says of columns of CHANGES, as they keep it."""
+    values = {column: given[name] for name, column in CHANGES.items() if name in given}
+    for column in EMPTY_FOR_NULL:
+        if column in values:
+            values[column] = values[column] or ""
+    if values.get("access_ip_v6"):
+        values["access_ip_v6"] = plain_ip_v6(values["access_ip_v6"])
+    return values
 
 
 class ServerView(ComputeView):
@@ -114,10 +130,7 @@ class ServerById(ServerView):
     def put(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("servers:update")
         body = validate(request.data, schemas.update(request.microversion))
-        values = {CHANGES[name]: value for name, value in body["server"].items()}
-        for name in ("access_ip_v4", "access_ip_v6"):
-            if name in values:
-                values[name] = values[name] or ""
+        values = changed_columns(body["server"])
         changed = instance_changes.update(request.context, server_id, values)
         return Response({"server": servers.updated(self.shown(changed))})
 

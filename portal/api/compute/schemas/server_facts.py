@@ -1,0 +1,8 @@
+"""Bodies of requests about what hangs on a server beside volumes and ports."""
+
+from __future__ import annotations
+
+from portal.api.compute.schemas.servers import TAG, UUID
+from portal.api.schema_parts import wrapped
+
+ATTACH_SHARE = wrapped("share", {"share_id": UUID, "tag": TAG}, required=("share_id",))

@@ -1,0 +1,95 @@
+"""What can be read of a server beside itself: diagnostics, topology, password, security groups, shares."""
+
+from __future__ import annotations
+
+from rest_framework.response import Response
+
+from conductor.core.errors import NotFound
+from conductor.services import instance_security_groups, server_facts
+from portal.api.base import ApiRequest
+from portal.api.compute.schemas import server_facts as schemas
+from portal.api.compute.serializers import server_facts as shown
+from portal.api.compute.views.servers import ServerView
+from portal.api.validation import validate
+
+FIXED_FORM_SINCE = "2.48"
+
+
+class ServerDiagnostics(ServerView):
+    """/servers/{id}/diagnostics."""
+
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("os-server-diagnostics")
+        found = server_facts.diagnostics(request.context, server_id)
+        form = shown.fixed_form if request.microversion.covers(FIXED_FORM_SINCE) else shown.free_form
+        return Response(form(found))
+
+
+class ServerTopology(ServerView):
+    """/servers/{id}/topology."""
+
+    min_microversion = "2.78"
+
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("compute:server:topology:index")
+        with_host = self.allows("compute:server:topology:host:index")
+        return Response(shown.topology(server_facts.topology(request.context, server_id), with_host=with_host))
+
+
+class ServerPassword(ServerView):
+    """/servers/{id}/os-server-password: what a guest has told of its password, encrypted for its owner.
+
+    Guests have no service here that they could tell it to, so that there is never one, and none to forget.
+    """
+
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("os-server-password:show")
+        self.find(server_id)
+        return Response({"password": ""})
+
+    def delete(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("os-server-password:clear")
+        self.find(server_id)
+        return Response(status=204)
+
+
+class ServerSecurityGroups(ServerView):
+    """/servers/{id}/os-security-groups: the groups of its ports, with their rules."""
+
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("os-security-groups:list")
+        found = instance_security_groups.list_of(request.context, server_id)
+        return Response({"security_groups": [shown.security_group(group) for group in found]})
+
+
+class ServerShares(ServerView):
+    """/servers/{id}/shares: no service of this cloud has shares, so that no server has any."""
+
+    min_microversion = "2.97"
+
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("os-server-shares:index")
+        self.find(server_id)
+        return Response({"shares": []})
+
+    def post(self, request: ApiRequest, server_id: str) -> Response:
+        self.allow("os-server-shares:create")
+        share_id = validate(request.data, schemas.ATTACH_SHARE)["share"]["share_id"]
+        self.find(server_id)
+        raise NotFound(f"Share {share_id} could not be found.")
+
+
+class ServerShare(ServerView):
+    """/servers/{id}/shares/{share}."""
+
+    min_microversion = "2.97"
+
+    def get(self, request: ApiRequest, server_id: str, share_id: str) -> Response:
+        self.allow("os-server-shares:show")
+        self.find(server_id)
+        raise NotFound(f"Share {share_id[:60]} could not be found.")
+
+    def delete(self, request: ApiRequest, server_id: str, share_id: str) -> Response:
+        self.allow("os-server-shares:delete")
+        self.find(server_id)
+        raise NotFound(f"Share {share_id[:60]} could not be found.")
