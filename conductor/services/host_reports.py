@@ -22,7 +22,7 @@ from conductor.core.errors import Conflict, Invalid
 from conductor.core.states import PowerState
 from conductor.placement import hardware, inventories, traits
 from conductor.rpc.messages import HostReported
-from conductor.services import aggregates, evacuations, reported_guests
+from conductor.services import aggregate_zones, aggregates, evacuations, reported_guests
 from conductor.sql import dialect
 from conductor.sql.dialect import NOW
 from conductor.sql.rows import Rows
@@ -31,7 +31,6 @@ from conductor.transactions import database_now, one_at_a_time, write_tx
 log = logging.getLogger(__name__)
 
 BINARY = "nova-compute"
-DEFAULT_ZONE = "nova"
 # A report that says the same as the last is not compared with the cell's rows, except now and then.
 FULL_LOOK_EVERY = 12
 OFFER_LENGTH = 32  # of the two fingerprints in a digest, the first
@@ -138,7 +137,7 @@ def _belongs(cell: str, message: HostReported) -> bool:
 
 def _enter_zone(host: str, zone: str) -> None:
     """Zones are aggregates; hosts that name none are in the default zone, which needs none."""
-    if zone in ("", DEFAULT_ZONE):
+    if zone in ("", aggregate_zones.DEFAULT_ZONE):
         return
     aggregate, _ = Aggregate.objects.get_or_create(name=zone, defaults={"metadata": {"availability_zone": zone}})
     AggregateHost.objects.get_or_create(aggregate=aggregate, host=host)
@@ -165,7 +164,7 @@ def _was_up(cell: str, host: str) -> bool:
 
 def _write_service(cell: str, message: HostReported) -> None:
     values = {
-        "availability_zone": message.availability_zone or DEFAULT_ZONE,
+        "availability_zone": aggregate_zones.zone_of(message.host),
         "version": message.service_version,
         "is_simulated": message.is_simulated,
         "report_number": message.report_number,

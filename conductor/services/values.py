@@ -231,6 +231,8 @@ class AggregateView:
     name: str
     metadata: Mapping[str, str]
     hosts: tuple[str, ...]
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,10 @@ class UnsupportedVersion(errors.NovellaError):
     """The API version that was asked for is not supported."""
 
 
+class Gone(errors.NovellaError):
+    """It was there once, and was removed for good."""
+
+
 class TooLarge(errors.NovellaError):
     """The request body is too large."""
 
@@ -49,6 +53,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (errors.NotSupported, 501),
     (errors.Unavailable, 503),
     (UnsupportedVersion, 406),
+    (Gone, 410),
     (TooLarge, 413),
     (RequestDataTooBig, 413),
     (SuspiciousOperation, 400),

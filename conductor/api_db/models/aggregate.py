@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from django.db import models
+from django.db.models.functions import Now
 
 
 class Aggregate(models.Model):
@@ -13,6 +14,8 @@ class Aggregate(models.Model):
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     name = models.CharField(max_length=255, unique=True)
     metadata = models.JSONField(default=dict)
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(null=True)
 
 
 class AggregateHost(models.Model):

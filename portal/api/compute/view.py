@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
-from conductor.core.errors import Invalid
-from portal.api.base import ApiView
+from conductor.core.errors import Forbidden, Invalid
+from portal.api import microversions
+from portal.api.base import ApiRequest, ApiView
 from portal.api.compute.microversions import VERSIONS
-from portal.api.compute.policies import RULES
+from portal.api.compute.policies import RULES, full_name
+from portal.api.compute.table import Operation
 
 # Sent by every client on its way, and meaning nothing here.
 ALWAYS_KNOWN = frozenset({"limit", "marker"})
+PROJECT_IN_PATH = re.compile(r"\A/compute/v2\.1/([0-9a-f]{32})/")
 
 
 class ComputeView(ApiView):
-    """Base view: faults as compute spells them, its rules and its versions."""
+    """Base view: faults as compute spells them, its rules and its versions.
+
+    `operations` is the route's row of the table: what it says of a method is asked before the method runs.
+    """
 
     service = "compute"
     policies = RULES
     versions = VERSIONS
+    operations: ClassVar[Mapping[str, Operation]] = {}
+
+    def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        super().initial(request, *args, **kwargs)
+        self._require_project(request)
+        operation = self.operations.get("GET" if request.method == "HEAD" else str(request.method))
+        if operation is None:
+            return
+        microversions.require(request.microversion, operation.since, operation.until)
+        if operation.rule and not operation.is_targeted:
+            self.allow(operation.rule)
+
+    def _require_project(self, request: ApiRequest) -> None:
+        """All of compute belongs to projects: tokens for the system, a domain or nothing open nothing here."""
+        if not request.context.project_id:
+            raise Forbidden("The compute API needs a token for a project: ask for one with a project as its scope.")
+        named = PROJECT_IN_PATH.match(request.path)
+        if named and named[1] != request.context.project_id:
+            raise Invalid("Malformed request URL: its project is not that of the token.", field="project_id")
 
     def allow(self, rule: str, *, target_project_id: str | None = None, target_user_id: str | None = None) -> None:
         """`authorize` with the prefix that all rules of this API have."""
-        self.authorize(f"os_compute_api:{rule}", target_project_id=target_project_id, target_user_id=target_user_id)
+        self.authorize(full_name(rule), target_project_id=target_project_id, target_user_id=target_user_id)
 
     def allows(self, rule: str, *, target_project_id: str | None = None) -> bool:
         """`may` with the prefix that all rules of this API have."""
-        return self.may(f"os_compute_api:{rule}", target_project_id=target_project_id)
+        return self.may(full_name(rule), target_project_id=target_project_id)
 
     def refuse_unknown_query(self, known: Iterable[str], *, since: str = "2.75") -> None:
         """Raises Invalid for a query parameter that is not `known`; older versions ignore it."""

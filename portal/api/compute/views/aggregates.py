@@ -1,46 +1,77 @@
-"""Aggregates: operators' groups of hosts. Read only for now."""
+"""Aggregates: operators' groups of hosts, and the zones that they make of some."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
 from typing import Any
 
 from rest_framework.response import Response
 
+from conductor.core.errors import Invalid
 from conductor.services import aggregates
 from conductor.services.values import AggregateView
 from portal.api.base import ApiRequest
-from portal.api.compute.serializers import parts
+from portal.api.compute.schemas import aggregates as schemas
+from portal.api.compute.serializers import aggregates as serializers
 from portal.api.compute.view import ComputeView
-from portal.api.microversions import Microversion
+from portal.api.validation import validate
 
-# Aggregates keep no time of their making, and clients insist on one.
-NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+NUMBER = re.compile(r"-?[0-9]{1,18}\Z")
+
+
+class NumberedView(ComputeView):
+    """Groups are named by their numbers."""
+
+    def checked(self, ref: str) -> str:
+        if not NUMBER.match(ref):
+            raise Invalid(f"Invalid input received: {ref[:60]} is not an integer.", field="id")
+        return ref
+
+    def answer(self, found: AggregateView) -> Response:
+        return Response({"aggregate": serializers.show(found, self.request.microversion)})
 
 
 class Aggregates(ComputeView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("os-aggregates")
+        self.refuse_unknown_query((), since="2.102")
         found = aggregates.list_all(request.context)
-        return Response({"aggregates": [_aggregate(one, request.microversion) for one in found]})
+        return Response({"aggregates": [serializers.show(one, request.microversion) for one in found]})
+
+    def post(self, request: ApiRequest) -> Response:
+        wanted = validate(request.data, schemas.CREATE)["aggregate"]
+        made = aggregates.create(request.context, wanted["name"], wanted.get("availability_zone"))
+        return Response({"aggregate": serializers.created(made, request.microversion)})
 
 
-class AggregateByRef(ComputeView):
+class AggregateByRef(NumberedView):
     def get(self, request: ApiRequest, ref: str) -> Response:
-        self.allow("os-aggregates")
-        return Response({"aggregate": _aggregate(aggregates.get(request.context, ref), request.microversion)})
+        self.refuse_unknown_query((), since="2.102")
+        return self.answer(aggregates.get(request.context, self.checked(ref)))
+
+    def put(self, request: ApiRequest, ref: str) -> Response:
+        wanted = dict(validate(request.data, schemas.UPDATE)["aggregate"])
+        name = wanted.pop("name", None)
+        return self.answer(aggregates.update(request.context, self.checked(ref), name, wanted))
+
+    def delete(self, request: ApiRequest, ref: str) -> Response:
+        aggregates.delete(request.context, self.checked(ref))
+        return Response(status=200)
 
 
-def _aggregate(aggregate: AggregateView, version: Microversion) -> dict[str, Any]:
-    shown = {
-        "id": aggregate.number,
-        "name": aggregate.name,
-        "availability_zone": aggregate.metadata.get("availability_zone"),
-        "hosts": list(aggregate.hosts),
-        "metadata": dict(aggregate.metadata),
-        "created_at": parts.to_the_digit(NO_TIME),
-        "updated_at": None,
-        "deleted_at": None,
-        "deleted": False,
-    }
-    return shown | {"uuid": aggregate.uuid} if version.covers("2.41") else shown
+class AggregateAction(NumberedView):
+    """Hosts in, hosts out, metadata: each has a rule of its own."""
+
+    def post(self, request: ApiRequest, ref: str) -> Response:
+        name = next(iter(request.data)) if isinstance(request.data, dict) and len(request.data) == 1 else ""
+        if name not in schemas.ACTIONS:
+            raise Invalid(f"There is no such action: it must be one of {', '.join(schemas.ACTIONS)}.", field="action")
+        self.allow(f"os-aggregates:{name}")
+        wanted = validate(request.data, schemas.ACTIONS[name])[name]
+        return self.answer(self._act(name, self.checked(ref), wanted))
+
+    def _act(self, name: str, ref: str, wanted: dict[str, Any]) -> AggregateView:
+        context = self.request.context
+        if name == "set_metadata":
+            return aggregates.set_metadata(context, ref, wanted["metadata"])
+        act = aggregates.add_host if name == "add_host" else aggregates.remove_host
+        return act(context, ref, wanted["host"])

@@ -15,14 +15,12 @@ from portal.api.compute.view import ComputeView
 
 class AvailabilityZones(ComputeView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("os-availability-zone:list")
         zones = availability_zones.list_zones(request.context)
         return Response({"availabilityZoneInfo": [{**_zone(zone), "hosts": None} for zone in zones]})
 
 
 class AvailabilityZonesDetail(ComputeView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("os-availability-zone:detail")
         zones = availability_zones.list_all(request.context)
         return Response({"availabilityZoneInfo": [{**_zone(zone), "hosts": _hosts(zone)} for zone in zones]})
 

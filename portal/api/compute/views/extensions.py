@@ -40,13 +40,11 @@ ALIASES = {
 
 class Extensions(ComputeView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("extensions")
         return Response({"extensions": [_extension(alias) for alias in ALIASES]})
 
 
 class ExtensionByAlias(ComputeView):
     def get(self, request: ApiRequest, alias: str) -> Response:
-        self.allow("extensions")
         if alias not in ALIASES:
             raise NotFound(f"Extension {alias[:60]} could not be found.")
         return Response({"extension": _extension(alias)})

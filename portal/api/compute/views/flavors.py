@@ -57,11 +57,9 @@ class FlavorsView(ComputeView):
 
 class Flavors(FlavorsView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("flavors:index")
         return self.answer(serializers.summary)
 
     def post(self, request: ApiRequest) -> Response:
-        self.allow("os-flavor-manage:create")
         body = validate(request.data, schemas.create(request.microversion))
         made = flavors.create(request.context, serializers.new_flavor(body["flavor"]))
         return Response({"flavor": serializers.show(made, request)})
@@ -69,41 +67,37 @@ class Flavors(FlavorsView):
 
 class FlavorsDetail(FlavorsView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("flavors:index")
         return self.answer(serializers.show)
 
 
 class FlavorById(ComputeView):
     def get(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.allow("flavors:index")
         return Response({"flavor": serializers.show(flavors.get(request.context, flavor_id), request)})
 
     @since("2.55")
     def put(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.allow("os-flavor-manage:update")
         body = validate(request.data, schemas.UPDATE)
         changed = flavors.describe(request.context, flavor_id, body["flavor"]["description"])
         return Response({"flavor": serializers.show(changed, request)})
 
     def delete(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.allow("os-flavor-manage:delete")
         flavors.delete(request.context, flavor_id)
         return Response(status=202)
 
 
 class FlavorAction(ComputeView):
     def post(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.allow("os-flavor-access")
         if isinstance(request.data, dict) and "removeTenantAccess" in request.data:
+            self.allow("os-flavor-access:remove_tenant_access")
             tenant = validate(request.data, schemas.REMOVE_ACCESS)["removeTenantAccess"]["tenant"]
             return _access(flavor_id, flavors.revoke(request.context, flavor_id, tenant))
+        self.allow("os-flavor-access:add_tenant_access")
         tenant = validate(request.data, schemas.ADD_ACCESS)["addTenantAccess"]["tenant"]
         return _access(flavor_id, flavors.grant(request.context, flavor_id, tenant))
 
 
 class FlavorAccess(ComputeView):
     def get(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.allow("os-flavor-access")
         return _access(flavor_id, flavors.access(request.context, flavor_id))
 
 
@@ -116,11 +110,9 @@ class ExtraSpecsView(ComputeView):
 
 class FlavorExtraSpecs(ExtraSpecsView):
     def get(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.allow("os-flavor-extra-specs:index")
         return Response({"extra_specs": dict(flavors.get(request.context, flavor_id).spec.extra_specs)})
 
     def post(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.allow("os-flavor-extra-specs:create")
         specs = serializers.texts(validate(request.data, schemas.EXTRA_SPECS)["extra_specs"])
         self.check(specs)
         flavors.set_extra_specs(request.context, flavor_id, specs)
@@ -129,11 +121,9 @@ class FlavorExtraSpecs(ExtraSpecsView):
 
 class FlavorExtraSpec(ExtraSpecsView):
     def get(self, request: ApiRequest, flavor_id: str, key: str) -> Response:
-        self.allow("os-flavor-extra-specs:show")
         return Response({key: flavors.extra_spec(request.context, flavor_id, key)})
 
     def put(self, request: ApiRequest, flavor_id: str, key: str) -> Response:
-        self.allow("os-flavor-extra-specs:update")
         spec = serializers.texts(validate(request.data, schemas.EXTRA_SPEC))
         if key not in spec:
             raise Invalid("Request body and URI mismatch", field=key)
@@ -142,7 +132,6 @@ class FlavorExtraSpec(ExtraSpecsView):
         return Response(spec)
 
     def delete(self, request: ApiRequest, flavor_id: str, key: str) -> Response:
-        self.allow("os-flavor-extra-specs:delete")
         flavors.remove_extra_spec(request.context, flavor_id, key)
         return Response(status=200)
 

@@ -42,7 +42,6 @@ class Hypervisors(HypervisorsView):
     serialize: ClassVar[Any] = staticmethod(serializers.summary)
 
     def get(self, request: ApiRequest) -> Response:
-        self.allow("os-hypervisors")
         self.refuse_unknown_query((PATTERN, "with_servers"), since=UUIDS_SINCE)
         found = self._page()
         servers = self.servers_on(found.items)
@@ -76,13 +75,11 @@ class HypervisorStatistics(ComputeView):
     max_microversion = "2.87"
 
     def get(self, request: ApiRequest) -> Response:
-        self.allow("os-hypervisors")
         return Response({"hypervisor_statistics": serializers.statistics(hosts.totals(request.context))})
 
 
 class HypervisorById(HypervisorsView):
     def get(self, request: ApiRequest, ref: str) -> Response:
-        self.allow("os-hypervisors")
         self.refuse_unknown_query(("with_servers",), since=UUIDS_SINCE)
         node = self.find(ref)
         servers = self.servers_on([node]).get(node.service.host)
@@ -94,7 +91,6 @@ class HypervisorUptime(HypervisorsView):
     max_microversion = "2.87"
 
     def get(self, request: ApiRequest, ref: str) -> Response:
-        self.allow("os-hypervisors")
         self.find(ref)
         raise NotSupported("The hypervisor's driver does not report its uptime.")
 
@@ -107,7 +103,6 @@ class HypervisorSearch(HypervisorsView):
     with_servers: ClassVar[bool] = False
 
     def get(self, request: ApiRequest, ref: str) -> Response:
-        self.allow("os-hypervisors")
         found = hosts.list_hypervisors(request.context, HypervisorQuery(name_part=ref)).items
         if not found:
             raise NotFound(f"No hypervisor matching '{ref[:60]}' could be found.")

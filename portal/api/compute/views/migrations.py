@@ -33,7 +33,6 @@ OWNERS = {"user_id": "user_id", "project_id": "project_id"}
 
 class Migrations(ComputeView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("os-migrations:index")
         found = migrations.list_page(request.context, self._query())
         shown = [serializers.show(request, move, request.microversion) for move in found.items]
         body: dict[str, Any] = {"migrations": shown}

@@ -17,7 +17,6 @@ from portal.api.validation import as_boolean, validate
 
 class Limits(ComputeView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("limits")
         self.refuse_unknown_query(("tenant_id", "reserved"))
         project_id = request.query_params.get("tenant_id", request.context.project_id)
         if project_id != request.context.project_id:
@@ -34,7 +33,6 @@ class QuotaSet(ComputeView):
         return Response({"quota_set": {"id": project_id, **serializers.quota_set(found, request.microversion)}})
 
     def put(self, request: ApiRequest, project_id: str) -> Response:
-        self.allow("os-quota-sets:update")
         self._refuse_users()
         wanted = dict(validate(request.data, schemas.update(request.microversion))["quota_set"])
         is_forced = as_boolean(wanted.pop("force", False), "quota_set.force")
@@ -44,7 +42,6 @@ class QuotaSet(ComputeView):
         return Response({"quota_set": serializers.quota_set(found, request.microversion)})
 
     def delete(self, request: ApiRequest, project_id: str) -> Response:
-        self.allow("os-quota-sets:delete")
         self._refuse_users()
         quotas.reset(request.context, project_id)
         return Response(status=202)
@@ -64,6 +61,5 @@ class QuotaSetDetail(ComputeView):
 
 class QuotaSetDefaults(ComputeView):
     def get(self, request: ApiRequest, project_id: str) -> Response:
-        self.allow("os-quota-sets:defaults")
         found = [QuotaView(resource, limit) for resource, limit in quotas.DEFAULTS.items()]
         return Response({"quota_set": {"id": project_id, **serializers.quota_set(found, request.microversion)}})

@@ -23,7 +23,6 @@ ONE_POLICY_SINCE = "2.64"
 
 class ServerGroups(ComputeView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("os-server-groups:index")
         self.refuse_unknown_query(("all_projects", "offset"))
         is_all = "all_projects" in request.query_params
         if is_all:
@@ -37,7 +36,6 @@ class ServerGroups(ComputeView):
         return Response({"server_groups": [_group(group, request.microversion) for group in found]})
 
     def post(self, request: ApiRequest) -> Response:
-        self.allow("os-server-groups:create")
         wanted = validate(request.data, schemas.create(request.microversion))["server_group"]
         policy = wanted["policy"] if "policy" in wanted else wanted["policies"][0]
         rules = {
@@ -55,12 +53,10 @@ class ServerGroups(ComputeView):
 
 class ServerGroup(ComputeView):
     def get(self, request: ApiRequest, group_id: str) -> Response:
-        self.allow("os-server-groups:show")
         found = instance_groups.get(request.context, group_id)
         return Response({"server_group": _group(found, request.microversion)})
 
     def delete(self, request: ApiRequest, group_id: str) -> Response:
-        self.allow("os-server-groups:delete")
         instance_groups.delete(request.context, group_id)
         return Response(status=204)
 

@@ -22,7 +22,6 @@ UUIDS_SINCE = "2.53"
 
 class Services(ComputeView):
     def get(self, request: ApiRequest) -> Response:
-        self.allow("os-services:list")
         self.refuse_unknown_query(("host", "binary"))
         given = request.query_params
         found = hosts.list_services(request.context, host=given.get("host", ""), binary=given.get("binary", ""))
@@ -35,7 +34,6 @@ class ServiceByRef(ComputeView):
     """By uuid; in older versions the last part of the path is what to do with the service named in the body."""
 
     def put(self, request: ApiRequest, ref: str) -> Response:
-        self.allow("os-services:update")
         if not request.microversion.covers(UUIDS_SINCE):
             return self._by_name(ref)
         if uuid_or_none(ref) is None:
@@ -46,7 +44,6 @@ class ServiceByRef(ComputeView):
 
     def delete(self, request: ApiRequest, ref: str) -> Response:
         """Forget a service, and with it a host that has nothing left."""
-        self.allow("os-services:delete")
         if request.microversion.covers(UUIDS_SINCE) and uuid_or_none(ref) is None:
             raise Invalid(f"Invalid uuid {ref[:60]}", field="id")
         host_closing.delete(request.context, hosts.get_service(request.context, ref))

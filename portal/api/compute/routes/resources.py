@@ -1,0 +1,176 @@
+"""Routes of what stands beside servers: sizes, keys, groups, limits, and what operators look after."""
+
+from __future__ import annotations
+
+from portal.api.compute.table import Operation as Op
+from portal.api.compute.table import Route
+from portal.api.compute.views import (
+    aggregates,
+    availability_zones,
+    extensions,
+    flavors,
+    hypervisors,
+    keypairs,
+    migrations,
+    quotas,
+    server_groups,
+    services,
+)
+
+FLAVOR = "flavors/<str:flavor_id>"
+QUOTA = "os-quota-sets/<str:project_id>"
+HYPERVISOR = "os-hypervisors/<str:ref>"
+AGGREGATE = "os-aggregates/<str:ref>"
+
+
+def _targeted(rule: str, status: int = 200) -> Op:
+    """A method whose view asks the rule itself: it depends on the project or user that is named."""
+    return Op(rule, status, is_targeted=True)
+
+
+FLAVORS: tuple[Route, ...] = (
+    Route(
+        "flavors",
+        flavors.Flavors,
+        {"GET": Op(""), "POST": Op("os-flavor-manage:create")},
+        "`minRam`, `minDisk`, `is_public` (`None` for administrators: all), `sort_key`, `sort_dir`; pages",
+    ),
+    Route("flavors/detail", flavors.FlavorsDetail, {"GET": Op("")}),
+    Route(
+        FLAVOR,
+        flavors.FlavorById,
+        {
+            "GET": Op(""),
+            "PUT": Op("os-flavor-manage:update", since="2.55"),
+            "DELETE": Op("os-flavor-manage:delete", 202),
+        },
+        "PUT: the description",
+    ),
+    Route(
+        f"{FLAVOR}/action",
+        flavors.FlavorAction,
+        {"POST": _targeted("os-flavor-access:add_tenant_access")},
+        "`addTenantAccess`, `removeTenantAccess`; 409 for a public flavor from 2.7, or a second time",
+    ),
+    Route(f"{FLAVOR}/os-flavor-access", flavors.FlavorAccess, {"GET": Op("os-flavor-access")}, "404 for a public one"),
+    Route(
+        f"{FLAVOR}/os-extra_specs",
+        flavors.FlavorExtraSpecs,
+        {"GET": Op("os-flavor-extra-specs:index"), "POST": Op("os-flavor-extra-specs:create")},
+        "keys of known kinds are checked from 2.86",
+    ),
+    Route(
+        f"{FLAVOR}/os-extra_specs/<str:key>",
+        flavors.FlavorExtraSpec,
+        {
+            "GET": Op("os-flavor-extra-specs:show"),
+            "PUT": Op("os-flavor-extra-specs:update"),
+            "DELETE": Op("os-flavor-extra-specs:delete"),
+        },
+    ),
+)
+LIMITS: tuple[Route, ...] = (
+    Route(
+        "os-keypairs",
+        keypairs.KeyPairs,
+        {"GET": _targeted("os-keypairs:index"), "POST": _targeted("os-keypairs:create", 201)},
+        "ssh and x509 (2.2); other users' for administrators (2.10); pages (2.35); pairs are made until 2.91",
+    ),
+    Route(
+        "os-keypairs/<str:name>",
+        keypairs.KeyPairByName,
+        {"GET": _targeted("os-keypairs:show"), "DELETE": _targeted("os-keypairs:delete", 204)},
+        "DELETE: 202 at 2.1",
+    ),
+    Route("limits", quotas.Limits, {"GET": Op("limits")}, "`tenant_id`: another project's, for administrators"),
+    Route(
+        QUOTA,
+        quotas.QuotaSet,
+        {
+            "GET": _targeted("os-quota-sets:show"),
+            "PUT": Op("os-quota-sets:update"),
+            "DELETE": Op("os-quota-sets:delete", 202),
+        },
+        "`user_id`: what one user of the project may have of it. PUT below what is used: 400 unless `force`",
+    ),
+    Route(f"{QUOTA}/detail", quotas.QuotaSetDetail, {"GET": _targeted("os-quota-sets:detail")}),
+    Route(f"{QUOTA}/defaults", quotas.QuotaSetDefaults, {"GET": Op("os-quota-sets:defaults")}),
+)
+OPERATORS: tuple[Route, ...] = (
+    Route("os-availability-zone", availability_zones.AvailabilityZones, {"GET": Op("os-availability-zone:list")}),
+    Route(
+        "os-availability-zone/detail",
+        availability_zones.AvailabilityZonesDetail,
+        {"GET": Op("os-availability-zone:detail")},
+    ),
+    Route(
+        "os-hypervisors",
+        hypervisors.Hypervisors,
+        {"GET": Op("os-hypervisors:list")},
+        "by number until 2.52, by uuid from 2.53; pages from 2.33; amounts until 2.87",
+    ),
+    Route("os-hypervisors/detail", hypervisors.HypervisorsDetail, {"GET": Op("os-hypervisors:list-detail")}),
+    Route(
+        "os-hypervisors/statistics",
+        hypervisors.HypervisorStatistics,
+        {"GET": Op("os-hypervisors:statistics", until="2.87")},
+    ),
+    Route(HYPERVISOR, hypervisors.HypervisorById, {"GET": Op("os-hypervisors:show")}),
+    Route(f"{HYPERVISOR}/uptime", hypervisors.HypervisorUptime, {"GET": Op("os-hypervisors:uptime", until="2.87")}),
+    Route(
+        f"{HYPERVISOR}/search",
+        hypervisors.HypervisorSearch,
+        {"GET": Op("os-hypervisors:search", until="2.52")},
+        "by a part of the name",
+    ),
+    Route(
+        f"{HYPERVISOR}/servers",
+        hypervisors.HypervisorServers,
+        {"GET": Op("os-hypervisors:servers", until="2.52")},
+        "by a part of the name",
+    ),
+    Route("os-services", services.Services, {"GET": Op("os-services:list")}, "hosts of silent cells from 2.69"),
+    Route(
+        "os-services/<str:ref>",
+        services.ServiceByRef,
+        {"PUT": Op("os-services:update"), "DELETE": Op("os-services:delete", 204)},
+        "close, open, force down; until 2.52 by `enable`, `disable`, `disable-log-reason`, `force-down` (2.11). "
+        "DELETE: 409 with servers, moves or workflows there",
+    ),
+    Route(
+        "os-aggregates",
+        aggregates.Aggregates,
+        {"GET": Op("os-aggregates:index"), "POST": Op("os-aggregates:create")},
+    ),
+    Route(
+        AGGREGATE,
+        aggregates.AggregateByRef,
+        {
+            "GET": Op("os-aggregates:show"),
+            "PUT": Op("os-aggregates:update"),
+            "DELETE": Op("os-aggregates:delete"),
+        },
+        "400 for a zone that its hosts cannot be in, and for deleting one with hosts",
+    ),
+    Route(
+        f"{AGGREGATE}/action",
+        aggregates.AggregateAction,
+        {"POST": _targeted("os-aggregates:add_host")},
+        "`add_host`, `remove_host` (409 where servers would change their zone), `set_metadata`",
+    ),
+    Route("os-migrations", migrations.Migrations, {"GET": Op("os-migrations:index")}, "newest first; pages 2.59"),
+    Route(
+        "os-server-groups",
+        server_groups.ServerGroups,
+        {"GET": Op("os-server-groups:index"), "POST": Op("os-server-groups:create")},
+        "soft policies 2.15, one policy and its rules 2.64",
+    ),
+    Route(
+        "os-server-groups/<str:group_id>",
+        server_groups.ServerGroup,
+        {"GET": Op("os-server-groups:show"), "DELETE": Op("os-server-groups:delete", 204)},
+    ),
+    Route("extensions", extensions.Extensions, {"GET": Op("extensions")}),
+    Route("extensions/<str:alias>", extensions.ExtensionByAlias, {"GET": Op("extensions")}),
+)
+ROUTES = (*FLAVORS, *LIMITS, *OPERATORS)
