@@ -144,6 +144,17 @@ class Factor:
         """All that any of the values holds, for a factor of sets."""
         return frozenset().union(*self.values)
 
+    def rows(self, code: int) -> NDArray[np.intp]:
+        """The rows of one value, found once."""
+        found = self._rows.get(code)
+        if found is None:
+            self._rows[code] = found = read_only(np.flatnonzero(self.codes == code))
+        return found
+
+    @cached_property
+    def _rows(self) -> dict[int, NDArray[np.intp]]:
+        return {}
+
     def mask(self, keeps: Callable[[Any], bool]) -> Mask:
         """One bool per row, with `keeps` asked once per distinct value."""
         verdicts = [bool(keeps(value)) for value in self.values]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
@@ -30,6 +31,7 @@ ADDRESS_BITS = "hw_maxphysaddr_bits"
 BITS_PATH = ("cpu_info", "maxphysaddr", "bits")
 UNREADABLE = "unreadable"
 DEFAULT_ARCHITECTURE = "image_properties_default_architecture"
+KEPT = 1024  # offers whose names are known: fleets have a handful
 COMPARISONS: Mapping[str, Callable[[Version, Version], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -100,9 +102,10 @@ class ImagePropertiesFilter(Filter):
 
 
 def _has_offer(offers: Supported, wanted: Mapping[str, str]) -> bool:
-    return any(set(wanted.values()) <= set(_named(offer)) for offer in offers)
+    return any(frozenset(_named(offer)).issuperset(wanted.values()) for offer in offers)
 
 
+@lru_cache(KEPT)
 def _named(offer: tuple[str, str, str]) -> tuple[str, ...]:
     """An offer with the one name of each of its values."""
     return tuple(one_name(value) for (_, _, one_name), value in zip(PROPERTIES, offer, strict=False))

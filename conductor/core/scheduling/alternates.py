@@ -30,7 +30,7 @@ def _drain(left: Column, count: int, seed: int) -> list[int]:
         top = left.max()
         if top == OUT:
             break
-        level = np.flatnonzero(left == top)
+        level = (left == top).nonzero()[0]
         wanted = min(count - len(best), len(level))
         drawn = random.Random(seed).sample(range(len(level)), wanted) if len(level) > 1 else (0,)
         best += [int(level[index]) for index in drawn]
@@ -65,8 +65,9 @@ def alternates_by_cell(
     cells = hosts.factor("cell")
     found: dict[str, list[int]] = {}
     for code in {int(cells.codes[row]) for row in picked}:
-        rows = np.flatnonzero(cells.codes == code)
+        rows = cells.rows(code)
         left = totals[rows]
         left[np.searchsorted(rows, [row for row in picked if cells.codes[row] == code])] = OUT
-        found[cells.values[code]] = [int(rows[index]) for index in best_rows(left, count, seed)]
+        best = heaviest(left, count) if seed is None else _drain(left, count, seed)
+        found[cells.values[code]] = [int(rows[index]) for index in best]
     return found

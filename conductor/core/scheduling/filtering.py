@@ -147,7 +147,9 @@ def _plain_turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask,
     mask, faults, said = _ask_all(one, hosts, spec, passing=passing, watch=watch)
     if mask is hosts.everyone:
         return passing, before, faults, said
-    return *_narrowed(passing, mask, before), faults, said
+    left = mask if before == len(hosts) else np.logical_and(passing, mask)
+    after = int(np.count_nonzero(left))
+    return (passing if after == before else left), after, faults, said
 
 
 def _turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask, before: int, watch: Watch) -> Turn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from conductor.core.filter import Filter
@@ -57,7 +58,7 @@ class Pipeline:
         """Whether somebody is asked who looks at the images of all instances, which nobody counts for nothing."""
         return any(not one.asked_at_zero and self.multipliers.asks(one) for one in self.weighers)
 
-    @property
+    @cached_property
     def has_strangers(self) -> bool:
         """Whether plugins decide that are not known to leave alone what they are given."""
         trusted = self.rules.trusted

@@ -131,9 +131,9 @@ class Watch:
     def is_plain(self, kind: str, plugin: Any) -> bool:
         """Whether nothing limits the plugin: its turns are only noted, as accounts cost more than what it says."""
         rules, key = self.rules, (kind, plugin.name)
-        if key in rules.quarantined or key in rules.shadows:
+        if key not in rules.trusted and not _is_ours(type(plugin)):  # type: ignore[arg-type]
             return False
-        return key in rules.trusted or _is_ours(type(plugin))  # type: ignore[arg-type]
+        return not (key in rules.quarantined or key in rules.shadows)
 
     def note(self, kind: str, plugin: Any, seconds: float, rejected: int = 0) -> None:
         """A turn of a plain plugin."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -74,8 +75,10 @@ class Multipliers:
         leaves the host with the operator's factor."""
         base = self.general(weigher)
         option = weigher.multiplier_option
-        if not option or option not in hosts.factor("aggregate_keys", _keys).union:
-            return base
+        return self._by_aggregate(weigher, hosts, base) if option in said_of(hosts) else base
+
+    def _by_aggregate(self, weigher: Weigher, hosts: HostTable, base: float) -> float | Column:
+        option = weigher.multiplier_option
         factor = hosts.factor(f"multiplier:{option}", lambda state: least(state.aggregate_metadata, option, float))
         if factor.values in ((None,), ()):
             return base
@@ -111,11 +114,12 @@ def weigh(
     if count < 2:
         return Weighing(np.where(passing, 0.0, OUT), count)
     turn = _Turn(hosts, spec, multipliers, _Candidates(passing, count), watch or Watch(Rules()))
-    for one in weighers:
-        if turn.watch.is_plain(WEIGHER, one):
-            turn.ask_plain(one)
+    for is_plain, some in groupby(weighers, partial(turn.watch.is_plain, WEIGHER)):
+        if is_plain:
+            turn.ask_plain(tuple(some))
         else:
-            turn.ask(one)
+            for one in some:
+                turn.ask(one)
     turn.note_shadows()
     return Weighing(_totals(turn.parts, passing), count, tuple(turn.parts), tuple(turn.faults))
 
@@ -156,15 +160,21 @@ class _Turn:
         self.parts: list[Part] = []
         self.shadows: list[tuple[Use, Part]] = []
         self.faults: list[PluginFault] = []
+        self.said = said_of(hosts)
+        self.zeros = hosts.zeros
 
-    def ask_plain(self, one: Weigher) -> None:
-        """One turn of a weigher that may take its time."""
-        began = self.watch.rules.clock()
-        try:
-            self.parts.append(self._part(one))
-        except Exception as error:
-            self._failed(one, self.watch.of(WEIGHER, one), error)
-        self.watch.note(WEIGHER, one, self.watch.rules.clock() - began)
+    def ask_plain(self, weighers: Sequence[Weigher]) -> None:
+        """One turn of each of these, which may take their time."""
+        clock, note = self.watch.rules.clock, self.watch.note
+        began = clock()
+        for one in weighers:
+            try:
+                self.parts.append(self._part(one))
+            except Exception as error:
+                self._failed(one, self.watch.of(WEIGHER, one), error)
+            ended = clock()
+            note(WEIGHER, one, ended - began)
+            began = ended
 
     def ask(self, one: Weigher) -> None:
         """One turn of any weigher, on its account."""
@@ -199,10 +209,12 @@ class _Turn:
 
     def _part(self, one: Weigher) -> Part:
         """What one weigher says. Raises what it raises, or Nonsense."""
-        hosts, zeros = self.hosts, self.hosts.zeros
-        column = guarded(one.weigh, hosts, self.spec) if self.multipliers.asks(one) else zeros
-        multiplier = self.multipliers.of(one, hosts)
-        if column is zeros and not one.minval and not one.maxval:  # nothing to say
+        hosts = self.hosts
+        multiplier: float | Column = self.multipliers.general(one)
+        column = guarded(one.weigh, hosts, self.spec) if multiplier or one.asked_at_zero else self.zeros
+        if one.multiplier_option in self.said:
+            multiplier = self.multipliers.of(one, hosts)
+        if column is self.zeros and not one.minval and not one.maxval:  # nothing to say
             return Part(one.name, column, 0.0, 0.0, multiplier)
         _check(column, len(hosts))
         ends = self.candidates.ends(column)
@@ -263,6 +275,11 @@ def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
         np.subtract(totals, scratch, out=totals)
         return
     np.add(totals, scratch, out=totals)
+
+
+def said_of(hosts: HostTable) -> frozenset[str]:
+    """What aggregates say anything of."""
+    return hosts.factor("aggregate_keys", _keys).union
 
 
 def _keys(state: HostState) -> frozenset[str]:
