@@ -7,7 +7,7 @@ WORKERS ?= 3
 PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 SEED ?= 1
 # What depends on how a database locks, commits and sorts is proven on both kinds.
-ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports))
+ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports provider_trees))
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint format types docs bench chaos pictures lock clean setup setup-dev

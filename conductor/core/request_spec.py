@@ -62,7 +62,8 @@ class MoveSpec:
     """What binds an instance that moves: it stays in its cell, and among hosts that can take such a guest over.
 
     `capability` is what the destination's driver must be able to do. `migration_uuid` holds meanwhile what the instance
-    holds now. `gives_back` is that at `source_provider_uuid`, room on which it may count where it may stay on its host.
+    holds now. `gives_back` is that at `source_provider_uuid`, room on which it may count where it may stay on its host;
+    `gives_back_by_provider` is all of it, where other providers of the host gave a part.
     """
 
     cell: str
@@ -71,6 +72,7 @@ class MoveSpec:
     capability: str = ""
     source_provider_uuid: str = ""
     gives_back: Mapping[str, int] = field(default_factory=dict)
+    gives_back_by_provider: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid as uuids
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from django.db.models import Count, ProtectedError
+from django.db.models import Count, ProtectedError, Q
+from django.db.models.functions import Coalesce
 
 from conductor.core.errors import Conflict, Invalid
 from conductor.core.placement.amounts import Amount
@@ -24,6 +25,7 @@ __all__ = [
     "ProviderState",
     "ProviderView",
     "changed_since",
+    "consumers_of_trees",
     "create",
     "delete",
     "get",
@@ -57,6 +59,16 @@ def changed_since(number: int) -> list[ProviderState]:
     """Providers that changed after change `number`; 0 gives all."""
     rows = ResourceProvider.objects.all() if not number else ResourceProvider.objects.filter(change_number__gt=number)
     return _states(list(rows))
+
+
+def consumers_of_trees(roots: Iterable[str]) -> dict[str, int]:
+    """How many consumers hold something anywhere in each of these trees."""
+    found = dict.fromkeys(roots, 0)
+    for part in chunks(sorted(found)):
+        rows = Allocation.objects.filter(Q(provider__root__uuid__in=part) | Q(provider__uuid__in=part))
+        by_root = rows.annotate(of=Coalesce("provider__root__uuid", "provider__uuid")).values_list("of")
+        found |= {str(root): count for root, count in by_root.annotate(count=Count("consumer_id", distinct=True))}
+    return found
 
 
 def get(provider_uuid: UUID | str) -> ProviderState:

@@ -17,7 +17,13 @@ ALIAS = "default"
 def claim(chosen: Mapping[str, Selection], *, project_id: str, user_id: str) -> None:
     """Claim for each instance uuid its selection, all or none. Raises allocations.ProviderFull or ConsumerHolds."""
     with write_tx(ALIAS):
-        allocations.claim_many([_claim(uuid, selection, project_id, user_id) for uuid, selection in chosen.items()])
+        allocations.claim_many(
+            [
+                Claim(uuid, provider, resources, project_id, user_id)
+                for uuid, selection in chosen.items()
+                for provider, resources in selection.parts.items()
+            ]
+        )
         for uuid, selection in chosen.items():
             if selection.hardware:
                 hardware.claim(uuid, selection.provider_uuid, wire.wanted_from_json(selection.hardware))
@@ -45,10 +51,6 @@ def held_selection(instance_uuid: str, choices: Sequence[Selection]) -> Selectio
     """The one of `choices` that the instance holds already; None where it holds none of them."""
     held = allocations.held_by(instance_uuid)
     for choice in choices:
-        if held == {choice.provider_uuid: dict(choice.resources)}:
+        if held == choice.parts:
             return choice
     return None
-
-
-def _claim(instance_uuid: str, selection: Selection, project_id: str, user_id: str) -> Claim:
-    return Claim(instance_uuid, selection.provider_uuid, dict(selection.resources), project_id, user_id)

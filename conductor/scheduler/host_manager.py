@@ -12,12 +12,14 @@ from conductor.api_db.models import Aggregate, AggregateHost, CellMapping
 from conductor.cells.lookup import CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.host_state import HostState, HostTable
+from conductor.core.scheduling import host_trees
 from conductor.placement import hardware, providers
 from conductor.placement.hardware import NOTHING, Inside
 from conductor.placement.providers import Position, ProviderState
 from conductor.scheduler import cell_facts
 from conductor.scheduler.cell_facts import CellFacts, NodeFacts
 from conductor.scheduler.host_rows import Membership, Sources, row_of
+from conductor.scheduler.provider_trees import ProviderTrees
 
 IO_OPS_EVERY_SECONDS = 1.0
 IMAGES_EVERY_SECONDS = 10.0  # it reads a line for every instance
@@ -72,6 +74,8 @@ class HostManager:
         self._position = Position()
         self._providers: dict[str, ProviderState] = {}
         self._insides: dict[str, Inside] = {}
+        self._trees = ProviderTrees()
+        self._tree_consumers: dict[str, int] = {}  # by the root of trees of several
         self._aggregates = _Aggregates()
         self._cells: dict[str, CellFacts] = {}
         self._answering: frozenset[str] = frozenset()
@@ -90,15 +94,23 @@ class HostManager:
         if now.epoch != self._position.epoch or now.number < self._position.number:
             self._forget()
         if now.removed_number > self._position.number:
-            self._providers = {}
+            self._providers, self._trees = {}, ProviderTrees()
         since = self._position.number if self._providers else 0
         changed = providers.changed_since(since)
         for state in changed:
             self._providers[state.uuid] = state
-            self._stale.add(state.uuid)
+        self._follow_trees(changed)
         self._insides |= hardware.inside_of(state.uuid for state in changed)
         self._is_rebuild_due |= not self._rows.keys() <= self._providers.keys()
         self._position = now
+
+    def _follow_trees(self, changed: Iterable[ProviderState]) -> None:
+        """Mark the rows of hosts of which any provider changed, or anybody who shares with them."""
+        touched, reached = self._trees.follow(changed)
+        self._tree_consumers |= providers.consumers_of_trees(self._trees.roots(touched))
+        self._stale |= touched
+        if reached:
+            self._stale |= {state.provider_uuid for state in self._table.states if host_trees.is_in(state, reached)}
 
     def _follow_aggregates(self) -> None:
         rows = list(Aggregate.objects.order_by("pk").values_list("pk", "uuid", "metadata"))
@@ -194,6 +206,8 @@ class HostManager:
                 image_properties=cell.image_properties.get(node.host, NO_IMAGES),
                 membership=self._aggregates.of(node.host),
                 inside=self._insides.get(node.uuid, NOTHING),
+                tree=self._trees.tree_of(node.uuid, self._aggregates.of(node.host).aggregates),
+                num_tree_consumers=self._tree_consumers.get(self._providers[node.uuid].root_uuid),
             )
         )
 

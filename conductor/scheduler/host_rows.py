@@ -8,6 +8,8 @@ from typing import Any
 
 from conductor.core.host_state import HostState
 from conductor.core.placement.amounts import MOST, Amount
+from conductor.core.placement.forest import ProviderNode
+from conductor.core.scheduling.host_trees import STANDARD, with_tree
 from conductor.placement.hardware import NOTHING, Inside
 from conductor.placement.providers import ProviderState
 from conductor.scheduler.cell_facts import NodeFacts, ServiceFacts
@@ -16,12 +18,6 @@ DEFAULT_ZONE = "nova"
 ZONE_KEY = "availability_zone"
 NONE_OF_IT = Amount(0)
 FREE_UNITS = (1, MOST, 1)
-# Resource class → what its fields are called in a row.
-STANDARD = {
-    "VCPU": ("vcpus", "cpu_ratio"),
-    "MEMORY_MB": ("memory_mb", "ram_ratio"),
-    "DISK_GB": ("disk_gb", "disk_ratio"),
-}
 
 Metadata = Mapping[str, frozenset[str]]
 
@@ -47,6 +43,8 @@ class Sources:
     image_properties: Mapping[tuple[str, str], int] = field(default_factory=dict)
     membership: Membership = Membership()
     inside: Inside = NOTHING
+    tree: tuple[ProviderNode, ...] = ()
+    num_tree_consumers: int | None = None  # where the provider is not alone in its tree
 
 
 def row_of(sources: Sources) -> HostState:
@@ -55,14 +53,17 @@ def row_of(sources: Sources) -> HostState:
         **_room(sources.provider),
         **_service(sources.service),
         **_aggregates(sources),
-        "num_instances": sources.provider.num_consumers,
+        "num_instances": sources.provider.num_consumers
+        if sources.num_tree_consumers is None
+        else sources.num_tree_consumers,
         "num_io_ops": sources.num_io_ops,
         "failed_builds": sources.failed_builds,
         "image_properties": sources.image_properties,
         "topology": sources.inside[0],
         "pci_pools": sources.inside[1],
     }
-    return HostState(**values)
+    state = HostState(**values)
+    return with_tree(state, sources.tree) if sources.tree else state
 
 
 def _identity(sources: Sources) -> dict[str, Any]:

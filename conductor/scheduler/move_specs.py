@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from django.conf import settings
 
@@ -40,7 +41,7 @@ def of(instance: Instance, migration: Migration, *, requested_host: str, tried_h
             hypervisor_type=node.hypervisor_type if node else "",
             capability=CAPABILITIES[migration.migration_type],
             source_provider_uuid=source,
-            gives_back=held.get(source, {}) if may_stay else {},
+            **_given_back(held, source if may_stay else ""),
         ),
     )
 
@@ -63,7 +64,7 @@ def supposed(instance: Instance, migration_type: str, *, flavor: FlavorSpec | No
             hypervisor_type=node.hypervisor_type if node else "",
             capability=CAPABILITIES[migration_type],
             source_provider_uuid=source,
-            gives_back=held.get(source, {}),
+            **_given_back(held, source),
         ),
     )
 
@@ -89,3 +90,11 @@ def asked(instance: Instance) -> RequestSpec:
         availability_zone=instance.pinned_availability_zone,
         scheduler_hints=instance.scheduler_hints,
     )
+
+
+def _given_back(held: Mapping[str, Mapping[str, int]], source: str) -> dict[str, Any]:
+    """What the instance would give back at its host; nothing where it may not stay there."""
+    if not source or not held:
+        return {}
+    is_one = held.keys() <= {source}
+    return {"gives_back": held.get(source, {}), "gives_back_by_provider": {} if is_one else held}

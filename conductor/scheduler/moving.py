@@ -9,8 +9,9 @@ from uuid import UUID
 from django.db.models import Q
 
 from conductor.api_db.models import InstanceGroupMember
-from conductor.core.host_state import HostTable
+from conductor.core.host_state import HostState, HostTable
 from conductor.core.request_spec import MoveSpec
+from conductor.core.scheduling.host_trees import with_taken
 from conductor.core.selection import Selection
 from conductor.placement import allocations, hardware
 from conductor.placement.allocations import Claim
@@ -22,19 +23,29 @@ Held = Mapping[str, Mapping[str, int]]  # amounts by resource class, by provider
 
 def with_room_given_back(hosts: HostTable, move: MoveSpec | None) -> HostTable:
     """The hosts as they are without the instance that moves: on its own host it counts on what it holds there."""
-    if move is None or not move.gives_back:
+    if move is None or not (move.gives_back or move.gives_back_by_provider):
         return hosts
     for row, state in enumerate(hosts.states):
         if state.provider_uuid == move.source_provider_uuid:
-            freed = replace(
-                state,
-                vcpus_used=state.vcpus_used - move.gives_back.get("VCPU", 0),
-                memory_mb_used=state.memory_mb_used - move.gives_back.get("MEMORY_MB", 0),
-                disk_gb_used=state.disk_gb_used - move.gives_back.get("DISK_GB", 0),
-                num_instances=state.num_instances - 1,
-            )
+            freed = replace(_freed(state, move), num_instances=state.num_instances - 1)
             return hosts.with_rows({row: freed}, age_seconds=hosts.age_seconds)
     return hosts
+
+
+def _freed(state: HostState, move: MoveSpec) -> HostState:
+    if state.tree:
+        held = move.gives_back_by_provider or {state.provider_uuid: move.gives_back}
+        return with_taken(state, held, -1)
+    return replace(
+        state,
+        vcpus_used=state.vcpus_used - move.gives_back.get("VCPU", 0),
+        memory_mb_used=state.memory_mb_used - move.gives_back.get("MEMORY_MB", 0),
+        disk_gb_used=state.disk_gb_used - move.gives_back.get("DISK_GB", 0),
+        amounts={
+            name: replace(amount, used=amount.used - move.gives_back.get(name, 0))
+            for name, amount in state.amounts.items()
+        },
+    )
 
 
 def step_aside(instance_uuid: UUID | str, migration_uuid: UUID | str, chosen: Selection) -> None:
@@ -46,8 +57,8 @@ def step_aside(instance_uuid: UUID | str, migration_uuid: UUID | str, chosen: Se
     with write_tx(ALIAS):
         if not allocations.move(instance_uuid, migration_uuid, allocations.MIGRATION):
             return
-        if chosen.provider_uuid in allocations.held_by(migration_uuid):
-            allocations.shrink(migration_uuid, chosen.provider_uuid, chosen.resources)
+        for provider in allocations.held_by(migration_uuid).keys() & chosen.parts.keys():
+            allocations.shrink(migration_uuid, provider, chosen.parts[provider])
         members = InstanceGroupMember.objects.filter(instance_uuid=instance_uuid)
         for member in members.select_for_update():
             members.update(leaving_host=member.host)

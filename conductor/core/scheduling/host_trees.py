@@ -98,6 +98,11 @@ def sharing_rows(hosts: HostTable, taken_at: int, parts: Parts) -> Iterator[int]
             yield row
 
 
+def is_in(host: HostState, aggregates: frozenset[str]) -> bool:
+    """Whether the host, or any provider of it, is in one of the aggregates."""
+    return bool(host.aggregates & aggregates) or any(node.aggregates & aggregates for node in host.tree)
+
+
 def _is_tree(host: HostState) -> bool:
     return bool(host.tree)
 

@@ -9,12 +9,11 @@ from django.db.models import Sum
 from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS
-from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import MigrationStatus
 from conductor.placement import allocations
-from conductor.placement.allocations import Claim
 from conductor.placement.changes import touch
 from conductor.placement.models import Allocation, Inventory, ResourceProvider
+from conductor.scheduler import claim_again
 from conductor.services.reconciliation.facts import Facts
 from conductor.services.reconciliation.finding import Found, Kind, Severity
 from conductor.services.reconciliation.resources import instance_resource
@@ -95,8 +94,7 @@ def _claim(facts: Facts, found: Found) -> str:
     row = Instance.objects.using(found.cell).alive().filter(uuid=found.instance_uuid, host__isnull=False).first()
     if row is None:
         return ""
-    resources = FlavorSpec(**row.flavor).resources()
-    allocations.claim(Claim(found.instance_uuid, found.data, resources, row.project_id, row.user_id))
+    claim_again.claim_at(row, found.data)
     return f"Its size was claimed on {row.host}."
 
 

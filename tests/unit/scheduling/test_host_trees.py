@@ -149,7 +149,7 @@ def test_isolated_groups_come_from_different_providers() -> None:
         ({"trait__CUSTOM_GOLD": "required"}, "no provider of the host has a trait"),
     ],
 )
-def test_the_reason_names_what_is_missing(extra_specs: dict[str, str], reason: str) -> None:
+def test_the_reason_names_what_is_missing(extra_specs: dict[str, Any], reason: str) -> None:
     (told,) = explain(placed([with_cells("big")], request(**extra_specs))).hosts
 
     assert told.reason == reason

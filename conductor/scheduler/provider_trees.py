@@ -1,0 +1,97 @@
+"""Which providers are one host's: trees of them, and those who share with a tree. Followed as providers change."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from conductor.core.frozen import frozen
+from conductor.core.placement.forest import SHARES, ProviderNode
+from conductor.placement.providers import ProviderState
+
+Names = frozenset[str]
+NOBODY: Names = frozenset()
+
+
+class ProviderTrees:
+    """Costs next to nothing where every host is one provider, as most are."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, ProviderState] = {}
+        self._trees: defaultdict[str, set[str]] = defaultdict(set)  # root → all below it, for who has anybody below
+        self._sharing: defaultdict[str, set[str]] = defaultdict(set)  # aggregate → who shares with its members
+
+    def follow(self, changed: Iterable[ProviderState]) -> tuple[set[str], Names]:
+        """Take in what changed. Gives the providers that may stand in another light now, and the aggregates whose
+        members all do."""
+        touched: set[str] = set()
+        reached: set[str] = set()
+        for state in changed:
+            before = self._states.get(state.uuid)
+            self._states[state.uuid] = state
+            touched.add(state.uuid)
+            for one in (before, state) if before else (state,):
+                reached |= _shared_with(one)
+                touched |= self._members(one.root_uuid)
+            self._place(before, state)
+            touched |= self._members(state.root_uuid)
+        return touched, frozenset(reached)
+
+    def roots(self, uuids: Iterable[str]) -> set[str]:
+        """The roots of those of these providers that are not alone in their trees."""
+        known = (self._states[uuid].root_uuid for uuid in uuids if uuid in self._states)
+        return {root for root in known if root in self._trees}
+
+    def tree_of(self, uuid: str, aggregates: Names) -> tuple[ProviderNode, ...]:
+        """The tree of a host's provider with those who share with it, the root first; empty where there is but one.
+
+        `aggregates` are the host's own: its provider is in them too.
+        """
+        if not (self._trees or self._sharing):
+            return ()
+        root = self._states[uuid].root_uuid
+        own = [root, *sorted(self._members(root) - {root})]
+        at = {one: self._states[one].aggregates | (aggregates if one == uuid else NOBODY) for one in own}
+        members = NOBODY.union(*at.values())
+        sharing = {one for name in members & self._sharing.keys() for one in self._sharing[name]} - set(own)
+        if len(own) == 1 and not sharing:
+            return ()
+        # The search wants trees whole, theirs too.
+        others = {one for sharer in sharing for one in self._members(self._states[sharer].root_uuid)} - set(own)
+        return tuple(
+            _node(self._states[one], at.get(one, self._states[one].aggregates)) for one in (*own, *sorted(others))
+        )
+
+    def _members(self, root: str) -> set[str]:
+        return {root, *self._trees[root]} if root in self._trees else {root} & self._states.keys()
+
+    def _place(self, before: ProviderState | None, state: ProviderState) -> None:
+        if before is not None and before.root_uuid != before.uuid:
+            self._trees[before.root_uuid].discard(before.uuid)
+            if not self._trees[before.root_uuid]:
+                del self._trees[before.root_uuid]
+        if state.root_uuid != state.uuid:
+            self._trees[state.root_uuid].add(state.uuid)
+        for name in _shared_with(before) if before else ():
+            self._sharing[name].discard(state.uuid)
+            if not self._sharing[name]:
+                del self._sharing[name]
+        for name in _shared_with(state):
+            self._sharing[name].add(state.uuid)
+
+
+def _shared_with(state: ProviderState) -> Names:
+    return state.aggregates if SHARES in state.traits else NOBODY
+
+
+def _node(state: ProviderState, aggregates: Names) -> ProviderNode:
+    return ProviderNode(
+        uuid=state.uuid,
+        name=state.name,
+        parent_uuid=state.parent_uuid,
+        root_uuid=state.root_uuid,
+        generation=state.generation,
+        traits=state.traits,
+        aggregates=aggregates,
+        amounts=frozen(dict(state.amounts)),
+    )
