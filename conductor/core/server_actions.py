@@ -19,7 +19,8 @@ class ServerAction:
 
     `name` is the Compute API's name of the instance action. `task_state` is shown from the moment the request is
     accepted (None: the action shows none). `interrupts` are the task states that do not refuse it.
-    `capability` names what the host's driver must be able to do.
+    `capability` names what the host's driver must be able to do. `volume_flow` is the flow where the root disk is a
+    volume, if that is another one.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ServerAction:
     needs_host: bool = True
     needs_live_host: bool = False
     capability: str = ""
+    volume_flow: str = ""
 
 
 # A guest that hangs in one of these is what a hard reboot is for.
@@ -76,13 +78,22 @@ _ALL: tuple[ServerAction, ...] = (
     _action("resume", "resume_instance", {V.SUSPENDED}, T.RESUMING, capability="suspend"),
     _action("rescue", "rescue_instance", {V.ACTIVE, V.STOPPED, V.ERROR}, T.RESCUING, capability="rescue"),
     _action("unrescue", "unrescue_instance", {V.RESCUED}, T.UNRESCUING, capability="rescue"),
-    _action("rebuild", "rebuild_instance", {V.ACTIVE, V.STOPPED, V.ERROR}, T.REBUILDING, capability="rebuild"),
+    _action(
+        "rebuild",
+        "rebuild_instance",
+        {V.ACTIVE, V.STOPPED, V.ERROR},
+        T.REBUILDING,
+        capability="rebuild",
+        volume_flow="rebuild_root_volume",
+    ),
     _action("changePassword", "change_password", {V.ACTIVE}, T.UPDATING_PASSWORD, capability="set_password"),
     _action(
         "createImage", "create_image", BOOTED, T.IMAGE_SNAPSHOT_PENDING, respects_lock=False, capability="snapshot"
     ),
     _action("createBackup", "create_backup", BOOTED, T.IMAGE_BACKUP, respects_lock=False, capability="snapshot"),
-    _action("shelve", "shelve_instance", BOOTED, T.SHELVING, capability="snapshot"),
+    _action(
+        "shelve", "shelve_instance", BOOTED, T.SHELVING, capability="snapshot", volume_flow="shelve_with_root_volume"
+    ),
     _action("shelveOffload", "offload_instance", {V.SHELVED}, T.SHELVING_OFFLOADING),
     _action("unshelve", "unshelve_instance", {V.SHELVED, V.SHELVED_OFFLOADED}, T.UNSHELVING, needs_host=False),
     _action("attach_volume", "attach_volume", ATTACHABLE, None, needs_host=False, capability="attach_volume"),

@@ -54,13 +54,18 @@ def create_backup(
     context: RequestContext, instance_uuid: str, wish: ImageWish, *, backup_type: str, rotation: int
 ) -> MadeImage:
     """The same as a backup: of those of its type the newest `rotation` are kept, with 0 none."""
+    if not _row(context, instance_uuid).image.get("image_id"):
+        raise Invalid("Backup is not supported for volume-backed instances.", field="createBackup")
     extra = {"backup_type": backup_type, "rotation": rotation}
     return _make(context, instance_uuid, "createBackup", wish, image_type=snapshots.BACKUP, **extra)
 
 
 def shelve(context: RequestContext, instance_uuid: str) -> str:
     """Turn the server off and keep it as an image; the uuid of the workflow."""
-    name = f"{_row(context, instance_uuid).name}-shelved"[:255]
+    row = _row(context, instance_uuid)
+    if not row.image.get("image_id"):  # its root volume is what is kept
+        return server_actions.begin(context, instance_uuid, "shelve")
+    name = f"{row.name}-shelved"[:255]
     return _make(context, instance_uuid, "shelve", ImageWish(name), image_type=snapshots.SNAPSHOT).run_uuid
 
 

@@ -28,12 +28,14 @@ from conductor.workflows.offload_instance import OFFLOAD_INSTANCE
 from conductor.workflows.pause_instance import PAUSE_INSTANCE
 from conductor.workflows.reboot_instance import REBOOT_INSTANCE
 from conductor.workflows.rebuild_instance import REBUILD_INSTANCE
+from conductor.workflows.rebuild_root_volume import REBUILD_ROOT_VOLUME
 from conductor.workflows.rescue_instance import RESCUE_INSTANCE
 from conductor.workflows.resize_instance import RESIZE_INSTANCE
 from conductor.workflows.restore_instance import RESTORE_INSTANCE
 from conductor.workflows.resume_instance import RESUME_INSTANCE
 from conductor.workflows.revert_resize import REVERT_RESIZE
 from conductor.workflows.shelve_instance import SHELVE_INSTANCE
+from conductor.workflows.shelve_with_root_volume import SHELVE_WITH_ROOT_VOLUME
 from conductor.workflows.soft_delete_instance import SOFT_DELETE_INSTANCE
 from conductor.workflows.start_instance import START_INSTANCE
 from conductor.workflows.stop_instance import STOP_INSTANCE
@@ -63,6 +65,7 @@ FLOWS: tuple[Flow, ...] = (
     RESCUE_INSTANCE,
     UNRESCUE_INSTANCE,
     REBUILD_INSTANCE,
+    REBUILD_ROOT_VOLUME,
     TRIGGER_CRASH_DUMP,
     SOFT_DELETE_INSTANCE,
     RESTORE_INSTANCE,
@@ -77,6 +80,7 @@ FLOWS: tuple[Flow, ...] = (
     CREATE_IMAGE,
     CREATE_BACKUP,
     SHELVE_INSTANCE,
+    SHELVE_WITH_ROOT_VOLUME,
     OFFLOAD_INSTANCE,
     UNSHELVE_INSTANCE,
     ATTACH_VOLUME,

@@ -20,7 +20,8 @@ class CheckRebuild(Step):
 
     def execute(self, work: Work) -> Result:
         instance = instance_rows.read(work)
-        image = ImageSpec(**work.inputs["values"]["image"])
+        values = work.inputs["values"]
+        image = ImageSpec(**(values.get("volume_image") or values["image"]))
         if image.image_id == instance.image.get("image_id"):
             return {"is_asked": False}
         spec = RequestSpec(

@@ -18,13 +18,14 @@ class MarkShelved(Step):
     lane = "Cell conductor"
 
     def apply(self, work: Work, result: Result) -> None:
-        is_offloaded_now = settings.NOVELLA_SHELVED_OFFLOAD_SECONDS == 0
+        image_id = work.inputs.get("image_id", "")  # none where the root disk is a volume, which is kept as it is
+        is_offloaded_now = settings.NOVELLA_SHELVED_OFFLOAD_SECONDS == 0 or not image_id
         instance_rows.update(
             work,
             previous_vm_state=instance_rows.read(work).vm_state,
             vm_state=VmState.SHELVED,
             task_state=TaskState.SHELVING_OFFLOADING if is_offloaded_now else None,
-            shelved_image_id=work.inputs["image_id"],
+            shelved_image_id=image_id,
             shelved_at=database_now(),
         )
         if is_offloaded_now:

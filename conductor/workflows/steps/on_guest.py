@@ -15,7 +15,7 @@ from conductor.core.states import TaskState, VmState
 from conductor.rpc import messages
 from conductor.workflows.flow import RemoteStep, Work
 from conductor.workflows.steps import instance_rows
-from conductor.workflows.steps.on_host import addressed, guest_of
+from conductor.workflows.steps.on_host import addressed, guest_of, rescued_volumes
 
 Address = Mapping[str, Any]  # the fields that every command carries
 Build = Callable[[Work, Instance, Address], Any]
@@ -98,7 +98,8 @@ def _set_password(work: Work, instance: Instance, to: Address) -> Any:
 
 
 def _rescue(work: Work, instance: Instance, to: Address) -> Any:
-    guest = guest_of(work, instance, image=ImageSpec(**work.inputs["image"]))
+    image = ImageSpec(**work.inputs["image"])
+    guest = guest_of(work, instance, image=image, volumes=rescued_volumes(work, instance))
     return messages.RescueInstance(**to, guest=guest, password=work.secrets.get("admin_password", ""))
 
 
@@ -106,6 +107,10 @@ def _unrescue(work: Work, instance: Instance, to: Address) -> Any:
     """Back as it was: a guest that was off stays off."""
     is_running = instance.vm_state != VmState.STOPPED
     return messages.UnrescueInstance(**to, guest=guest_of(work, instance), is_running=is_running)
+
+
+def _power_on_as_it_was(work: Work, instance: Instance, to: Address) -> Any:
+    return None if instance.vm_state == VmState.STOPPED else _power_on(work, instance, to)
 
 
 def _rebuild(work: Work, instance: Instance, to: Address) -> Any:
@@ -133,6 +138,12 @@ def _bare(kind: Callable[..., Any]) -> Build:
 VERBS: Mapping[str, Verb] = {
     "PowerOnGuest": Verb(title="Power on", event="compute_start_instance", command=_power_on, undo=_power_off_at_once),
     "PowerOffGuest": Verb(title="Power off", event="compute_stop_instance", command=_power_off),
+    "EndGuest": Verb(
+        title="Power off at once",
+        event="compute_power_off",
+        command=_power_off_at_once,
+        undo=_power_on_as_it_was,
+    ),
     "RebootGuest": Verb(
         title="Reboot",
         event="compute_reboot_instance",

@@ -32,7 +32,6 @@ def addressed(work: Work, host: str) -> dict[str, Any]:
 def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
     """The instance as core.GuestSpec in JSON; `changes` replace fields of it, such as `flavor` or `image`."""
     image = ImageSpec(**instance.image)
-    devices = DEVICES.all(connections[work.alias], instance.uuid)
     guest = GuestSpec(
         instance_uuid=str(instance.uuid),
         name=instance.name,
@@ -44,14 +43,25 @@ def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
         user_data=instance.user_data or "",
         public_key=instance.public_key,
         metadata=instance.metadata,
-        volumes=tuple(
-            VolumeConnection(**device.connection)
-            for device in sorted(devices, key=lambda device: (device.boot_index, device.pk))
-        ),
+        volumes=_volumes(work, instance),
     )
     guest = replace(guest, **changes)
     kernel, ramdisk = _boot_part(guest.image, "kernel_id"), _boot_part(guest.image, "ramdisk_id")
     return replace(guest, kernel=kernel, ramdisk=ramdisk).to_json()
+
+
+def rescued_volumes(work: Work, instance: Instance) -> tuple[VolumeConnection, ...]:
+    """The instance's volumes where it boots from another disk: none of them is the first."""
+    return tuple(
+        replace(volume, boot_index=-1, device_name="") if volume.boot_index == 0 else volume
+        for volume in _volumes(work, instance)
+    )
+
+
+def _volumes(work: Work, instance: Instance) -> tuple[VolumeConnection, ...]:
+    devices = DEVICES.all(connections[work.alias], instance.uuid)
+    ordered = sorted(devices, key=lambda device: (device.boot_index, device.pk))
+    return tuple(VolumeConnection(**device.connection) for device in ordered)
 
 
 def _boot_part(image: ImageSpec, name: str) -> ImageSpec | None:

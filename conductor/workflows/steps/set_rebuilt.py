@@ -9,6 +9,9 @@ from conductor.workflows.flow import Work
 from conductor.workflows.steps import instance_rows
 from conductor.workflows.steps.set_state import SetState
 
+# What was for the root volume.
+OF_VOLUME = ("volume_image", "volume_image_metadata")
+
 
 class SetRebuilt(SetState):
     """A guest that was off stays off. Until here the row tells of the old image, whatever becomes of the rebuild."""
@@ -18,7 +21,7 @@ class SetRebuilt(SetState):
 
     def more(self, work: Work) -> dict[str, Any]:
         is_off = instance_rows.read(work).vm_state == VmState.STOPPED
-        values = dict(work.inputs["values"])
+        values = {name: value for name, value in work.inputs["values"].items() if name not in OF_VOLUME}
         if "user_data" in work.secrets:
             values["user_data"] = work.secrets["user_data"]
         return {

@@ -24,6 +24,8 @@ class UnshelveOnHost(RemoteStep):
         to = addressed(work, instance.host or "")
         if not is_offloaded(work):
             return PowerOn(**to, guest=guest_of(work, instance))
+        if not instance.shelved_image_id:  # its root disk is a volume
+            return SpawnInstance(**to, guest=guest_of(work, instance))
         return SpawnInstance(**to, guest=guest_of(work, instance, image=_kept(instance.shelved_image_id)))
 
     def apply(self, work: Work, result: Result) -> None:

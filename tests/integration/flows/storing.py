@@ -24,6 +24,7 @@ class StorageHosts(Hosts):
         super().__init__()
         self.plugged: defaultdict[str, set[str]] = defaultdict(set)
         self.spawned_from: dict[str, str] = {}
+        self.rescued: dict[str, Said] = {}
 
     def spawn_instance(self, host: str, body: Said) -> None:
         super().spawn_instance(host, body)
@@ -34,6 +35,18 @@ class StorageHosts(Hosts):
     def destroy_instance(self, host: str, body: Said) -> None:
         super().destroy_instance(host, body)
         self.plugged.pop(body["instance_uuid"], None)
+
+    def rescue_instance(self, host: str, body: Said) -> None:
+        self._there(host, body)
+        self.rescued[body["instance_uuid"]] = body["guest"]
+
+    def unrescue_instance(self, host: str, body: Said) -> None:
+        self._there(host, body)
+        self.rescued.pop(body["instance_uuid"], None)
+
+    def rebuild_instance(self, host: str, body: Said) -> None:
+        self._there(host, body)
+        self.spawned_from[body["instance_uuid"]] = body["guest"]["image"]["image_id"]
 
     def snapshot_instance(self, host: str, body: Said) -> None:
         self._there(host, body)

@@ -14,13 +14,16 @@ from conductor.core.errors import Conflict, Invalid, QuotaExceeded, ResourceLock
 from conductor.core.states import RunState, VmState
 from conductor.image import operations as images
 from conductor.journal.models import OutboxMessage, ResourceLock, WorkflowRun
-from conductor.services import instances, second_tries, volumes
+from conductor.services import instances, rebuilds, second_tries, server_actions, server_images, volumes
+from conductor.services.rebuilds import RebuildWish
+from conductor.services.server_images import ImageWish
 from conductor.services.values import BuildWish, DeviceWish
 from conductor.services.volumes import VolumeWish
 from conductor.volume import store
 from conductor.volume.models import Volume, VolumeAttachment
 from conductor.workflows.build_from_volumes import BUILD_FROM_VOLUMES
 from conductor.workflows.flow import Step
+from conductor.workflows.rebuild_root_volume import REBUILD_ROOT_VOLUME
 from tests.fleet import silence
 from tests.integration.flows.moving import CELL, instance_of, run_to_the_end, step_on
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
@@ -68,6 +71,16 @@ def of_image(image: str, **values: Any) -> DeviceWish:
 
 def of_volume(volume: str, **values: Any) -> DeviceWish:
     return DeviceWish(**{"source": "volume", "destination": "volume", "uuid": volume, "boot_index": 0} | values)
+
+
+def other_image(ana: Any, data: bytes = b"another system" * 999) -> str:
+    row = images.create(ana, {"name": "other", "disk_format": "raw", "container_format": "bare", "os_distro": "x"})
+    images.upload(ana, str(row.uuid), [data])
+    return str(row.uuid)
+
+
+def first_bytes(volume: str, count: int) -> bytes:
+    return store.path_of(volume).read_bytes()[:count]
 
 
 BLANK = DeviceWish(source="blank", destination="volume", size_gb=3, delete_on_termination=True, tag="scratch")
@@ -276,3 +289,107 @@ def test_an_image_whose_data_are_gone_fails_the_build_and_says_so(
     run = run_of(uuid, "build_from_volumes")
     assert (run.state, run.error["class"]) == (RunState.FAILED_UNDONE, "NotFound")
     assert statuses() == {}
+
+
+def test_a_rebuild_gives_the_root_volume_the_data_of_the_image(hosts: StorageHosts, ana: Any, image: str) -> None:
+    uuid = launched(hosts, ana, of_image(image), BLANK)
+    root = str(BlockDevice.objects.using(CELL).get(boot_index=0).volume_uuid)
+    other = other_image(ana)
+    rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=other, values={"name": "new"}))
+    run_to_the_end(hosts)
+    assert run_of(uuid, "rebuild_root_volume").state == RunState.DONE
+    row = instance_of(uuid)
+    assert (row.vm_state, row.name, row.image["image_id"], row.image["name"]) == (VmState.ACTIVE, "new", "", "other")
+    assert first_bytes(root, 28) == b"another systemanother system"
+    assert store.path_of(root).stat().st_size == store.GIB
+    assert Volume.objects.get(uuid=root).image_metadata["image_id"] == other
+    assert len(hosts.plugged[uuid]) == 2
+    assert len(files()) == 2
+    assert_nothing_under_way(uuid)
+
+
+# Trouble strikes a class, and two of the steps are of the same.
+REBUILD_STEPS = [step for step in REBUILD_ROOT_VOLUME.steps if step.name != "RebuildGuest"]
+
+
+@pytest.mark.parametrize("step", REBUILD_STEPS, ids=lambda step: step.name)
+def test_a_rebuild_that_fails_leaves_the_old_data_or_says_that_the_server_is_broken(
+    step: Step, hosts: StorageHosts, ana: Any, image: str, trouble: Any
+) -> None:
+    uuid = launched(hosts, ana, of_image(image))
+    root = str(BlockDevice.objects.using(CELL).get(boot_index=0).volume_uuid)
+    trouble.strike(step, part_of(step), times=times_of(step))
+    rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=other_image(ana)))
+    run_to_the_end(hosts)
+    is_lost = step.name in ("RefillRootVolume", "SetRebuilt")
+    assert instance_of(uuid).vm_state == (VmState.ERROR if is_lost else VmState.ACTIVE)
+    if not is_lost:
+        assert first_bytes(root, len(DATA)) == DATA
+    assert set(statuses().values()) == {"in-use"}
+    assert_nothing_under_way(uuid)
+
+
+def test_an_older_rebuild_keeps_the_data_and_takes_no_other_image(hosts: StorageHosts, ana: Any, image: str) -> None:
+    uuid = launched(hosts, ana, of_image(image))
+    root = str(BlockDevice.objects.using(CELL).get(boot_index=0).volume_uuid)
+    with pytest.raises(Invalid, match="different image"):
+        rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=other_image(ana), may_refill=False))
+    assert_nothing_under_way(uuid)
+    with store.path_of(root).open("r+b") as file:
+        file.write(b"written since")
+    rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=image, may_refill=False))
+    run_to_the_end(hosts)
+    assert run_of(uuid, "rebuild_root_volume").state == RunState.DONE
+    assert first_bytes(root, 13) == b"written since"
+
+
+def test_an_image_that_the_root_volume_cannot_hold_is_refused(hosts: StorageHosts, ana: Any, image: str) -> None:
+    uuid = launched(hosts, ana, of_image(image))
+    large = images.create(ana, {"name": "l", "disk_format": "raw", "container_format": "bare", "min_disk": 2})
+    images.upload(ana, str(large.uuid), [DATA])
+    with pytest.raises(Invalid, match="has 1 GB"):
+        rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=str(large.uuid)))
+    assert_nothing_under_way(uuid)
+
+
+def test_a_rescue_boots_another_disk_and_goes_back(hosts: StorageHosts, ana: Any, image: str) -> None:
+    uuid = launched(hosts, ana, of_image(image), BLANK)
+    with pytest.raises(Invalid, match="volume-backed"):
+        rebuilds.rescue(ana, uuid, may_have_root_volume=False)
+    rebuilds.rescue(ana, uuid)
+    run_to_the_end(hosts)
+    told = hosts.rescued[uuid]
+    assert told["image"]["image_id"] == image
+    assert {(volume["boot_index"], volume["device_name"]) for volume in told["volumes"]} == {(-1, ""), (-1, "/dev/vdb")}
+    assert instance_of(uuid).vm_state == VmState.RESCUED
+    server_actions.begin(ana, uuid, "unrescue")
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.ACTIVE
+    assert_nothing_under_way(uuid)
+
+
+def test_a_rescue_needs_an_image_where_the_volume_was_made_of_none(hosts: StorageHosts, ana: Any, system: str) -> None:
+    uuid = launched(hosts, ana, of_volume(system))
+    with pytest.raises(Invalid, match="Name an image"):
+        rebuilds.rescue(ana, uuid)
+    assert_nothing_under_way(uuid)
+
+
+def test_shelved_it_keeps_its_volume_and_comes_back_with_it(hosts: StorageHosts, ana: Any, image: str) -> None:
+    uuid = launched(hosts, ana, of_image(image))
+    server_images.shelve(ana, uuid)
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).vm_state, instance_of(uuid).host) == (VmState.SHELVED_OFFLOADED, None)
+    assert not hosts.has(uuid)
+    server_images.unshelve(ana, uuid)
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).vm_state, hosts.spawned_from[uuid]) == (VmState.ACTIVE, "")
+    assert len(hosts.plugged[uuid]) == 1
+    assert_nothing_under_way(uuid)
+
+
+def test_no_backup_is_made_of_a_root_volume(hosts: StorageHosts, ana: Any, image: str) -> None:
+    uuid = launched(hosts, ana, of_image(image))
+    with pytest.raises(Invalid, match="not supported for volume-backed"):
+        server_images.create_backup(ana, uuid, ImageWish("daily"), backup_type="daily", rotation=1)
+    assert_nothing_under_way(uuid)

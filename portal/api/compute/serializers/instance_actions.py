@@ -9,6 +9,9 @@ from conductor.services.values import ActionEventView, ActionView
 from portal.api.compute.serializers import parts
 from portal.api.microversions import Microversion
 
+# Actions of ours that the API has one word for.
+NAMES = {"reboot_hard": "reboot", "soft_delete": "delete"}
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -22,7 +25,7 @@ class Reader:
 def summary(action: ActionView, reader: Reader) -> dict[str, Any]:
     """An action in a list."""
     shown = {
-        "action": action.action,
+        "action": NAMES.get(action.action, action.action),
         "instance_uuid": action.instance_uuid,
         "request_id": action.request_id,
         "user_id": action.user_id,

@@ -27,7 +27,8 @@ from portal.api.compute.serializers.build_wishes import checked_user_data, last_
 from portal.api.compute.views.offered import Call, Offered, accepted
 from portal.api.compute.views.servers import ServerView, changed_columns
 
-SHOWS_USER_DATA_SINCE = "2.57"
+SHOWS_KEY_SINCE, SHOWS_USER_DATA_SINCE = "2.54", "2.57"
+RESCUES_VOLUMES_SINCE, REFILLS_VOLUMES_SINCE = "2.87", "2.93"
 
 
 def _begin(name: str) -> Call:
@@ -53,7 +54,13 @@ def rescue(view: ServerView, server_id: str, value: Any) -> Response:
     options = value or {}
     password = options.get("adminPass") or rebuilds.new_password()
     image_ref = options.get("rescue_image_ref", "")
-    run_uuid = rebuilds.rescue(view.request.context, server_id, image_ref=image_ref, admin_password=password)
+    run_uuid = rebuilds.rescue(
+        view.request.context,
+        server_id,
+        image_ref=image_ref,
+        admin_password=password,
+        may_have_root_volume=view.request.microversion.covers(RESCUES_VOLUMES_SINCE),
+    )
     response = accepted(view, run_uuid, {"adminPass": password})
     response.status_code = 200
     return response
@@ -61,11 +68,15 @@ def rescue(view: ServerView, server_id: str, value: Any) -> Response:
 
 def rebuild(view: ServerView, server_id: str, value: Any) -> Response:
     """Answers with the server as it will be."""
-    wish = _rebuild_wish(value)
+    version = view.request.microversion
+    wish = replace(_rebuild_wish(value), may_refill=version.covers(REFILLS_VOLUMES_SINCE))
     run_uuid = rebuilds.rebuild(view.request.context, server_id, wish)
     found = view.find(server_id)
-    shown = servers.show(view.shown(_as_rebuilt(found, wish))) | {"adminPass": wish.admin_password}
-    if view.request.microversion.covers(SHOWS_USER_DATA_SINCE):
+    rebuilt = _as_rebuilt(found, wish)
+    shown = servers.updated(view.shown(rebuilt)) | {"adminPass": wish.admin_password}
+    if version.covers(SHOWS_KEY_SINCE):
+        shown["key_name"] = rebuilt.key_name
+    if version.covers(SHOWS_USER_DATA_SINCE):
         shown["user_data"] = value.get("user_data", found.user_data)
     response = accepted(view, run_uuid, {"server": shown})
     response["Location"] = shown["links"][0]["href"]
@@ -93,7 +104,9 @@ def _rebuild_wish(value: Mapping[str, Any]) -> RebuildWish:
 
 
 def _as_rebuilt(view: InstanceView, wish: RebuildWish) -> InstanceView:
-    changed: dict[str, Any] = {**wish.values, "image": ImageSpec(image_id=wish.image_ref)}
+    changed: dict[str, Any] = dict(wish.values)
+    if view.image.image_id:
+        changed["image"] = ImageSpec(image_id=wish.image_ref)
     if wish.key_name is not rebuilds.UNCHANGED:
         changed["key_name"] = wish.key_name
     return replace(view, **changed)
