@@ -74,7 +74,9 @@ DATABASES = databases(environment)
 DATABASE_ROUTERS = ["conductor.cells.router.CellRouter"]
 
 AUTH_USER_MODEL = "identity.User"
-AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = ["conductor.identity.sign_ins.Backend"]
+# A login name is unique within a domain; the backend says whom a bare one means.
+SILENCED_SYSTEM_CHECKS = ["auth.W004"]
 LOGIN_URL = "/sign-in"
 LOGIN_REDIRECT_URL = "/"
 # Scrypt costs memory instead of many rounds: a login stays cheap for us and dear for a thief.
@@ -122,6 +124,9 @@ NOVELLA_LEASE_SECONDS = environment.lease_seconds
 NOVELLA_SWEEP_SECONDS = environment.sweep_seconds
 NOVELLA_SHUTDOWN_SECONDS = environment.shutdown_seconds
 NOVELLA_RECLAIM_SECONDS = environment.reclaim_seconds
+NOVELLA_TOKEN_RECHECK_SECONDS = environment.token_recheck_seconds
+NOVELLA_LOCKOUT_FAILURES = environment.lockout_failures
+NOVELLA_LOCKOUT_SECONDS = environment.lockout_seconds
 NOVELLA_RECONCILE_SECONDS = environment.reconcile_seconds
 NOVELLA_KEEP_WORKFLOWS_DAYS = environment.keep_workflows_days  # and so on: 0 keeps for ever
 NOVELLA_KEEP_EVENTS_DAYS = environment.keep_events_days

@@ -9,7 +9,7 @@ from functools import cache
 from django.contrib.auth.hashers import make_password
 
 from conductor.core.context import RequestContext
-from conductor.identity import roles, tokens
+from conductor.identity import catalog, roles, tokens
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
 from conductor.identity.seed import ROLES
 from portal.request_ids import new_request_id
@@ -74,6 +74,7 @@ class People(Mapping[str, Person]):
 def create_people() -> People:
     """Inserts the domain, the roles, the projects and the people."""
     domain = Domain.objects.create(id="default", name="Default")
+    catalog.ensure_first_region()
     role_rows = {name: Role.objects.create(name=name) for name in ROLES}
     projects = {name: Project.objects.create(domain=domain, name=name) for name in ("admin", "shop", "lab")}
     persons = {}

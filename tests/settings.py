@@ -36,3 +36,6 @@ os.environ.pop("NOVELLA_DATABASE_URL", None)  # processes that a test starts say
 for _database in () if _is_on_postgresql else DATABASES.values():  # noqa: F405
     _options = _database["OPTIONS"]
     _options["init_command"] = _options["init_command"].replace("synchronous=FULL", "synchronous=OFF")
+
+# One process: it hears of its own changes at once. So no test counts a look at the clock of another one.
+NOVELLA_TOKEN_RECHECK_SECONDS = 3600.0

@@ -22,6 +22,10 @@ class RequestContext:
     user_name: str = ""
     project_name: str = ""
     remote_address: str = ""  # from where it was asked; for audit records, and never kept with a run
+    # Only identity answers to these: everything else is asked on behalf of a project.
+    domain_id: str = ""  # the domain that a token is for
+    project_domain_id: str = ""  # the domain of the token's project
+    is_on_system: bool = False  # whether a token is for the system as a whole
 
     @property
     def is_admin(self) -> bool:
@@ -32,7 +36,8 @@ class RequestContext:
 
     def to_json(self) -> dict[str, Any]:
         kept = {**asdict(self), "roles": sorted(self.roles)}
-        del kept["remote_address"]
+        for passing in ("remote_address", "domain_id", "project_domain_id", "is_on_system"):
+            del kept[passing]
         return kept
 
     @classmethod

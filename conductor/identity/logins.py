@@ -1,20 +1,23 @@
-"""Logging in: by password or by token, for a project or for none. Every refusal is the same NotAuthenticated."""
+"""Logging in: by password, token or application credential, for a scope or for none. Every refusal is the same."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
-from conductor.core.errors import NotAuthenticated
-from conductor.identity import passwords, tokens
-from conductor.identity.models import Project, User
-from conductor.identity.tokens import Granted
+from conductor.core.errors import Forbidden, NotAuthenticated
+from conductor.identity import application_credentials, effective, passwords, tokens, trusts
+from conductor.identity.models import Domain, Project, User
+from conductor.identity.tokens import UNSCOPED, Granted, Origin, Scope
+from conductor.transactions import database_time
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A user or project: by id, or by name within a domain that is itself given by id or name."""
+    """A user, project, domain or credential: by id, or by name within a domain that is given by id or name."""
 
     id: str = ""
     name: str = ""
@@ -32,42 +35,80 @@ class Reference:
 
 @dataclass(frozen=True)
 class Login:
-    """What a caller shows (`user` and `password`, or `token`, or both) and the project that it wants."""
+    """What a caller shows, and the scope that it wants: at most one of project, domain, system and trust.
+
+    Shown are `user` and `password`, a `token`, both of these, or an application `credential` with its `secret`
+    (named by id, or by name together with its `user`).
+    """
 
     user: Reference | None = None
-    password: str = ""
+    password: str | None = None
     token: str | None = None
+    credential: Reference | None = None
+    secret: str = ""
     project: Reference | None = None
-    has_unknown_scope: bool = False  # the system or a domain: nobody has roles there
+    domain: Reference | None = None
+    wants_system: bool = False
+    trust_id: str = ""
+    wants_nothing: bool = False  # unscoped even where the user has a default project
+
+    @property
+    def names_a_scope(self) -> bool:
+        return bool(self.project or self.domain or self.wants_system or self.trust_id)
 
 
 def log_in(login: Login) -> tuple[str, Granted]:
     """The new token's text and what it grants. Raises NotAuthenticated."""
-    if login.token is None and login.user is None:
-        raise NotAuthenticated()
+    if login.credential is not None:
+        return _with_credential(login, login.credential)
     from_token = tokens.validate(login.token) if login.token is not None else None
-    user = _proved_user(login) if login.user is not None else None
-    if from_token is not None and user is not None and from_token.user.id != user.id:
+    by_password = _proved_user(login) if login.password is not None else None
+    user = by_password or (from_token.user if from_token is not None else None)
+    if user is None or (from_token is not None and from_token.user.id != user.id):
         raise NotAuthenticated()
-    if login.has_unknown_scope:
-        raise NotAuthenticated()
-    project = _project(login.project) if login.project is not None else None
-    if from_token is None:
-        assert user is not None  # one of the two was shown
-        return tokens.issue(user, project, ["password"])
-    methods = [*(["password"] if user else []), *from_token.methods]
-    if "token" not in methods:
-        methods.append("token")
-    return tokens.issue(from_token.user, project, list(dict.fromkeys(methods)), expires_at=from_token.expires_at)
+    shown = ["password"] if by_password is not None else []
+    origin = Origin(shown) if from_token is None else _rescoped(from_token, shown)
+    if login.trust_id:
+        return _with_trust(user, login.trust_id, origin)
+    return tokens.issue_for(user, _scope(login, user), origin)
 
 
 def _proved_user(login: Login) -> User:
-    assert login.user is not None
-    found = login.user.narrow(User.objects.select_related("domain"), "username").first()
-    user = found if isinstance(found, User) else None
-    if not passwords.is_right(user, login.password) or user is None:
+    if login.user is None:
         raise NotAuthenticated()
-    return user
+    return passwords.prove(_user(login.user), login.password or "")
+
+
+def _user(reference: Reference) -> User | None:
+    found = reference.narrow(User.objects.select_related("domain"), "username").first()
+    return found if isinstance(found, User) else None
+
+
+def _rescoped(granted: Granted, shown: Iterable[str]) -> Origin:
+    """Raises Forbidden for a token that was handed on: it opens what it was made for and nothing else."""
+    if granted.application_credential is not None or granted.trust is not None:
+        raise Forbidden("A token of an application credential or a trust cannot be exchanged for another one.")
+    methods = list(dict.fromkeys([*shown, *granted.methods, "token"]))
+    return Origin(methods, granted.expires_at, granted.audit_ids[-1])
+
+
+def _scope(login: Login, user: User) -> Scope:
+    if login.wants_system:
+        return Scope(is_on_system=True)
+    if login.domain is not None:
+        return Scope(domain=_domain(login.domain))
+    if login.project is not None:
+        return Scope(_project(login.project))
+    return UNSCOPED if login.wants_nothing else _default_scope(user)
+
+
+def _default_scope(user: User) -> Scope:
+    """The user's default project, where it is open to them; else nothing."""
+    if user.default_project_id is None:
+        return UNSCOPED
+    project = Project.objects.select_related("domain").filter(id=user.default_project_id).first()
+    is_open = project is not None and project.is_enabled and project.domain.is_enabled
+    return Scope(project) if is_open and effective.role_ids_on(user.id, project=project) else UNSCOPED
 
 
 def _project(reference: Reference) -> Project:
@@ -75,3 +116,39 @@ def _project(reference: Reference) -> Project:
     if not isinstance(found, Project):
         raise NotAuthenticated()
     return found
+
+
+def _domain(reference: Reference) -> Domain:
+    wanted = {"id": reference.id} if reference.id else {"name": reference.name}
+    found = Domain.objects.filter(**wanted).first()
+    if found is None:
+        raise NotAuthenticated()
+    return found
+
+
+def _with_credential(login: Login, reference: Reference) -> tuple[str, Granted]:
+    """An application credential has its scope already: another one cannot be asked for."""
+    user = _user(login.user) if login.user is not None else None
+    if login.names_a_scope or (login.user is not None and user is None):
+        raise NotAuthenticated()
+    credential = application_credentials.prove(reference.id, reference.name, user, login.secret)
+    origin = Origin(["application_credential"], _sooner(credential.expires_at), application_credential=credential)
+    return tokens.issue_for(credential.user, Scope(credential.project), origin)
+
+
+def _with_trust(user: User, trust_id: str, origin: Origin) -> tuple[str, Granted]:
+    trust = trusts.use(trust_id, user.id)
+    acting = trust.trustor if trust.is_impersonation else user
+    ends = _sooner(trust.expires_at)
+    if origin.expires_at is not None:
+        ends = min(ends or origin.expires_at, origin.expires_at)
+    return tokens.issue_for(
+        acting, Scope(trust.project), Origin(origin.methods, ends, origin.parent_audit_id, trust=trust)
+    )
+
+
+def _sooner(ends: datetime | None) -> datetime | None:
+    """The end of what was handed on, if it comes before the end of an ordinary token."""
+    if ends is None or ends > database_time() + timedelta(seconds=tokens.LIFETIME_SECONDS):
+        return None
+    return ends

@@ -1,4 +1,4 @@
-"""Projects: create, find, change, delete."""
+"""Projects: create, find, change, delete, and the trees that they stand in."""
 
 from __future__ import annotations
 
@@ -6,69 +6,149 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError
+from django.db.models import Q, QuerySet
 
-from conductor.core.errors import Conflict, NotFound
-from conductor.identity import domains, tokens
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.identity import domains, project_tags, rights
+from conductor.identity.domains import merged_value
+from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import Project
+from conductor.identity.options import refuse_immutable
+from conductor.identity.revocations import revoke_where
 from conductor.transactions import write_tx
 
-CHANGEABLE = frozenset({"name", "description", "is_enabled"})
+CHANGEABLE = frozenset({"name", "description", "is_enabled", "options", "extra", "tags"})
+COLUMNS = {"name": "name", "domain_id": "domain_id", "enabled": "is_enabled", "id": "id"}
+DEEPEST = 5  # levels, the one at the top included
+
+
+def _rows() -> QuerySet[Project]:
+    return Project.objects.select_related("domain").prefetch_related("tags")
 
 
 def get(project_id: str) -> Project:
     """Raises NotFound."""
-    project = Project.objects.select_related("domain").filter(id=project_id).first()
+    project = _rows().filter(id=project_id).first()
     if project is None:
         raise NotFound(f"Could not find project: {project_id}.")
     return project
 
 
-def find(**wanted: Any) -> list[Project]:
-    """Projects by name, narrowed by `name`, `domain_id`, `is_enabled`, `id__in`; None means any."""
-    narrowed = {field: value for field, value in wanted.items() if value is not None}
-    return list(Project.objects.filter(**narrowed).order_by("name", "id"))
+def exists(project_id: str) -> bool:
+    """Whether there is such a project."""
+    return Project.objects.filter(id=project_id).exists()
 
 
-def of_user(user_id: str) -> list[Project]:
-    """The projects in which a user has a role, enabled or not, by name."""
-    return list(Project.objects.filter(role_assignments__user_id=user_id).distinct().order_by("name", "id"))
+def find(question: Question, ids: list[str] | None = None) -> tuple[list[Project], bool]:
+    """Projects by name, and whether there are more; of `ids` only, where given."""
+    rows = narrowed(_rows(), question, COLUMNS)
+    parent_id = question.filters.get("parent_id")
+    if parent_id is not None:
+        rows = rows.filter(Q(parent_id=parent_id) | Q(parent=None, domain_id=parent_id))
+    rows = project_tags.narrowed(rows, question.filters)
+    return paged(rows if ids is None else rows.filter(id__in=ids), question, "name")
 
 
-def create(
-    name: str, *, domain_id: str = domains.DEFAULT_ID, description: str = "", is_enabled: bool = True
-) -> Project:
-    """Raises Conflict when the domain has a project of that name, NotFound for an unknown domain."""
+def parents_of(project: Project) -> list[Project]:
+    """All that it stands under, the nearest first."""
+    found = {row.id: row for row in _rows().filter(id__in=project.ancestor_ids)}
+    return [found[project_id] for project_id in reversed(project.ancestor_ids) if project_id in found]
+
+
+def subtree_of(project: Project) -> list[Project]:
+    """All that stands under it, each parent before its children."""
+    below = _rows().filter(path__startswith=f"{project.path}{project.id}/")
+    return sorted(below, key=lambda row: (row.path.count("/"), row.name, row.id))
+
+
+def create(name: str, *, domain_id: str = domains.DEFAULT_ID, parent_id: str | None = None, **fields: Any) -> Project:
+    """Raises Conflict for a taken name, NotFound for the domain or parent, Forbidden where the tree forbids it."""
+    assert fields.keys() <= CHANGEABLE, fields.keys()
+    tags = fields.pop("tags", [])
     domain = domains.get(domain_id)
     try:
         with write_tx():
-            return Project.objects.create(domain=domain, name=name, description=description, is_enabled=is_enabled)
+            parent = _parent(parent_id, domain_id)
+            path = f"{parent.path}{parent.id}/" if parent else ""
+            project = Project.objects.create(domain=domain, parent=parent, path=path, name=name, **fields)
+            project_tags.replace(project, tags)
+            return project
     except IntegrityError:
         raise _taken(name) from None
 
 
-def change(project_id: str, changes: Mapping[str, Any]) -> Project:
-    """Sets the fields in `changes` (of CHANGEABLE). Disabling ends every session on the project."""
-    unknown = changes.keys() - CHANGEABLE
-    assert not unknown, unknown
+def _parent(parent_id: str | None, domain_id: str) -> Project | None:
+    if parent_id in (None, domain_id):
+        return None
+    parent = get(str(parent_id))
+    if parent.domain_id != domain_id:
+        raise Invalid("Invalid input for field/attribute parent_id. The parent is in another domain.")
+    chain = [parent, *parents_of(parent)]
+    if len(chain) >= DEEPEST:
+        raise Forbidden(f"Max hierarchy depth reached: a project stands at most {DEEPEST} levels deep.")
+    _refuse_disabled(chain, f"create a project under {parent_id}")
+    return parent
+
+
+def _refuse_disabled(chain: list[Project], wish: str) -> None:
+    for project in chain:
+        if not project.is_enabled:
+            raise Forbidden(f"Cannot {wish}: its branch contains the disabled project {project.id}.")
+
+
+def change(project_id: str, changes: Mapping[str, Any], *, cascade: bool = False) -> Project:
+    """Sets the fields in `changes` (of CHANGEABLE). Disabling ends every session on the project.
+
+    `cascade` disables or enables all that stands below, too; without it, an enabled subtree forbids disabling.
+    """
+    assert changes.keys() <= CHANGEABLE, changes.keys()
     try:
         with write_tx():
             project = get(project_id)
+            refuse_immutable(project, "project", changes)
+            if changes.get("is_enabled", project.is_enabled) != project.is_enabled or cascade:
+                _turn(project, bool(changes.get("is_enabled")), cascade)
             for field, value in changes.items():
-                setattr(project, field, value)
-            project.save(update_fields=sorted(changes))
-            if not project.is_enabled:
-                tokens.revoke_all(project_id=project_id)
-            return project
+                if field != "tags":
+                    setattr(project, field, merged_value(project, field, value))
+            project.save(update_fields=sorted(changes.keys() - {"tags"}))
+            if "tags" in changes:
+                project_tags.replace(project, changes["tags"])
+            rights.changed()
+            return get(project_id)
     except IntegrityError:
         raise _taken(str(changes.get("name"))) from None
 
 
-def delete(project_id: str) -> None:
-    """Removes the project with its assignments and tokens. Servers that still live stay, for administrators to see."""
+def _turn(project: Project, is_enabled: bool, cascade: bool) -> None:
+    below = subtree_of(project)
+    if is_enabled:
+        _refuse_disabled(parents_of(project), f"enable project {project.id}")
+    elif not cascade and any(row.is_enabled for row in below):
+        raise Forbidden(f"Cannot disable project {project.id} since its subtree contains enabled projects.")
+    turned = [project.id, *(row.id for row in below if cascade)]
+    Project.objects.filter(id__in=turned).update(is_enabled=is_enabled)
+    if not is_enabled:
+        revoke_where(project_id__in=turned)
+
+
+def delete(project_id: str, *, cascade: bool = False) -> None:
+    """Removes the project with its assignments and tokens. Servers that still live stay, for administrators to see.
+
+    Raises Forbidden while others stand under it; `cascade` removes those too, once all of them are disabled.
+    """
     with write_tx():
-        removed, _ = Project.objects.filter(id=project_id).delete()
-    if not removed:
-        raise NotFound(f"Could not find project: {project_id}.")
+        project = get(project_id)
+        refuse_immutable(project, "project")
+        below = subtree_of(project)
+        if below and not cascade:
+            raise Forbidden(f"Cannot delete the project {project_id} since it is not a leaf in the hierarchy.")
+        if cascade and any(row.is_enabled for row in [project, *below]):
+            raise Forbidden(f"Cannot delete project {project_id} since its subtree contains enabled projects.")
+        for row in below:
+            refuse_immutable(row, "project")
+        Project.objects.filter(id__in=[project_id, *(row.id for row in below)]).delete()
+        rights.changed()
 
 
 def _taken(name: str) -> Conflict:

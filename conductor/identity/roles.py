@@ -1,22 +1,31 @@
-"""Roles, what they imply, and who has them where."""
+"""Roles, and what they imply."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from django.db import IntegrityError
-from django.db.models import ProtectedError, QuerySet
+from django.db.models import ProtectedError
 
-from conductor.core.errors import Conflict, NotFound
-from conductor.identity.models import Project, Role, RoleAssignment, User
+from conductor.core.errors import Conflict, Forbidden, NotFound
+from conductor.identity import domains, rights
+from conductor.identity.domains import merged_value
+from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.models import ImpliedRole, Role, RoleAssignment
+from conductor.identity.options import refuse_immutable
 from conductor.transactions import write_tx
 
 # A role stands for all that follow it: whoever has `manager` has `member` and `reader` too.
 LADDER = ("admin", "manager", "member", "reader")
+BUILT_IN = (*LADDER, "service")
+CHANGEABLE = frozenset({"name", "description", "options", "extra"})
+COLUMNS = {"name": "name", "id": "id", "domain_id": "domain_id"}
 
 
 def implied_names(names: Iterable[str]) -> frozenset[str]:
-    """The names with all that they imply."""
+    """The names with all that they imply on the ladder."""
     held = set(names)
     for position, name in enumerate(LADDER):
         if name in held:
@@ -25,18 +34,57 @@ def implied_names(names: Iterable[str]) -> frozenset[str]:
     return frozenset(held)
 
 
-def implied(roles: Sequence[Role]) -> list[Role]:
-    """The roles with all that they imply, by name. One query at most."""
-    have = {role.name: role for role in roles}
-    lacking = implied_names(have) - have.keys()
-    if lacking:
-        have.update({role.name: role for role in Role.objects.filter(name__in=lacking)})
-    return [have[name] for name in sorted(have)]
+@dataclass(frozen=True)
+class Book:
+    """Every role, and which others each stands for."""
+
+    by_id: Mapping[str, Role]
+    implies: Mapping[str, frozenset[str]]
+
+    def closure(self, role_ids: Iterable[str]) -> set[str]:
+        """The ids with all that they imply."""
+        reached: set[str] = set()
+        waiting = [role_id for role_id in role_ids if role_id in self.by_id]
+        while waiting:
+            role_id = waiting.pop()
+            if role_id not in reached:
+                reached.add(role_id)
+                waiting.extend(self.implies.get(role_id, ()))
+        return reached
+
+    def in_token(self, role_ids: Iterable[str]) -> list[Role]:
+        """What these roles grant, by name: with the implied ones, without those that belong to one domain."""
+        found = (self.by_id[role_id] for role_id in self.closure(role_ids))
+        return sorted((role for role in found if role.domain_id is None), key=lambda role: (role.name, role.id))
 
 
-def roles_on(user_id: str, project_id: str | None) -> list[Role]:
-    """The roles that were given to a user on a project, without the implied ones."""
-    return list(Role.objects.filter(assignments__user_id=user_id, assignments__project_id=project_id))
+_book: tuple[int, Book] | None = None
+
+
+def book(needed: Iterable[str] = ()) -> Book:
+    """The book of now: remembered until rights change, and read again for an id in `needed` that it does not know."""
+    global _book
+    number, held = rights.version(), _book
+    if held is None or held[0] != number or not all(role_id in held[1].by_id for role_id in needed):
+        held = _book = (number, _read_book())
+    return held[1]
+
+
+def _read_book() -> Book:
+    by_id = {role.id: role for role in Role.objects.all()}
+    implies: dict[str, set[str]] = {}
+    for prior_id, implied_id in ImpliedRole.objects.values_list("prior_id", "implied_id"):
+        implies.setdefault(prior_id, set()).add(implied_id)
+    steps = {role.name: role.id for role in by_id.values() if role.domain_id is None and role.name in LADDER}
+    for upper, lower in _ladder_pairs():
+        if upper in steps and lower in steps:
+            implies.setdefault(steps[upper], set()).add(steps[lower])
+    return Book(by_id, {prior: frozenset(implied) for prior, implied in implies.items()})
+
+
+def _ladder_pairs() -> set[tuple[str, str]]:
+    """Each step above all below it, as one that is missing must not part the ladder."""
+    return {(upper, lower) for at, upper in enumerate(LADDER) for lower in LADDER[at + 1 :]}
 
 
 def get(role_id: str) -> Role:
@@ -47,73 +95,62 @@ def get(role_id: str) -> Role:
     return role
 
 
-def find(*, name: str | None = None) -> list[Role]:
-    """All roles, or the one of that name, by name."""
-    found = Role.objects.order_by("name")
-    return list(found.filter(name=name) if name is not None else found)
+def find(question: Question) -> tuple[list[Role], bool]:
+    """Roles by name, and whether there are more: those of the domain in the filter, else those of all domains."""
+    rows = narrowed(Role.objects.all(), question, COLUMNS)
+    if "domain_id" not in question.filters:
+        rows = rows.filter(domain=None)
+    return paged(rows, question, "name")
 
 
-def create(name: str) -> Role:
-    """Raises Conflict when the name is taken."""
+def create(name: str, *, domain_id: str | None = None, **fields: Any) -> Role:
+    """Raises Conflict when the name is taken, NotFound for the domain."""
+    assert fields.keys() <= CHANGEABLE, fields.keys()
+    domain = domains.get(domain_id) if domain_id is not None else None
     try:
         with write_tx():
-            return Role.objects.create(name=name)
+            return Role.objects.create(name=name, domain=domain, **fields)
     except IntegrityError:
-        raise Conflict(
-            f"Conflict occurred attempting to store role - Duplicate entry found with name {name}."
-        ) from None
+        raise _taken(name) from None
+
+
+def is_built_in(role: Role) -> bool:
+    """Whether rules name this role."""
+    return role.domain_id is None and role.name in BUILT_IN
+
+
+def change(role_id: str, changes: Mapping[str, Any]) -> Role:
+    """Sets the fields in `changes`. Raises Forbidden for the name of a role that rules name."""
+    assert changes.keys() <= CHANGEABLE, changes.keys()
+    try:
+        with write_tx():
+            role = get(role_id)
+            refuse_immutable(role, "role", changes)
+            if is_built_in(role) and changes.get("name", role.name) != role.name:
+                raise Forbidden(f"The role {role.name} is part of every rule and keeps its name.")
+            for field, value in changes.items():
+                setattr(role, field, merged_value(role, field, value))
+            role.save(update_fields=sorted(changes))
+            rights.changed()
+            return role
+    except IntegrityError:
+        raise _taken(str(changes.get("name"))) from None
 
 
 def delete(role_id: str) -> None:
-    """Takes the role away from everybody, then removes it. Raises NotFound, and Conflict for a role of the ladder."""
+    """Takes the role away from everybody and removes it. Raises NotFound, and Forbidden for a role that rules name."""
     role = get(role_id)
-    if role.name in LADDER:
-        raise Conflict(f"The role {role.name} is part of every rule and cannot be deleted.")
+    if is_built_in(role):
+        raise Forbidden(f"The role {role.name} is part of every rule and cannot be deleted.")
+    refuse_immutable(role, "role")
     try:
         with write_tx():
             RoleAssignment.objects.filter(role=role).delete()
             role.delete()
+            rights.changed()
     except ProtectedError:
         raise Conflict(f"The role {role.name} was given to somebody just now; try again.") from None
 
 
-def _triple(user_id: str, project_id: str, role_id: str) -> tuple[User, Project, Role]:
-    user = User.objects.filter(id=user_id).first()
-    if user is None:
-        raise NotFound(f"Could not find user: {user_id}.")
-    project = Project.objects.filter(id=project_id).first()
-    if project is None:
-        raise NotFound(f"Could not find project: {project_id}.")
-    return user, project, get(role_id)
-
-
-def grant(user_id: str, project_id: str, role_id: str) -> None:
-    """Gives a role; giving it twice is the same as once. Raises NotFound."""
-    user, project, role = _triple(user_id, project_id, role_id)
-    with write_tx():
-        RoleAssignment.objects.get_or_create(user=user, project=project, role=role)
-
-
-def has(user_id: str, project_id: str, role_id: str) -> bool:
-    """Whether exactly this role was given, not whether another one implies it."""
-    return RoleAssignment.objects.filter(user_id=user_id, project_id=project_id, role_id=role_id).exists()
-
-
-def take_away(user_id: str, project_id: str, role_id: str) -> None:
-    """Raises NotFound when the user does not have the role there."""
-    with write_tx():
-        removed, _ = RoleAssignment.objects.filter(user_id=user_id, project_id=project_id, role_id=role_id).delete()
-    if not removed:
-        raise NotFound(f"Could not find role assignment with role: {role_id}, user: {user_id}, project: {project_id}.")
-
-
-def assignments(
-    *, user_id: str | None = None, project_id: str | None = None, role_id: str | None = None
-) -> QuerySet[RoleAssignment]:
-    """Who has what where, narrowed by what is given; users, projects, roles and their domains come along."""
-    wanted = {"user_id": user_id, "project_id": project_id, "role_id": role_id}
-    return (
-        RoleAssignment.objects.filter(**{name: value for name, value in wanted.items() if value is not None})
-        .select_related("user__domain", "project__domain", "role")
-        .order_by("id")
-    )
+def _taken(name: str) -> Conflict:
+    return Conflict(f"Conflict occurred attempting to store role - Duplicate entry found with name {name}.")

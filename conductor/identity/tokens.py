@@ -1,48 +1,97 @@
-"""Tokens: issued for a password or another token, validated by digest, revoked at once."""
+"""Tokens: issued for what a caller proved, validated by digest, revoked at once."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q
+from django.db.models import F
+from django.db.models.functions import Now
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotAuthenticated, NotFound
-from conductor.identity.models import Project, Role, Token, User
-from conductor.identity.roles import implied, roles_on
+from conductor.identity import effective, rights
+from conductor.identity.models import AccessRule, ApplicationCredential, Domain, Project, Role, Token, Trust, User
+from conductor.identity.revocations import revoke_where
 from conductor.transactions import database_now, write_tx
 
 LIFETIME_SECONDS = 4 * 3600
+EXPIRED_KEPT_SECONDS = 48 * 3600  # so long services may still ask whom a token was of, to finish what was begun
 # Found by people and scanners in logs where it should not be, and never read as an option by a command line.
 _PREFIX = "nv_"
+_REMEMBERED = 8192
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a token opens: one of these, or nothing."""
+
+    project: Project | None = None
+    domain: Domain | None = None
+    is_on_system: bool = False
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.project is None and self.domain is None and not self.is_on_system
+
+
+UNSCOPED = Scope()
 
 
 @dataclass(frozen=True)
 class Granted:
-    """What a valid token stands for. `project` is None for an unscoped one, which has no roles either."""
+    """What a valid token stands for. One without a scope has no roles either."""
 
     user: User
-    project: Project | None
+    scope: Scope
     roles: Sequence[Role]  # with the implied ones, by name
     methods: Sequence[str]
-    audit_id: str
+    audit_ids: Sequence[str]  # the token's own, then that of the login that it stems from
     issued_at: datetime
     expires_at: datetime
+    application_credential: ApplicationCredential | None = None
+    access_rules: Sequence[AccessRule] | None = None  # None: every request
+    trust: Trust | None = None
+
+    @property
+    def project(self) -> Project | None:
+        return self.scope.project
+
+    @property
+    def audit_id(self) -> str:
+        return self.audit_ids[0]
 
     def context(self, request_id: str) -> RequestContext:
         """The asker of a request that carries this token."""
+        project, domain = self.scope.project, self.scope.domain
         return RequestContext(
             user_id=self.user.id,
-            project_id=self.project.id if self.project else "",
+            project_id=project.id if project else "",
             request_id=request_id,
-            roles=frozenset(role.name for role in self.roles),
+            roles=effective.names(self.roles),
             user_name=self.user.username,
-            project_name=self.project.name if self.project else "",
+            project_name=project.name if project else "",
+            domain_id=domain.id if domain else "",
+            project_domain_id=project.domain_id if project else "",
+            is_on_system=self.scope.is_on_system,
         )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a token is made from: methods that were used, and what limits it beside the user's own rights."""
+
+    methods: Sequence[str]
+    expires_at: datetime | None = None  # nobody prolongs a login with itself
+    parent_audit_id: str = ""
+    application_credential: ApplicationCredential | None = None
+    trust: Trust | None = None
 
 
 def digest_of(text: str) -> str:
@@ -53,79 +102,138 @@ def digest_of(text: str) -> str:
 def issue(
     user: User, project: Project | None, methods: Sequence[str], *, expires_at: datetime | None = None
 ) -> tuple[str, Granted]:
+    """A new token's text for a project or for nothing, and what it grants: see `issue_for`."""
+    return issue_for(user, Scope(project), Origin(methods, expires_at))
+
+
+def issue_for(user: User, scope: Scope, origin: Origin) -> tuple[str, Granted]:
     """A new token's text, told only here, and what it grants.
 
-    A token made from another one passes that one's `expires_at` on: nobody prolongs a login with itself.
-    Raises NotAuthenticated for a user or project that is disabled, or a project on which the user has no role.
+    Raises NotAuthenticated for a user or scope that is disabled, or a scope on which the user has no role.
     """
-    _refuse_disabled(user, project)
-    if project is not None and not roles_on(user.id, project.id):
-        raise NotAuthenticated()
+    number = rights.version()
+    token = Token(
+        user=user,
+        project=scope.project,
+        domain=scope.domain,
+        is_on_system=scope.is_on_system,
+        application_credential=origin.application_credential,
+        trust=origin.trust,
+        methods=list(origin.methods),
+        audit_id=secrets.token_urlsafe(16),
+        parent_audit_id=origin.parent_audit_id,
+    )
+    roles = _roles_of(token)  # before anything is written: a refusal leaves nothing
     text = _PREFIX + secrets.token_urlsafe(32)
+    token.digest = digest_of(text)
     with write_tx():
-        Token.objects.filter(expires_at__lt=database_now()).delete()
-        token = Token.objects.create(
-            digest=digest_of(text),
-            user=user,
-            project=project,
-            methods=list(methods),
-            audit_id=secrets.token_urlsafe(16),
-            issued_at=database_now(),
-            expires_at=expires_at or database_now(LIFETIME_SECONDS),
-        )
+        Token.objects.filter(expires_at__lt=database_now(-EXPIRED_KEPT_SECONDS)).delete()
+        token.issued_at, token.expires_at = database_now(), origin.expires_at or database_now(LIFETIME_SECONDS)
+        token.save(force_insert=True)
         token.refresh_from_db(fields=["issued_at", "expires_at"])
-    return text, _granted(token)
+    granted = _granted(token, roles)
+    _remember(token.digest, number, granted, (token.expires_at - token.issued_at).total_seconds())
+    return text, granted
 
 
-def validate(text: str) -> Granted:
-    """Raises NotAuthenticated for a token that is unknown, expired or revoked, or whose user lost the project.
+_held: OrderedDict[str, tuple[int, float, Granted]] = OrderedDict()  # digest → version of rights, deadline, grant
+_lock = threading.Lock()
 
-    Rights are read anew each time: a role that was taken away is gone with the next request.
+
+def _remember(digest: str, number: int, granted: Granted, seconds_left: float) -> None:
+    with _lock:
+        _held[digest] = (number, time.monotonic() + seconds_left, granted)
+        _held.move_to_end(digest)
+        while len(_held) > _REMEMBERED:
+            _held.popitem(last=False)
+
+
+def _remembered(digest: str, number: int) -> Granted | None:
+    with _lock:
+        held = _held.get(digest)
+        if held is None or held[0] != number or held[1] <= time.monotonic():
+            return None
+        _held.move_to_end(digest)
+        return held[2]
+
+
+def validate(text: str, *, allow_expired: bool = False) -> Granted:
+    """Raises NotAuthenticated for a token that is unknown, expired or revoked, or whose user lost the scope.
+
+    Nothing is read while no rights have changed since the last time: see `rights`. `allow_expired` is for services
+    that finish what a user has begun: up to EXPIRED_KEPT_SECONDS after the end.
     """
+    digest = digest_of(text)
+    number = rights.version()  # before what it covers is read
+    held = _remembered(digest, number)
+    if held is not None:
+        return held
+    ends_after = database_now(-EXPIRED_KEPT_SECONDS if allow_expired else 0)
+    related = ("user__domain", "project__domain", "domain", "application_credential", "trust__trustor__domain")
     token = (
-        Token.objects.select_related("user__domain", "project__domain")
-        .filter(digest=digest_of(text), expires_at__gt=database_now())
+        Token.objects.select_related(*related, "trust__trustee__domain")
+        .filter(digest=digest, expires_at__gt=ends_after)
+        .annotate(left=F("expires_at") - Now())
         .first()
     )
     if token is None:
         raise NotAuthenticated()
-    _refuse_disabled(token.user, token.project)
-    granted = _granted(token)
-    if granted.project is not None and not granted.roles:
-        raise NotAuthenticated()
+    granted = _granted(token, _roles_of(token))
+    _remember(digest, number, granted, token.left.total_seconds())
     return granted
 
 
 def revoke(text: str) -> None:
     """Raises NotFound when there is no such token."""
     with write_tx():
-        removed, _ = Token.objects.filter(digest=digest_of(text)).delete()
-    if not removed:
-        raise NotFound("This token could not be found.")
+        if not revoke_where(digest=digest_of(text)):
+            raise NotFound("This token could not be found.")
 
 
-def revoke_all(*, user_id: str | None = None, project_id: str | None = None) -> None:
-    """Ends every session of a user, or on a project. Call inside the transaction that gives the reason."""
-    condition = Q(user_id=user_id) if user_id is not None else Q(project_id=project_id)
-    Token.objects.filter(condition).delete()
-
-
-def _granted(token: Token) -> Granted:
-    roles = implied(roles_on(token.user_id, token.project_id)) if token.project_id else []
+def _granted(token: Token, roles: Sequence[Role]) -> Granted:
+    credential = token.application_credential
+    rules = list(credential.access_rules.order_by("id")) if credential is not None else []
     return Granted(
         user=token.user,
-        project=token.project,
+        scope=Scope(token.project, token.domain, token.is_on_system),
         roles=roles,
         methods=token.methods,
-        audit_id=token.audit_id,
+        audit_ids=[token.audit_id, *([token.parent_audit_id] if token.parent_audit_id else [])],
         issued_at=token.issued_at,
         expires_at=token.expires_at,
+        application_credential=credential,
+        access_rules=rules or None,
+        trust=token.trust,
     )
 
 
-def _refuse_disabled(user: User, project: Project | None) -> None:
-    enabled = user.is_active and user.domain.is_enabled
-    if project is not None:
-        enabled = enabled and project.is_enabled and project.domain.is_enabled
-    if not enabled:
+def _roles_of(token: Token) -> list[Role]:
+    """What a token grants now. Raises NotAuthenticated for one that opens nothing any more."""
+    _refuse_disabled(token)
+    if token.project_id is None and token.domain_id is None and not token.is_on_system:
+        return []
+    holder = token.trust.trustor_id if token.trust is not None else token.user_id
+    roles = effective.roles_on(holder, project=token.project, domain=token.domain)
+    delegated = token.application_credential or token.trust
+    if delegated is not None:
+        # All of them must still be the user's own: what was lost is not kept alive by having been handed on.
+        handed_on = list(delegated.roles.values_list("id", flat=True))
+        if not set(handed_on) <= {role.id for role in roles}:
+            raise NotAuthenticated()
+        wanted = effective.closure(handed_on)
+        roles = [role for role in roles if role.id in wanted]
+    if not roles:
+        raise NotAuthenticated()
+    return roles
+
+
+def _refuse_disabled(token: Token) -> None:
+    people = [token.user]
+    if token.trust is not None:
+        people += [token.trust.trustor, token.trust.trustee]
+    places = [place for place in (token.domain, token.project) if place is not None]
+    if token.project is not None:
+        places.append(token.project.domain)
+    is_open = all(user.is_active and user.domain.is_enabled for user in people)
+    if not (is_open and all(place.is_enabled for place in places)):
         raise NotAuthenticated()

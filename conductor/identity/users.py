@@ -7,12 +7,19 @@ from typing import Any
 
 from django.db import IntegrityError
 
-from conductor.core.errors import Conflict, NotAuthenticated, NotFound
-from conductor.identity import domains, passwords, tokens
+from conductor.core.errors import Conflict, Forbidden, NotAuthenticated, NotFound
+from conductor.identity import domains, passwords, rights
+from conductor.identity.domains import merged_value
+from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import User
+from conductor.identity.revocations import revoke_where
 from conductor.transactions import write_tx
 
-CHANGEABLE = frozenset({"username", "email", "description", "default_project_id", "is_active", "password"})
+CHANGEABLE = frozenset(
+    {"username", "email", "description", "default_project_id", "is_active", "password", "options", "extra"}
+)
+COLUMNS = {"name": "username", "domain_id": "domain_id", "enabled": "is_active", "id": "id"}
+COLUMNS |= {"default_project_id": "default_project_id", "email": "email"}
 
 
 def get(user_id: str) -> User:
@@ -23,10 +30,10 @@ def get(user_id: str) -> User:
     return user
 
 
-def find(**wanted: Any) -> list[User]:
-    """Users by name, narrowed by `username`, `domain_id`, `is_active`; None means any."""
-    narrowed = {field: value for field, value in wanted.items() if value is not None}
-    return list(User.objects.filter(**narrowed).order_by("username", "id"))
+def find(question: Question, *, group_id: str | None = None) -> tuple[list[User], bool]:
+    """Users by name, and whether there are more; of a group only, where given."""
+    rows = narrowed(User.objects.all(), question, COLUMNS)
+    return paged(rows if group_id is None else rows.filter(memberships__group_id=group_id), question, "username")
 
 
 def create(username: str, password: str | None, *, domain_id: str = domains.DEFAULT_ID, **fields: Any) -> User:
@@ -50,12 +57,13 @@ def change(user_id: str, changes: Mapping[str, Any]) -> User:
         if field == "password":
             _set_password(user, value)
         else:
-            setattr(user, field, value)
+            setattr(user, field, merged_value(user, field, value))
     try:
         with write_tx():
             user.save(update_fields=sorted(changes))
             if "password" in changes or not user.is_active:
-                tokens.revoke_all(user_id=user_id)
+                revoke_where(user_id=user_id)
+            rights.changed()
     except IntegrityError:
         raise _taken(str(changes.get("username"))) from None
     return user
@@ -63,8 +71,12 @@ def change(user_id: str, changes: Mapping[str, Any]) -> User:
 
 def change_own_password(user_id: str, original: str, password: str) -> None:
     """Raises NotAuthenticated when the original password is wrong; then nothing changes."""
-    if not passwords.is_right(get(user_id), original):
+    user = get(user_id)
+    passwords.prove(user, original)
+    if not (user.is_active and user.domain.is_enabled):
         raise NotAuthenticated()
+    if user.options.get("lock_password"):
+        raise Forbidden("The password of this user is locked: only an administrator changes it.")
     change(user_id, {"password": password})
 
 
@@ -72,6 +84,7 @@ def delete(user_id: str) -> None:
     """Removes the user with their assignments and tokens. Raises NotFound."""
     with write_tx():
         removed, _ = User.objects.filter(id=user_id).delete()
+        rights.changed()
     if not removed:
         raise NotFound(f"Could not find user: {user_id}.")
 

@@ -8,8 +8,8 @@ from django.contrib.auth import get_user_model
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
-from conductor.identity.models import RoleAssignment
-from conductor.identity.roles import implied_names
+from conductor.identity import effective, roles
+from conductor.identity.models import Project, User
 
 THEMES = ("system", "light", "dark")
 
@@ -25,43 +25,34 @@ class ProjectChoice:
 
 
 def projects_of(user_id: str) -> list[ProjectChoice]:
-    """The enabled projects in which a person has a role, by name."""
-    assignments = (
-        RoleAssignment.objects.filter(user_id=user_id, project__is_enabled=True, project__domain__is_enabled=True)
-        .select_related("project__domain", "role")
-        .order_by("project__name", "project_id", "role__name")
-    )
-    roles: dict[str, list[str]] = {}
-    projects = {}
-    for assignment in assignments:
-        projects[assignment.project_id] = assignment.project
-        roles.setdefault(assignment.project_id, []).append(assignment.role.name)
+    """The enabled projects in which a person has a role, by name: given there, to a group of theirs, or inherited."""
     return [
-        ProjectChoice(project_id, project.name, project.domain.name, tuple(roles[project_id]))
-        for project_id, project in projects.items()
+        ProjectChoice(
+            project.id,
+            project.name,
+            project.domain.name,
+            tuple(sorted(role.name for role in map(roles.book(role_ids).by_id.__getitem__, role_ids))),
+        )
+        for project, role_ids in effective.projects_with_roles(user_id)
+        if project.is_enabled and project.domain.is_enabled
     ]
 
 
 def context_for(user_id: str, project_id: str, request_id: str) -> RequestContext | None:
     """The asker of a request; None when the person has no role in the project, or either is disabled."""
-    assignments = RoleAssignment.objects.filter(
-        user_id=user_id,
-        project_id=project_id,
-        user__is_active=True,
-        user__domain__is_enabled=True,
-        project__is_enabled=True,
-        project__domain__is_enabled=True,
-    )
-    rows = list(assignments.values_list("role__name", "user__username", "project__name"))
-    if not rows:
+    user = User.objects.filter(id=user_id, is_active=True, domain__is_enabled=True).first()
+    project = Project.objects.filter(id=project_id, is_enabled=True, domain__is_enabled=True).first()
+    held = effective.roles_on(user_id, project=project) if user is not None and project is not None else []
+    if user is None or project is None or not held:
         return None
     return RequestContext(
         user_id=user_id,
         project_id=project_id,
         request_id=request_id,
-        roles=implied_names(row[0] for row in rows),
-        user_name=rows[0][1],
-        project_name=rows[0][2],
+        roles=effective.names(held),
+        user_name=user.username,
+        project_name=project.name,
+        project_domain_id=project.domain_id,
     )
 
 

@@ -8,12 +8,14 @@ A table maps a rule's name to the roles that may use it, any one of them being e
     }
 
 Roles count in the asker's own project; administrators pass every rule in every project. RequestContext.roles
-already hold the implied ones, so a rule names the lowest role that suffices.
+already hold the implied ones, so a rule names the lowest role that suffices. Identity alone also takes tokens that are
+for a domain or the system; SYSTEM_READER to OWN_DOMAIN are its words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
@@ -28,27 +30,56 @@ ADMIN: Rule = frozenset({"admin"})
 SERVICE: Rule = frozenset({"service"})
 OWNER: Rule = frozenset({"owner"})  # the user whom the resource belongs to, whatever the role
 ANYONE: Rule = frozenset({"anyone"})  # whoever is signed in
+SYSTEM_READER: Rule = frozenset({"system_reader"})  # a reader whose token is for the system
+DOMAIN_READER: Rule = frozenset({"domain_reader"})  # a reader whose token is for the resource's domain
+DOMAIN_MANAGER: Rule = frozenset({"domain_manager"})  # a manager whose token is for the resource's domain
+OWN_PROJECT: Rule = frozenset({"own_project"})  # whose token is for the very project, whatever the role
+OWN_DOMAIN: Rule = frozenset({"own_domain"})  # whose token is for the very domain or for a project in it
+
+
+@dataclass(frozen=True)
+class Target:
+    """Whose the resource is; None stands for the asker's own."""
+
+    project_id: str | None = None
+    user_id: str | None = None
+    domain_id: str | None = None
+
+
+def _is_reader_of_domain(context: RequestContext, target: Target) -> bool:
+    return bool(context.domain_id) and target.domain_id == context.domain_id and "reader" in context.roles
+
+
+_WORDS: Mapping[str, Callable[[RequestContext, Target], bool]] = {
+    "anyone": lambda context, target: True,
+    "owner": lambda context, target: target.user_id in (None, context.user_id),
+    "system_reader": lambda context, target: context.is_on_system and "reader" in context.roles,
+    "domain_reader": _is_reader_of_domain,
+    "domain_manager": lambda context, target: _is_reader_of_domain(context, target) and "manager" in context.roles,
+    "own_project": lambda context, target: bool(context.project_id) and target.project_id == context.project_id,
+    "own_domain": lambda context, target: target.domain_id in (context.domain_id, context.project_domain_id),
+}
 
 
 def is_allowed(
-    rule: Rule, context: RequestContext, *, target_project_id: str | None = None, target_user_id: str | None = None
-) -> bool:
-    """Whether the asker may; targets that are None stand for the asker's own project and user."""
-    if context.is_admin or "anyone" in rule:
-        return True
-    if "owner" in rule and target_user_id in (None, context.user_id):
-        return True
-    return target_project_id in (None, context.project_id) and not rule.isdisjoint(context.roles)
-
-
-def require(
-    table: RuleTable,
-    name: str,
+    rule: Rule,
     context: RequestContext,
     *,
     target_project_id: str | None = None,
     target_user_id: str | None = None,
-) -> None:
+    target_domain_id: str | None = None,
+) -> bool:
+    """Whether the asker may; targets that are None stand for the asker's own project and user."""
+    if context.is_admin:
+        return True
+    target = Target(target_project_id, target_user_id, target_domain_id)
+    if any(_WORDS[word](context, target) for word in rule & _WORDS.keys()):
+        return True
+    # A role may be called like one of the words, by whoever makes roles: it does not count for it.
+    return target_project_id in (None, context.project_id) and not (rule - _WORDS.keys()).isdisjoint(context.roles)
+
+
+def require(table: RuleTable, name: str, context: RequestContext, **targets: str | None) -> None:
     """Raises Forbidden naming the rule. A name that is missing in the table is a fault of ours (KeyError)."""
-    if not is_allowed(table[name], context, target_project_id=target_project_id, target_user_id=target_user_id):
+    if not is_allowed(table[name], context, **targets):
         raise Forbidden(f"Policy doesn't allow {name} to be performed.", rule=name)

@@ -36,7 +36,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import NotAuthenticated, NotFound
+from conductor.core.errors import Forbidden, NotAuthenticated, NotFound
 from portal.api import authorization, microversions
 from portal.api.authentication import TokenAuthentication
 from portal.api.microversions import Microversion, VersionTable
@@ -78,6 +78,7 @@ class ApiView(APIView):
     policies: ClassVar[authorization.RuleTable] = {}
     versions: ClassVar[VersionTable | None] = None
     public_methods: ClassVar[frozenset[str]] = frozenset()
+    takes_any_scope: ClassVar[bool] = False  # also tokens for a domain or for the system
     min_microversion: ClassVar[str | None] = None
     max_microversion: ClassVar[str | None] = None
 
@@ -95,15 +96,12 @@ class ApiView(APIView):
         """Whether this request needs no token; a stale one does no harm then."""
         return self.request.method in self.public_methods
 
-    def authorize(self, rule: str, *, target_project_id: str | None = None, target_user_id: str | None = None) -> None:
-        """Raises Forbidden unless the asker may use `rule` on the target (default: the own project and user)."""
-        authorization.require(
-            self.policies,
-            rule,
-            self.request.context,
-            target_project_id=target_project_id,
-            target_user_id=target_user_id,
-        )
+    def authorize(self, rule: str, **targets: str | None) -> None:
+        """Raises Forbidden unless the asker may use `rule` on the target (default: the own project and user).
+
+        `targets` are those of `authorization.is_allowed`: target_project_id, target_user_id, target_domain_id.
+        """
+        authorization.require(self.policies, rule, self.request.context, **targets)
 
     def may(self, rule: str, *, target_project_id: str | None = None) -> bool:
         """Whether the asker may use `rule`: decides about fields instead of refusing."""
@@ -136,6 +134,8 @@ class ApiView(APIView):
         context = request.auth
         if not isinstance(context, RequestContext):
             raise NotAuthenticated()
+        if (context.domain_id or context.is_on_system) and not self.takes_any_scope:
+            raise Forbidden("This API is asked on behalf of a project: log in with a project as the scope.")
         request.context = replace(context, remote_address=remote_address_of(request._request))
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:

@@ -43,7 +43,7 @@ SERVICES = (  # list only what answers
 
 
 def catalog(base_url: str) -> list[dict[str, Any]]:
-    """The catalog as a token carries it. `base_url` is how the client reached us, without a slash at the end."""
+    """Our own part of the catalog. `base_url` is how the client reached us, without a slash at the end."""
     return [
         {
             "id": service.id,

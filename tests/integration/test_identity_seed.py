@@ -24,7 +24,12 @@ def _state() -> tuple[list[Any], ...]:
         list(Domain.objects.values_list("id", "name")),
         sorted(Project.objects.values_list("name", "domain_id")),
         sorted(Role.objects.values_list("name", flat=True)),
-        sorted(RoleAssignment.objects.values_list("user__username", "project__name", "role__name")),
+        sorted(
+            (user, project or "", role)
+            for user, project, role in RoleAssignment.objects.values_list(
+                "user__username", "project__name", "role__name"
+            )
+        ),
         sorted(User.objects.values_list("username", "password")),
     )
 
@@ -36,7 +41,7 @@ def test_seeding_twice_changes_nothing(databases: None) -> None:
         [("default", "Default")],
         [("admin", "default"), ("demo", "default")],
         ["admin", "manager", "member", "reader", "service"],
-        [("admin", "admin", "admin"), ("admin", "demo", "admin"), ("demo", "demo", "member")],
+        [("admin", "", "admin"), ("admin", "admin", "admin"), ("admin", "demo", "admin"), ("demo", "demo", "member")],
     )
     seed.seed("three", "four")
     assert _state() == before

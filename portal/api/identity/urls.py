@@ -2,9 +2,50 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from django.urls import URLPattern, URLResolver, path
 
-from portal.api.identity.views import auth, projects, roles, services, users, versions
+from portal.api.identity.views import (
+    application_credentials,
+    auth,
+    credentials,
+    domains,
+    grants,
+    groups,
+    limits,
+    projects,
+    roles,
+    services,
+    trusts,
+    users,
+    versions,
+)
+
+_ACTORS = ("users/<str:user_id>", "groups/<str:group_id>")
+_TARGETS = ("projects/<str:project_id>", "domains/<str:domain_id>")
+
+
+def _grants() -> list[URLPattern]:
+    """Every target with every actor: plain, and inherited by the projects below."""
+    patterns = []
+    for target, actor in product((*_TARGETS, "system"), _ACTORS):
+        plain = f"v3/{target}/{actor}/roles"
+        patterns += [
+            path(plain, grants.Grants.as_view()),
+            path(f"{plain}/<str:role_id>", grants.Grant.as_view()),
+        ]
+    for target, actor in product(_TARGETS, _ACTORS):
+        inherited = f"v3/OS-INHERIT/{target}/{actor}/roles"
+        patterns += [
+            path(f"{inherited}/inherited_to_projects", grants.InheritedGrants.as_view()),
+            path(f"{inherited}/<str:role_id>/inherited_to_projects", grants.InheritedGrant.as_view()),
+        ]
+    return patterns
+
+
+_PROJECT, _USER, _GROUP = "v3/projects/<str:project_id>", "v3/users/<str:user_id>", "v3/groups/<str:group_id>"
+_ROLE, _TRUST = "v3/roles/<str:role_id>", "v3/OS-TRUST/trusts/<str:trust_id>"
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", versions.Root.as_view()),
@@ -14,23 +55,53 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v3/auth/catalog", auth.AuthCatalog.as_view()),
     path("v3/auth/projects", auth.AuthProjects.as_view()),
     path("v3/auth/domains", auth.AuthDomains.as_view()),
-    path("v3/domains", auth.Domains.as_view()),
-    path("v3/domains/<str:domain_id>", auth.Domain.as_view()),
+    path("v3/auth/system", auth.AuthSystem.as_view()),
+    path("v3/domains", domains.Domains.as_view()),
+    path("v3/domains/<str:domain_id>", domains.Domain.as_view()),
     path("v3/projects", projects.Projects.as_view()),
-    path("v3/projects/<str:project_id>", projects.Project.as_view()),
-    path("v3/projects/<str:project_id>/users/<str:user_id>/roles", roles.Grants.as_view()),
-    path("v3/projects/<str:project_id>/users/<str:user_id>/roles/<str:role_id>", roles.Grant.as_view()),
+    path(_PROJECT, projects.Project.as_view()),
+    path(f"{_PROJECT}/cascade", projects.ProjectCascade.as_view()),
+    path(f"{_PROJECT}/tags", projects.ProjectTags.as_view()),
+    path(f"{_PROJECT}/tags/<str:tag>", projects.ProjectTag.as_view()),
     path("v3/users", users.Users.as_view()),
-    path("v3/users/<str:user_id>", users.User.as_view()),
-    path("v3/users/<str:user_id>/password", users.UserPassword.as_view()),
-    path("v3/users/<str:user_id>/projects", users.UserProjects.as_view()),
+    path(_USER, users.User.as_view()),
+    path(f"{_USER}/password", users.UserPassword.as_view()),
+    path(f"{_USER}/projects", users.UserProjects.as_view()),
+    path(f"{_USER}/groups", users.UserGroups.as_view()),
+    path(f"{_USER}/application_credentials", application_credentials.ApplicationCredentials.as_view()),
+    path(
+        f"{_USER}/application_credentials/<str:credential_id>", application_credentials.ApplicationCredential.as_view()
+    ),
+    path(f"{_USER}/access_rules", application_credentials.AccessRules.as_view()),
+    path(f"{_USER}/access_rules/<str:rule_id>", application_credentials.AccessRule.as_view()),
+    path(f"{_USER}/credentials/OS-EC2", credentials.Ec2Credentials.as_view()),
+    path(f"{_USER}/credentials/OS-EC2/<str:access>", credentials.Ec2Credential.as_view()),
+    path("v3/groups", groups.Groups.as_view()),
+    path(_GROUP, groups.Group.as_view()),
+    path(f"{_GROUP}/users", groups.GroupUsers.as_view()),
+    path(f"{_GROUP}/users/<str:user_id>", groups.GroupUser.as_view()),
     path("v3/roles", roles.Roles.as_view()),
-    path("v3/roles/<str:role_id>", roles.Role.as_view()),
-    path("v3/role_assignments", roles.RoleAssignments.as_view()),
+    path(_ROLE, roles.Role.as_view()),
+    path(f"{_ROLE}/implies", roles.ImpliedRoles.as_view()),
+    path(f"{_ROLE}/implies/<str:implied_id>", roles.ImpliedRole.as_view()),
+    path("v3/role_inferences", roles.RoleInferences.as_view()),
+    path("v3/role_assignments", grants.RoleAssignments.as_view()),
+    *_grants(),
     path("v3/services", services.Services.as_view()),
-    path("v3/services/<str:service_id>", services.ServiceDetail.as_view()),
+    path("v3/services/<str:service_id>", services.Service.as_view()),
     path("v3/endpoints", services.Endpoints.as_view()),
-    path("v3/endpoints/<str:endpoint_id>", services.EndpointDetail.as_view()),
+    path("v3/endpoints/<str:endpoint_id>", services.Endpoint.as_view()),
     path("v3/regions", services.Regions.as_view()),
-    path("v3/regions/<str:region_id>", services.RegionDetail.as_view()),
+    path("v3/regions/<str:region_id>", services.Region.as_view()),
+    path("v3/credentials", credentials.Credentials.as_view()),
+    path("v3/credentials/<str:credential_id>", credentials.Credential.as_view()),
+    path("v3/OS-TRUST/trusts", trusts.Trusts.as_view()),
+    path(_TRUST, trusts.Trust.as_view()),
+    path(f"{_TRUST}/roles", trusts.TrustRoles.as_view()),
+    path(f"{_TRUST}/roles/<str:role_id>", trusts.TrustRole.as_view()),
+    path("v3/registered_limits", limits.RegisteredLimits.as_view()),
+    path("v3/registered_limits/<str:limit_id>", limits.RegisteredLimit.as_view()),
+    path("v3/limits", limits.Limits.as_view()),
+    path("v3/limits/model", limits.LimitModel.as_view()),
+    path("v3/limits/<str:limit_id>", limits.Limit.as_view()),
 ]

@@ -2,19 +2,82 @@
 
 from __future__ import annotations
 
-from conductor.core.errors import NotFound
+from collections.abc import Collection
+from typing import Any
+
+from conductor.core.errors import Forbidden, Invalid
+from conductor.identity import tokens
+from conductor.identity.listing import OPERATORS, Question
+from conductor.identity.tokens import Granted
+from portal.api.authentication import HEADER
 from portal.api.base import ApiView
 from portal.api.identity.policies import RULES
+from portal.api.pagination import parse_page
+from portal.api.validation import as_boolean
+
+LONGEST_FILTER = 255
 
 
 class IdentityView(ApiView):
-    """Base view: faults as identity spells them, rules of its table."""
+    """Base view: faults as identity spells them, rules of its table, tokens of every scope."""
 
     service = "identity"
     policies = RULES
+    takes_any_scope = True
+
+    @property
+    def granted(self) -> Granted:
+        """All that the caller's token stands for."""
+        return tokens.validate(self.request.headers[HEADER])
+
+    def question(self, *names: str) -> Question:
+        """What a list is asked for: the filters among `names`, and the page. Raises Invalid."""
+        query = self.request.query_params
+        page = parse_page(self.request)
+        filters: dict[str, Any] = {}
+        for name in query:
+            plain, _, operator = name.partition("__")
+            if plain in names and operator in ("", *OPERATORS):
+                filters[name] = _parsed(name, query[name])
+        return Question(filters, page.limit if "limit" in query else None, page.marker)
+
+    def asks_for(self, flag: str) -> bool:
+        """Whether a flag such as `effective` is set: `?effective`, `?effective=1`, but not `?effective=0`."""
+        value = self.request.query_params.get(flag)
+        return value is not None and value.strip().lower() not in ("0", "false")
+
+    def require_self(self, rule: str, user_id: str) -> None:
+        """Raises Forbidden for what nobody does for another one, not even an administrator."""
+        if user_id != self.request.context.user_id:
+            raise Forbidden(f"Policy doesn't allow {rule} to be performed.", rule=rule)
+        self.authorize(rule, target_user_id=user_id)
+
+    def within_domain(self, question: Question, rule: str) -> Question:
+        """The question held to the asker's domain, where that is all that they may see. Raises Forbidden."""
+        context = self.request.context
+        target = question.filters.get("domain_id") or context.domain_id or None
+        self.authorize(rule, target_domain_id=target)
+        if context.domain_id and not context.is_admin:
+            return Question({**question.filters, "domain_id": context.domain_id}, question.limit, question.marker)
+        return question
+
+    def domain_for_new(self, domain_id: str | None) -> str:
+        """The domain in which something is made: the one that is named, else the one that the token is for."""
+        context = self.request.context
+        return domain_id or context.domain_id or context.project_domain_id or "default"
 
 
-def unless_visible(is_visible: bool, what: str, item_id: str) -> None:
-    """Raises NotFound in the words that a missing item gets: nobody learns which ids exist."""
-    if not is_visible:
-        raise NotFound(f"Could not find {what}: {item_id}.")
+def _parsed(name: str, value: str) -> Any:
+    if len(value) > LONGEST_FILTER or "\0" in value:
+        raise Invalid(f"Invalid input for query parameter {name}. It is too long.", field=name)
+    if name == "enabled":
+        return as_boolean(value or "true", name)
+    return value
+
+
+def require_unchanged(given: Any, current: Any, names: Collection[str]) -> None:
+    """Raises Invalid for a field that stays for ever as it was made."""
+    for name in names:
+        wanted = given.get(name)
+        if name in given and wanted is not None and wanted != current[name]:
+            raise Invalid(f"Invalid input for field/attribute {name}. It cannot be other than {current[name]}.")

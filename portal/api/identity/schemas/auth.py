@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from portal.api.schema_parts import Schema, closed
 
+METHODS = ("password", "token", "application_credential")
 _TEXT: Schema = {"type": "string", "maxLength": 255}
+_SECRET: Schema = {"type": "string", "maxLength": 4096}
 _DOMAIN = {**closed({"id": _TEXT, "name": _TEXT}), "minProperties": 1}
 _REFERENCE: Schema = {"id": _TEXT, "name": _TEXT, "domain": _DOMAIN}
 _PROJECT = {**closed(_REFERENCE), "minProperties": 1}
-_USER = closed({**_REFERENCE, "password": {"type": "string", "maxLength": 4096}}, required=("password",))
+_USER = closed({**_REFERENCE, "password": _SECRET}, required=("password",))
+_CREDENTIAL = closed(
+    {"id": _TEXT, "name": _TEXT, "secret": _SECRET, "user": {**closed(_REFERENCE), "minProperties": 1}},
+    required=("secret",),
+)
 _IDENTITY = closed(
     {
-        "methods": {"type": "array", "items": {"enum": ["password", "token"]}, "minItems": 1, "maxItems": 2},
+        "methods": {"type": "array", "items": {"enum": list(METHODS)}, "minItems": 1, "maxItems": len(METHODS)},
         "password": closed({"user": _USER}, required=("user",)),
-        "token": closed({"id": {"type": "string", "maxLength": 4096}}, required=("id",)),
+        "token": closed({"id": _SECRET}, required=("id",)),
+        "application_credential": _CREDENTIAL,
     },
     required=("methods",),
 )
@@ -25,7 +32,8 @@ _SCOPE: Schema = {
                 {
                     "project": _PROJECT,
                     "domain": _DOMAIN,
-                    "system": closed({"all": {"type": "boolean"}}),
+                    "system": closed({"all": {"const": True}}, required=("all",)),
+                    "OS-TRUST:trust": closed({"id": _TEXT}, required=("id",)),
                     "unscoped": {"type": "object", "maxProperties": 0},
                 }
             ),

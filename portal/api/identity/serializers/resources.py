@@ -1,60 +1,78 @@
-"""Domains, projects, users, roles and assignments as the identity API shows them."""
+"""Domains, projects, users, groups and roles as the identity API shows them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
+from conductor.identity.models import Domain, Group, Project, Role, User
+from conductor.identity.roles import is_built_in
 from portal.api.base import ApiRequest
 from portal.api.links import absolute
+from portal.api.pagination import next_path
 
 Row = TypeVar("Row")
 Document = dict[str, Any]
 ROOT = "/identity/v3"
 
 
-def _self(request: ApiRequest, collection: str, item_id: str) -> dict[str, str]:
-    return {"self": absolute(request, f"{ROOT}/{collection}/{item_id}")}
+def link_to(request: ApiRequest, path: str) -> dict[str, str]:
+    """`links` of a resource: itself."""
+    return {"self": absolute(request, f"{ROOT}/{path}")}
 
 
 def listing(
-    request: ApiRequest, name: str, rows: Iterable[Row], show: Callable[[ApiRequest, Row], Document]
+    request: ApiRequest,
+    name: str,
+    rows: Iterable[Row],
+    show: Callable[[ApiRequest, Row], Document],
+    *,
+    has_more: bool = False,
 ) -> Document:
-    """A whole collection: identity lists are not paged."""
-    links = {"self": request.build_absolute_uri(), "previous": None, "next": None}
-    return {name: [show(request, row) for row in rows], "links": links}
+    """A collection: whole, or a page with a link to the next one."""
+    shown = [show(request, row) for row in rows]
+    following = absolute(request, next_path(request, shown[-1]["id"])) if has_more and shown else None
+    return {name: shown, "links": {"self": request.build_absolute_uri(), "previous": None, "next": following}}
 
 
 def domain(request: ApiRequest, row: Domain) -> Document:
     return {
+        **row.extra,
         "id": row.id,
         "name": row.name,
         "description": row.description,
         "enabled": row.is_enabled,
-        "tags": [],
-        "options": {},
-        "links": _self(request, "domains", row.id),
+        "tags": row.tags,
+        "options": row.options,
+        "links": link_to(request, f"domains/{row.id}"),
     }
+
+
+def domain_as_project(request: ApiRequest, row: Domain) -> Document:
+    """A domain as the project at the top of its trees."""
+    shown = {**domain(request, row), "domain_id": None, "parent_id": None, "is_domain": True}
+    return {**shown, "links": link_to(request, f"projects/{row.id}")}
 
 
 def project(request: ApiRequest, row: Project) -> Document:
     return {
+        **row.extra,
         "id": row.id,
         "name": row.name,
         "domain_id": row.domain_id,
         "description": row.description,
         "enabled": row.is_enabled,
-        "parent_id": row.domain_id,
+        "parent_id": row.parent_or_domain_id,
         "is_domain": False,
-        "tags": [],
-        "options": {},
-        "links": _self(request, "projects", row.id),
+        "tags": [tag.name for tag in row.tags.all()],
+        "options": row.options,
+        "links": link_to(request, f"projects/{row.id}"),
     }
 
 
 def user(request: ApiRequest, row: User) -> Document:
     return {
+        **row.extra,
         "id": row.id,
         "name": row.username,
         "domain_id": row.domain_id,
@@ -63,39 +81,40 @@ def user(request: ApiRequest, row: User) -> Document:
         "enabled": row.is_active,
         "default_project_id": row.default_project_id,
         "password_expires_at": None,
-        "options": {},
-        "links": _self(request, "users", row.id),
+        "options": row.options,
+        "links": link_to(request, f"users/{row.id}"),
+    }
+
+
+def group(request: ApiRequest, row: Group) -> Document:
+    return {
+        **row.extra,
+        "id": row.id,
+        "name": row.name,
+        "domain_id": row.domain_id,
+        "description": row.description,
+        "links": link_to(request, f"groups/{row.id}"),
     }
 
 
 def role(request: ApiRequest, row: Role) -> Document:
     return {
+        **row.extra,
         "id": row.id,
         "name": row.name,
-        "domain_id": None,
-        "description": None,
-        "options": {},
-        "links": _self(request, "roles", row.id),
+        "domain_id": row.domain_id,
+        "description": row.description or None,
+        "options": {"immutable": True} if is_built_in(row) else row.options,
+        "links": link_to(request, f"roles/{row.id}"),
     }
 
 
-def assignment(request: ApiRequest, row: RoleAssignment) -> Document:
-    path = f"{ROOT}/projects/{row.project_id}/users/{row.user_id}/roles/{row.role_id}"
-    return {
-        "role": {"id": row.role_id},
-        "user": {"id": row.user_id},
-        "scope": {"project": {"id": row.project_id}},
-        "links": {"assignment": absolute(request, path)},
-    }
+def role_reference(request: ApiRequest, row: Role) -> Document:
+    """A role as rules and trusts name it."""
+    return {"id": row.id, "name": row.name, "links": link_to(request, f"roles/{row.id}")}
 
 
-def named_assignment(request: ApiRequest, row: RoleAssignment) -> Document:
-    """The same with the names that `include_names` asks for."""
-    shown = assignment(request, row)
-    shown["role"]["name"] = row.role.name
-    for target, name, owner in (
-        (shown["user"], row.user.username, row.user.domain),
-        (shown["scope"]["project"], row.project.name, row.project.domain),
-    ):
-        target |= {"name": name, "domain": {"id": owner.id, "name": owner.name}}
-    return shown
+def inference(request: ApiRequest, prior: Role, implied: Iterable[Role]) -> Document:
+    """One role with all that it implies."""
+    shown = [role_reference(request, row) for row in implied]
+    return {"prior_role": role_reference(request, prior), "implies": shown}

@@ -8,12 +8,12 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotAuthenticated, NotFound
-from conductor.identity import domains, logins, projects, tokens
+from conductor.identity import catalog, effective, logins, tokens
 from conductor.identity.logins import Login, Reference
 from portal.api.base import ApiRequest
-from portal.api.catalog import catalog
 from portal.api.identity.schemas.auth import LOG_IN
 from portal.api.identity.serializers import resources
+from portal.api.identity.serializers.catalog import for_token
 from portal.api.identity.serializers.tokens import token_body
 from portal.api.identity.view import IdentityView
 from portal.api.links import base_url
@@ -22,7 +22,9 @@ from portal.api.validation import validate
 SUBJECT = "X-Subject-Token"
 
 
-def _reference(given: Mapping[str, Any]) -> Reference:
+def _reference(given: Mapping[str, Any] | None) -> Reference | None:
+    if given is None:
+        return None
     domain = given.get("domain", {})
     return Reference(
         id=given.get("id", ""),
@@ -39,15 +41,27 @@ def login_of(body: Any) -> Login:
     for method in identity["methods"]:
         if method not in identity:
             raise Invalid(f"Invalid input for field/attribute auth.identity. '{method}' is a required property.")
-    scope = {} if scope == "unscoped" else scope
-    user = identity["password"]["user"] if "password" in identity["methods"] else None
+    scope = {"unscoped": {}} if scope == "unscoped" else scope
+    shown = {method: identity[method] for method in identity["methods"]}
+    user = shown.get("password", {}).get("user")
+    credential = shown.get("application_credential")
     return Login(
-        user=_reference(user) if user is not None else None,
-        password=user["password"] if user is not None else "",
-        token=identity["token"]["id"] if "token" in identity["methods"] else None,
-        project=_reference(scope["project"]) if "project" in scope else None,
-        has_unknown_scope="system" in scope or "domain" in scope,
+        user=_reference(user or (credential or {}).get("user")),
+        password=user["password"] if user is not None else None,
+        token=shown.get("token", {}).get("id"),
+        credential=_reference(credential),
+        secret=credential["secret"] if credential is not None else "",
+        project=_reference(scope.get("project")),
+        domain=_reference(scope.get("domain")),
+        wants_system="system" in scope,
+        trust_id=scope.get("OS-TRUST:trust", {}).get("id", ""),
+        wants_nothing="unscoped" in scope,
     )
+
+
+def catalog_of(request: ApiRequest, granted: tokens.Granted) -> list[dict[str, Any]]:
+    """The catalog for the holder of a token."""
+    return for_token(base_url(request), granted, catalog.services(), catalog.endpoints())
 
 
 class Tokens(IdentityView):
@@ -60,7 +74,7 @@ class Tokens(IdentityView):
         return self._answer(request, text, granted, status=201)
 
     def get(self, request: ApiRequest) -> Response:
-        text, granted = self._subject(request)
+        text, granted = self._subject(request, allow_expired=self.asks_for("allow_expired"))
         self.authorize("identity:validate_token", target_user_id=granted.user.id)
         return self._answer(request, text, granted, status=200)
 
@@ -70,17 +84,18 @@ class Tokens(IdentityView):
         tokens.revoke(text)
         return Response(status=204)
 
-    def _subject(self, request: ApiRequest) -> tuple[str, tokens.Granted]:
+    def _subject(self, request: ApiRequest, *, allow_expired: bool = False) -> tuple[str, tokens.Granted]:
         text = request.headers.get(SUBJECT)
         if not text:
             raise Invalid(f"The header {SUBJECT} is missing.")
         try:
-            return text, tokens.validate(text)
+            return text, tokens.validate(text, allow_expired=allow_expired)
         except NotAuthenticated:
             raise NotFound("This token could not be found.") from None
 
     def _answer(self, request: ApiRequest, text: str, granted: tokens.Granted, *, status: int) -> Response:
-        body = token_body(granted, base_url(request), with_catalog="nocatalog" not in request.query_params)
+        wants_catalog = not granted.scope.is_nothing and "nocatalog" not in request.query_params
+        body = token_body(granted, catalog_of(request, granted) if wants_catalog else None)
         return Response(
             body, status=status, headers={SUBJECT: text, "Vary": "X-Auth-Token", "Cache-Control": "no-store"}
         )
@@ -91,38 +106,33 @@ class AuthCatalog(IdentityView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:get_auth_catalog")
-        return Response({"catalog": catalog(base_url(request)), "links": {"self": request.build_absolute_uri()}})
+        shown = catalog_of(request, self.granted)
+        return Response({"catalog": shown, "links": {"self": request.build_absolute_uri()}})
 
 
 class AuthProjects(IdentityView):
-    """/v3/auth/projects: where the caller may log in."""
+    """/v3/auth/projects: the projects for which the caller may log in."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:get_auth_projects")
-        found = [row for row in projects.of_user(request.context.user_id) if row.is_enabled]
-        return Response(resources.listing(request, "projects", found, resources.project))
+        found = effective.projects_of(request.context.user_id)
+        is_open = [row for row in found if row.is_enabled and row.domain.is_enabled]
+        return Response(resources.listing(request, "projects", is_open, resources.project))
 
 
 class AuthDomains(IdentityView):
-    """/v3/auth/domains: domains that the caller may scope to. Nobody has roles on domains."""
+    """/v3/auth/domains: the domains for which the caller may log in."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:get_auth_domains")
-        return Response(resources.listing(request, "domains", [], resources.domain))
-
-
-class Domains(IdentityView):
-    """/v3/domains."""
-
-    def get(self, request: ApiRequest) -> Response:
-        self.authorize("identity:list_domains")
-        found = domains.find(name=request.query_params.get("name"))
+        found = [row for row in effective.domains_of(request.context.user_id) if row.is_enabled]
         return Response(resources.listing(request, "domains", found, resources.domain))
 
 
-class Domain(IdentityView):
-    """/v3/domains/{id}."""
+class AuthSystem(IdentityView):
+    """/v3/auth/system: whether the caller may log in for the system as a whole."""
 
-    def get(self, request: ApiRequest, domain_id: str) -> Response:
-        self.authorize("identity:get_domain")
-        return Response({"domain": resources.domain(request, domains.get(domain_id))})
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("identity:get_auth_system")
+        shown = [{"all": True}] if effective.is_on_system(request.context.user_id) else []
+        return Response({"system": shown, "links": {"self": request.build_absolute_uri()}})

@@ -1,83 +1,203 @@
-"""Projects."""
+"""Projects, the trees that they stand in, and their tags."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Invalid
-from conductor.identity import domains, projects
+from conductor.core.errors import Invalid, NotFound
+from conductor.identity import domains, project_tags, projects
+from conductor.identity.listing import Question
+from conductor.identity.models import Project as ProjectRow
 from portal.api.base import ApiRequest
-from portal.api.identity.schemas.resources import CHANGE_PROJECT, CREATE_PROJECT
+from portal.api.identity.schemas.resources import CHANGE_PROJECT, CHANGE_TAGS, CREATE_PROJECT, TAG, extra_of
 from portal.api.identity.serializers import resources
-from portal.api.identity.view import IdentityView, unless_visible
+from portal.api.identity.view import IdentityView, require_unchanged
+from portal.api.identity.views.domains import fields_of
 from portal.api.validation import as_boolean, validate
 
-
-def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The changeable fields in a body, by our names."""
-    fields: dict[str, Any] = {}
-    if "name" in given:
-        fields["name"] = given["name"]
-    if "description" in given:
-        fields["description"] = given["description"] or ""
-    if "enabled" in given:
-        fields["is_enabled"] = given["enabled"]
-    return fields
+FILTERS = ("name", "domain_id", "enabled", "parent_id", "tags", "tags-any", "not-tags", "not-tags-any")
 
 
-def require_same_domain(given: Mapping[str, Any], domain_id: str) -> None:
-    """Raises Invalid for a change of the domain, or for a parent that is a project."""
-    for name in ("domain_id", "parent_id"):
-        if given.get(name) not in (None, domain_id):
-            raise Invalid(f"Invalid input for field/attribute {name}. It cannot be other than {domain_id}.")
+class ProjectView(IdentityView):
+    """Base of views about one project: in it, the asker is held to the rule before anything is told."""
+
+    def allowed(self, rule: str, project_id: str) -> ProjectRow:
+        """The project. Raises NotFound, or Forbidden where the asker may not even know whether there is one."""
+        try:
+            row = projects.get(project_id)
+        except NotFound:
+            self.authorize(rule, target_project_id="", target_domain_id="")
+            raise
+        self.authorize(rule, target_project_id=project_id, target_domain_id=row.domain_id)
+        return row
 
 
 class Projects(IdentityView):
     """/v3/projects."""
 
     def get(self, request: ApiRequest) -> Response:
-        query = request.query_params
-        if not self.may("identity:list_projects"):
-            own = projects.of_user(request.context.user_id)
-            return Response(resources.listing(request, "projects", _named(own, query), resources.project))
-        enabled = as_boolean(query["enabled"], "enabled") if "enabled" in query else None
-        found = projects.find(name=query.get("name"), domain_id=query.get("domain_id"), is_enabled=enabled)
-        return Response(resources.listing(request, "projects", found, resources.project))
+        question = self.within_domain(self.question(*FILTERS), "identity:list_projects")
+        if self.asks_for("is_domain"):
+            return self._domains(request, question)
+        found, has_more = projects.find(question)
+        return Response(resources.listing(request, "projects", found, resources.project, has_more=has_more))
+
+    def _domains(self, request: ApiRequest, question: Question) -> Response:
+        found, has_more = domains.find(question)
+        shown = resources.listing(request, "projects", found, resources.domain_as_project, has_more=has_more)
+        return Response(shown)
 
     def post(self, request: ApiRequest) -> Response:
-        self.authorize("identity:create_project")
         given = validate(request.data, CREATE_PROJECT)["project"]
-        domain_id = given.get("domain_id") or domains.DEFAULT_ID
-        require_same_domain(given, domain_id)
-        created = projects.create(domain_id=domain_id, **fields_of(given))
-        return Response({"project": resources.project(request, created)}, status=201)
+        fields = fields_of(given, extra_of(given, CREATE_PROJECT, "project"))
+        if given.get("is_domain"):
+            return self._create_domain(request, given, fields)
+        domain_id = self._home(given)
+        self.authorize("identity:create_project", target_domain_id=domain_id)
+        created = projects.create(fields.pop("name"), domain_id=domain_id, parent_id=given.get("parent_id"), **fields)
+        return Response({"project": resources.project(request, projects.get(created.id))}, status=201)
+
+    def _home(self, given: dict[str, Any]) -> str:
+        parent_id = given.get("parent_id")
+        if given.get("domain_id") is None and parent_id is not None and self.request.context.is_admin:
+            try:
+                return projects.get(parent_id).domain_id
+            except NotFound:
+                return domains.get(parent_id).id
+        return self.domain_for_new(given.get("domain_id"))
+
+    def _create_domain(self, request: ApiRequest, given: dict[str, Any], fields: dict[str, Any]) -> Response:
+        self.authorize("identity:create_domain")
+        for name in ("domain_id", "parent_id"):
+            if given.get(name) is not None:
+                raise Invalid(
+                    f"Invalid input for field/attribute {name}. A domain stands under nothing."
+                )
+        created = domains.create(fields.pop("name"), **fields)
+        return Response({"project": resources.domain_as_project(request, created)}, status=201)
 
 
-def _named(rows: list[Any], query: Mapping[str, str]) -> list[Any]:
-    return [row for row in rows if query.get("name") in (None, row.name)]
+class Project(ProjectView):
+    """/v3/projects/{id}: also for the project that a domain is."""
 
-
-class Project(IdentityView):
-    """/v3/projects/{id}."""
+    def _domain(self, rule: str, project_id: str) -> Any:
+        """The domain of that id, where it is no project and the asker may."""
+        if not self.may(rule) or projects.exists(project_id):
+            return None
+        try:
+            return domains.get(project_id)
+        except NotFound:
+            return None
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
-        is_visible = self.may("identity:get_project") or any(
-            row.id == project_id for row in projects.of_user(request.context.user_id)
-        )
-        unless_visible(is_visible, "project", project_id)
-        return Response({"project": resources.project(request, projects.get(project_id))})
+        domain = self._domain("identity:list_domains", project_id)
+        if domain is not None:
+            return Response({"project": resources.domain_as_project(request, domain)})
+        row = self.allowed("identity:get_project", project_id)
+        shown = resources.project(request, row)
+        return Response({"project": {**shown, **self._relatives(request, row)}})
+
+    def _relatives(self, request: ApiRequest, row: ProjectRow) -> dict[str, Any]:
+        if self.asks_for("parents_as_list") and self.asks_for("parents_as_ids"):
+            raise Invalid("Ask for parents_as_list or for parents_as_ids, not for both.")
+        if self.asks_for("subtree_as_list") and self.asks_for("subtree_as_ids"):
+            raise Invalid("Ask for subtree_as_list or for subtree_as_ids, not for both.")
+        told: dict[str, Any] = {}
+        if self.asks_for("parents_as_list"):
+            told["parents"] = [{"project": resources.project(request, above)} for above in projects.parents_of(row)]
+        if self.asks_for("parents_as_ids"):
+            above: dict[str, Any] | None = {row.domain_id: None}
+            for project_id in row.ancestor_ids:
+                above = {project_id: above}
+            told["parents"] = above
+        if self.asks_for("subtree_as_list"):
+            told["subtree"] = [{"project": resources.project(request, below)} for below in projects.subtree_of(row)]
+        if self.asks_for("subtree_as_ids"):
+            told["subtree"] = _nested(row.id, projects.subtree_of(row))
+        return told
 
     def patch(self, request: ApiRequest, project_id: str) -> Response:
-        self.authorize("identity:update_project")
         given = validate(request.data, CHANGE_PROJECT)["project"]
-        require_same_domain(given, projects.get(project_id).domain_id)
-        changed = projects.change(project_id, fields_of(given))
+        fields = fields_of(given, extra_of(given, CHANGE_PROJECT, "project"))
+        if self._domain("identity:update_domain", project_id) is not None:
+            require_unchanged(given, {"is_domain": True}, ["is_domain"])
+            changed = domains.change(project_id, fields)
+            return Response({"project": resources.domain_as_project(request, changed)})
+        row = self.allowed("identity:update_project", project_id)
+        current = {"domain_id": row.domain_id, "parent_id": row.parent_or_domain_id, "is_domain": False}
+        require_unchanged(given, current, current)
+        return Response({"project": resources.project(request, projects.change(project_id, fields))})
+
+    def delete(self, request: ApiRequest, project_id: str) -> Response:
+        if self._domain("identity:delete_domain", project_id) is not None:
+            domains.delete(project_id)
+            return Response(status=204)
+        self.allowed("identity:delete_project", project_id)
+        projects.delete(project_id)
+        return Response(status=204)
+
+
+def _nested(project_id: str, below: list[ProjectRow]) -> dict[str, Any] | None:
+    children = {row.id: _nested(row.id, below) for row in below if row.parent_id == project_id}
+    return children or None
+
+
+class ProjectCascade(ProjectView):
+    """/v3/projects/{id}/cascade: a project with all that stands below it."""
+
+    def patch(self, request: ApiRequest, project_id: str) -> Response:
+        self.allowed("identity:update_project", project_id)
+        given = validate(request.data, CHANGE_PROJECT)["project"]
+        if given.keys() != {"enabled"}:
+            raise Invalid("Only the field enabled can be changed for a whole tree.")
+        changed = projects.change(project_id, {"is_enabled": as_boolean(given["enabled"], "enabled")}, cascade=True)
         return Response({"project": resources.project(request, changed)})
 
     def delete(self, request: ApiRequest, project_id: str) -> Response:
-        self.authorize("identity:delete_project")
-        projects.delete(project_id)
+        self.allowed("identity:delete_project", project_id)
+        projects.delete(project_id, cascade=True)
+        return Response(status=204)
+
+
+def _tags(row: ProjectRow) -> list[str]:
+    return [tag.name for tag in row.tags.all()]
+
+
+class ProjectTags(ProjectView):
+    """/v3/projects/{id}/tags."""
+
+    def get(self, request: ApiRequest, project_id: str) -> Response:
+        row = self.allowed("identity:list_project_tags", project_id)
+        return Response({"tags": _tags(row), "links": {"self": request.build_absolute_uri()}})
+
+    def put(self, request: ApiRequest, project_id: str) -> Response:
+        row = self.allowed("identity:update_project_tags", project_id)
+        project_tags.replace(row, validate(request.data, CHANGE_TAGS)["tags"])
+        tags = _tags(projects.get(project_id))
+        return Response({"tags": tags, "links": {"self": request.build_absolute_uri()}})
+
+    def delete(self, request: ApiRequest, project_id: str) -> Response:
+        project_tags.replace(self.allowed("identity:update_project_tags", project_id), [])
+        return Response(status=204)
+
+
+class ProjectTag(ProjectView):
+    """/v3/projects/{id}/tags/{tag}."""
+
+    def get(self, request: ApiRequest, project_id: str, tag: str) -> Response:
+        if tag not in _tags(self.allowed("identity:list_project_tags", project_id)):
+            raise NotFound(f"Could not find project tag: {tag[:64]}.")
+        return Response(status=204)
+
+    head = get
+
+    def put(self, request: ApiRequest, project_id: str, tag: str) -> Response:
+        row = self.allowed("identity:update_project_tags", project_id)
+        project_tags.add(row, validate({"tag": tag}, TAG)["tag"])
+        return Response(status=201, headers={"Location": request.build_absolute_uri()})
+
+    def delete(self, request: ApiRequest, project_id: str, tag: str) -> Response:
+        project_tags.remove(self.allowed("identity:update_project_tags", project_id), tag)
         return Response(status=204)

@@ -1,38 +1,57 @@
-"""Roles, grants and assignments."""
+"""Roles, and what they imply."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from rest_framework.response import Response
 
-from conductor.core.errors import NotFound
-from conductor.identity import projects, roles, users
+from conductor.identity import implications, roles
 from portal.api.base import ApiRequest
-from portal.api.identity.schemas.resources import CREATE_ROLE
+from portal.api.identity.schemas.resources import CHANGE_ROLE, CREATE_ROLE, extra_of
 from portal.api.identity.serializers import resources
-from portal.api.identity.view import IdentityView
+from portal.api.identity.view import IdentityView, require_unchanged
 from portal.api.validation import validate
+
+
+def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The changeable fields in a body, by our names."""
+    fields: dict[str, Any] = {name: given[name] for name in ("name", "options") if name in given}
+    if "description" in given:
+        fields["description"] = given["description"] or ""
+    return {**fields, "extra": extra} if extra else fields
 
 
 class Roles(IdentityView):
     """/v3/roles."""
 
     def get(self, request: ApiRequest) -> Response:
-        self.authorize("identity:list_roles")
-        found = roles.find(name=request.query_params.get("name"))
-        return Response(resources.listing(request, "roles", found, resources.role))
+        self.authorize("identity:list_roles", target_domain_id=request.context.domain_id)
+        found, has_more = roles.find(self.question("name", "domain_id"))
+        return Response(resources.listing(request, "roles", found, resources.role, has_more=has_more))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("identity:create_role")
         given = validate(request.data, CREATE_ROLE)["role"]
-        return Response({"role": resources.role(request, roles.create(given["name"]))}, status=201)
+        fields = fields_of(given, extra_of(given, CREATE_ROLE, "role"))
+        created = roles.create(fields.pop("name"), domain_id=given.get("domain_id"), **fields)
+        return Response({"role": resources.role(request, created)}, status=201)
 
 
 class Role(IdentityView):
     """/v3/roles/{id}."""
 
     def get(self, request: ApiRequest, role_id: str) -> Response:
-        self.authorize("identity:get_role")
+        self.authorize("identity:get_role", target_domain_id=request.context.domain_id)
         return Response({"role": resources.role(request, roles.get(role_id))})
+
+    def patch(self, request: ApiRequest, role_id: str) -> Response:
+        self.authorize("identity:update_role")
+        given = validate(request.data, CHANGE_ROLE)["role"]
+        require_unchanged(given, {"domain_id": roles.get(role_id).domain_id}, ["domain_id"])
+        changed = roles.change(role_id, fields_of(given, extra_of(given, CHANGE_ROLE, "role")))
+        return Response({"role": resources.role(request, changed)})
 
     def delete(self, request: ApiRequest, role_id: str) -> Response:
         self.authorize("identity:delete_role")
@@ -40,50 +59,47 @@ class Role(IdentityView):
         return Response(status=204)
 
 
-class Grants(IdentityView):
-    """/v3/projects/{p}/users/{u}/roles."""
+class ImpliedRoles(IdentityView):
+    """/v3/roles/{id}/implies."""
 
-    def get(self, request: ApiRequest, project_id: str, user_id: str) -> Response:
-        self.authorize("identity:list_grants")
-        projects.get(project_id)
-        users.get(user_id)
-        found = roles.roles_on(user_id, project_id)
-        return Response(resources.listing(request, "roles", found, resources.role))
+    def get(self, request: ApiRequest, role_id: str) -> Response:
+        self.authorize("identity:list_implied_roles")
+        prior = roles.get(role_id)
+        shown = resources.inference(request, prior, implications.of(prior))
+        return Response({"role_inference": shown, "links": {"self": request.build_absolute_uri()}})
 
 
-class Grant(IdentityView):
-    """/v3/projects/{p}/users/{u}/roles/{r}."""
+class ImpliedRole(IdentityView):
+    """/v3/roles/{id}/implies/{id}."""
 
-    def put(self, request: ApiRequest, project_id: str, user_id: str, role_id: str) -> Response:
-        self.authorize("identity:create_grant")
-        roles.grant(user_id, project_id, role_id)
+    def _shown(self, request: ApiRequest, rule: tuple[Any, Any]) -> dict[str, Any]:
+        prior, implied = (resources.role_reference(request, role) for role in rule)
+        links = {"self": request.build_absolute_uri()}
+        return {"role_inference": {"prior_role": prior, "implies": implied}, "links": links}
+
+    def get(self, request: ApiRequest, role_id: str, implied_id: str) -> Response:
+        self.authorize("identity:list_implied_roles")
+        return Response(self._shown(request, implications.require(role_id, implied_id)))
+
+    def head(self, request: ApiRequest, role_id: str, implied_id: str) -> Response:
+        self.authorize("identity:list_implied_roles")
+        implications.require(role_id, implied_id)
         return Response(status=204)
 
-    def head(self, request: ApiRequest, project_id: str, user_id: str, role_id: str) -> Response:
-        self.authorize("identity:check_grant")
-        if not roles.has(user_id, project_id, role_id):
-            raise NotFound("Could not find role assignment.")
-        return Response(status=204)
+    def put(self, request: ApiRequest, role_id: str, implied_id: str) -> Response:
+        self.authorize("identity:create_implied_role")
+        return Response(self._shown(request, implications.add(role_id, implied_id)), status=201)
 
-    get = head
-
-    def delete(self, request: ApiRequest, project_id: str, user_id: str, role_id: str) -> Response:
-        self.authorize("identity:revoke_grant")
-        roles.take_away(user_id, project_id, role_id)
+    def delete(self, request: ApiRequest, role_id: str, implied_id: str) -> Response:
+        self.authorize("identity:delete_implied_role")
+        implications.remove(role_id, implied_id)
         return Response(status=204)
 
 
-class RoleAssignments(IdentityView):
-    """/v3/role_assignments."""
+class RoleInferences(IdentityView):
+    """/v3/role_inferences: every rule."""
 
     def get(self, request: ApiRequest) -> Response:
-        query = request.query_params
-        user_id = query.get("user.id")
-        if user_id is None or user_id != request.context.user_id:  # everybody may look at their own
-            self.authorize("identity:list_role_assignments")
-        found = roles.assignments(
-            user_id=user_id, project_id=query.get("scope.project.id"), role_id=query.get("role.id")
-        )
-        wants_names = query.get("include_names", "false").lower() not in ("false", "0")
-        show = resources.named_assignment if wants_names else resources.assignment
-        return Response(resources.listing(request, "role_assignments", found, show))
+        self.authorize("identity:list_implied_roles")
+        shown = [resources.inference(request, prior, implied) for prior, implied in implications.all_rules()]
+        return Response({"role_inferences": shown, "links": {"self": request.build_absolute_uri()}})

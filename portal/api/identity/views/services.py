@@ -1,51 +1,24 @@
-"""The catalog as resources: services, endpoints, regions. Read-only: it is made from the code."""
+"""The catalog as resources: services, endpoints, regions. Ours are made from the code and stay as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.core.errors import NotFound
+from conductor.core.errors import Forbidden, NotFound
+from conductor.identity import catalog
 from portal.api.base import ApiRequest
-from portal.api.catalog import INTERFACES, REGION, SERVICES, Service
-from portal.api.identity.view import IdentityView
-from portal.api.links import absolute, base_url
+from portal.api.catalog import SERVICES
+from portal.api.identity.schemas import catalog as schemas
+from portal.api.identity.schemas.resources import extra_of
+from portal.api.identity.serializers import catalog as shown
+from portal.api.identity.serializers.resources import Document
+from portal.api.identity.view import IdentityView, require_unchanged
+from portal.api.validation import validate
 
-Document = dict[str, Any]
-
-
-def _service(request: ApiRequest, service: Service) -> Document:
-    return {
-        "id": service.id,
-        "type": service.type,
-        "name": service.name,
-        "description": service.description,
-        "enabled": True,
-        "links": {"self": absolute(request, f"/identity/v3/services/{service.id}")},
-    }
-
-
-def _endpoints(request: ApiRequest) -> Iterator[Document]:
-    for service in SERVICES:
-        for interface in INTERFACES:
-            endpoint_id = service.endpoint_id(interface)
-            yield {
-                "id": endpoint_id,
-                "service_id": service.id,
-                "interface": interface,
-                "region": REGION,
-                "region_id": REGION,
-                "url": base_url(request) + service.path,
-                "enabled": True,
-                "links": {"self": absolute(request, f"/identity/v3/endpoints/{endpoint_id}")},
-            }
-
-
-def _region(request: ApiRequest) -> Document:
-    links = {"self": absolute(request, f"/identity/v3/regions/{REGION}")}
-    return {"id": REGION, "description": "", "parent_region_id": None, "links": links}
+OWN_SERVICES = frozenset(service.id for service in SERVICES)
 
 
 def _collection(request: ApiRequest, name: str, items: list[Document], *filters: str) -> Response:
@@ -55,11 +28,34 @@ def _collection(request: ApiRequest, name: str, items: list[Document], *filters:
     return Response({name: kept, "links": links})
 
 
-def _one(name: str, items: list[Document], item_id: str) -> Response:
+def _one(name: str, items: list[Document], item_id: str) -> Document:
     for item in items:
         if item["id"] == item_id:
-            return Response({name: item})
+            return item
     raise NotFound(f"Could not find {name}: {item_id}.")
+
+
+def _refuse_own(item_id: str, items: list[Document], what: str) -> None:
+    if any(item["id"] == item_id for item in items):
+        raise Forbidden(f"This {what} is one of the cloud's own, made from its code: it cannot be changed.")
+
+
+def _fields(given: Mapping[str, Any], extra: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: given[name] for name in names if name in given}
+    for name in ("name", "description"):
+        if name in given and name in names:
+            fields[name] = given[name] or ""
+    if "enabled" in given:
+        fields["is_enabled"] = given["enabled"]
+    return {**fields, "extra": extra} if extra else fields
+
+
+def _own_services(request: ApiRequest) -> list[Document]:
+    return [shown.own_service(request, row) for row in SERVICES]
+
+
+def _services(request: ApiRequest) -> list[Document]:
+    return [*_own_services(request), *(shown.added_service(request, row) for row in catalog.services())]
 
 
 class Services(IdentityView):
@@ -67,15 +63,51 @@ class Services(IdentityView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:list_services")
-        return _collection(request, "services", [_service(request, item) for item in SERVICES], "type", "name")
+        return _collection(request, "services", _services(request), "type", "name")
+
+    def post(self, request: ApiRequest) -> Response:
+        self.authorize("identity:change_services")
+        given = validate(request.data, schemas.CREATE_SERVICE)["service"]
+        extra = extra_of(given, schemas.CREATE_SERVICE, "service")
+        created = catalog.create_service(given["type"], **_fields(given, extra, ("name", "description")))
+        return Response({"service": shown.added_service(request, created)}, status=201)
 
 
-class ServiceDetail(IdentityView):
+class Service(IdentityView):
     """/v3/services/{id}."""
 
     def get(self, request: ApiRequest, service_id: str) -> Response:
         self.authorize("identity:list_services")
-        return _one("service", [_service(request, item) for item in SERVICES], service_id)
+        return Response({"service": _one("service", _services(request), service_id)})
+
+    def patch(self, request: ApiRequest, service_id: str) -> Response:
+        self.authorize("identity:change_services")
+        _refuse_own(service_id, _own_services(request), "service")
+        given = validate(request.data, schemas.CHANGE_SERVICE)["service"]
+        extra = extra_of(given, schemas.CHANGE_SERVICE, "service")
+        changed = catalog.change_service(service_id, _fields(given, extra, ("type", "name", "description")))
+        return Response({"service": shown.added_service(request, changed)})
+
+    def delete(self, request: ApiRequest, service_id: str) -> Response:
+        self.authorize("identity:change_services")
+        _refuse_own(service_id, _own_services(request), "service")
+        catalog.delete_service(service_id)
+        return Response(status=204)
+
+
+def _endpoints(request: ApiRequest) -> list[Document]:
+    return [*shown.own_endpoints(request), *(shown.added_endpoint(request, row) for row in catalog.endpoints())]
+
+
+def _endpoint_fields(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """`region` is the old name of `region_id`; a region that is named so is made."""
+    kept = {**extra, **{name: given[name] for name in ("name", "description") if name in given}}
+    fields = _fields(given, kept, ("service_id", "interface", "url"))
+    if given.get("region") is not None and given.get("region_id") is None:
+        catalog.make_region(given["region"])
+    if "region" in given or "region_id" in given:
+        fields["region_id"] = given.get("region_id") or given.get("region")
+    return fields
 
 
 class Endpoints(IdentityView):
@@ -83,15 +115,44 @@ class Endpoints(IdentityView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:list_endpoints")
-        return _collection(request, "endpoints", list(_endpoints(request)), "interface", "service_id", "region_id")
+        return _collection(request, "endpoints", _endpoints(request), "interface", "service_id", "region_id")
+
+    def post(self, request: ApiRequest) -> Response:
+        self.authorize("identity:change_endpoints")
+        given = validate(request.data, schemas.CREATE_ENDPOINT)["endpoint"]
+        fields = _endpoint_fields(given, extra_of(given, schemas.CREATE_ENDPOINT, "endpoint"))
+        created = catalog.create_endpoint(OWN_SERVICES, **{"region_id": None, **fields})
+        return Response({"endpoint": shown.added_endpoint(request, created)}, status=201)
 
 
-class EndpointDetail(IdentityView):
+class Endpoint(IdentityView):
     """/v3/endpoints/{id}."""
 
     def get(self, request: ApiRequest, endpoint_id: str) -> Response:
         self.authorize("identity:list_endpoints")
-        return _one("endpoint", list(_endpoints(request)), endpoint_id)
+        return Response({"endpoint": _one("endpoint", _endpoints(request), endpoint_id)})
+
+    def patch(self, request: ApiRequest, endpoint_id: str) -> Response:
+        self.authorize("identity:change_endpoints")
+        _refuse_own(endpoint_id, shown.own_endpoints(request), "endpoint")
+        given = validate(request.data, schemas.CHANGE_ENDPOINT)["endpoint"]
+        _one("endpoint", _endpoints(request), endpoint_id)
+        fields = _endpoint_fields(given, extra_of(given, schemas.CHANGE_ENDPOINT, "endpoint"))
+        changed = catalog.change_endpoint(OWN_SERVICES, endpoint_id, fields)
+        return Response({"endpoint": shown.added_endpoint(request, changed)})
+
+    def delete(self, request: ApiRequest, endpoint_id: str) -> Response:
+        self.authorize("identity:change_endpoints")
+        _refuse_own(endpoint_id, shown.own_endpoints(request), "endpoint")
+        catalog.delete_endpoint(endpoint_id)
+        return Response(status=204)
+
+
+def _region_fields(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    fields = _fields(given, extra, ("description",))
+    if "parent_region_id" in given:
+        fields["parent_region_id"] = given["parent_region_id"]
+    return fields
 
 
 class Regions(IdentityView):
@@ -99,12 +160,43 @@ class Regions(IdentityView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:list_regions")
-        return _collection(request, "regions", [_region(request)])
+        found = catalog.regions(parent_id=request.query_params.get("parent_region_id"))
+        return _collection(request, "regions", [shown.region(request, row) for row in found])
+
+    def post(self, request: ApiRequest) -> Response:
+        return self.create(request, None)
+
+    def create(self, request: ApiRequest, region_id: str | None) -> Response:
+        self.authorize("identity:change_regions")
+        given = validate(request.data, schemas.CREATE_REGION)["region"]
+        if region_id is not None:
+            require_unchanged(given, {"id": region_id}, ["id"])
+        fields = _region_fields(given, extra_of(given, schemas.CREATE_REGION, "region"))
+        created = catalog.create_region(region_id or given.get("id"), **fields)
+        return Response({"region": shown.region(request, created)}, status=201)
 
 
-class RegionDetail(IdentityView):
+class Region(Regions):
     """/v3/regions/{id}."""
 
-    def get(self, request: ApiRequest, region_id: str) -> Response:
+    def get(self, request: ApiRequest, region_id: str) -> Response:  # type: ignore[override]
         self.authorize("identity:list_regions")
-        return _one("region", [_region(request)], region_id)
+        return Response({"region": shown.region(request, catalog.region(region_id))})
+
+    def post(self, request: ApiRequest, region_id: str) -> Response:  # type: ignore[override]
+        return self.http_method_not_allowed(request)
+
+    def put(self, request: ApiRequest, region_id: str) -> Response:
+        return self.create(request, region_id)
+
+    def patch(self, request: ApiRequest, region_id: str) -> Response:
+        self.authorize("identity:change_regions")
+        given = validate(request.data, schemas.CHANGE_REGION)["region"]
+        require_unchanged(given, {"id": region_id}, ["id"])
+        fields = _region_fields(given, extra_of(given, schemas.CHANGE_REGION, "region"))
+        return Response({"region": shown.region(request, catalog.change_region(region_id, fields))})
+
+    def delete(self, request: ApiRequest, region_id: str) -> Response:
+        self.authorize("identity:change_regions")
+        catalog.delete_region(region_id)
+        return Response(status=204)

@@ -7,13 +7,14 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.identity import domains, projects, users
+from conductor.core.errors import NotFound
+from conductor.identity import effective, groups, users
+from conductor.identity.models import User as UserRow
 from portal.api.base import ApiRequest
-from portal.api.identity.schemas.resources import CHANGE_PASSWORD, CHANGE_USER, CREATE_USER
+from portal.api.identity.schemas.resources import CHANGE_PASSWORD, CHANGE_USER, CREATE_USER, extra_of
 from portal.api.identity.serializers import resources
-from portal.api.identity.view import IdentityView, unless_visible
-from portal.api.identity.views.projects import require_same_domain
-from portal.api.validation import as_boolean, validate
+from portal.api.identity.view import IdentityView, require_unchanged
+from portal.api.validation import validate
 
 # Name in the body → ours; a null stands for the empty value behind it.
 _FIELDS: Mapping[str, tuple[str, Any]] = {
@@ -23,76 +24,95 @@ _FIELDS: Mapping[str, tuple[str, Any]] = {
     "description": ("description", ""),
     "enabled": ("is_active", True),
     "default_project_id": ("default_project_id", None),
+    "options": ("options", {}),
 }
+FILTERS = ("name", "domain_id", "enabled", "email", "default_project_id")
 
 
-def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """The changeable fields in a body, by our names."""
-    return {
+    fields = {
         field: empty if given[name] is None else given[name]
         for name, (field, empty) in _FIELDS.items()
         if name in given
     }
+    return {**fields, "extra": extra} if extra else fields
+
+
+class UserView(IdentityView):
+    """Base of views about one user: the asker is held to the rule before anything is told."""
+
+    def allowed(self, rule: str, user_id: str) -> UserRow:
+        """The user. Raises NotFound, or Forbidden where the asker may not even know whether there is one."""
+        try:
+            row = users.get(user_id)
+        except NotFound:
+            self.authorize(rule, target_user_id="", target_domain_id="")
+            raise
+        self.authorize(rule, target_user_id=user_id, target_domain_id=row.domain_id)
+        return row
 
 
 class Users(IdentityView):
     """/v3/users."""
 
     def get(self, request: ApiRequest) -> Response:
-        self.authorize("identity:list_users")
-        query = request.query_params
-        enabled = as_boolean(query["enabled"], "enabled") if "enabled" in query else None
-        found = users.find(username=query.get("name"), domain_id=query.get("domain_id"), is_active=enabled)
-        return Response(resources.listing(request, "users", found, resources.user))
+        question = self.within_domain(self.question(*FILTERS), "identity:list_users")
+        found, has_more = users.find(question)
+        return Response(resources.listing(request, "users", found, resources.user, has_more=has_more))
 
     def post(self, request: ApiRequest) -> Response:
-        self.authorize("identity:create_user")
         given = validate(request.data, CREATE_USER)["user"]
-        fields = fields_of(given)
-        created = users.create(
-            fields.pop("username"),
-            fields.pop("password", None),
-            domain_id=given.get("domain_id") or domains.DEFAULT_ID,
-            **fields,
-        )
+        domain_id = self.domain_for_new(given.get("domain_id"))
+        self.authorize("identity:create_user", target_domain_id=domain_id)
+        fields = fields_of(given, extra_of(given, CREATE_USER, "user"))
+        created = users.create(fields.pop("username"), fields.pop("password", None), domain_id=domain_id, **fields)
         return Response({"user": resources.user(request, created)}, status=201)
 
 
-class User(IdentityView):
+class User(UserView):
     """/v3/users/{id}."""
 
     def get(self, request: ApiRequest, user_id: str) -> Response:
-        self.authorize("identity:get_user", target_user_id=user_id)
-        return Response({"user": resources.user(request, users.get(user_id))})
+        return Response({"user": resources.user(request, self.allowed("identity:get_user", user_id))})
 
     def patch(self, request: ApiRequest, user_id: str) -> Response:
-        self.authorize("identity:update_user")
+        row = self.allowed("identity:update_user", user_id)
         given = validate(request.data, CHANGE_USER)["user"]
-        require_same_domain(given, users.get(user_id).domain_id)
-        changed = users.change(user_id, fields_of(given))
+        require_unchanged(given, {"domain_id": row.domain_id}, ["domain_id"])
+        changed = users.change(user_id, fields_of(given, extra_of(given, CHANGE_USER, "user")))
         return Response({"user": resources.user(request, changed)})
 
     def delete(self, request: ApiRequest, user_id: str) -> Response:
-        self.authorize("identity:delete_user")
+        self.allowed("identity:delete_user", user_id)
         users.delete(user_id)
         return Response(status=204)
 
 
 class UserPassword(IdentityView):
-    """/v3/users/{id}/password: one's own, proved by the old one."""
+    """/v3/users/{id}/password: one's own. The old one is proof enough, so no token is needed."""
+
+    public_methods = frozenset({"POST"})
 
     def post(self, request: ApiRequest, user_id: str) -> Response:
-        unless_visible(user_id == request.context.user_id, "user", user_id)
-        self.authorize("identity:change_password", target_user_id=user_id)
         given = validate(request.data, CHANGE_PASSWORD)["user"]
         users.change_own_password(user_id, given["original_password"], given["password"])
         return Response(status=204)
 
 
-class UserProjects(IdentityView):
+class UserProjects(UserView):
     """/v3/users/{id}/projects."""
 
     def get(self, request: ApiRequest, user_id: str) -> Response:
-        self.authorize("identity:list_user_projects", target_user_id=user_id)
-        users.get(user_id)
-        return Response(resources.listing(request, "projects", projects.of_user(user_id), resources.project))
+        self.allowed("identity:list_user_projects", user_id)
+        found = effective.projects_of(user_id)
+        return Response(resources.listing(request, "projects", found, resources.project))
+
+
+class UserGroups(UserView):
+    """/v3/users/{id}/groups."""
+
+    def get(self, request: ApiRequest, user_id: str) -> Response:
+        self.allowed("identity:list_groups_for_user", user_id)
+        found, has_more = groups.find(self.question("name"), user_id=user_id)
+        return Response(resources.listing(request, "groups", found, resources.group, has_more=has_more))

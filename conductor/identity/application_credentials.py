@@ -1,0 +1,157 @@
+"""Application credentials: secrets with which programs act as a user on one project, with some of the user's roles."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.hashers import make_password
+from django.db import IntegrityError
+from django.db.models import Q, QuerySet
+
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotAuthenticated, NotFound
+from conductor.identity import passwords, rights
+from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.models import AccessRule, ApplicationCredential, Role, User
+from conductor.identity.tokens import Granted
+from conductor.transactions import database_now, database_time, write_tx
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A credential to be made. Without `roles` it gets all of the token's, without `access_rules` every request."""
+
+    name: str
+    secret: str | None = None
+    description: str = ""
+    roles: Sequence[Mapping[str, str]] | None = None  # each by id or name
+    expires_at: datetime | None = None
+    is_unrestricted: bool = False
+    access_rules: Sequence[Mapping[str, str]] = ()  # each an id, or service, path and method
+
+
+def _rows() -> QuerySet[ApplicationCredential]:
+    related = ("user__domain", "project__domain")
+    return ApplicationCredential.objects.select_related(*related).prefetch_related("roles", "access_rules")
+
+
+def get(user_id: str, credential_id: str) -> ApplicationCredential:
+    """Raises NotFound."""
+    found = _rows().filter(id=credential_id, user_id=user_id).first()
+    if found is None:
+        raise NotFound(f"Could not find Application Credential: {credential_id}.")
+    return found
+
+
+def find(user_id: str, question: Question) -> tuple[list[ApplicationCredential], bool]:
+    """A user's credentials by name, and whether there are more."""
+    return paged(narrowed(_rows().filter(user_id=user_id), question, {"name": "name"}), question, "name")
+
+
+def create(asker: Granted, wish: Wish) -> tuple[ApplicationCredential, str]:
+    """A credential for the token's own user and project, and its secret, told only here.
+
+    Raises Forbidden for a token that comes from a restricted credential or has no project, Invalid for roles that the
+    token lacks or an end in the past, Conflict for a taken name, NotFound for an access rule.
+    """
+    refuse_restricted(asker)
+    if asker.project is None:
+        raise Forbidden("An application credential is made with a token for the project that it is for.")
+    if wish.expires_at is not None and wish.expires_at <= database_time():
+        raise Invalid("Invalid input for field/attribute expires_at. It must be in the future.", field="expires_at")
+    roles = _roles(asker, wish.roles)
+    secret = wish.secret or secrets.token_urlsafe(64)
+    made = ApplicationCredential(
+        user=asker.user,
+        project=asker.project,
+        name=wish.name,
+        description=wish.description,
+        secret_hash=make_password(secret),  # before the transaction: hashing takes long
+        is_unrestricted=wish.is_unrestricted,
+        expires_at=wish.expires_at,
+    )
+    try:
+        with write_tx():
+            made.save(force_insert=True)
+            made.roles.set(roles)
+            made.access_rules.set(_rule(asker.user, given) for given in wish.access_rules)
+    except IntegrityError:
+        raise Conflict(
+            f"Conflict occurred attempting to store application_credential - Duplicate entry found with name {wish.name}."
+        ) from None
+    return get(asker.user.id, made.id), secret
+
+
+def refuse_restricted(asker: Granted) -> None:
+    """Raises Forbidden where a credential would make or remove credentials or trusts without being allowed to."""
+    credential = asker.application_credential
+    if credential is not None and not credential.is_unrestricted:
+        raise Forbidden("This application credential is restricted: it manages neither credentials nor trusts.")
+
+
+def _roles(asker: Granted, wanted: Sequence[Mapping[str, str]] | None) -> list[Role]:
+    if wanted is None:
+        return list(asker.roles)
+    chosen = []
+    for given in wanted:
+        found = [role for role in asker.roles if given.get("id", role.id) == role.id]
+        found = [role for role in found if given.get("name", role.name) == role.name]
+        if not found:
+            named = given.get("id") or given.get("name", "")
+            raise Invalid(f"Invalid input for field/attribute roles. You do not have the role '{named[:60]}' here.")
+        chosen += found
+    return chosen
+
+
+def _rule(user: User, given: Mapping[str, str]) -> AccessRule:
+    if "id" in given:
+        return access_rule(user.id, given["id"])
+    columns: dict[str, Any] = {name: given[name] for name in ("service", "path", "method")}
+    return AccessRule.objects.get_or_create(user=user, **columns)[0]
+
+
+def delete(user_id: str, credential_id: str) -> None:
+    """Ends the credential and all that was opened with it. Raises NotFound."""
+    with write_tx():
+        get(user_id, credential_id).delete()
+        rights.changed()
+
+
+def prove(credential_id: str, name: str, user: User | None, secret: str) -> ApplicationCredential:
+    """The credential of that id, or of that name of that user. Raises NotAuthenticated unless the secret is right."""
+    wanted: dict[str, Any] = {"id": credential_id} if credential_id else {"name": name, "user": user}
+    if not credential_id and user is None:
+        raise NotAuthenticated()
+    is_alive = Q(expires_at=None) | Q(expires_at__gt=database_now())
+    found = _rows().filter(is_alive, **wanted).first()
+    if found is None:
+        make_password(secret)  # as long as for a wrong secret
+        raise NotAuthenticated()
+    if (user is not None and user.id != found.user_id) or not passwords.matches(found.secret_hash, secret):
+        raise NotAuthenticated()
+    return found
+
+
+def access_rules(user_id: str) -> list[AccessRule]:
+    """All that a user's credentials have ever been given and that nobody has removed."""
+    return list(AccessRule.objects.filter(user_id=user_id).order_by("service", "path", "method", "id"))
+
+
+def access_rule(user_id: str, rule_id: str) -> AccessRule:
+    """Raises NotFound."""
+    found = AccessRule.objects.filter(id=rule_id, user_id=user_id).first()
+    if found is None:
+        raise NotFound(f"Could not find Access Rule: {rule_id}.")
+    return found
+
+
+def delete_access_rule(user_id: str, rule_id: str) -> None:
+    """Raises NotFound, and Forbidden while a credential has it."""
+    with write_tx():
+        rule = access_rule(user_id, rule_id)
+        if rule.application_credentials.exists():
+            raise Forbidden(f"Access rule {rule_id} is in use by an application credential.")
+        rule.delete()

@@ -1,0 +1,92 @@
+"""Groups: users who share their roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError
+
+from conductor.core.errors import Conflict, NotFound
+from conductor.identity import domains, rights, users
+from conductor.identity.domains import merged_value
+from conductor.identity.listing import Question, narrowed, paged
+from conductor.identity.models import Group, Membership
+from conductor.transactions import write_tx
+
+CHANGEABLE = frozenset({"name", "description", "extra"})
+COLUMNS = {"name": "name", "domain_id": "domain_id", "id": "id"}
+
+
+def get(group_id: str) -> Group:
+    """Raises NotFound."""
+    group = Group.objects.select_related("domain").filter(id=group_id).first()
+    if group is None:
+        raise NotFound(f"Could not find group: {group_id}.")
+    return group
+
+
+def find(question: Question, *, user_id: str | None = None) -> tuple[list[Group], bool]:
+    """Groups by name, and whether there are more; those of a user only, where given."""
+    rows = narrowed(Group.objects.all(), question, COLUMNS)
+    return paged(rows if user_id is None else rows.filter(memberships__user_id=user_id), question, "name")
+
+
+def create(name: str, *, domain_id: str = domains.DEFAULT_ID, **fields: Any) -> Group:
+    """Raises Conflict for a taken name, NotFound for the domain."""
+    assert fields.keys() <= CHANGEABLE, fields.keys()
+    domain = domains.get(domain_id)
+    try:
+        with write_tx():
+            return Group.objects.create(domain=domain, name=name, **fields)
+    except IntegrityError:
+        raise _taken(name) from None
+
+
+def change(group_id: str, changes: Mapping[str, Any]) -> Group:
+    """Sets the fields in `changes` (of CHANGEABLE)."""
+    assert changes.keys() <= CHANGEABLE, changes.keys()
+    group = get(group_id)
+    for field, value in changes.items():
+        setattr(group, field, merged_value(group, field, value))
+    try:
+        with write_tx():
+            group.save(update_fields=sorted(changes))
+    except IntegrityError:
+        raise _taken(str(changes.get("name"))) from None
+    return group
+
+
+def delete(group_id: str) -> None:
+    """Removes the group with its assignments. Raises NotFound."""
+    with write_tx():
+        get(group_id).delete()
+        rights.changed()
+
+
+def add(group_id: str, user_id: str) -> None:
+    """Adding somebody twice is the same as once. Raises NotFound."""
+    group, user = get(group_id), users.get(user_id)
+    with write_tx():
+        Membership.objects.get_or_create(group=group, user=user)
+        rights.changed()
+
+
+def require_member(group_id: str, user_id: str) -> None:
+    """Raises NotFound when the user is not in the group."""
+    get(group_id)
+    users.get(user_id)
+    if not Membership.objects.filter(group_id=group_id, user_id=user_id).exists():
+        raise NotFound(f"User {user_id} is not found in group {group_id}.")
+
+
+def remove(group_id: str, user_id: str) -> None:
+    """Raises NotFound when the user is not in the group."""
+    require_member(group_id, user_id)
+    with write_tx():
+        Membership.objects.filter(group_id=group_id, user_id=user_id).delete()
+        rights.changed()
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"Conflict occurred attempting to store group - Duplicate entry found with name {name}.")

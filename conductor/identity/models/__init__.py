@@ -1,0 +1,39 @@
+"""Who there is, what they may, and where services answer."""
+
+from conductor.identity.models.catalog import Endpoint, Limit, Region, RegisteredLimit, Service
+from conductor.identity.models.ids import new_id
+from conductor.identity.models.people import Domain, Group, Membership, Project, ProjectTag, User, UserManager
+from conductor.identity.models.role import ImpliedRole, Role, RoleAssignment
+from conductor.identity.models.token import (
+    AccessRule,
+    ApplicationCredential,
+    Credential,
+    RightsVersion,
+    Token,
+    Trust,
+)
+
+__all__ = [
+    "AccessRule",
+    "ApplicationCredential",
+    "Credential",
+    "Domain",
+    "Endpoint",
+    "Group",
+    "ImpliedRole",
+    "Limit",
+    "Membership",
+    "Project",
+    "ProjectTag",
+    "Region",
+    "RegisteredLimit",
+    "RightsVersion",
+    "Role",
+    "RoleAssignment",
+    "Service",
+    "Token",
+    "Trust",
+    "User",
+    "UserManager",
+    "new_id",
+]

@@ -1,0 +1,81 @@
+"""What operators add to the catalog, and the limits that they state in one place for all services."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Value
+from django.db.models.functions import Coalesce
+
+from conductor.identity.models.ids import new_id
+from conductor.identity.models.people import Domain, Project
+
+
+class Region(models.Model):
+    """A place with endpoints of its own."""
+
+    id = models.CharField(primary_key=True, max_length=255, default=new_id)
+    description = models.TextField(default="")
+    parent_region_id = models.CharField(max_length=255, null=True)
+    extra = models.JSONField(default=dict)
+
+
+class Service(models.Model):
+    """A service that is not ours."""
+
+    id = models.CharField(primary_key=True, max_length=64, default=new_id)
+    type = models.CharField(max_length=255)
+    name = models.CharField(max_length=255, default="")
+    description = models.TextField(default="")
+    is_enabled = models.BooleanField(default=True)
+    extra = models.JSONField(default=dict)
+
+
+class Endpoint(models.Model):
+    """Where a service answers. `service_id` may be that of one of ours, which have no rows."""
+
+    id = models.CharField(primary_key=True, max_length=64, default=new_id)
+    service_id = models.CharField(max_length=64, db_index=True)
+    interface = models.CharField(max_length=8)
+    region_id = models.CharField(max_length=255, null=True)
+    url = models.TextField()
+    is_enabled = models.BooleanField(default=True)
+    extra = models.JSONField(default=dict)
+
+
+class RegisteredLimit(models.Model):
+    """The default limit of a service's resource."""
+
+    id = models.CharField(primary_key=True, max_length=64, default=new_id)
+    service_id = models.CharField(max_length=64)
+    region_id = models.CharField(max_length=255, null=True)
+    resource_name = models.CharField(max_length=255)
+    default_limit = models.BigIntegerField()
+    description = models.TextField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                "service_id", Coalesce("region_id", Value("")), "resource_name", name="registered_limit_once"
+            )
+        ]
+
+
+class Limit(models.Model):
+    """The limit of one project or domain, instead of the registered one."""
+
+    id = models.CharField(primary_key=True, max_length=64, default=new_id)
+    registered = models.ForeignKey(RegisteredLimit, on_delete=models.PROTECT, related_name="limits")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, related_name="limits")
+    domain = models.ForeignKey(Domain, on_delete=models.CASCADE, null=True, related_name="limits")
+    resource_limit = models.BigIntegerField()
+    description = models.TextField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                "registered_id",
+                Coalesce("project_id", Value("")),
+                Coalesce("domain_id", Value("")),
+                name="limit_once",
+            )
+        ]

@@ -1,0 +1,96 @@
+"""Services, endpoints and regions: ours, which are made from the code, and those that operators added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.identity.models import Endpoint, Region, Service
+from conductor.identity.tokens import Granted
+from portal.api import catalog as own
+from portal.api.base import ApiRequest
+from portal.api.identity.serializers.resources import Document, link_to
+from portal.api.links import base_url
+
+
+def own_service(request: ApiRequest, row: own.Service) -> Document:
+    return {
+        "id": row.id,
+        "type": row.type,
+        "name": row.name,
+        "description": row.description,
+        "enabled": True,
+        "links": link_to(request, f"services/{row.id}"),
+    }
+
+
+def added_service(request: ApiRequest, row: Service) -> Document:
+    return {
+        **row.extra,
+        "id": row.id,
+        "type": row.type,
+        "name": row.name,
+        "description": row.description,
+        "enabled": row.is_enabled,
+        "links": link_to(request, f"services/{row.id}"),
+    }
+
+
+def own_endpoints(request: ApiRequest) -> list[Document]:
+    return [
+        {
+            "id": service.endpoint_id(interface),
+            "service_id": service.id,
+            "interface": interface,
+            "region": own.REGION,
+            "region_id": own.REGION,
+            "url": base_url(request) + service.path,
+            "enabled": True,
+            "links": link_to(request, f"endpoints/{service.endpoint_id(interface)}"),
+        }
+        for service in own.SERVICES
+        for interface in own.INTERFACES
+    ]
+
+
+def added_endpoint(request: ApiRequest, row: Endpoint) -> Document:
+    return {
+        **row.extra,
+        "id": row.id,
+        "service_id": row.service_id,
+        "interface": row.interface,
+        "region": row.region_id,
+        "region_id": row.region_id,
+        "url": row.url,
+        "enabled": row.is_enabled,
+        "links": link_to(request, f"endpoints/{row.id}"),
+    }
+
+
+def region(request: ApiRequest, row: Region) -> Document:
+    return {
+        **row.extra,
+        "id": row.id,
+        "description": row.description,
+        "parent_region_id": row.parent_region_id,
+        "links": link_to(request, f"regions/{row.id}"),
+    }
+
+
+def for_token(base: str, granted: Granted, services: list[Service], endpoints: list[Endpoint]) -> list[Document]:
+    """The catalog as a token carries it: what is enabled, with the token's own project in the addresses."""
+    shown = own.catalog(base)
+    shown += [{"id": row.id, "type": row.type, "name": row.name, "endpoints": []} for row in services if row.is_enabled]
+    by_id: dict[str, Any] = {entry["id"]: entry for entry in shown}
+    for row in endpoints:
+        if row.is_enabled and row.service_id in by_id:
+            entry = {"id": row.id, "interface": row.interface, "url": _address(row.url, granted)}
+            by_id[row.service_id]["endpoints"].append({**entry, "region": row.region_id, "region_id": row.region_id})
+    return shown
+
+
+def _address(url: str, granted: Granted) -> str:
+    """An address with `%(project_id)s` or `$(project_id)s` in it, and the like, filled in."""
+    project_id = granted.project.id if granted.project is not None else ""
+    for name, value in (("project_id", project_id), ("tenant_id", project_id), ("user_id", granted.user.id)):
+        url = url.replace(f"%({name})s", value).replace(f"$({name})s", value)
+    return url

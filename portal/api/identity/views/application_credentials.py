@@ -1,0 +1,89 @@
+"""Application credentials of a user, and the access rules that they were given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.response import Response
+
+from conductor.core.errors import Invalid
+from conductor.identity import application_credentials as service
+from conductor.identity.application_credentials import Wish
+from portal.api.base import ApiRequest
+from portal.api.identity.moments import moment_of
+from portal.api.identity.schemas.delegation import CREATE_APPLICATION_CREDENTIAL
+from portal.api.identity.serializers import delegation
+from portal.api.identity.serializers.resources import listing
+from portal.api.identity.view import IdentityView
+from portal.api.validation import validate
+
+NAME = "application_credential"
+
+
+def wish_of(body: Any) -> Wish:
+    """The credential in a request's body. Raises Invalid for a body that does not fit."""
+    given = validate(body, CREATE_APPLICATION_CREDENTIAL)[NAME]
+    roles, rules = given.get("roles"), given.get("access_rules")
+    if rules == []:
+        raise Invalid(f"Invalid input for field/attribute {NAME}.access_rules. Leave it out to allow every request.")
+    return Wish(
+        name=given["name"],
+        secret=given.get("secret"),
+        description=given.get("description") or "",
+        roles=roles or None,
+        expires_at=moment_of(given.get("expires_at"), "expires_at"),
+        is_unrestricted=bool(given.get("unrestricted")),
+        access_rules=rules or (),
+    )
+
+
+class ApplicationCredentials(IdentityView):
+    """/v3/users/{id}/application_credentials."""
+
+    def get(self, request: ApiRequest, user_id: str) -> Response:
+        self.authorize("identity:list_application_credentials", target_user_id=user_id)
+        found, has_more = service.find(user_id, self.question("name"))
+        shown = listing(request, f"{NAME}s", found, delegation.application_credential, has_more=has_more)
+        return Response(shown)
+
+    def post(self, request: ApiRequest, user_id: str) -> Response:
+        self.require_self("identity:create_application_credential", user_id)
+        created, secret = service.create(self.granted, wish_of(request.data))
+        shown = {**delegation.application_credential(request, created), "secret": secret}
+        return Response({NAME: shown}, status=201, headers={"Cache-Control": "no-store"})
+
+
+class ApplicationCredential(IdentityView):
+    """/v3/users/{id}/application_credentials/{id}."""
+
+    def get(self, request: ApiRequest, user_id: str, credential_id: str) -> Response:
+        self.authorize("identity:list_application_credentials", target_user_id=user_id)
+        return Response({NAME: delegation.application_credential(request, service.get(user_id, credential_id))})
+
+    def delete(self, request: ApiRequest, user_id: str, credential_id: str) -> Response:
+        self.authorize("identity:delete_application_credential", target_user_id=user_id)
+        service.refuse_restricted(self.granted)
+        service.delete(user_id, credential_id)
+        return Response(status=204)
+
+
+class AccessRules(IdentityView):
+    """/v3/users/{id}/access_rules."""
+
+    def get(self, request: ApiRequest, user_id: str) -> Response:
+        self.authorize("identity:list_access_rules", target_user_id=user_id)
+        return Response(listing(request, "access_rules", service.access_rules(user_id), delegation.access_rule))
+
+
+class AccessRule(IdentityView):
+    """/v3/users/{id}/access_rules/{id}."""
+
+    def get(self, request: ApiRequest, user_id: str, rule_id: str) -> Response:
+        self.authorize("identity:list_access_rules", target_user_id=user_id)
+        return Response({"access_rule": delegation.access_rule(request, service.access_rule(user_id, rule_id))})
+
+    def delete(self, request: ApiRequest, user_id: str, rule_id: str) -> Response:
+        self.authorize("identity:delete_access_rule", target_user_id=user_id)
+        service.refuse_restricted(self.granted)
+        service.delete_access_rule(user_id, rule_id)
+        return Response(status=204)

@@ -1,0 +1,164 @@
+"""Giving and taking roles: to users and groups, on projects, domains and the system; inherited or not."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rest_framework.response import Response
+
+from conductor.core.errors import Forbidden, Invalid
+from conductor.identity import assignments, domains, groups, projects, roles, users
+from conductor.identity.assignments import Place, Wanted
+from portal.api.base import ApiRequest
+from portal.api.identity.serializers import resources
+from portal.api.identity.serializers.assignments import assignment
+from portal.api.identity.view import IdentityView
+from portal.api.validation import as_boolean
+
+# What a manager may hand out in the own domain: nothing that reaches beyond it.
+DELEGABLE = frozenset({"manager", "member", "reader"})
+
+
+class GrantView(IdentityView):
+    """The place comes from the route's words; whether it is inherited from the route."""
+
+    is_inherited: ClassVar[bool] = False
+
+    def place(self, **where: str) -> Place:
+        return Place(**where, is_inherited=self.is_inherited)
+
+    def allow(self, what: str, place: Place, role_id: str | None = None) -> None:
+        """Raises Forbidden unless the asker may `list`, `check`, `create` or `revoke` there."""
+        if place.is_on_system:
+            is_read = what in ("list", "check")
+            self.authorize(f"identity:{'list' if is_read else 'change'}_system_grants")
+            return
+        rule = f"identity:{what}_grant" + ("s" if what == "list" else "")
+        context = self.request.context
+        if context.is_admin or context.is_on_system:
+            self.authorize(rule)
+            return
+        for domain_id in _domains_of(place):
+            self.authorize(rule, target_domain_id=domain_id)
+        if role_id is not None and what in ("create", "revoke") and not _is_delegable(role_id):
+            raise Forbidden(f"Policy doesn't allow {rule} of this role to be performed.", rule=rule)
+
+
+def _is_delegable(role_id: str) -> bool:
+    role = roles.get(role_id)
+    return role.domain_id is None and role.name in DELEGABLE
+
+
+def _domains_of(place: Place) -> list[str]:
+    """The domains of actor and target."""
+    found = []
+    if place.user_id is not None:
+        found.append(users.get(place.user_id).domain_id)
+    if place.group_id is not None:
+        found.append(groups.get(place.group_id).domain_id)
+    if place.project_id is not None:
+        found.append(projects.get(place.project_id).domain_id)
+    if place.domain_id is not None:
+        found.append(domains.get(place.domain_id).id)
+    return found
+
+
+class Grants(GrantView):
+    """…/roles: what an actor was given at a place."""
+
+    def get(self, request: ApiRequest, **where: str) -> Response:
+        place = self.place(**where)
+        self.allow("list", place)
+        return Response(resources.listing(request, "roles", assignments.at(place), resources.role))
+
+
+class Grant(GrantView):
+    """…/roles/{id}."""
+
+    def put(self, request: ApiRequest, role_id: str, **where: str) -> Response:
+        place = self.place(**where)
+        self.allow("create", place, role_id)
+        assignments.grant(place, role_id)
+        return Response(status=204)
+
+    def get(self, request: ApiRequest, role_id: str, **where: str) -> Response:
+        place = self.place(**where)
+        self.allow("check", place)
+        assignments.require(place, role_id)
+        return Response(status=204)
+
+    head = get
+
+    def delete(self, request: ApiRequest, role_id: str, **where: str) -> Response:
+        place = self.place(**where)
+        self.allow("revoke", place, role_id)
+        assignments.take_away(place, role_id)
+        return Response(status=204)
+
+
+class InheritedGrants(Grants):
+    """…/roles/inherited_to_projects."""
+
+    is_inherited = True
+
+
+class InheritedGrant(Grant):
+    """…/roles/{id}/inherited_to_projects."""
+
+    is_inherited = True
+
+
+class RoleAssignments(IdentityView):
+    """/v3/role_assignments."""
+
+    def get(self, request: ApiRequest) -> Response:
+        wanted = self._wanted()
+        self._allow(wanted)
+        if self.asks_for("effective"):
+            if wanted.group_id is not None or wanted.is_inherited:
+                raise Invalid("Combining effective with group.id or inherited_to cannot find anything.")
+            found = assignments.in_effect(wanted)
+        else:
+            found = list(assignments.given(wanted))
+        with_names = self.asks_for("include_names")
+        shown = [assignment(request, one, with_names=with_names) for one in found]
+        links = {"self": request.build_absolute_uri(), "previous": None, "next": None}
+        return Response({"role_assignments": shown, "links": links})
+
+    def _wanted(self) -> Wanted:
+        query = self.request.query_params
+        system = query.get("scope.system")
+        inherited_to = query.get("scope.OS-INHERIT:inherited_to")
+        if inherited_to not in (None, "projects"):
+            raise Invalid("Invalid input for query parameter scope.OS-INHERIT:inherited_to. It must be 'projects'.")
+        wanted = Wanted(
+            role_id=query.get("role.id"),
+            user_id=query.get("user.id"),
+            group_id=query.get("group.id"),
+            project_id=query.get("scope.project.id"),
+            domain_id=query.get("scope.domain.id"),
+            is_on_system=None if system is None else as_boolean(_truth(system), "scope.system"),
+            is_inherited=True if inherited_to else None,
+            with_subtree=self.asks_for("include_subtree"),
+        )
+        targets: list[Any] = [wanted.project_id, wanted.domain_id, wanted.is_on_system]
+        if sum(target is not None for target in targets) > 1:
+            raise Invalid("Specify a domain or a project or the system, not several.")
+        if wanted.user_id is not None and wanted.group_id is not None:
+            raise Invalid("Specify a user or a group, not both.")
+        if wanted.with_subtree and wanted.project_id is None:
+            raise Invalid("include_subtree asks about a project: name it in scope.project.id.")
+        return wanted
+
+    def _allow(self, wanted: Wanted) -> None:
+        domain_id = wanted.domain_id
+        if wanted.project_id is not None and self.request.context.domain_id:
+            domain_id = projects.get(wanted.project_id).domain_id
+        self.authorize(
+            "identity:list_role_assignments", target_user_id=wanted.user_id or "", target_domain_id=domain_id
+        )
+
+
+def _truth(word: str) -> str:
+    """`scope.system=all` is how some clients say yes."""
+    return "true" if word in ("", "all") else word

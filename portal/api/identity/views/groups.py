@@ -1,0 +1,111 @@
+"""Groups and who is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework.response import Response
+
+from conductor.core.errors import NotFound
+from conductor.identity import groups, users
+from conductor.identity.models import Group as GroupRow
+from portal.api.base import ApiRequest
+from portal.api.identity.schemas.resources import CHANGE_GROUP, CREATE_GROUP, extra_of
+from portal.api.identity.serializers import resources
+from portal.api.identity.view import IdentityView, require_unchanged
+from portal.api.validation import validate
+
+
+def fields_of(given: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The changeable fields in a body, by our names."""
+    fields: dict[str, Any] = {"name": given["name"]} if "name" in given else {}
+    if "description" in given:
+        fields["description"] = given["description"] or ""
+    return {**fields, "extra": extra} if extra else fields
+
+
+class GroupView(IdentityView):
+    """Base of views about one group: the asker is held to the rule before anything is told."""
+
+    def allowed(self, rule: str, group_id: str) -> GroupRow:
+        """The group. Raises NotFound, or Forbidden where the asker may not even know whether there is one."""
+        try:
+            row = groups.get(group_id)
+        except NotFound:
+            self.authorize(rule, target_domain_id="")
+            raise
+        self.authorize(rule, target_domain_id=row.domain_id)
+        return row
+
+
+class Groups(IdentityView):
+    """/v3/groups."""
+
+    def get(self, request: ApiRequest) -> Response:
+        question = self.within_domain(self.question("name", "domain_id"), "identity:list_groups")
+        found, has_more = groups.find(question)
+        return Response(resources.listing(request, "groups", found, resources.group, has_more=has_more))
+
+    def post(self, request: ApiRequest) -> Response:
+        given = validate(request.data, CREATE_GROUP)["group"]
+        domain_id = self.domain_for_new(given.get("domain_id"))
+        self.authorize("identity:create_group", target_domain_id=domain_id)
+        fields = fields_of(given, extra_of(given, CREATE_GROUP, "group"))
+        created = groups.create(fields.pop("name"), domain_id=domain_id, **fields)
+        return Response({"group": resources.group(request, created)}, status=201)
+
+
+class Group(GroupView):
+    """/v3/groups/{id}."""
+
+    def get(self, request: ApiRequest, group_id: str) -> Response:
+        return Response({"group": resources.group(request, self.allowed("identity:get_group", group_id))})
+
+    def patch(self, request: ApiRequest, group_id: str) -> Response:
+        row = self.allowed("identity:update_group", group_id)
+        given = validate(request.data, CHANGE_GROUP)["group"]
+        require_unchanged(given, {"domain_id": row.domain_id}, ["domain_id"])
+        changed = groups.change(group_id, fields_of(given, extra_of(given, CHANGE_GROUP, "group")))
+        return Response({"group": resources.group(request, changed)})
+
+    def delete(self, request: ApiRequest, group_id: str) -> Response:
+        self.allowed("identity:delete_group", group_id)
+        groups.delete(group_id)
+        return Response(status=204)
+
+
+class GroupUsers(GroupView):
+    """/v3/groups/{id}/users."""
+
+    def get(self, request: ApiRequest, group_id: str) -> Response:
+        self.allowed("identity:list_users_in_group", group_id)
+        found, has_more = users.find(self.question("name", "enabled"), group_id=group_id)
+        return Response(resources.listing(request, "users", found, resources.user, has_more=has_more))
+
+
+class GroupUser(GroupView):
+    """/v3/groups/{g}/users/{u}."""
+
+    def _member(self, rule: str, group_id: str, user_id: str) -> None:
+        """A manager brings together only what is of the own domain."""
+        self.allowed(rule, group_id)
+        if not self.request.context.is_admin and not self.request.context.is_on_system:
+            self.authorize(rule, target_domain_id=users.get(user_id).domain_id)
+
+    def put(self, request: ApiRequest, group_id: str, user_id: str) -> Response:
+        self._member("identity:add_user_to_group", group_id, user_id)
+        groups.add(group_id, user_id)
+        return Response(status=204)
+
+    def get(self, request: ApiRequest, group_id: str, user_id: str) -> Response:
+        self._member("identity:check_user_in_group", group_id, user_id)
+        groups.require_member(group_id, user_id)
+        return Response(status=204)
+
+    head = get
+
+    def delete(self, request: ApiRequest, group_id: str, user_id: str) -> Response:
+        self._member("identity:remove_user_from_group", group_id, user_id)
+        groups.remove(group_id, user_id)
+        return Response(status=204)
