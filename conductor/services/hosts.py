@@ -126,6 +126,45 @@ def instances_on(context: RequestContext, names: Sequence[str]) -> dict[str, lis
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class HostShare:
+    """What is there of a host, or what some of its servers take; `name` says which."""
+
+    name: str
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+
+
+def shares(context: RequestContext, host: str) -> list[HostShare]:
+    """All that a host has, what is taken of it, what its servers may take at most, and that for each project."""
+    nodes = list_hypervisors(context, HypervisorQuery(hosts=(host,))).items
+
+    def ask(alias: str, number: int) -> list[tuple[str, dict[str, Any]]]:
+        return list(Instance.objects.using(alias).alive().filter(host=host).values_list("project_id", "flavor"))
+
+    owned = [row for rows in _ask(ask).answers.values() for row in rows]
+    projects = sorted({project_id for project_id, _ in owned})
+    return [
+        HostShare("(total)", *(sum(getattr(node, name) for node in nodes) for name in _AMOUNTS)),
+        HostShare("(used_now)", *(sum(getattr(node, f"{name}_used") for node in nodes) for name in _AMOUNTS)),
+        _share("(used_max)", [flavor for _, flavor in owned]),
+        *(_share(project_id, [flavor for owner, flavor in owned if owner == project_id]) for project_id in projects),
+    ]
+
+
+_AMOUNTS = ("vcpus", "memory_mb", "disk_gb")
+
+
+def _share(name: str, flavors: Sequence[Mapping[str, Any]]) -> HostShare:
+    return HostShare(
+        name,
+        sum(flavor.get("vcpus", 0) for flavor in flavors),
+        sum(flavor.get("memory_mb", 0) for flavor in flavors),
+        sum(flavor.get("root_gb", 0) + flavor.get("ephemeral_gb", 0) for flavor in flavors),
+    )
+
+
 def totals(context: RequestContext) -> Totals:
     """Sums over all nodes of the cells that answer."""
     rows = list_hypervisors(context, HypervisorQuery(limit=2**31)).items

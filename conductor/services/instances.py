@@ -88,7 +88,11 @@ def _launch(context: RequestContext, checked: CheckedWish) -> Launched:
     """Everything a build needs, in the caller's transaction: none of it is there without the rest."""
     wish = checked.wish
     count = quotas.room_for(
-        context.project_id, checked.spec.flavor, at_least=wish.min_count, at_most=max(wish.min_count, wish.max_count)
+        context.project_id,
+        checked.spec.flavor,
+        at_least=wish.min_count,
+        at_most=max(wish.min_count, wish.max_count),
+        user_id=context.user_id,
     )
     networks = ports.resolve_wishes(context, wish.networks)
     instance_uuids = [uuid4() for _ in range(count)]

@@ -89,7 +89,8 @@ def _store(context: RequestContext, user_id: str, name: str, public_key: str, *,
         mine = KeyPair.objects.filter(user_id=user_id)
         if mine.filter(name=name).exists():
             raise Conflict(f"Key pair '{name}' already exists.")
-        quotas.require_room(context.project_id, "key_pairs", in_use=mine.count())
+        allowed = quotas.limits(context.project_id) | quotas.user_limits(context.project_id, user_id)
+        quotas.require_below(allowed, "key_pairs", in_use=mine.count())
         made = KeyPair.objects.create(
             user_id=user_id, name=name, public_key=public_key, fingerprint=seen, created_at=database_now()
         )

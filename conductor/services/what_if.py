@@ -231,10 +231,11 @@ def _remedies(context: RequestContext, table: HostTable, spec: RequestSpec, tria
 
 def _quota(context: RequestContext, flavor: FlavorSpec, wish: BuildWish) -> tuple[int, list[Refusal]]:
     """How many the quota leaves room for, and what it would say to fewer than the least that are wanted."""
+    project_id, user_id, most = context.project_id, context.user_id, wish.max_count
     try:
-        room = quotas.room_now(context.project_id, flavor, at_least=wish.min_count, at_most=wish.max_count)
+        room = quotas.room_now(project_id, flavor, at_least=wish.min_count, at_most=most, user_id=user_id)
     except QuotaExceeded as error:
-        room = quotas.room_now(context.project_id, flavor, at_least=0, at_most=wish.max_count)
+        room = quotas.room_now(project_id, flavor, at_least=0, at_most=most, user_id=user_id)
         return room, [Refusal("quota", error.message)]
     return room, []
 

@@ -7,7 +7,7 @@ from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
 from conductor.api_db.models.keypair import KeyPair
 from conductor.api_db.models.plugin import PluginChoice, PluginMetric, PluginQuarantine
-from conductor.api_db.models.quota import Quota
+from conductor.api_db.models.quota import Quota, UserQuota
 from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "Quota",
     "RequestSpecRecord",
     "SchedulingDecision",
+    "UserQuota",
 ]

@@ -6,15 +6,18 @@ from portal.api.compute.table import Operation as Op
 from portal.api.compute.table import Route
 from portal.api.compute.views import (
     aggregates,
+    audit_log,
     availability_zones,
     extensions,
     flavors,
+    hosts,
     hypervisors,
     keypairs,
     migrations,
     quotas,
     server_groups,
     services,
+    usage,
 )
 
 FLAVOR = "flavors/<str:flavor_id>"
@@ -95,6 +98,12 @@ LIMITS: tuple[Route, ...] = (
     ),
     Route(f"{QUOTA}/detail", quotas.QuotaSetDetail, {"GET": _targeted("os-quota-sets:detail")}),
     Route(f"{QUOTA}/defaults", quotas.QuotaSetDefaults, {"GET": Op("os-quota-sets:defaults")}),
+    Route(
+        "os-quota-class-sets/<str:name>",
+        quotas.QuotaClassSet,
+        {"GET": Op("os-quota-class-sets:show"), "PUT": Op("os-quota-class-sets:update")},
+        "`default`: what projects have that have no limits of their own; other classes bound nobody",
+    ),
 )
 OPERATORS: tuple[Route, ...] = (
     Route("os-availability-zone", availability_zones.AvailabilityZones, {"GET": Op("os-availability-zone:list")}),
@@ -173,4 +182,52 @@ OPERATORS: tuple[Route, ...] = (
     Route("extensions", extensions.Extensions, {"GET": Op("extensions")}),
     Route("extensions/<str:alias>", extensions.ExtensionByAlias, {"GET": Op("extensions")}),
 )
-ROUTES = (*FLAVORS, *LIMITS, *OPERATORS)
+HOST = "os-hosts/<str:name>"
+HOSTS_UNTIL = "2.42"
+ACCOUNTS: tuple[Route, ...] = (
+    Route(
+        "os-simple-tenant-usage",
+        usage.Usages,
+        {"GET": Op("os-simple-tenant-usage:list")},
+        "`start`, `end`, `detailed=1`; pages from 2.40",
+    ),
+    Route(
+        "os-simple-tenant-usage/<str:project_id>",
+        usage.ProjectUsages,
+        {"GET": _targeted("os-simple-tenant-usage:show")},
+        "the own project's; another's for administrators",
+    ),
+    Route(
+        "os-instance_usage_audit_log",
+        audit_log.AuditLog,
+        {"GET": Op("os-instance-usage-audit-log:list")},
+        "no host audits: usage is counted when it is asked for",
+    ),
+    Route(
+        "os-instance_usage_audit_log/<str:time>",
+        audit_log.AuditLogBefore,
+        {"GET": Op("os-instance-usage-audit-log:show")},
+    ),
+    Route("os-hosts", hosts.Hosts, {"GET": Op("os-hosts:list", until=HOSTS_UNTIL)}, "`zone`"),
+    Route(
+        HOST,
+        hosts.HostByName,
+        {"GET": Op("os-hosts:show", until=HOSTS_UNTIL), "PUT": Op("os-hosts:update", until=HOSTS_UNTIL)},
+        "PUT: `status`; `maintenance_mode` is 501",
+    ),
+    *(
+        Route(
+            f"{HOST}/{path}",
+            hosts.HostPower,
+            {"GET": Op(f"os-hosts:{rule}", 501, until=HOSTS_UNTIL)},
+            "no driver switches its host",
+            {"verb": verb},
+        )
+        for path, rule, verb in (
+            ("startup", "start", "start"),
+            ("shutdown", "shutdown", "shut down"),
+            ("reboot", "reboot", "reboot"),
+        )
+    ),
+)
+ROUTES = (*FLAVORS, *LIMITS, *OPERATORS, *ACCOUNTS)

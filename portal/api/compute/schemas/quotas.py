@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from conductor.services.quotas import DEFAULTS
-from portal.api.compute.serializers.quotas import UNTIL
+from portal.api.compute.serializers.quotas import UNTIL, is_of_class
 from portal.api.microversions import Microversion
 from portal.api.schema_parts import BOOLEAN, Schema, wrapped
 
@@ -23,3 +23,9 @@ def update(version: Microversion) -> Schema:
     """PUT /os-quota-sets/{project}."""
     members: Schema = {name: LIMIT for name in DEFAULTS if version.covers("2.1", UNTIL.get(name))}
     return wrapped("quota_set", {**members, "force": BOOLEAN, "tenant_id": {"type": "string", "maxLength": 64}})
+
+
+@cache
+def update_class(version: Microversion) -> Schema:
+    """PUT /os-quota-class-sets/{class}."""
+    return wrapped("quota_class_set", {name: LIMIT for name in DEFAULTS if is_of_class(name, version)})

@@ -36,6 +36,17 @@ ABSOLUTE: Mapping[str, tuple[str, str | None, str | None]] = {
 IMAGE_METADATA_UNTIL = "2.38"
 
 
+# Classes lag behind: they lost what moved on later, and server groups came to them later.
+CLASS_UNTIL = dict.fromkeys(("fixed_ips", "floating_ips", "security_groups", "security_group_rules"), "2.49")
+CLASS_SINCE = {"server_groups": "2.50", "server_group_members": "2.50"}
+
+
+def is_of_class(resource: str, version: Microversion) -> bool:
+    """Whether a version shows this limit of a class."""
+    last = CLASS_UNTIL.get(resource) or UNTIL.get(resource)
+    return version.covers(CLASS_SINCE.get(resource, "2.1"), last)
+
+
 def shown(quotas: Iterable[QuotaView], version: Microversion) -> list[QuotaView]:
     """The limits that a version knows."""
     return [quota for quota in quotas if version.covers("2.1", UNTIL.get(quota.resource))]

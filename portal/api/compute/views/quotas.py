@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Invalid
 from conductor.services import quotas
 from conductor.services.values import QuotaView
 from portal.api.base import ApiRequest
@@ -18,48 +17,77 @@ from portal.api.validation import as_boolean, validate
 class Limits(ComputeView):
     def get(self, request: ApiRequest) -> Response:
         self.refuse_unknown_query(("tenant_id", "reserved"))
-        project_id = request.query_params.get("tenant_id", request.context.project_id)
-        if project_id != request.context.project_id:
+        project_id = request.query_params.get("tenant_id")
+        if project_id is not None:
             self.allow("limits:other_project")
+        project_id = project_id or request.context.project_id
         shown = serializers.absolute(quotas.show(request.context, project_id), request.microversion)
         return Response({"limits": {"rate": [], "absolute": shown}})
 
 
-class QuotaSet(ComputeView):
+class QuotaSetView(ComputeView):
+    """Limits of a project, or with `user_id` of one of its users."""
+
+    @property
+    def user_id(self) -> str:
+        self.refuse_unknown_query(("user_id",))
+        return self.request.query_params.get("user_id", "")
+
+    def found(self, project_id: str) -> list[QuotaView]:
+        quotas.require_project(project_id)
+        return quotas.show(self.request.context, project_id, self.user_id)
+
+
+class QuotaSet(QuotaSetView):
     def get(self, request: ApiRequest, project_id: str) -> Response:
         self.allow("os-quota-sets:show", target_project_id=project_id)
-        self.refuse_unknown_query(("user_id",))
-        found = quotas.show(request.context, project_id)
-        return Response({"quota_set": {"id": project_id, **serializers.quota_set(found, request.microversion)}})
+        shown = serializers.quota_set(self.found(project_id), request.microversion)
+        return Response({"quota_set": {"id": project_id, **shown}})
 
     def put(self, request: ApiRequest, project_id: str) -> Response:
-        self._refuse_users()
         wanted = dict(validate(request.data, schemas.update(request.microversion))["quota_set"])
         is_forced = as_boolean(wanted.pop("force", False), "quota_set.force")
         wanted.pop("tenant_id", None)
         limits = {name: parts.number(value, f"quota_set.{name}") for name, value in wanted.items()}
-        found = quotas.update(request.context, project_id, limits, is_forced=is_forced)
+        context, user_id = request.context, self.user_id
+        if user_id:
+            found = quotas.update_user(context, project_id, user_id, limits, is_forced=is_forced)
+        else:
+            found = quotas.update(context, project_id, limits, is_forced=is_forced)
         return Response({"quota_set": serializers.quota_set(found, request.microversion)})
 
     def delete(self, request: ApiRequest, project_id: str) -> Response:
-        self._refuse_users()
-        quotas.reset(request.context, project_id)
+        quotas.reset(request.context, project_id, self.user_id)
         return Response(status=202)
 
-    def _refuse_users(self) -> None:
-        if "user_id" in self.request.query_params:
-            raise Invalid("Limits are kept per project, not per user.", field="user_id")
 
-
-class QuotaSetDetail(ComputeView):
+class QuotaSetDetail(QuotaSetView):
     def get(self, request: ApiRequest, project_id: str) -> Response:
         self.allow("os-quota-sets:detail", target_project_id=project_id)
-        self.refuse_unknown_query(("user_id",))
-        found = quotas.show(request.context, project_id)
-        return Response({"quota_set": {"id": project_id, **serializers.quota_set_detail(found, request.microversion)}})
+        shown = serializers.quota_set_detail(self.found(project_id), request.microversion)
+        return Response({"quota_set": {"id": project_id, **shown}})
 
 
 class QuotaSetDefaults(ComputeView):
     def get(self, request: ApiRequest, project_id: str) -> Response:
-        found = [QuotaView(resource, limit) for resource, limit in quotas.DEFAULTS.items()]
+        quotas.require_project(project_id)
+        found = [QuotaView(resource, limit) for resource, limit in quotas.class_limits("default").items()]
         return Response({"quota_set": {"id": project_id, **serializers.quota_set(found, request.microversion)}})
+
+
+class QuotaClassSet(ComputeView):
+    """The limits of projects that have none of their own: the class `default`. Others are kept and bound nobody."""
+
+    def get(self, request: ApiRequest, name: str) -> Response:
+        self.refuse_unknown_query((), since="2.102")
+        return Response({"quota_class_set": {"id": name, **self._shown(quotas.class_limits(name))}})
+
+    def put(self, request: ApiRequest, name: str) -> Response:
+        wanted = validate(request.data, schemas.update_class(request.microversion))["quota_class_set"]
+        limits = {key: parts.number(value, f"quota_class_set.{key}") for key, value in wanted.items()}
+        return Response({"quota_class_set": self._shown(quotas.update_class(request.context, name, limits))})
+
+    def _shown(self, limits: dict[str, int]) -> dict[str, int]:
+        return {
+            name: limit for name, limit in limits.items() if serializers.is_of_class(name, self.request.microversion)
+        }

@@ -1,0 +1,63 @@
+"""What hosts have counted for usage audits: nothing, as usage is counted here when somebody asks for it.
+
+The answer has the form of a cloud whose hosts have not run their audits, and names these.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rest_framework.response import Response
+
+from conductor.core.errors import Invalid
+from conductor.services import hosts, usage
+from portal.api.base import ApiRequest
+from portal.api.compute.view import ComputeView
+
+TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\Z")
+
+
+class AuditLogView(ComputeView):
+    def log(self, before: datetime) -> dict[str, Any]:
+        """The last whole month before a time, and who has counted in it."""
+        self.refuse_unknown_query((), since="2.102")
+        end = before.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        begin = (end - timedelta(days=1)).replace(day=1)
+        services = hosts.list_services(self.request.context, binary=hosts.COMPUTE).items
+        names = sorted({service.host for service in services})
+        return {
+            "period_beginning": f"{begin:%Y-%m-%d %H:%M:%S}",
+            "period_ending": f"{end:%Y-%m-%d %H:%M:%S}",
+            "num_hosts": len(names),
+            "num_hosts_done": 0,
+            "num_hosts_running": 0,
+            "num_hosts_not_run": len(names),
+            "hosts_not_run": names,
+            "total_instances": 0,
+            "total_errors": 0,
+            "overall_status": f"{'0 of ' + str(len(names)) if names else 'ALL'} hosts done. 0 errors.",
+            "log": {},
+        }
+
+
+class AuditLog(AuditLogView):
+    def get(self, request: ApiRequest) -> Response:
+        return Response({"instance_usage_audit_logs": self.log(usage.now())})
+
+
+class AuditLogBefore(AuditLogView):
+    def get(self, request: ApiRequest, time: str) -> Response:
+        return Response({"instance_usage_audit_log": self.log(_time_of(time))})
+
+
+def _time_of(text: str) -> datetime:
+    try:
+        if not TIME.match(text):
+            raise ValueError
+        found = datetime.fromisoformat(text).replace(tzinfo=UTC)
+        found.replace(day=1) - timedelta(days=1)  # the month before must be a time too
+    except (ValueError, OverflowError):
+        raise Invalid(f"Invalid timestamp for date {text[:60]}", field="time") from None
+    return found
