@@ -124,6 +124,18 @@ def known(properties: Mapping[str, Any]) -> dict[str, Any]:
     `"yes"` of a switch is True, `"4"` of a number is 4, `amd64` is x86_64. A present name goes before an old one.
     Lists are those of numbered NUMA cells and of required traits. What cannot be read stays the text that it is.
     """
+    global _last
+    last = _last
+    if last is None or last[0] is not properties or last[1] != properties:
+        _last = last = (properties, dict(properties), _read(properties))
+    return dict(last[2])
+
+
+# Whoever judges many hosts asks for the properties of one image again for each.
+_last: tuple[Mapping[str, Any], dict[str, Any], dict[str, Any]] | None = None
+
+
+def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for old, name in OLD_NAMES.items():
         if properties.get(old) is not None:

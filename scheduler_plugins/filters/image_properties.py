@@ -81,7 +81,7 @@ class ImagePropertiesFilter(Filter):
         if not wanted:
             return PASS
         if not _has_offer(host.supported_instances, wanted):
-            return _explained(host.supported_instances, wanted)
+            return _explained(host.supported_instances, tuple(wanted.items()))
         predicate = properties.get(VERSION)
         terms = _terms(predicate) if predicate else ()
         if terms is None and host.hypervisor_version:
@@ -111,8 +111,10 @@ def _named(offer: tuple[str, str, str]) -> tuple[str, ...]:
     return tuple(one_name(value) for (_, _, one_name), value in zip(PROPERTIES, offer, strict=False))
 
 
-def _explained(offers: Supported, wanted: Mapping[str, str]) -> Verdict:
+@lru_cache(KEPT)
+def _explained(offers: Supported, wanted_items: tuple[tuple[str, str], ...]) -> Verdict:
     """Name the first property that no offer has; where each alone is offered, name them all."""
+    wanted = dict(wanted_items)
     for position, (name, word, _) in enumerate(PROPERTIES):
         have = ", ".join(sorted({_named(offer)[position] for offer in offers})) or "nothing that it names"
         if name in wanted and not any(wanted[name] in _named(offer) for offer in offers):

@@ -11,6 +11,9 @@ from conductor.core.host_state import Column, HostTable
 from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.weighing import OUT
 
+BLOCK = 64
+LEAST = -np.finfo(np.float64).max  # of all weights that are numbers; those who are no candidates have less
+
 
 def best_rows(totals: Column, count: int, seed: int | None) -> list[int]:
     """The `count` heaviest candidates, best first; fewer where there are no more.
@@ -41,7 +44,7 @@ def _drain(left: Column, count: int, seed: int) -> list[int]:
 
 def heaviest(totals: Column, count: int) -> list[int]:
     """The rows of the `count` heaviest candidates, best first; equals in the order of their rows."""
-    rows: Rows = np.flatnonzero(totals > OUT)
+    rows: Rows = np.flatnonzero(totals >= _floor(totals, count))
     weights = totals[rows]
     if 0 < count < len(rows):  # split first: sorting all would cost more than the decision
         limit = np.partition(weights, len(rows) - count)[len(rows) - count]
@@ -49,6 +52,16 @@ def heaviest(totals: Column, count: int) -> list[int]:
         kept = np.sort(np.concatenate((ahead, level[: count - len(ahead)])))
         rows, weights = rows[kept], weights[kept]
     return [int(row) for row in rows[np.argsort(-weights, kind="stable")][:count]]
+
+
+def _floor(totals: Column, count: int) -> float:
+    """A weight that at least `count` candidates have, or the least of all: of so many blocks, each has one."""
+    blocks = len(totals) // BLOCK
+    if not 0 < count <= blocks:
+        return LEAST
+    tops = totals[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1)
+    floor = np.partition(tops, blocks - count)[blocks - count]
+    return max(float(floor), LEAST)
 
 
 def pick(ordered: list[int], generator: random.Random | None) -> int:

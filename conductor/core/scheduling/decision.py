@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from conductor.core.host_state import HostTable
 from conductor.core.scheduling import filtering
@@ -25,8 +25,7 @@ REASONS_KEPT_ON_FAILURE = 1000
 SEEDS = 2**32  # seeds are below it
 
 
-@dataclass(frozen=True, slots=True)
-class StageCount:
+class StageCount(NamedTuple):  # many are made, and a dataclass that is frozen takes four times as long
     """One bar of the funnel."""
 
     filter: str
@@ -36,8 +35,7 @@ class StageCount:
     milliseconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class HostOutcome:
+class HostOutcome(NamedTuple):
     """What became of one host in the round that is shown."""
 
     host: str
@@ -82,7 +80,7 @@ class Decision:
             "snapshot_age_seconds": self.snapshot_age_seconds,
             "num_instances": self.num_instances,
             "num_hosts": self.num_hosts,
-            "funnel": [asdict(stage) for stage in self.funnel],
+            "funnel": [stage._asdict() for stage in self.funnel],
             "advice": list(self.advice),
             "faults": [dict(fault) for fault in self.faults],
             "missing_cells": dict(self.missing_cells),
@@ -97,7 +95,7 @@ class Decision:
             "seed": self.seed,
             "snapshot_age_seconds": self.snapshot_age_seconds,
             "chosen": [picked[0].host for picked in self.selections],
-            "funnel": [asdict(stage) for stage in self.funnel],
+            "funnel": [stage._asdict() for stage in self.funnel],
             "weights": [dict(weight) for weight in self.weights[:ATTEMPT_WEIGHTS_KEPT]],
         }
 
@@ -123,7 +121,7 @@ class Decision:
     def details(self) -> dict[str, Any]:
         """What operators see besides."""
         return {
-            "hosts": [asdict(host) for host in self.hosts],
+            "hosts": [host._asdict() for host in self.hosts],
             "weights": [dict(weight) for weight in self.weights],
             "nearest": [asdict(miss) for miss in self.nearest],
         }
@@ -136,6 +134,7 @@ def explain(outcome: Outcome, missing_cells: Mapping[str, str] | None = None) ->
     limit = REASONS_KEPT if outcome.is_successful else REASONS_KEPT_ON_FAILURE
     reasons = [(stage, _reasons(shown, stage, limit)) for stage in shown.filtering.stages]
     nearest, miss_counts = ((), {}) if outcome.is_successful else nearest_misses(shown)
+    best = heaviest(shown.weighing.totals, limit)
     return Decision(
         selections=outcome.selections(),
         num_instances=outcome.num_instances,
@@ -143,8 +142,8 @@ def explain(outcome: Outcome, missing_cells: Mapping[str, str] | None = None) ->
         snapshot_age_seconds=round(shown.hosts.age_seconds, 3),
         num_hosts=len(shown.hosts),
         funnel=tuple(_counted(stage) for stage in shown.filtering.stages),
-        hosts=(*_passed(shown, limit), *_rejected(shown.hosts, reasons, limit)),
-        weights=tuple(_weights(shown.hosts, shown.weighing)),
+        hosts=(*(_outcome(shown.hosts, row) for row in best), *_rejected(shown.hosts, reasons, limit)),
+        weights=tuple(_weights(shown.hosts, shown.weighing, best[:WEIGHTS_KEPT])),
         nearest=nearest,
         advice=tuple(advise(outcome, reasons=reasons, miss_counts=miss_counts, missing_cells=missing)),
         faults=tuple(_fault_json(outcome)),
@@ -165,10 +164,6 @@ def _reasons(shown: Round, stage: Stage, limit: int) -> dict[int, Verdict]:
 def why(shown: Round, stage: Stage, row: int) -> Verdict:
     """The stage's verdict about a host that it turned away."""
     return filtering.why(shown.filtering, stage, shown.hosts, shown.spec, row)
-
-
-def _passed(shown: Round, limit: int) -> list[HostOutcome]:
-    return [_outcome(shown.hosts, row) for row in heaviest(shown.weighing.totals, limit)]
 
 
 def _rejected(
@@ -199,25 +194,28 @@ def _outcome(hosts: HostTable, row: int, rejected_by: str = "", verdict: Verdict
     )
 
 
-def _weights(hosts: HostTable, weighing: Weighing) -> list[dict[str, Any]]:
-    """The heaviest hosts, each with what every weigher said."""
-    found = []
-    for row in heaviest(weighing.totals, WEIGHTS_KEPT):
-        parts = []
-        for part in weighing.parts:
-            raw, normalized, multiplier = part.of(row)
-            weight = normalized * multiplier
-            parts.append(
-                {
-                    "weigher": part.weigher,
-                    "raw": raw,
-                    "normalized": normalized,
-                    "multiplier": multiplier,
-                    "weight": weight,
-                }
-            )
-        found.append({"host": hosts.states[row].host, "total": float(weighing.totals[row]), "parts": parts})
-    return found
+def _weights(hosts: HostTable, weighing: Weighing, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """These hosts, each with what every weigher said."""
+    by_part = [(part.weigher, part.of_rows(rows)) for part in weighing.parts]
+    totals = weighing.totals[list(rows)].tolist()
+    return [
+        {
+            "host": hosts.states[row].host,
+            "total": totals[index],
+            "parts": [_part(weigher, *said[index]) for weigher, said in by_part],
+        }
+        for index, row in enumerate(rows)
+    ]
+
+
+def _part(weigher: str, raw: float, normalized: float, multiplier: float) -> dict[str, Any]:
+    return {
+        "weigher": weigher,
+        "raw": raw,
+        "normalized": normalized,
+        "multiplier": multiplier,
+        "weight": normalized * multiplier,
+    }
 
 
 def _fault_json(outcome: Outcome) -> list[dict[str, Any]]:

@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 Rows = NDArray[np.intp]
+NO_ROWS: Rows = np.empty(0, np.intp)
 
 REASONS_HELD = 1000  # of a filter that is asked host by host: it need not be asked again for them
 LONGEST_REASON = 255
@@ -88,6 +89,8 @@ class Stage(NamedTuple):  # a dataclass that is frozen takes four times as long 
 
     @property
     def rejected_rows(self) -> Rows:
+        if self.left is self.came:
+            return NO_ROWS
         return np.flatnonzero(self.came & ~self.left)
 
 
@@ -237,10 +240,15 @@ def _checked(verdict: Verdict) -> Verdict:
     if verdict.passed:
         return PASS
     texts = (verdict.reason, verdict.need, verdict.have)
-    reason, need, have = clean = tuple(readable(text, LONGEST_REASON) for text in texts)
-    if clean == texts and type(verdict) is Verdict:
+    if type(verdict) is Verdict and _is_plain_text(texts):  # as nearly all are
         return verdict
+    reason, need, have = (readable(text, LONGEST_REASON) for text in texts)
     return Verdict(False, reason, need, have, bool(verdict.is_unreadable))
+
+
+def _is_plain_text(texts: tuple[object, ...]) -> bool:
+    """Whether all of it is short enough, and printable, as it is."""
+    return all(type(text) is str and len(text) <= LONGEST_REASON and text.isprintable() for text in texts)
 
 
 def timed_verdict(one: Filter, hosts: HostTable, spec: RequestSpec, row: int, watch: Watch) -> Verdict:

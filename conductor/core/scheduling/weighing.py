@@ -48,10 +48,17 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
 
     def of(self, row: int) -> tuple[float, float, float]:
         """Raw number, share and factor of the candidate in `row`."""
-        raw = min(max(float(self.column[row]), self.low), self.high)
-        share = 0.0 if self.low == self.high else (raw - self.low) / (self.high - self.low)
-        factor = self.multiplier if isinstance(self.multiplier, float) else float(self.multiplier[row])
-        return raw, share, factor
+        return self.of_rows((row,))[0]
+
+    def of_rows(self, rows: Sequence[int]) -> list[tuple[float, float, float]]:
+        """The same of several."""
+        chosen, low, high = list(rows), self.low, self.high
+        one = self.multiplier
+        factors = [one] * len(chosen) if isinstance(one, float) else one[chosen].tolist()
+        raws = [min(max(raw, low), high) for raw in self.column[chosen].astype(np.float64).tolist()]
+        if low == high:
+            return [(raw, 0.0, factor) for raw, factor in zip(raws, factors, strict=True)]
+        return [(raw, (raw - low) / (high - low), factor) for raw, factor in zip(raws, factors, strict=True)]
 
 
 @dataclass(frozen=True)
