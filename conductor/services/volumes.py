@@ -5,40 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conductor.api_db.models import Quota
 from conductor.core.context import RequestContext
-from conductor.core.errors import Invalid, QuotaExceeded
+from conductor.core.errors import Invalid, NotFound
 from conductor.core.request_spec import ImageSpec
-from conductor.identity.models import Project
 from conductor.journal import foreign_locks
-from conductor.services.values import QuotaView
+from conductor.services.volume_quotas import require_room
 from conductor.transactions import write_tx
-from conductor.volume import operations
-from conductor.volume.models import Volume
+from conductor.volume import capabilities, messages, operations, snapshots, types
+from conductor.volume.models import Volume, VolumeType
 from conductor.volume.operations import VolumeWish
-from conductor.volume.queries import Usage, VolumeQuery, get_visible, list_visible, usage
-from conductor.volume.states import STATUSES
+from conductor.volume.queries import Usage, VolumeQuery, get_visible, list_visible
+from conductor.volume.states import AVAILABLE, CREATING, IN_USE, MAINTENANCE, TELLABLE, VOLUME
 
-__all__ = ["VolumeQuery", "VolumeWish", "get_visible", "list_visible"]
+__all__ = ["VolumeQuery", "VolumeWish", "get_visible", "list_visible", "require_room"]
 
-UNLIMITED = -1
-DEFAULTS: Mapping[str, int] = {
-    "volumes": 100,
-    "gigabytes": 10_000,
-    "per_volume_gigabytes": UNLIMITED,
-    # Nothing counts against these here; clients set them and read them back.
-    "snapshots": 100,
-    "backups": 100,
-    "backup_gigabytes": 10_000,
-    "groups": 100,
-}
 MOST_METADATA = 128
 UNDER_LOCK = "volume:{}"
 
 
 def create(context: RequestContext, wish: VolumeWish) -> Volume:
     """Have a new volume. Raises QuotaExceeded."""
-    _check_metadata(wish.metadata)
+    check_metadata(wish.metadata)
     with write_tx():
         require_room(context.project_id, Usage(1, wish.size_gb), size_gb=wish.size_gb)
         volume = operations.insert(context, wish)
@@ -46,81 +33,126 @@ def create(context: RequestContext, wish: VolumeWish) -> Volume:
     return volume
 
 
-def delete(context: RequestContext, volume_id: str) -> None:
-    """Delete a volume and its data. Raises NotFound, Invalid for one in use, ResourceLocked."""
+def delete(context: RequestContext, volume_id: str, *, takes_snapshots: bool = False, is_forced: bool = False) -> None:
+    """Delete a volume and its data. Raises NotFound, Invalid for one in use or with snapshots, ResourceLocked.
+
+    `takes_snapshots` deletes these first; `is_forced` asks for no status, and deletes all that no server has.
+    """
     with write_tx():
-        volume = _free_to_change(context, volume_id)
-        operations.begin_deleting(volume)
+        volume = free_to_change(context, volume_id)
+        doomed = list(volume.snapshots.all()) if takes_snapshots else []
+        for snapshot in doomed:
+            foreign_locks.require_free(f"snapshot:{snapshot.uuid}")
+            snapshots.begin_deleting(snapshot)
+        _refuse_source(volume)
+        operations.begin_deleting(volume, is_forced=is_forced, takes_snapshots=takes_snapshots)
+    for snapshot in doomed:
+        snapshots.settle(snapshot.uuid)
     operations.settle(volume.uuid)
 
 
-def extend(context: RequestContext, volume_id: str, size_gb: int) -> None:
-    """Make a volume larger. Raises NotFound, Invalid for one that is not free, QuotaExceeded, ResourceLocked."""
+def extend(context: RequestContext, volume_id: str, size_gb: int, *, may_be_in_use: bool = False) -> Volume:
+    """Make a volume larger. Raises NotFound, Invalid for one under work, QuotaExceeded, ResourceLocked."""
     with write_tx():
-        volume = _free_to_change(context, volume_id)
-        require_room(volume.project_id, Usage(0, max(0, size_gb - volume.size_gb)), size_gb=size_gb)
-        operations.begin_extending(volume, size_gb)
+        volume = free_to_change(context, volume_id)
+        more = Usage(0, max(0, size_gb - volume.size_gb))
+        require_room(volume.project_id, more, size_gb=size_gb, type_name=type_name_of(volume))
+        operations.begin_extending(volume, size_gb, may_be_in_use=may_be_in_use)
     operations.settle(volume.uuid)
+    return volume
 
 
 def update(context: RequestContext, volume_id: str, values: Mapping[str, Any]) -> Volume:
-    """Change the name, the description, the metadata or whether it is bootable. Raises NotFound, Invalid."""
-    _check_metadata(values.get("metadata", {}))
+    """Change the name, the description, metadata, or whether it is bootable or readonly. Raises NotFound, Invalid."""
+    check_metadata(values.get("metadata", {}))
     with write_tx():
-        operations.describe(get_visible(context, volume_id), **values)
+        volume = get_visible(context, volume_id)
+        _refuse_in_maintenance(volume)
+        operations.describe(volume, **values)
     return get_visible(context, volume_id)
 
 
-def reset_status(context: RequestContext, volume_id: str, status: str) -> None:
-    """An operator says what a volume's status is. Raises NotFound, Invalid, ResourceLocked while a workflow has it."""
-    if status not in STATUSES:
-        raise Invalid(f"Invalid status {status[:60]}: it must be one of {', '.join(STATUSES)}.", field="status")
+def set_readonly(context: RequestContext, volume_id: str, *, is_readonly: bool) -> None:
+    """Say whether servers may only read it, once they attach it. Raises NotFound, Invalid while one has it."""
     with write_tx():
-        operations.describe(_free_to_change(context, volume_id), status=status)
-
-
-def limits(project_id: str) -> dict[str, int]:
-    """Every limit of a project by resource."""
-    own = Quota.objects.filter(project_id=project_id, resource__in=DEFAULTS).values_list("resource", "limit")
-    return {**DEFAULTS, **dict(own)}
-
-
-def quotas(project_id: str) -> list[QuotaView]:
-    """Every limit of a project with what counts against it."""
-    taken = usage(project_id)
-    in_use = {"volumes": taken.volumes, "gigabytes": taken.gigabytes}
-    return [QuotaView(name, limit, in_use.get(name, 0)) for name, limit in limits(project_id).items()]
-
-
-def update_quotas(project_id: str, wanted: Mapping[str, int]) -> list[QuotaView]:
-    """Set limits of a project. Raises Invalid for an unknown project."""
-    if not Project.objects.filter(pk=project_id).exists():
-        raise Invalid(f"Project ID {project_id} is not a valid project.", field="project_id")
-    with write_tx():
-        for resource, limit in wanted.items():
-            Quota.objects.update_or_create(project_id=project_id, resource=resource, defaults={"limit": limit})
-    return quotas(project_id)
-
-
-def reset_quotas(project_id: str) -> None:
-    """Give a project the default limits again."""
-    with write_tx():
-        Quota.objects.filter(project_id=project_id, resource__in=DEFAULTS).delete()
-
-
-def require_room(project_id: str, more: Usage, *, size_gb: int) -> None:
-    """In the write transaction that adds it: on the way out nobody else has taken the room."""
-    allowed, taken = limits(project_id), usage(project_id)
-    if allowed["per_volume_gigabytes"] != UNLIMITED and size_gb > allowed["per_volume_gigabytes"]:
-        raise QuotaExceeded(
-            f"Requested volume size {size_gb}G is larger than maximum allowed limit {allowed['per_volume_gigabytes']}G."
-        )
-    for resource in ("volumes", "gigabytes"):
-        limit, wanted, there = allowed[resource], getattr(more, resource), getattr(taken, resource)
-        if limit != UNLIMITED and wanted and there + wanted > limit:
-            raise QuotaExceeded(
-                f"Quota exceeded for {resource}: requested {wanted}, but already used {there} of {limit} {resource}."
+        volume = free_to_change(context, volume_id)
+        if volume.status != AVAILABLE:
+            raise Invalid(
+                f"Invalid volume: Volume {volume.uuid} status must be available to update readonly flag, "
+                f"but current status is: {volume.status}."
             )
+        operations.describe(volume, is_readonly=is_readonly)
+
+
+def retype(context: RequestContext, volume_id: str, type_ref: str) -> None:
+    """Give a volume another type; its data stay where they are, as there is one storage.
+
+    Raises NotFound, Invalid for a type that cannot be or is the same, QuotaExceeded, ResourceLocked.
+    """
+    try:
+        wanted = types.named(context, type_ref)
+    except NotFound as error:
+        raise Invalid(error.message, field="os-retype.new_type") from None
+    check_type(wanted, field="os-retype.new_type")
+    with write_tx():
+        volume = free_to_change(context, volume_id)
+        if volume.status not in (AVAILABLE, IN_USE):
+            raise Invalid(f"Invalid volume: status must be available or in-use to retype, but is {volume.status}.")
+        if type_name_of(volume) == wanted.name:
+            raise Invalid("Invalid volume_type passed: the volume has this type already.", field="os-retype.new_type")
+        is_shared = types.is_shareable(wanted)
+        if volume.status == IN_USE and is_shared != volume.is_multiattach:
+            raise Invalid("A volume in use cannot be retyped between types for one server and for several.")
+        if unmet := capabilities.unmet(wanted.extra_specs):
+            raise Invalid(f"No storage offers what volume type {wanted.name} asks for: {unmet}.")
+        more = Usage(1, volume.size_gb)
+        require_room(volume.project_id, more, type_name=wanted.name, is_there=True)
+        operations.describe(volume, volume_type_id=wanted.pk, is_multiattach=is_shared)
+
+
+def reset_status(context: RequestContext, volume_id: str, status: str) -> None:
+    """An operator says what a volume's status is: nothing follows from it by itself.
+
+    Raises NotFound, Invalid, ResourceLocked while a workflow has it.
+    """
+    if status not in TELLABLE:
+        raise Invalid(f"Invalid status {status[:60]}: it must be one of {', '.join(TELLABLE)}.", field="status")
+    with write_tx():
+        operations.describe(free_to_change(context, volume_id), status=status, status_is_told=True)
+
+
+def set_image_metadata(context: RequestContext, volume_id: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Add or replace what a volume remembers of its image; all of it. Raises NotFound."""
+    check_metadata(given)
+    with write_tx():
+        volume = get_visible(context, volume_id)
+        changed = {**volume.image_metadata, **given}
+        operations.describe(volume, image_metadata=changed)
+    return changed
+
+
+def unset_image_metadata(context: RequestContext, volume_id: str, key: str) -> None:
+    """Raises NotFound for a key that is not there."""
+    with write_tx():
+        volume = get_visible(context, volume_id)
+        if key not in volume.image_metadata:
+            raise NotFound(f"Metadata with key {key[:60]} of volume {volume_id} does not exist.")
+        left = {name: value for name, value in volume.image_metadata.items() if name != key}
+        operations.describe(volume, image_metadata=left)
+
+
+def type_name_of(volume: Volume) -> str:
+    return volume.volume_type.name if volume.volume_type else types.DEFAULT_NAME
+
+
+def check_type(wanted: VolumeType, *, field: str) -> None:
+    """Raises Invalid for a type whose volumes would be encrypted."""
+    if wanted.encryption:
+        raise Invalid(
+            f"Volume type {wanted.name} asks for encryption, which the storage of this cloud does not offer: "
+            "choose another type.",
+            field=field,
+        )
 
 
 def image_metadata(image: ImageSpec) -> dict[str, str]:
@@ -152,11 +184,12 @@ def image_of(volume: Volume) -> ImageSpec:
 
 
 def settle_all() -> int:
-    """Finish volumes that a dead process left half created, grown or deleted; returns how many."""
-    return operations.settle_all()
+    """Finish volumes and snapshots that a dead process left half created, grown or deleted; returns how many."""
+    messages.drop_old()
+    return snapshots.settle_all() + operations.settle_all()
 
 
-def _free_to_change(context: RequestContext, volume_id: str) -> Volume:
+def free_to_change(context: RequestContext, volume_id: str) -> Volume:
     """The volume, held until the transaction ends. Raises NotFound, ResourceLocked naming who works on it."""
     volume = get_visible(context, volume_id)
     Volume.objects.select_for_update().filter(pk=volume.pk).first()
@@ -164,6 +197,18 @@ def _free_to_change(context: RequestContext, volume_id: str) -> Volume:
     return get_visible(context, volume_id)
 
 
-def _check_metadata(metadata: Mapping[str, str]) -> None:
+def _refuse_source(volume: Volume) -> None:
+    """Raises Invalid while another volume gets its data from this one."""
+    if Volume.objects.filter(source_kind=VOLUME, source_uuid=volume.uuid, status=CREATING).exists():
+        raise Invalid(f"Invalid volume: data of volume {volume.uuid} are being copied into another one.")
+
+
+def _refuse_in_maintenance(volume: Volume) -> None:
+    if volume.status == MAINTENANCE:
+        raise Invalid(f"Invalid volume: Volume {volume.uuid} is in maintenance: it cannot be changed.")
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Raises Invalid for too much."""
     if len(metadata) > MOST_METADATA:
         raise Invalid(f"A volume can have up to {MOST_METADATA} metadata items, not {len(metadata)}.", field="metadata")

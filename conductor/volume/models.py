@@ -1,10 +1,44 @@
-"""Volumes, and which instances have them."""
+"""Volumes with their types and snapshots, which instances have them, and what is told of them."""
 
 from __future__ import annotations
 
 import uuid
 
 from django.db import models
+
+
+class QosSpec(models.Model):
+    """What a type asks of whoever carries the data: `consumer` is front-end, back-end or both."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255, unique=True)
+    consumer = models.CharField(max_length=16, default="back-end")
+    specs = models.JSONField(default=dict)
+    created_at = models.DateTimeField(db_index=True)
+
+
+class VolumeType(models.Model):
+    """A kind of volumes. `extra_specs` that begin with a capability's name choose where its volumes may be."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255, unique=True)
+    description = models.CharField(max_length=255, null=True)
+    is_public = models.BooleanField(default=True)
+    extra_specs = models.JSONField(default=dict)
+    encryption = models.JSONField(null=True)  # what was asked for: no volume can be made of such a type
+    qos_spec = models.ForeignKey(QosSpec, null=True, on_delete=models.PROTECT, related_name="types")
+    created_at = models.DateTimeField(db_index=True)
+    updated_at = models.DateTimeField()
+
+
+class TypeAccess(models.Model):
+    """A project that may use a private type."""
+
+    type = models.ForeignKey(VolumeType, on_delete=models.CASCADE, related_name="accesses")
+    project_id = models.CharField(max_length=64, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["type", "project_id"], name="volume_type_access_once")]
 
 
 class Volume(models.Model):
@@ -23,16 +57,141 @@ class Volume(models.Model):
     image_metadata = models.JSONField(default=dict)  # of the image that its data came from, one level of texts
     source_kind = models.CharField(max_length=16, default="")  # one of states.SOURCES; "" for a blank one
     source_uuid = models.UUIDField(null=True)
+    volume_type = models.ForeignKey(VolumeType, null=True, on_delete=models.PROTECT)  # None: the default one
+    is_multiattach = models.BooleanField(default=False)
+    is_readonly = models.BooleanField(null=True)  # None: nobody has said
+    status_is_told = models.BooleanField(default=False)  # by an operator: nothing follows from it by itself
+    group_uuid = models.UUIDField(null=True, db_index=True)
+    created_at = models.DateTimeField(db_index=True)
+    updated_at = models.DateTimeField()
+
+
+class Snapshot(models.Model):
+    """A volume's data as they were; a copy of its own."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    volume = models.ForeignKey(Volume, on_delete=models.CASCADE, related_name="snapshots")
+    project_id = models.CharField(max_length=64, db_index=True)
+    user_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=255, default="")
+    description = models.CharField(max_length=255, null=True)
+    size_gb = models.PositiveIntegerField()
+    status = models.CharField(max_length=32)  # one of states.SNAPSHOT_STATUSES
+    status_is_told = models.BooleanField(default=False)
+    metadata = models.JSONField(default=dict)
+    group_snapshot_uuid = models.UUIDField(null=True, db_index=True)
     created_at = models.DateTimeField(db_index=True)
     updated_at = models.DateTimeField()
 
 
 class VolumeAttachment(models.Model):
-    """A volume that an instance has, or is getting. `uuid` is that of the cell's block device."""
+    """A volume that an instance has, or is getting. `uuid` is that of the cell's block device.
+
+    `status` is one of states.LENT_STATUSES. Only one that was reserved for nobody yet has no instance.
+    """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
-    volume = models.OneToOneField(Volume, on_delete=models.CASCADE, related_name="attachment")
-    instance_uuid = models.UUIDField(db_index=True)
+    volume = models.ForeignKey(Volume, on_delete=models.CASCADE, related_name="attachments")
+    instance_uuid = models.UUIDField(db_index=True, null=True)
     host = models.CharField(max_length=255, default="")
     device = models.CharField(max_length=64)
     attached_at = models.DateTimeField(null=True)
+    status = models.CharField(max_length=16, default="in-use")
+    mode = models.CharField(max_length=2, default="rw")
+    connector = models.JSONField(null=True)  # of an attachment that its owner made: what is to open the volume
+
+
+class Transfer(models.Model):
+    """A volume that its owner hands to whoever knows the key, or did."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    volume = models.ForeignKey(Volume, on_delete=models.CASCADE, related_name="transfers")
+    name = models.CharField(max_length=255, null=True)
+    salt = models.CharField(max_length=32)
+    key_hash = models.CharField(max_length=64)  # the key itself is told once, and kept nowhere
+    with_snapshots = models.BooleanField(default=True)
+    source_project_id = models.CharField(max_length=64, db_index=True)
+    destination_project_id = models.CharField(max_length=64, null=True)
+    is_accepted = models.BooleanField(default=False)
+    created_at = models.DateTimeField(db_index=True)
+
+
+class Message(models.Model):
+    """Why something that was accepted came to nothing, for the project that asked for it."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    project_id = models.CharField(max_length=64, db_index=True)
+    request_id = models.CharField(max_length=64)
+    event_id = models.CharField(max_length=64)
+    resource_type = models.CharField(max_length=32)
+    resource_uuid = models.UUIDField(null=True)
+    level = models.CharField(max_length=16, default="ERROR")
+    text = models.CharField(max_length=255)
+    created_at = models.DateTimeField(db_index=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+
+class VolumeQuotaClass(models.Model):
+    """A limit of all projects that have none of their own; the one class that counts is called default."""
+
+    name = models.CharField(max_length=255)
+    resource = models.CharField(max_length=300)
+    limit = models.IntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["name", "resource"], name="volume_class_limit_once")]
+
+
+class VolumeService(models.Model):
+    """What an operator says of a volume service: whether it takes new volumes."""
+
+    binary = models.CharField(max_length=64)
+    host = models.CharField(max_length=255)
+    is_disabled = models.BooleanField(default=False)
+    disabled_reason = models.CharField(max_length=255, null=True)
+    is_frozen = models.BooleanField(default=False)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["binary", "host"], name="volume_service_once")]
+
+
+class GroupType(models.Model):
+    """A kind of groups."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    name = models.CharField(max_length=255, unique=True)
+    description = models.CharField(max_length=255, null=True)
+    is_public = models.BooleanField(default=True)
+    specs = models.JSONField(default=dict)
+    created_at = models.DateTimeField(db_index=True)
+
+
+class VolumeGroup(models.Model):
+    """Volumes that are snapshotted together."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    project_id = models.CharField(max_length=64, db_index=True)
+    user_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=255, null=True)
+    description = models.CharField(max_length=255, null=True)
+    status = models.CharField(max_length=32)
+    group_type = models.ForeignKey(GroupType, on_delete=models.PROTECT)
+    volume_types = models.JSONField(default=list)  # uuids
+    availability_zone = models.CharField(max_length=255, default="nova")
+    source_group_uuid = models.UUIDField(null=True)
+    source_snapshot_uuid = models.UUIDField(null=True)
+    created_at = models.DateTimeField(db_index=True)
+
+
+class GroupSnapshot(models.Model):
+    """The snapshots of a group's volumes, taken together."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    group = models.ForeignKey(VolumeGroup, on_delete=models.CASCADE, related_name="group_snapshots")
+    project_id = models.CharField(max_length=64, db_index=True)
+    user_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=255, null=True)
+    description = models.CharField(max_length=255, null=True)
+    status = models.CharField(max_length=32)
+    created_at = models.DateTimeField(db_index=True)

@@ -21,13 +21,17 @@ from conductor.volume.states import (
     AVAILABLE,
     CHANGES,
     CREATING,
+    DELETABLE,
     DELETING,
     DETACHING,
-    ERROR,
     EXTENDING,
     IN_USE,
+    LENT_STATUSES,
     PASSING,
+    RESERVED,
 )
+
+SHAREABLE = (AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING)  # states in which one more guest may have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,9 @@ class VolumeWish:
     image_metadata: Mapping[str, str] = field(default_factory=dict)
     source_kind: str = ""
     source_uuid: str | None = None
+    volume_type_id: int | None = None  # of the row; None is the default type
+    is_multiattach: bool = False
+    group_uuid: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +80,36 @@ def insert(context: RequestContext, wish: VolumeWish, **values: Any) -> Volume:
     )
 
 
-def begin_extending(volume: Volume, size_gb: int) -> None:
-    """Raises Invalid for one that does not grow, or that is not free."""
+def begin_extending(volume: Volume, size_gb: int, *, may_be_in_use: bool = False) -> None:
+    """Raises Invalid for one that does not grow, or that is under work."""
     if size_gb <= volume.size_gb:
         raise Invalid(
             f"New size for extend must be greater than current size. (current: {volume.size_gb}, extended: {size_gb}).",
             field="os-extend.new_size",
         )
-    if not _change(_one(volume.uuid), (AVAILABLE,), EXTENDING, size_gb=size_gb):
-        raise Invalid(f"Volume {volume.uuid} status must be 'available' to extend, but is {_status(volume.uuid)}.")
-
-
-def begin_deleting(volume: Volume) -> None:
-    """Raises Invalid for one that is in use or under work."""
-    if not _change(_one(volume.uuid), (AVAILABLE, ERROR), DELETING):
+    before = (AVAILABLE, IN_USE) if may_be_in_use else (AVAILABLE,)
+    if not _change(_one(volume.uuid), before, EXTENDING, size_gb=size_gb):
         raise Invalid(
-            f"Volume {volume.uuid} status must be available or error to delete, but is {_status(volume.uuid)}."
+            f"Volume {volume.uuid} status must be {' or '.join(before)} to extend, but is {_status(volume.uuid)}."
+        )
+
+
+def begin_deleting(volume: Volume, *, is_forced: bool = False, takes_snapshots: bool = False) -> None:
+    """Raises Invalid for one that is in use, under work or snapshotted; `is_forced` asks for attachments alone."""
+    if not takes_snapshots and volume.snapshots.exists():
+        raise Invalid(f"Invalid volume: Volume {volume.uuid} still has dependent snapshots: delete them first.")
+    if is_forced and not volume.attachments.exists():
+        _one(volume.uuid).update(status=DELETING, status_is_told=False, updated_at=timezone.now())
+    elif volume.group_uuid is not None or not _change(_one(volume.uuid), DELETABLE, DELETING):
+        raise Invalid(
+            f"Invalid volume: Volume status must be available or error and must not be in a group or attached, "
+            f"but is {_status(volume.uuid)}."
         )
 
 
 def settle(volume_uuid: UUID | str) -> None:
     """Do what the status promises: have the file, have it larger, or have neither file nor row. Repeatable."""
-    volume = Volume.objects.filter(uuid=volume_uuid, status__in=PASSING).first()
+    volume = Volume.objects.filter(uuid=volume_uuid, status__in=PASSING, status_is_told=False).first()
     if volume is None or (volume.status == CREATING and _has_a_workflow(volume)):
         return
     if volume.status == DELETING:
@@ -104,12 +119,14 @@ def settle(volume_uuid: UUID | str) -> None:
         return
     store.ensure(volume.uuid, volume.size_gb)
     with write_tx():
-        _change(_one(volume.uuid), (CREATING, EXTENDING), AVAILABLE)
+        is_used = VolumeAttachment.objects.filter(volume=volume).exists()
+        _change(_one(volume.uuid), (EXTENDING,) if is_used else (CREATING, EXTENDING), IN_USE if is_used else AVAILABLE)
 
 
 def settle_all() -> int:
     """Finish what died in between; returns how many."""
-    uuids = list(Volume.objects.filter(status__in=PASSING).values_list("uuid", flat=True))
+    passing = Volume.objects.filter(status__in=PASSING, status_is_told=False)
+    uuids = list(passing.values_list("uuid", flat=True))
     for uuid in uuids:
         settle(uuid)
     return len(uuids)
@@ -125,32 +142,30 @@ def describe(volume: Volume, **values: Any) -> None:
     _one(volume.uuid).update(**values, updated_at=timezone.now())
 
 
+def turn(volume_uuid: UUID | str, before: Iterable[str], after: str, **values: Any) -> bool:
+    """Whether the volume was in one of the states `before`, and now is in `after`; inside a write transaction."""
+    return _change(_one(volume_uuid), before, after, **values)
+
+
 # -- lent to instances; each inside the caller's fenced write transaction, and doing nothing twice
 
 
 def reserve(lending: Lending) -> None:
-    """Keep a free volume for an instance. Raises Conflict when it is not free, NotFound when it is gone."""
+    """Keep a volume for an instance. Raises Conflict when it is not to be had, NotFound when it is gone."""
     if _lent(lending.attachment_uuid).exists():
         return
     volume = Volume.objects.filter(uuid=lending.volume_uuid).select_for_update().first()
     if volume is None:
         raise NotFound(f"Volume {lending.volume_uuid} is gone.")
-    if not _change(_one(volume.uuid), (AVAILABLE,), ATTACHING):
+    is_shared = volume.is_multiattach and volume.status in SHAREABLE
+    if not is_shared and not _change(_one(volume.uuid), (AVAILABLE,), ATTACHING):
         raise Conflict(f"Volume {volume.uuid} is {volume.status}, not available.")
-    VolumeAttachment.objects.create(
-        uuid=lending.attachment_uuid,
-        volume=volume,
-        instance_uuid=lending.instance_uuid,
-        device=lending.device,
-        host=lending.host,
-    )
+    _lend(volume, lending)
 
 
 def promise(volume: Volume, lending: Lending) -> None:
     """A volume that is being created is for an instance; inside the write transaction that inserted it."""
-    VolumeAttachment.objects.create(
-        uuid=lending.attachment_uuid, volume=volume, instance_uuid=lending.instance_uuid, device=lending.device
-    )
+    _lend(volume, lending)
 
 
 def is_filled(attachment_uuid: str) -> None:
@@ -160,34 +175,51 @@ def is_filled(attachment_uuid: str) -> None:
 
 def complete(attachment_uuid: str) -> None:
     """The guest has it."""
-    if _change(_of(attachment_uuid), (ATTACHING, DETACHING), IN_USE):
+    if _turn_lent(attachment_uuid, (RESERVED, ATTACHING, DETACHING), IN_USE):
         _lent(attachment_uuid).filter(attached_at=None).update(attached_at=timezone.now())
 
 
 def begin_detaching(attachment_uuid: str) -> None:
     """The guest is to let it go. Raises Conflict when it is not in use."""
-    if not _change(_of(attachment_uuid), (IN_USE,), DETACHING) and not _of(attachment_uuid).filter(status=DETACHING):
+    if not _turn_lent(attachment_uuid, (IN_USE,), DETACHING) and not _lent(attachment_uuid).filter(status=DETACHING):
         raise Conflict("The volume is not in use.")
 
 
 def release(attachment_uuid: str) -> None:
     """The guest does not have it, or not any more."""
-    _change(_of(attachment_uuid), (ATTACHING, DETACHING, IN_USE), AVAILABLE)
+    volume = _of(attachment_uuid).first()
+    if volume is None:
+        return
     _lent(attachment_uuid).delete()
+    if not volume.is_multiattach:
+        _change(_one(volume.uuid), LENT_STATUSES, AVAILABLE)
+    elif volume.status in LENT_STATUSES:
+        follow(volume)
 
 
 def let_go(attachment_uuid: str, *, is_deleted: bool) -> None:
-    """The guest is gone; with `is_deleted` it takes the volume along: `settle` it after the transaction."""
-    if is_deleted:
-        _change(_of(attachment_uuid), (CREATING, ATTACHING, DETACHING, IN_USE), DELETING)
-        _lent(attachment_uuid).delete()
-    else:
+    """The guest is gone; with `is_deleted` it takes the volume along: `settle` it after the transaction.
+
+    One that other guests have as well stays.
+    """
+    volume = _of(attachment_uuid).first() if is_deleted else None
+    if volume is None or volume.attachments.exclude(uuid=attachment_uuid).exists() or volume.snapshots.exists():
         release(attachment_uuid)
+        return
+    _change(_one(volume.uuid), (CREATING, ATTACHING, DETACHING, IN_USE), DELETING, group_uuid=None)
+    _lent(attachment_uuid).delete()
 
 
 def keep_detaching(attachment_uuid: str) -> None:
     """The guest is to be gone, but nobody has heard yet that it is."""
-    _change(_of(attachment_uuid), (IN_USE, ATTACHING), DETACHING)
+    _turn_lent(attachment_uuid, (IN_USE, ATTACHING), DETACHING)
+
+
+def follow(volume: Volume) -> None:
+    """The volume is what the weightiest of its attachments is; inside a write transaction."""
+    held = set(VolumeAttachment.objects.filter(volume=volume).values_list("status", flat=True))
+    status = next((status for status in (IN_USE, DETACHING, ATTACHING, RESERVED) if status in held), AVAILABLE)
+    _one(volume.uuid).update(status=status, status_is_told=False, updated_at=timezone.now())
 
 
 def move(instance_uuid: str, host: str) -> None:
@@ -209,12 +241,38 @@ def connection_of(volume: Volume, device: str, *, boot_index: int = -1) -> dict[
     )
 
 
+def _lend(volume: Volume, lending: Lending) -> None:
+    VolumeAttachment.objects.create(
+        uuid=lending.attachment_uuid,
+        volume=volume,
+        instance_uuid=lending.instance_uuid,
+        device=lending.device,
+        host=lending.host,
+        status=ATTACHING,
+    )
+
+
+def _turn_lent(attachment_uuid: str, before: Iterable[str], after: str) -> bool:
+    """Whether the attachment was in one of the states `before`; its volume follows it, unless others have it too."""
+    volume = _of(attachment_uuid).first()
+    if volume is None:
+        return False
+    if volume.is_multiattach:
+        is_turned = bool(_lent(attachment_uuid).filter(status__in=list(before)).update(status=after))
+        follow(volume)
+        return is_turned
+    is_turned = _change(_of(attachment_uuid), before, after)
+    if is_turned:
+        _lent(attachment_uuid).update(status=after)
+    return is_turned
+
+
 def _one(volume_uuid: UUID | str) -> QuerySet[Volume]:
     return Volume.objects.filter(uuid=volume_uuid)
 
 
 def _of(attachment_uuid: str) -> QuerySet[Volume]:
-    return Volume.objects.filter(attachment__uuid=attachment_uuid)
+    return Volume.objects.filter(attachments__uuid=attachment_uuid)
 
 
 def _lent(attachment_uuid: str) -> QuerySet[VolumeAttachment]:
@@ -228,4 +286,5 @@ def _status(volume_uuid: UUID | str) -> str:
 def _change(rows: QuerySet[Volume], before: Iterable[str], after: str, **values: Any) -> bool:
     """One UPDATE: whether the volume was in one of the states `before`, and now is in `after`."""
     allowed = [status for status in before if (status, after) in CHANGES]
-    return bool(rows.filter(status__in=allowed).update(status=after, updated_at=timezone.now(), **values))
+    values |= {"status": after, "status_is_told": False, "updated_at": timezone.now()}
+    return bool(rows.filter(status__in=allowed).update(**values))

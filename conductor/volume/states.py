@@ -10,7 +10,21 @@ DETACHING = "detaching"
 EXTENDING = "extending"
 DELETING = "deleting"
 ERROR = "error"
-STATUSES = (CREATING, AVAILABLE, ATTACHING, IN_USE, DETACHING, EXTENDING, DELETING, ERROR)
+RESERVED = "reserved"
+UPLOADING = "uploading"
+REVERTING = "reverting"
+AWAITING_TRANSFER = "awaiting-transfer"
+MAINTENANCE = "maintenance"
+STATUSES = (
+    *(CREATING, AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING, EXTENDING, UPLOADING, REVERTING),
+    *(AWAITING_TRANSFER, MAINTENANCE, DELETING, ERROR),
+)
+# What an operator may say that a volume is; the last two are words of others for an error.
+TELLABLE = (*STATUSES, "error_deleting", "error_extending")
+SNAPSHOT_STATUSES = (CREATING, AVAILABLE, DELETING, ERROR)
+SNAPSHOT_TELLABLE = (*SNAPSHOT_STATUSES, "error_deleting")
+LENT_STATUSES = (RESERVED, ATTACHING, IN_USE, DETACHING)  # of an attachment, the weightiest last but one
+DELETABLE = (AVAILABLE, ERROR, "error_deleting", "error_extending")
 
 # From the first to the second, and by whom.
 CHANGES = frozenset(
@@ -34,6 +48,23 @@ CHANGES = frozenset(
         (EXTENDING, AVAILABLE),
         (AVAILABLE, DELETING),  # its owner deletes it; the row goes with the file
         (ERROR, DELETING),
+        ("error_deleting", DELETING),
+        ("error_extending", DELETING),
+        (IN_USE, EXTENDING),  # the same, of one that a guest has
+        (EXTENDING, IN_USE),
+        (AVAILABLE, RESERVED),  # its owner makes an attachment
+        (RESERVED, ATTACHING),
+        (RESERVED, IN_USE),
+        (RESERVED, AVAILABLE),
+        (AVAILABLE, UPLOADING),  # an image is made of it
+        (IN_USE, UPLOADING),
+        (UPLOADING, AVAILABLE),
+        (UPLOADING, IN_USE),
+        (AVAILABLE, REVERTING),  # it becomes what its snapshot is
+        (REVERTING, AVAILABLE),
+        (REVERTING, ERROR),
+        (AVAILABLE, AWAITING_TRANSFER),  # offered to another project
+        (AWAITING_TRANSFER, AVAILABLE),
     }
 )
 IMAGE, SNAPSHOT, VOLUME = "image", "snapshot", "volume"

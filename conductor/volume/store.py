@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 from uuid import UUID
 
 from django.conf import settings
@@ -14,11 +17,17 @@ from conductor.core.errors import DriverError, Invalid
 
 GIB = 1 << 30
 LONGEST_COPY_SECONDS = 3600.0
+Done = subprocess.CompletedProcess[str]
 
 
 def path_of(volume_uuid: UUID | str) -> Path:
     """Where the data of a volume are."""
     return Path(settings.NOVELLA_DATA) / "volumes" / f"{volume_uuid}.raw"
+
+
+def snapshot_path_of(snapshot_uuid: UUID | str) -> Path:
+    """Where the data of a snapshot are."""
+    return Path(settings.NOVELLA_DATA) / "snapshots" / f"{snapshot_uuid}.raw"
 
 
 def ensure(volume_uuid: UUID | str, size_gb: int) -> None:
@@ -40,14 +49,44 @@ def fill(volume_uuid: UUID | str, size_gb: int, source: Path, disk_format: str) 
     Raises Invalid where that is larger, DriverError where it cannot be copied.
     """
     path = path_of(volume_uuid)
-    if path.exists():
+    if not path.exists():
+        _write(path, size_gb, source, disk_format)
+
+
+def take_snapshot(snapshot_uuid: UUID | str, volume_uuid: UUID | str, size_gb: int) -> None:
+    """Have a copy of a volume's data; one that is there is left alone. Raises DriverError."""
+    path = snapshot_path_of(snapshot_uuid)
+    if not path.exists():
+        _write(path, size_gb, path_of(volume_uuid), "raw")
+
+
+def go_back(volume_uuid: UUID | str, size_gb: int, snapshot_uuid: UUID | str) -> None:
+    """Have the volume's data as the snapshot has them; nobody may have it open. Raises DriverError."""
+    _write(path_of(volume_uuid), size_gb, snapshot_path_of(snapshot_uuid), "raw")
+
+
+@contextmanager
+def exported(volume_uuid: UUID | str, disk_format: str) -> Iterator[BinaryIO]:
+    """A volume's data in another format, for reading. Raises DriverError."""
+    source = path_of(volume_uuid)
+    if disk_format == "raw":
+        with source.open("rb") as file:
+            yield file
         return
+    target = source.with_suffix(f".{disk_format}")
+    try:
+        _require(_convert(source, "raw", target, disk_format), source, target)
+        with target.open("rb") as file:
+            yield file
+    finally:
+        target.unlink(missing_ok=True)
+
+
+def _write(path: Path, size_gb: int, source: Path, disk_format: str) -> None:
+    """Copy to a name of its own, and take the right name when all is durable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    done = _copy(source, part, disk_format)
-    if done.returncode:
-        cause = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise DriverError(f"The data could not be copied: {cause.replace(str(part.parent), '')[:120]}")
+    _require(_copy(source, part, disk_format), source, part)
     with part.open("r+b") as file:
         os.fchmod(file.fileno(), 0o600)
         found = file.seek(0, os.SEEK_END)
@@ -59,15 +98,43 @@ def fill(volume_uuid: UUID | str, size_gb: int, source: Path, disk_format: str) 
     part.replace(path)
 
 
-def _copy(source: Path, target: Path, disk_format: str) -> subprocess.CompletedProcess[str]:
-    if disk_format == "raw":
-        words: tuple[str, ...] = ("cp", "--sparse=always", "--reflink=auto", str(source), str(target))
-    else:
-        words = ("qemu-img", "convert", "-q", "-f", disk_format, "-O", "raw", str(source), str(target))
+def _require(done: Done, source: Path, target: Path) -> None:
+    """Raises DriverError with the cause, but without the paths of this machine."""
+    if done.returncode:
+        cause = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        words = cause.replace(str(target.parent), "").replace(str(source.parent), "")
+        raise DriverError(f"The data could not be copied: {words[:120]}")
+
+
+def _copy(source: Path, target: Path, disk_format: str) -> Done:
+    if disk_format != "raw":
+        return _convert(source, disk_format, target, "raw")
+    words = ("cp", "--sparse=always", "--reflink=auto", str(source), str(target))
+    return disk_images.run(*words, seconds=LONGEST_COPY_SECONDS)
+
+
+def _convert(source: Path, disk_format: str, target: Path, wanted: str) -> Done:
+    words = ("qemu-img", "convert", "-q", "-U", "-f", disk_format, "-O", wanted, str(source), str(target))
     return disk_images.run(*words, seconds=LONGEST_COPY_SECONDS)
 
 
 def remove(volume_uuid: UUID | str) -> None:
     """Drop the data, if there are any."""
-    path_of(volume_uuid).with_suffix(".part").unlink(missing_ok=True)
-    path_of(volume_uuid).unlink(missing_ok=True)
+    _drop(path_of(volume_uuid))
+
+
+def remove_snapshot(snapshot_uuid: UUID | str) -> None:
+    """Drop the data of a snapshot, if there are any."""
+    _drop(snapshot_path_of(snapshot_uuid))
+
+
+def _drop(path: Path) -> None:
+    path.with_suffix(".part").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def room_gb() -> tuple[float, float]:
+    """How many GiB the storage has, and how many are free."""
+    folder = Path(settings.NOVELLA_DATA)
+    found = os.statvfs(folder)
+    return round(found.f_blocks * found.f_frsize / GIB, 2), round(found.f_bavail * found.f_frsize / GIB, 2)

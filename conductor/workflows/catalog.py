@@ -14,6 +14,8 @@ from conductor.workflows.change_password import CHANGE_PASSWORD
 from conductor.workflows.confirm_resize import CONFIRM_RESIZE
 from conductor.workflows.create_backup import CREATE_BACKUP
 from conductor.workflows.create_image import CREATE_IMAGE
+from conductor.workflows.create_snapshot import CREATE_SNAPSHOT
+from conductor.workflows.create_volume import CREATE_VOLUME
 from conductor.workflows.delete_instance import DELETE_INSTANCE
 from conductor.workflows.delete_when_cell_is_back import DELETE_WHEN_CELL_IS_BACK
 from conductor.workflows.detach_interface import DETACH_INTERFACE
@@ -34,6 +36,7 @@ from conductor.workflows.resize_instance import RESIZE_INSTANCE
 from conductor.workflows.restore_instance import RESTORE_INSTANCE
 from conductor.workflows.resume_instance import RESUME_INSTANCE
 from conductor.workflows.revert_resize import REVERT_RESIZE
+from conductor.workflows.revert_volume import REVERT_VOLUME
 from conductor.workflows.shelve_instance import SHELVE_INSTANCE
 from conductor.workflows.shelve_with_root_volume import SHELVE_WITH_ROOT_VOLUME
 from conductor.workflows.soft_delete_instance import SOFT_DELETE_INSTANCE
@@ -45,6 +48,7 @@ from conductor.workflows.try_again import TRY_AGAIN
 from conductor.workflows.unpause_instance import UNPAUSE_INSTANCE
 from conductor.workflows.unrescue_instance import UNRESCUE_INSTANCE
 from conductor.workflows.unshelve_instance import UNSHELVE_INSTANCE
+from conductor.workflows.upload_volume import UPLOAD_VOLUME
 
 FLOWS: tuple[Flow, ...] = (
     BUILD_INSTANCES,
@@ -87,6 +91,10 @@ FLOWS: tuple[Flow, ...] = (
     DETACH_VOLUME,
     ATTACH_INTERFACE,
     DETACH_INTERFACE,
+    CREATE_VOLUME,
+    CREATE_SNAPSHOT,
+    REVERT_VOLUME,
+    UPLOAD_VOLUME,
 )
 
 # Flows as earlier releases knew them: each stays until no run that began on it is left anywhere (`manage.py

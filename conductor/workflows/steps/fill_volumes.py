@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from conductor.cell_db.models import BlockDevice
-from conductor.core import disk_images
-from conductor.core.errors import NotFound
-from conductor.core.request_spec import ImageSpec
 from conductor.core.states import TaskState
-from conductor.image import store as image_store
 from conductor.journal.models import OutboxMessage
 from conductor.transactions import database_now
-from conductor.volume import operations, store
-from conductor.volume.models import Volume
+from conductor.volume import operations
 from conductor.workflows.flow import Result, Step, Work
-from conductor.workflows.steps import instance_rows
+from conductor.workflows.steps import instance_rows, volume_data
 
 
 class FillVolumes(Step):
@@ -31,11 +24,9 @@ class FillVolumes(Step):
     def execute(self, work: Work) -> Result:
         connections = []
         for device in work.inputs["devices"]:
-            volume = Volume.objects.filter(uuid=device["volume_id"]).first()
-            if volume is None:
-                raise NotFound(f"Volume {device['volume_id']} is gone.")
+            volume = volume_data.existing(device["volume_id"])
             if device["is_made"]:
-                _fill(volume, device["image"])
+                volume_data.fill(volume, device["image"])
                 with work.fenced("default"):
                     operations.is_filled(device["attachment_id"])
             connections.append(operations.connection_of(volume, device["device_name"], boot_index=device["boot_index"]))
@@ -68,14 +59,3 @@ class FillVolumes(Step):
         """
         if not OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True).exists():
             BlockDevice.objects.using(work.alias).filter(instance_uuid=work.instance_uuid).delete()
-
-
-def _fill(volume: Volume, image: dict[str, Any] | None) -> None:
-    if image is None:
-        store.ensure(volume.uuid, volume.size_gb)
-        return
-    spec = ImageSpec(**image)
-    path = image_store.path_of(spec.image_id)
-    if spec.disk_format != "raw":
-        disk_images.inspect(path, spec)
-    store.fill(volume.uuid, volume.size_gb, path, spec.disk_format)

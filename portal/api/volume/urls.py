@@ -8,13 +8,52 @@ from django.urls import URLPattern, URLResolver, re_path
 
 from portal.api.base import unknown_route
 from portal.api.volume.versions import VERSIONS
-from portal.api.volume.views import service, volumes
+from portal.api.volume.views import (
+    attachments,
+    groups,
+    messages,
+    operators,
+    qos,
+    quotas,
+    service,
+    snapshots,
+    transfers,
+    types,
+    volume_actions,
+    volumes,
+)
 
 _VOLUME = r"volumes/(?P<volume_id>[^/]+)"
+_SNAPSHOT = r"snapshots/(?P<snapshot_id>[^/]+)"
+_TYPE = r"types/(?P<type_id>[^/]+)"
+_QOS = r"qos-specs/(?P<qos_id>[^/]+)"
+_TRANSFER = r"(?P<transfer_id>[^/]+)"
+_ATTACHMENT = r"attachments/(?P<attachment_id>[^/]+)"
+_GROUP_SNAPSHOT = r"group_snapshots/(?P<ref>[^/]+)"
+_GROUP_TYPE = r"group_types/(?P<type_id>[^/]+)"
 
 
 def _route(route: str, view: Any) -> Any:
     return re_path(rf"^v3/(?:[0-9a-f]{{32}}/)?{route}$", view)
+
+
+def _transfers(noun: str, *, is_newer: bool) -> list[Any]:
+    """The same below two names."""
+    return [
+        _route(noun, transfers.Transfers.as_view(is_newer=is_newer)),
+        _route(f"{noun}/detail", transfers.Transfers.as_view(is_newer=is_newer, is_detailed=True)),
+        _route(f"{noun}/{_TRANSFER}", transfers.TransferById.as_view(is_newer=is_newer)),
+        _route(f"{noun}/{_TRANSFER}/accept", transfers.Accept.as_view(is_newer=is_newer)),
+    ]
+
+
+def _nothing(noun: str, name: str) -> list[Any]:
+    """A collection that is not offered."""
+    return [
+        _route(noun, service.Empty.as_view(name=noun)),
+        _route(f"{noun}/detail", service.Empty.as_view(name=noun)),
+        _route(rf"{noun}/(?P<ref>[^/]+)", service.EmptyById.as_view(name=name)),
+    ]
 
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -22,19 +61,66 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(r"^v3/?$", service.V3.as_view()),
     _route("volumes", volumes.Volumes.as_view()),
     _route("volumes/detail", volumes.Volumes.as_view(is_detailed=True)),
+    _route("volumes/summary", volumes.Summary.as_view()),
     _route(_VOLUME, volumes.VolumeById.as_view()),
-    _route(rf"{_VOLUME}/action", volumes.VolumeAction.as_view()),
+    _route(rf"{_VOLUME}/action", volume_actions.VolumeAction.as_view()),
     _route(rf"{_VOLUME}/metadata", volumes.Metadata.as_view()),
     _route(rf"{_VOLUME}/metadata/(?P<key>[^/]+)", volumes.MetadataItem.as_view()),
-    _route("types", service.Types.as_view()),
-    _route("types/(?P<type_id>[^/]+)", service.TypeById.as_view()),
-    _route("types/(?P<type_id>[^/]+)/extra_specs", service.TypeSpecs.as_view()),
-    _route("snapshots", service.Empty.as_view(name="snapshots")),
-    _route("snapshots/detail", service.Empty.as_view(name="snapshots")),
-    _route("extensions", service.Empty.as_view(name="extensions")),
-    _route("limits", service.Limits.as_view()),
-    _route("os-quota-sets/(?P<project_id>[^/]+)", service.QuotaSet.as_view()),
-    _route("os-quota-sets/(?P<project_id>[^/]+)/defaults", service.QuotaDefaults.as_view()),
+    _route("snapshots", snapshots.Snapshots.as_view()),
+    _route("snapshots/detail", snapshots.Snapshots.as_view(is_detailed=True)),
+    _route(_SNAPSHOT, snapshots.SnapshotById.as_view()),
+    _route(rf"{_SNAPSHOT}/action", snapshots.SnapshotAction.as_view()),
+    _route(rf"{_SNAPSHOT}/metadata", snapshots.Metadata.as_view()),
+    _route(rf"{_SNAPSHOT}/metadata/(?P<key>[^/]+)", snapshots.MetadataItem.as_view()),
+    _route("types", types.Types.as_view()),
+    _route(_TYPE, types.TypeById.as_view()),
+    _route(rf"{_TYPE}/action", types.TypeAction.as_view()),
+    _route(rf"{_TYPE}/os-volume-type-access", types.TypeAccess.as_view()),
+    _route(rf"{_TYPE}/extra_specs", types.ExtraSpecs.as_view()),
+    _route(rf"{_TYPE}/extra_specs/(?P<key>[^/]+)", types.ExtraSpec.as_view()),
+    _route(rf"{_TYPE}/encryption", types.Encryption.as_view()),
+    _route(rf"{_TYPE}/encryption/(?P<encryption_id>[^/]+)", types.EncryptionById.as_view()),
+    _route("qos-specs", qos.QosSpecs.as_view()),
+    _route(_QOS, qos.QosSpecById.as_view()),
+    _route(rf"{_QOS}/delete_keys", qos.DeleteKeys.as_view()),
+    _route(rf"{_QOS}/associations", qos.Associations.as_view()),
+    *(_route(rf"{_QOS}/{verb}", qos.Associate.as_view(verb=verb)) for verb in qos.VERBS),
+    *_transfers("os-volume-transfer", is_newer=False),
+    *_transfers("volume-transfers", is_newer=True),
+    _route("attachments", attachments.Attachments.as_view()),
+    _route("attachments/(?:detail|summary)", attachments.Attachments.as_view(is_detailed=True)),
+    _route(_ATTACHMENT, attachments.AttachmentById.as_view()),
+    _route(rf"{_ATTACHMENT}/action", attachments.AttachmentAction.as_view()),
+    _route("groups", groups.Groups.as_view()),
+    _route("groups/detail", groups.Groups.as_view(is_detailed=True)),
+    _route("groups/action", groups.GroupFromSource.as_view()),
+    _route(r"groups/(?P<group_id>[^/]+)", groups.GroupById.as_view()),
+    _route(r"groups/(?P<group_id>[^/]+)/action", groups.GroupAction.as_view()),
+    _route("group_snapshots", groups.GroupSnapshots.as_view()),
+    _route("group_snapshots/detail", groups.GroupSnapshots.as_view(is_detailed=True)),
+    _route(_GROUP_SNAPSHOT, groups.GroupSnapshotById.as_view()),
+    _route(rf"{_GROUP_SNAPSHOT}/action", groups.GroupSnapshotAction.as_view()),
+    _route("group_types", groups.GroupTypes.as_view()),
+    _route(_GROUP_TYPE, groups.GroupTypeById.as_view()),
+    _route(rf"{_GROUP_TYPE}/group_specs", groups.GroupSpecs.as_view()),
+    _route(rf"{_GROUP_TYPE}/group_specs/(?P<key>[^/]+)", groups.GroupSpec.as_view()),
+    _route("messages", messages.Messages.as_view()),
+    _route(r"messages/(?P<message_id>[^/]+)", messages.MessageById.as_view()),
+    _route("limits", quotas.Limits.as_view()),
+    _route(r"os-quota-sets/(?P<project_id>[^/]+)", quotas.QuotaSet.as_view()),
+    _route(r"os-quota-sets/(?P<project_id>[^/]+)/defaults", quotas.QuotaDefaults.as_view()),
+    _route(r"os-quota-class-sets/(?P<name>[^/]+)", quotas.QuotaClass.as_view()),
+    _route("os-services", operators.Services.as_view()),
+    _route(r"os-services/(?P<verb>[^/]+)", operators.ServiceUpdate.as_view()),
+    _route("os-hosts", operators.Hosts.as_view()),
+    _route(r"os-hosts/(?P<host>[^/]+)", operators.HostById.as_view()),
+    _route("scheduler-stats/get_pools", operators.Pools.as_view()),
+    _route(r"capabilities/(?P<host>[^/]+)", operators.Capabilities.as_view()),
+    _route("extensions", service.Extensions.as_view()),
+    _route("resource_filters", service.ResourceFilters.as_view()),
     _route("os-availability-zone", service.Zones.as_view()),
+    *_nothing("backups", "Backup"),
+    *_nothing("consistencygroups", "ConsistencyGroup"),
+    *_nothing("cgsnapshots", "CgSnapshot"),
     re_path("", unknown_route("volume", VERSIONS)),
 ]

@@ -1,80 +1,158 @@
-"""Bodies of the volume API."""
+"""Bodies of the volume API: volumes, their actions and their snapshots."""
 
 from __future__ import annotations
 
-from portal.api.schema_parts import BOOLEAN, Schema, closed, wrapped
+from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed, wrapped
 
-_NULLABLE: Schema = {"type": ["string", "null"], "maxLength": 255}
-_SIZE: Schema = {"type": ["integer", "string"], "pattern": r"^[1-9][0-9]{0,5}\Z", "minimum": 1, "maximum": 999_999}
-_METADATA: Schema = {
-    "type": ["object", "null"],
+NULLABLE: Schema = {"type": ["string", "null"], "maxLength": 255}
+SIZE: Schema = {"type": ["integer", "string"], "pattern": r"^[1-9][0-9]{0,5}\Z", "minimum": 1, "maximum": 999_999}
+METADATA_VALUE: Schema = {
+    "type": "object",
     "additionalProperties": {"type": "string", "maxLength": 255},
     "propertyNames": {"minLength": 1, "maxLength": 255},
 }
-_METADATA_BODY_VALUE: Schema = {**_METADATA, "type": "object"}
-_NOT_YET: Schema = {"type": ["string", "null"], "maxLength": 255}  # named and refused, where it is not null
+_METADATA: Schema = {**METADATA_VALUE, "type": ["object", "null"]}
+_OR_NOTHING: Schema = {"anyOf": [BOOLEAN, {"type": "null"}]}
+_ID: Schema = {"anyOf": [UUID, {"type": "null"}, {"const": ""}], "x-fix": "It must be a uuid."}
+_NAMES: Schema = {
+    "name": NULLABLE,
+    "description": NULLABLE,
+    "display_name": NULLABLE,
+    "display_description": NULLABLE,
+}
+
+
+def _action(name: str, properties: Schema, *, required: tuple[str, ...] = ()) -> Schema:
+    return closed({name: closed(properties, required=required)}, required=(name,))
+
+
+def _bare(name: str) -> Schema:
+    """An action without any words: null or an empty object."""
+    return closed({name: {"anyOf": [{"type": "null"}, closed({})], "x-fix": "It must be null."}}, required=(name,))
+
 
 CREATE = closed(
     {
         "volume": closed(
             {
-                "size": {"anyOf": [_SIZE, {"type": "null"}]},
-                "name": _NULLABLE,
-                "description": _NULLABLE,
-                "display_name": _NULLABLE,
-                "display_description": _NULLABLE,
-                "availability_zone": _NULLABLE,
+                **_NAMES,
+                "size": {"anyOf": [SIZE, {"type": "null"}], "x-fix": "It must be a number from 1 to 999999."},
+                "availability_zone": NULLABLE,
                 "metadata": _METADATA,
-                "volume_type": _NULLABLE,
-                "multiattach": {"anyOf": [BOOLEAN, {"type": "null"}]},
-                "imageRef": _NOT_YET,
-                "image_id": _NOT_YET,
-                "snapshot_id": _NOT_YET,
-                "source_volid": _NOT_YET,
-                "backup_id": _NOT_YET,
-                "consistencygroup_id": _NOT_YET,
-                "group_id": _NOT_YET,
+                "volume_type": NULLABLE,
+                "multiattach": _OR_NOTHING,
+                "imageRef": NULLABLE,
+                "image_id": NULLABLE,
+                "snapshot_id": _ID,
+                "source_volid": _ID,
+                "source_replica": NULLABLE,
+                "backup_id": _ID,
+                "consistencygroup_id": _ID,
+                "cgsnapshot_id": _ID,
+                "group_id": _ID,
+                # Old clients send back what they were shown.
+                "status": NULLABLE,
+                "user_id": NULLABLE,
+                "project_id": NULLABLE,
+                "attach_status": NULLABLE,
             },
         ),
         "OS-SCH-HNT:scheduler_hints": {"type": ["object", "null"]},
     },
     required=("volume",),
 )
-UPDATE = wrapped(
-    "volume",
-    {
-        "name": _NULLABLE,
-        "description": _NULLABLE,
-        "display_name": _NULLABLE,
-        "display_description": _NULLABLE,
-        "metadata": _METADATA_BODY_VALUE,
-    },
+UPDATE = wrapped("volume", {**_NAMES, "metadata": METADATA_VALUE})
+METADATA = closed({"metadata": METADATA_VALUE}, required=("metadata",))
+META = closed({"meta": {**METADATA_VALUE, "minProperties": 1, "maxProperties": 1}}, required=("meta",))
+CREATE_SNAPSHOT = wrapped(
+    "snapshot", {**_NAMES, "volume_id": NULLABLE, "force": _OR_NOTHING, "metadata": _METADATA}, required=("volume_id",)
 )
-METADATA = closed({"metadata": _METADATA_BODY_VALUE}, required=("metadata",))
-META = closed({"meta": {**_METADATA_BODY_VALUE, "minProperties": 1, "maxProperties": 1}}, required=("meta",))
-EXTEND = closed({"os-extend": closed({"new_size": _SIZE}, required=("new_size",))}, required=("os-extend",))
-SET_BOOTABLE = closed(
-    {"os-set_bootable": closed({"bootable": BOOLEAN}, required=("bootable",))}, required=("os-set_bootable",)
-)
-RESET_STATUS = closed(
-    {
-        "os-reset_status": closed(
-            {
-                "status": {"type": ["string", "null"], "maxLength": 32},
-                "attach_status": _NULLABLE,
-                "migration_status": _NULLABLE,
-            }
-        )
-    },
-    required=("os-reset_status",),
-)
+UPDATE_SNAPSHOT = wrapped("snapshot", {**_NAMES})
+
+_CONNECTOR: Schema = {"type": ["object", "null"]}
+ACTIONS: dict[str, Schema] = {
+    "os-extend": _action("os-extend", {"new_size": SIZE}, required=("new_size",)),
+    "os-set_bootable": _action("os-set_bootable", {"bootable": BOOLEAN}, required=("bootable",)),
+    "os-update_readonly_flag": _action("os-update_readonly_flag", {"readonly": BOOLEAN}, required=("readonly",)),
+    "os-reset_status": _action(
+        "os-reset_status",
+        {
+            "status": {"type": ["string", "null"], "maxLength": 32},
+            "attach_status": NULLABLE,
+            "migration_status": NULLABLE,
+        },
+    ),
+    "os-force_delete": _bare("os-force_delete"),
+    "os-reserve": _bare("os-reserve"),
+    "os-unreserve": _bare("os-unreserve"),
+    "os-begin_detaching": _bare("os-begin_detaching"),
+    "os-roll_detaching": _bare("os-roll_detaching"),
+    "os-show_image_metadata": _bare("os-show_image_metadata"),
+    "os-retype": _action(
+        "os-retype",
+        {
+            "new_type": {"type": "string", "minLength": 1, "maxLength": 255},
+            "migration_policy": {"enum": [None, "never", "on-demand"]},
+        },
+        required=("new_type",),
+    ),
+    "os-set_image_metadata": _action("os-set_image_metadata", {"metadata": METADATA_VALUE}, required=("metadata",)),
+    "os-unset_image_metadata": _action(
+        "os-unset_image_metadata", {"key": {"type": "string", "minLength": 1, "maxLength": 255}}, required=("key",)
+    ),
+    "os-volume_upload_image": _action(
+        "os-volume_upload_image",
+        {
+            "image_name": {"type": "string", "minLength": 1, "maxLength": 255},
+            "force": _OR_NOTHING,
+            "disk_format": NULLABLE,
+            "container_format": NULLABLE,
+            "visibility": {"enum": ["public", "private", "shared", "community"]},
+            "protected": BOOLEAN,
+        },
+        required=("image_name",),
+    ),
+    "revert": _action("revert", {"snapshot_id": UUID}, required=("snapshot_id",)),
+    "os-attach": _action(
+        "os-attach",
+        {
+            "instance_uuid": {"anyOf": [UUID, {"type": "null"}], "x-fix": "It must be a uuid."},
+            "host_name": NULLABLE,
+            "mountpoint": {"type": "string", "minLength": 1, "maxLength": 63},
+            "mode": {"enum": ["rw", "ro"]},
+        },
+        required=("mountpoint",),
+    ),
+    "os-detach": closed(
+        {"os-detach": {"anyOf": [{"type": "null"}, closed({"attachment_id": _ID})]}}, required=("os-detach",)
+    ),
+    "os-force_detach": _action("os-force_detach", {"attachment_id": _ID, "connector": _CONNECTOR}),
+    "os-initialize_connection": _action(
+        "os-initialize_connection", {"connector": {"type": "object"}}, required=("connector",)
+    ),
+    "os-terminate_connection": _action(
+        "os-terminate_connection", {"connector": _CONNECTOR, "force": _OR_NOTHING}, required=("connector",)
+    ),
+}
+SNAPSHOT_ACTIONS: dict[str, Schema] = {
+    "os-reset_status": _action(
+        "os-reset_status", {"status": {"type": "string", "minLength": 1, "maxLength": 32}}, required=("status",)
+    ),
+    "os-update_snapshot_status": _action(
+        "os-update_snapshot_status",
+        {"status": {"type": "string", "minLength": 1, "maxLength": 32}, "progress": {"type": ["string", "null"]}},
+        required=("status",),
+    ),
+    "os-force_delete": _bare("os-force_delete"),
+}
 QUOTAS: Schema = closed(
     {
         "quota_set": {
             "type": "object",
             "additionalProperties": {"type": ["integer", "string", "boolean", "null"]},
-            "maxProperties": 32,
+            "maxProperties": 256,
         }
     },
     required=("quota_set",),
 )
+QUOTA_CLASS: Schema = closed({"quota_class_set": QUOTAS["properties"]["quota_set"]}, required=("quota_class_set",))

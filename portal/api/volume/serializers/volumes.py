@@ -5,37 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
 from conductor.core.errors import Invalid
-from conductor.services.volumes import VolumeWish
+from conductor.services.volume_creation import VolumeAsk
+from conductor.services.volumes import type_name_of
+from conductor.volume.capabilities import BACKEND
 from conductor.volume.models import Volume, VolumeAttachment
+from conductor.volume.states import SNAPSHOT, VOLUME
+from conductor.volume.types import DEFAULT_UUID
 from portal.api.base import ApiRequest
 from portal.api.links import absolute
 
-BACKEND = "novella@files#files"
-TYPE_NAME = "files"
-TYPE_ID = "6c7a1f0e-5d5b-4c5e-9a51-1f0b7f6f0a01"
-# Sources that a volume could be made of.
-NOT_OFFERED = ("imageRef", "image_id", "snapshot_id", "source_volid", "backup_id", "consistencygroup_id", "group_id")
+SERVICE_UUID = str(uuid5(NAMESPACE_DNS, BACKEND))
+# Sources that no volume can have here.
+NOT_OFFERED = ("backup_id", "consistencygroup_id", "cgsnapshot_id")
 
 
 def moment(value: datetime | None) -> str | None:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") if value else None
 
 
-def links(request: ApiRequest, volume_id: str) -> list[dict[str, str]]:
+def links(request: ApiRequest, noun: str, uuid: str) -> list[dict[str, str]]:
     project = request.context.project_id
     return [
-        {"rel": "self", "href": absolute(request, f"/volume/v3/{project}/volumes/{volume_id}")},
-        {"rel": "bookmark", "href": absolute(request, f"/volume/{project}/volumes/{volume_id}")},
+        {"rel": "self", "href": absolute(request, f"/volume/v3/{project}/{noun}/{uuid}")},
+        {"rel": "bookmark", "href": absolute(request, f"/volume/{project}/{noun}/{uuid}")},
     ]
 
 
 def summary(row: Volume, request: ApiRequest) -> dict[str, Any]:
-    return {"id": str(row.uuid), "name": row.name, "links": links(request, str(row.uuid))}
+    return {"id": str(row.uuid), "name": row.name, "links": links(request, "volumes", str(row.uuid))}
 
 
-def volume(row: Volume, request: ApiRequest, *, is_admin: bool = False) -> dict[str, Any]:
+def volume(row: Volume, request: ApiRequest, *, is_admin: bool = False, is_new: bool = False) -> dict[str, Any]:
+    """What is told of a volume; of a new or changed one less."""
     shown = {
         "id": str(row.uuid),
         "name": row.name,
@@ -45,87 +49,102 @@ def volume(row: Volume, request: ApiRequest, *, is_admin: bool = False) -> dict[
         "attachments": [_attachment(row, lent, is_admin=is_admin) for lent in _attachments(row)],
         "availability_zone": row.availability_zone,
         "bootable": "true" if row.is_bootable else "false",
-        "volume_type": TYPE_NAME,
-        "multiattach": False,
+        "volume_type": type_name_of(row),
+        "multiattach": row.is_multiattach,
         "encrypted": False,
-        "snapshot_id": None,
-        "source_volid": None,
-        "metadata": row.metadata,
+        "snapshot_id": str(row.source_uuid) if row.source_kind == SNAPSHOT else None,
+        "source_volid": str(row.source_uuid) if row.source_kind == VOLUME else None,
+        "metadata": _metadata(row, with_flags=not is_new),
         "user_id": row.user_id,
         "consistencygroup_id": None,
         "replication_status": None,
+        "migration_status": None,
         "created_at": moment(row.created_at),
         "updated_at": moment(row.updated_at),
-        "links": links(request, str(row.uuid)),
+        "links": links(request, "volumes", str(row.uuid)),
+        **_since(row, request, is_admin=is_admin),
     }
-    if is_admin:
-        shown |= {
-            "os-vol-host-attr:host": BACKEND,
-            "os-vol-tenant-attr:tenant_id": row.project_id,
-            "os-vol-mig-status-attr:migstat": None,
-            "os-vol-mig-status-attr:name_id": None,
-            "migration_status": None,
-        }
+    if row.image_metadata and not is_new:
+        shown["volume_image_metadata"] = row.image_metadata
+    if is_admin and not is_new:
+        shown |= {"os-vol-host-attr:host": BACKEND, "os-vol-mig-status-attr:migstat": None}
+        shown["os-vol-mig-status-attr:name_id"] = None
+    if not is_new:
+        shown["os-vol-tenant-attr:tenant_id"] = row.project_id
     return shown
 
 
-def wanted_volume(given: Mapping[str, Any]) -> VolumeWish:
+def _since(row: Volume, request: ApiRequest, *, is_admin: bool) -> dict[str, Any]:
+    """Fields that later versions know."""
+    version = request.microversion
+    fields: tuple[tuple[str, str, Any], ...] = (
+        ("3.13", "group_id", str(row.group_uuid) if row.group_uuid else None),
+        ("3.48", "service_uuid", SERVICE_UUID),
+        ("3.48", "shared_targets", False),
+        ("3.63", "volume_type_id", str(row.volume_type.uuid if row.volume_type else DEFAULT_UUID)),
+        ("3.65", "consumes_quota", True),
+    )
+    found = {name: value for since, name, value in fields if version.covers(since)}
+    if is_admin:
+        for since, name in (("3.21", "provider_id"), ("3.61", "cluster_name")):
+            found |= {name: None} if version.covers(since) else {}
+    return found
+
+
+def wanted_volume(given: Mapping[str, Any]) -> VolumeAsk:
     """Raises Invalid naming what is not offered."""
     for name in NOT_OFFERED:
         if given.get(name):
             raise Invalid(
-                f"Invalid input for field/attribute volume.{name}. Volumes are made empty here: leave it out.",
+                f"Invalid input for field/attribute volume.{name}. There are none of these here: leave it out.",
                 field=f"volume.{name}",
             )
-    if given.get("size") is None:
-        raise Invalid("Invalid input for field/attribute volume.size. 'size' is a required property.", field="size")
-    if given.get("volume_type") not in (None, "", TYPE_NAME, TYPE_ID):
-        raise Invalid(
-            f"Volume type with name {given['volume_type']} could not be found; there is {TYPE_NAME}.",
-            field="volume.volume_type",
-        )
     if str(given.get("multiattach")).lower() in ("true", "1", "on", "yes"):
-        raise Invalid("A volume of this cloud is for one server at a time.", field="volume.multiattach")
-    if given.get("availability_zone") not in (None, "", "nova"):
         raise Invalid(
-            f"Availability zone '{given['availability_zone']}' is invalid: volumes are in the zone nova.",
-            field="volume.availability_zone",
+            'multiattach is decided by the type: choose one with the extra spec multiattach="<is> True".',
+            field="volume.multiattach",
         )
-    return VolumeWish(
-        size_gb=int(given["size"]),
+    if not any(given.get(name) not in (None, "") for name in ("size", "snapshot_id", "source_volid")):
+        raise Invalid("Invalid input for field/attribute volume.size. 'size' is a required property.", field="size")
+    size = given.get("size")
+    return VolumeAsk(
+        size_gb=None if size in (None, "") else int(size),
         name=given.get("name") or given.get("display_name") or "",
         description=given["description"] if "description" in given else given.get("display_description"),
+        availability_zone=given.get("availability_zone"),
         metadata=given.get("metadata") or {},
+        type_ref=given.get("volume_type") or None,
+        image_id=given.get("imageRef") or given.get("image_id") or None,
+        snapshot_id=given.get("snapshot_id") or None,
+        source_volid=given.get("source_volid") or None,
+        group_id=given.get("group_id") or None,
     )
 
 
 def changes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of fields of Volume."""
+    """Values of fields of Volume or Snapshot."""
     found: dict[str, Any] = {}
-    for name, field in (("display_name", "name"), ("name", "name")):
+    for name in ("display_name", "name"):
         if name in given:
-            found[field] = given[name] or ""
+            found["name"] = (given[name] or "").strip()
     for name in ("display_description", "description"):
         if name in given:
             found["description"] = given[name]
     return found | ({"metadata": given["metadata"]} if "metadata" in given else {})
 
 
-def volume_type() -> dict[str, Any]:
+def _metadata(row: Volume, *, with_flags: bool) -> dict[str, str]:
+    """What operators of the storage have said is told among the metadata."""
+    lent = _attachments(row) if with_flags else []
     return {
-        "id": TYPE_ID,
-        "name": TYPE_NAME,
-        "description": "Files on the storage of this cloud",
-        "is_public": True,
-        "os-volume-type-access:is_public": True,
-        "qos_specs_id": None,
-        "extra_specs": {},
+        **row.metadata,
+        **({"readonly": str(row.is_readonly)} if row.is_readonly is not None and with_flags else {}),
+        **({"attached_mode": lent[0].mode} if lent and lent[0].connector is not None else {}),
     }
 
 
 def _attachments(row: Volume) -> list[VolumeAttachment]:
-    lent = getattr(row, "attachment", None)
-    return [lent] if lent is not None and row.status in ("in-use", "detaching") else []
+    return [lent for lent in row.attachments.all() if lent.status in ("in-use", "detaching")]
 
 
 def _attachment(row: Volume, lent: VolumeAttachment, *, is_admin: bool) -> dict[str, Any]:
@@ -133,7 +152,7 @@ def _attachment(row: Volume, lent: VolumeAttachment, *, is_admin: bool) -> dict[
         "id": str(row.uuid),
         "volume_id": str(row.uuid),
         "attachment_id": str(lent.uuid),
-        "server_id": str(lent.instance_uuid),
+        "server_id": str(lent.instance_uuid) if lent.instance_uuid else None,
         "host_name": (lent.host or None) if is_admin else None,
         "device": lent.device,
         "attached_at": moment(lent.attached_at),

@@ -1,4 +1,4 @@
-"""What clients ask about the service itself: versions, types, limits, zones, and what it has none of."""
+"""What clients ask about the service itself: versions, zones, filters, extensions, and what it has none of."""
 
 from __future__ import annotations
 
@@ -7,30 +7,11 @@ from typing import Any, ClassVar
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
-from conductor.services import volumes
 from portal.api.base import ApiRequest
 from portal.api.discovery import DiscoveryView, media_type, version_entry
-from portal.api.validation import as_boolean, validate
-from portal.api.volume.schemas.volumes import QUOTAS
-from portal.api.volume.serializers import volumes as serializers
+from portal.api.microversions import since
 from portal.api.volume.versions import VERSIONS
 from portal.api.volume.view import VolumeView
-
-SUMS = {
-    "maxTotalVolumes": "volumes",
-    "maxTotalVolumeGigabytes": "gigabytes",
-    "maxTotalSnapshots": "snapshots",
-    "maxTotalBackups": "backups",
-    "maxTotalBackupGigabytes": "backup_gigabytes",
-}
-USED = {
-    "totalVolumesUsed": "volumes",
-    "totalGigabytesUsed": "gigabytes",
-    "totalSnapshotsUsed": "snapshots",
-    "totalBackupsUsed": "backups",
-    "totalBackupGigabytesUsed": "backup_gigabytes",
-}
-LARGEST = 2**31 - 1
 
 
 class V3(DiscoveryView):
@@ -58,32 +39,73 @@ class Root(V3):
     status = 300
 
 
-class Types(VolumeView):
-    """/v3/types: there is one."""
+EXTENSIONS = {
+    "os-availability-zone": "AvailabilityZones",
+    "os-extended-snapshot-attributes": "ExtendedSnapshotAttributes",
+    "os-hosts": "Hosts",
+    "os-quota-class-sets": "QuotaClasses",
+    "os-quota-sets": "Quotas",
+    "os-services": "Services",
+    "os-snapshot-actions": "SnapshotActions",
+    "os-types-extra-specs": "TypesExtraSpecs",
+    "os-types-manage": "TypesManage",
+    "os-used-limits": "UsedLimits",
+    "os-vol-host-attr": "VolumeHostAttribute",
+    "os-vol-image-meta": "VolumeImageMetadata",
+    "os-vol-tenant-attr": "VolumeTenantAttribute",
+    "os-volume-actions": "VolumeActions",
+    "os-volume-transfer": "VolumeTransfer",
+    "os-volume-type-access": "VolumeTypeAccess",
+    "os-volume-unmanage": "VolumeUnmanage",
+    "qos-specs": "Qos_specs_manage",
+    "capabilities": "Capabilities",
+    "scheduler-stats": "Scheduler_stats",
+}
+FILTERS_OF = {
+    "volume": (
+        *("name", "status", "metadata", "bootable", "migration_status", "availability_zone", "group_id", "size"),
+        *("created_at", "updated_at"),
+    ),
+    "snapshot": ("name", "status", "volume_id", "metadata", "availability_zone"),
+    "attachment": ("volume_id", "status", "instance_id", "attach_status"),
+    "message": ("resource_uuid", "resource_type", "event_id", "request_id", "message_level"),
+    "volume_type": ("is_public", "extra_specs"),
+    "volume_transfer": ("name", "volume_id"),
+    "pool": ("name", "volume_type"),
+}
+
+
+class Extensions(VolumeView):
+    """/v3/extensions."""
 
     def get(self, request: ApiRequest) -> Response:
-        self.authorize("volume_extension:types")
-        return Response({"volume_types": [serializers.volume_type()]})
+        self.authorize("discovery")
+        shown = [
+            {
+                "alias": alias,
+                "name": name,
+                "description": f"{name} is part of this service.",
+                "links": [],
+                "updated": "2016-02-08T00:00:00+00:00",
+            }
+            for alias, name in EXTENSIONS.items()
+        ]
+        return Response({"extensions": shown})
 
 
-class TypeById(VolumeView):
-    """/v3/types/{id}; `default` names the one that volumes get."""
+class ResourceFilters(VolumeView):
+    """/v3/resource_filters."""
 
-    def get(self, request: ApiRequest, type_id: str) -> Response:
-        self.authorize("volume_extension:types")
-        if type_id not in ("default", serializers.TYPE_ID):
-            raise NotFound(f"Volume type {type_id[:60]} could not be found.")
-        return Response({"volume_type": serializers.volume_type()})
-
-
-class TypeSpecs(VolumeView):
-    """/v3/types/{id}/extra_specs."""
-
-    def get(self, request: ApiRequest, type_id: str) -> Response:
-        self.authorize("volume_extension:types")
-        if type_id != serializers.TYPE_ID:
-            raise NotFound(f"Volume type {type_id[:60]} could not be found.")
-        return Response({"extra_specs": {}})
+    @since("3.33")
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("discovery")
+        wanted = request.query_params.get("resource")
+        shown = [
+            {"resource": resource, "filters": list(filters)}
+            for resource, filters in FILTERS_OF.items()
+            if wanted in (None, resource)
+        ]
+        return Response({"resource_filters": shown})
 
 
 class Empty(VolumeView):
@@ -92,55 +114,28 @@ class Empty(VolumeView):
     name: ClassVar[str] = ""
 
     def get(self, request: ApiRequest) -> Response:
-        self.authorize("snapshots")
+        self.authorize("volume:get_all")
         return Response({self.name: []})
 
-
-class Limits(VolumeView):
-    """/v3/limits."""
-
-    def get(self, request: ApiRequest) -> Response:
-        self.authorize("limits")
-        by_name = {quota.resource: quota for quota in volumes.quotas(request.context.project_id)}
-        absolute = {shown: by_name[name].limit for shown, name in SUMS.items()}
-        absolute |= {shown: by_name[name].in_use for shown, name in USED.items()}
-        return Response({"limits": {"rate": [], "absolute": absolute}})
+    def post(self, request: ApiRequest) -> Response:
+        self.authorize("volume:create")
+        raise Invalid(
+            f"This cloud keeps no {self.name.replace('_', ' ')}: take a snapshot, or make an image of the volume."
+        )
 
 
-class QuotaSet(VolumeView):
-    """/v3/os-quota-sets/{project}."""
+class EmptyById(VolumeView):
+    """One of them: there is none."""
 
-    def get(self, request: ApiRequest, project_id: str) -> Response:
-        self.authorize("volume_extension:quotas:show", target_project_id=project_id)
-        found = volumes.quotas(project_id)
-        if as_boolean(request.query_params.get("usage", False), "usage"):
-            shown: dict[str, Any] = {
-                quota.resource: {"limit": quota.limit, "in_use": quota.in_use, "reserved": 0} for quota in found
-            }
-        else:
-            shown = {quota.resource: quota.limit for quota in found}
-        return Response({"quota_set": {"id": project_id, **shown}})
+    name: ClassVar[str] = ""
 
-    def put(self, request: ApiRequest, project_id: str) -> Response:
-        self.authorize("volume_extension:quotas:update")
-        given = dict(validate(request.data, QUOTAS)["quota_set"])
-        for name in ("tenant_id", "force"):
-            given.pop(name, None)
-        limits = {name: _limit(name, value) for name, value in given.items()}
-        return Response({"quota_set": {q.resource: q.limit for q in volumes.update_quotas(project_id, limits)}})
+    def get(self, request: ApiRequest, ref: str) -> Response:
+        self.authorize("volume:get")
+        raise NotFound(f"{self.name} {ref[:60]} could not be found.")
 
-    def delete(self, request: ApiRequest, project_id: str) -> Response:
-        self.authorize("volume_extension:quotas:delete")
-        volumes.reset_quotas(project_id)
-        return Response(status=200)
-
-
-class QuotaDefaults(VolumeView):
-    """/v3/os-quota-sets/{project}/defaults."""
-
-    def get(self, request: ApiRequest, project_id: str) -> Response:
-        self.authorize("volume_extension:quotas:show", target_project_id=project_id)
-        return Response({"quota_set": {"id": project_id, **volumes.DEFAULTS}})
+    def delete(self, request: ApiRequest, ref: str) -> Response:
+        self.authorize("volume:delete")
+        raise NotFound(f"{self.name} {ref[:60]} could not be found.")
 
 
 class Zones(VolumeView):
@@ -149,19 +144,3 @@ class Zones(VolumeView):
     def get(self, request: ApiRequest) -> Response:
         self.authorize("availability_zone")
         return Response({"availabilityZoneInfo": [{"zoneName": "nova", "zoneState": {"available": True}}]})
-
-
-def _limit(name: str, value: Any) -> int:
-    """Raises Invalid for an unknown resource, or what is no number of at least -1."""
-    if name not in volumes.DEFAULTS:
-        raise Invalid(f"Bad key(s) in quota set: {name[:60]}", field=f"quota_set.{name[:60]}")
-    try:
-        number = int(value) if not isinstance(value, bool) else -2
-    except (TypeError, ValueError):
-        number = -2
-    if not -1 <= number <= LARGEST:
-        raise Invalid(
-            f"Invalid input for field/attribute quota_set.{name}. It must be a number from -1 to {LARGEST}.",
-            field=f"quota_set.{name}",
-        )
-    return number

@@ -1,25 +1,28 @@
-"""Volumes: list, create, show, change, delete, grow."""
+"""Volumes: list, create, show, change, delete; their metadata and their sum."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from json import JSONDecodeError, loads
 from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Conflict, Invalid, NotFound
-from conductor.services import volumes
+from conductor.core.errors import Invalid, NotFound
+from conductor.services import volume_creation, volumes
 from conductor.services.volumes import VolumeQuery
+from conductor.volume import queries
 from conductor.volume.models import Volume
 from portal.api.base import ApiRequest
-from portal.api.pagination import next_links, parse_page
+from portal.api.microversions import since
 from portal.api.validation import as_boolean, validate
+from portal.api.volume import listing
+from portal.api.volume.listing import ListWish
 from portal.api.volume.schemas import volumes as schemas
 from portal.api.volume.serializers import volumes as serializers
 from portal.api.volume.view import VolumeView
 
-FILTERS = ("name", "status", "availability_zone")
-# Only the compute service detaches: a guest may be writing.
-NOT_FOR_USERS = ("os-detach", "os-force_detach", "os-terminate_connection", "os-attach", "os-reserve", "os-unreserve")
+FILTERS = (*queries.FILTERS, *queries.UUID_FILTERS)
 
 
 class Volumes(VolumeView):
@@ -29,38 +32,53 @@ class Volumes(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("volume:get_all")
-        page = parse_page(request)
-        found = volumes.list_visible(request.context, self._query(limit=page.limit + 1, marker=page.marker))
-        shown = found[: page.limit]
-        last_id = str(shown[-1].uuid) if shown else None
-        body = {"volumes": [self._one(row) for row in shown]}
-        return Response(body | next_links(request, "volumes", last_id=last_id, has_more=len(found) > len(shown)))
+        wish = listing.parse(request)
+        query = self._query(wish)
+        found = volumes.list_visible(request.context, query)
+        body = listing.answer(request, "volumes", found, wish, self._one)
+        if listing.wants_count(request):
+            body["count"] = queries.count(request.context, query)
+        return Response(body)
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("volume:create")
-        wish = serializers.wanted_volume(validate(request.data, schemas.CREATE)["volume"])
-        return Response({"volume": serializers.volume(volumes.create(request.context, wish), request)}, status=202)
+        ask = serializers.wanted_volume(validate(request.data, schemas.CREATE)["volume"])
+        made = volume_creation.create(request.context, ask)
+        return Response({"volume": serializers.volume(made, request, is_new=True)}, status=202)
 
     def _one(self, row: Volume) -> dict[str, Any]:
         if not self.is_detailed:
             return serializers.summary(row, self.request)
         return serializers.volume(row, self.request, is_admin=self.may("volume:admin_fields"))
 
-    def _query(self, *, limit: int, marker: str) -> VolumeQuery:
+    def _query(self, wish: ListWish) -> VolumeQuery:
         given = self.request.query_params
-        all_projects = as_boolean(given.get("all_tenants", False), "all_tenants")
-        if all_projects and not self.may("volume:get_all:all_projects"):
-            all_projects = False  # as the service does: for everybody else the word says nothing
-        fields: dict[str, Any] = {"sort": sort} if (sort := _sort(given)) else {}
-        if "bootable" in given:
-            fields["is_bootable"] = as_boolean(given["bootable"], "bootable")
+        fields: dict[str, Any] = dict(wish.fields)
+        for name, field in (("bootable", "is_bootable"), ("multiattach", "is_multiattach")):
+            if name in given:
+                fields[field] = as_boolean(given[name], name)
+        if "volume_type" in given:
+            fields["type_name"] = given["volume_type"]
+        is_allowed = self.may("volume:get_all:all_projects")
         return VolumeQuery(
-            filters={name: given[name] for name in FILTERS if name in given},
-            all_projects=all_projects,
-            limit=limit,
-            marker=marker,
+            filters=listing.parts_of(self.request, FILTERS),
+            metadata=pairs(given.get("metadata", "{}"), "metadata"),
+            image_metadata=pairs(given.get("glance_metadata", "{}"), "glance_metadata"),
+            times=self._times() if self.request.microversion.covers("3.60") else (),
+            all_projects=listing.all_projects(self.request, is_allowed=is_allowed),
             **fields,
         )
+
+    def _times(self) -> list[tuple[str, str, datetime]]:
+        """`created_at=gt:2026-01-31T12:00:00,lt:…`. Raises Invalid."""
+        found = []
+        for name in queries.TIMES:
+            for word in filter(None, self.request.query_params.get(name, "").split(",")):
+                comparison, _, text = word.partition(":")
+                if comparison not in queries.COMPARISONS:
+                    comparison, text = "eq", word
+                found.append((name, comparison, _moment(name, text)))
+        return found
 
 
 class VolumeById(VolumeView):
@@ -68,71 +86,63 @@ class VolumeById(VolumeView):
 
     def get(self, request: ApiRequest, volume_id: str) -> Response:
         self.authorize("volume:get")
-        return self._shown(volumes.get_visible(request.context, volume_id))
+        row = volumes.get_visible(request.context, volume_id)
+        return Response({"volume": serializers.volume(row, request, is_admin=self.may("volume:admin_fields"))})
 
     def put(self, request: ApiRequest, volume_id: str) -> Response:
         self.authorize("volume:update")
         volumes.get_visible(request.context, volume_id)  # an unknown one is told before a wrong body
         given = validate(request.data, schemas.UPDATE)["volume"]
-        return self._shown(volumes.update(request.context, volume_id, serializers.changes(given)))
+        if request.microversion.covers("3.53") and not given:
+            raise Invalid("Invalid input for field/attribute volume. At least one property is needed.", field="volume")
+        row = volumes.update(request.context, volume_id, serializers.changes(given))
+        return Response({"volume": serializers.volume(row, request, is_new=True)})
 
     def delete(self, request: ApiRequest, volume_id: str) -> Response:
         self.authorize("volume:delete")
-        volumes.delete(request.context, volume_id)
+        given = request.query_params
+        is_forced = request.microversion.covers("3.23") and as_boolean(given.get("force", False), "force")
+        if is_forced:
+            self.authorize("volume:force_delete")
+        takes_snapshots = as_boolean(given.get("cascade", False), "cascade")
+        volumes.delete(request.context, volume_id, takes_snapshots=takes_snapshots, is_forced=is_forced)
         return Response(status=202)
 
-    def _shown(self, row: Volume) -> Response:
-        is_admin = self.may("volume:admin_fields")
-        return Response({"volume": serializers.volume(row, self.request, is_admin=is_admin)})
 
+class Summary(VolumeView):
+    """/v3/volumes/summary."""
 
-class VolumeAction(VolumeView):
-    """/v3/volumes/{id}/action."""
-
-    def post(self, request: ApiRequest, volume_id: str) -> Response:
-        body = request.data
-        if not isinstance(body, dict) or len(body) != 1:
-            raise Invalid("Malformed request body: it must hold exactly one action.")
-        (name,) = body
-        if name == "os-extend":
-            self.authorize("volume:extend")
-            size = int(validate(body, schemas.EXTEND)[name]["new_size"])
-            volumes.extend(request.context, volume_id, size)
-            return Response(status=202)
-        if name == "os-set_bootable":
-            self.authorize("volume:update")
-            word = validate(body, schemas.SET_BOOTABLE)[name]["bootable"]
-            volumes.update(request.context, volume_id, {"is_bootable": as_boolean(word, "os-set_bootable.bootable")})
-            return Response(status=200)
-        if name == "os-reset_status":
-            self.authorize("volume_extension:reset_status")
-            volumes.reset_status(request.context, volume_id, validate(body, schemas.RESET_STATUS)[name]["status"] or "")
-            return Response(status=202)
-        self.authorize("volume:update")
-        volumes.get_visible(request.context, volume_id)
-        if name in NOT_FOR_USERS:
-            raise Conflict(f"{name} is for the compute service alone: detach the volume from its server.")
-        raise Invalid(f"There is no such action: {str(name)[:60]}")
+    @since("3.12")
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("volume:get_all")
+        everybodys = listing.all_projects(request, is_allowed=self.may("volume:get_all:all_projects"))
+        count, size_gb, metadata = queries.summary(request.context, all_projects=everybodys)
+        shown: dict[str, Any] = {"total_count": count, "total_size": size_gb}
+        if request.microversion.covers("3.36"):
+            shown["metadata"] = metadata
+        return Response({"volume-summary": shown})
 
 
 class Metadata(VolumeView):
     """/v3/volumes/{id}/metadata."""
 
     def get(self, request: ApiRequest, volume_id: str) -> Response:
-        self.authorize("volume:get")
+        self.authorize("volume:get_volume_metadata")
         return Response({"metadata": volumes.get_visible(request.context, volume_id).metadata})
 
     def post(self, request: ApiRequest, volume_id: str) -> Response:
+        self.authorize("volume:create_volume_metadata")
         return self._set(volume_id, keeps_others=True)
 
     def put(self, request: ApiRequest, volume_id: str) -> Response:
+        self.authorize("volume:update_volume_metadata")
         return self._set(volume_id, keeps_others=False)
 
     def _set(self, volume_id: str, *, keeps_others: bool) -> Response:
-        self.authorize("volume:update")
+        there = volumes.get_visible(self.request.context, volume_id).metadata
         given = validate(self.request.data, schemas.METADATA)["metadata"]
-        there = volumes.get_visible(self.request.context, volume_id).metadata if keeps_others else {}
-        changed = volumes.update(self.request.context, volume_id, {"metadata": {**there, **given}})
+        wanted = {**there, **given} if keeps_others else given
+        changed = volumes.update(self.request.context, volume_id, {"metadata": wanted})
         return Response({"metadata": changed.metadata})
 
 
@@ -140,20 +150,18 @@ class MetadataItem(VolumeView):
     """/v3/volumes/{id}/metadata/{key}."""
 
     def get(self, request: ApiRequest, volume_id: str, key: str) -> Response:
-        self.authorize("volume:get")
+        self.authorize("volume:get_volume_metadata")
         return Response({"meta": {key: self._item(volume_id, key)[key]}})
 
     def put(self, request: ApiRequest, volume_id: str, key: str) -> Response:
-        self.authorize("volume:update")
-        given = validate(request.data, schemas.META)["meta"]
-        if key not in given:
-            raise Invalid("The key in the body is not the one in the path.", field="meta")
+        self.authorize("volume:update_volume_metadata")
         there = volumes.get_visible(request.context, volume_id).metadata
+        given = one_item(request.data, key)
         volumes.update(request.context, volume_id, {"metadata": {**there, **given}})
         return Response({"meta": given})
 
     def delete(self, request: ApiRequest, volume_id: str, key: str) -> Response:
-        self.authorize("volume:update")
+        self.authorize("volume:delete_volume_metadata")
         left = {name: value for name, value in self._item(volume_id, key).items() if name != key}
         volumes.update(request.context, volume_id, {"metadata": left})
         return Response(status=200)
@@ -165,11 +173,30 @@ class MetadataItem(VolumeView):
         return metadata
 
 
-def _sort(given: Any) -> list[tuple[str, bool]]:
-    """`sort=name:asc,size`, or `sort_key` and `sort_dir`; descending where no direction is given."""
-    if "sort" in given:
-        words = [word.strip().partition(":") for word in str(given["sort"]).split(",")]
-        return [(key, direction != "asc") for key, _, direction in words]
-    if "sort_key" in given:
-        return [(given["sort_key"], given.get("sort_dir", "desc") != "asc")]
-    return []
+def one_item(body: Any, key: str) -> dict[str, str]:
+    """The item that a body sets. Raises Invalid where it is another than the path names."""
+    given: dict[str, str] = validate(body, schemas.META)["meta"]
+    if key not in given:
+        raise Invalid("The key in the body is not the one in the path.", field="meta")
+    return given
+
+
+def pairs(text: str, name: str) -> dict[str, str]:
+    """`{'a': 'b'}` as lists are filtered by it, in the quotes of either language. Raises Invalid."""
+    try:
+        found = loads(text.replace("u'", "'").replace("'", '"'))
+    except (JSONDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Invalid(f"Invalid input for query parameter {name}. It must be an object of texts.", field=name)
+    return {str(key): str(value) for key, value in found.items()}
+
+
+def _moment(name: str, text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(
+            f"Invalid input for query parameter {name}. Value: '{text[:60]}'. It must be a time.", field=name
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,83 @@
+"""Images made of volumes: asked for here, filled by a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conductor.cells.lookup import API_ALIAS
+from conductor.core.context import RequestContext
+from conductor.core.errors import Invalid
+from conductor.image import operations as images
+from conductor.image.models import Image
+from conductor.rpc import outbox
+from conductor.services import volumes
+from conductor.transactions import write_tx
+from conductor.volume import operations
+from conductor.volume.models import Volume
+from conductor.volume.states import AVAILABLE, IN_USE, UPLOADING
+
+FLOW = "upload_volume"
+DISK_FORMATS = ("raw", "qcow2", "vmdk", "vdi", "vhdx")
+# What a volume remembers of its image and is no property of the next one.
+NOT_INHERITED = (*volumes.OF_IMAGES, "kernel_id", "ramdisk_id", "signature_verified")
+
+
+@dataclass(frozen=True, slots=True)
+class UploadAsk:
+    """An image to be."""
+
+    name: str
+    disk_format: str = "raw"
+    container_format: str = "bare"
+    visibility: str = "private"
+    is_protected: bool = False
+    is_forced: bool = False  # also of a volume in use
+
+
+def upload(context: RequestContext, volume_id: str, ask: UploadAsk) -> tuple[Volume, Image]:
+    """Have an image of a volume. Raises NotFound, Invalid for one that is not ready or a format, ResourceLocked."""
+    if ask.disk_format not in DISK_FORMATS:
+        raise Invalid(
+            f"Invalid input for field/attribute disk_format. Value: '{ask.disk_format[:60]}'. "
+            f"It must be one of {', '.join(DISK_FORMATS)}.",
+            field="os-volume_upload_image.disk_format",
+        )
+    with write_tx():
+        volume = volumes.free_to_change(context, volume_id)
+        before = (AVAILABLE, IN_USE) if ask.is_forced else (AVAILABLE,)
+        was = volume.status
+        if not operations.turn(volume.uuid, before, UPLOADING):
+            raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be {' or '.join(before)}, but is {was}.")
+        image = images.create(context, _values(volume, ask))
+        wanted = outbox.NewRun(
+            flow=FLOW,
+            action=FLOW,
+            context=context,
+            resources=[f"volume:{volume.uuid}", f"image:{image.uuid}"],
+            instance_name=volume.name or str(volume.uuid),
+            inputs={
+                "volume_id": str(volume.uuid),
+                "image_id": str(image.uuid),
+                "disk_format": ask.disk_format,
+                "status_before": was,
+            },
+        )
+        outbox.open_run(API_ALIAS, wanted)
+    volume.status = UPLOADING
+    return volume, image
+
+
+def _values(volume: Volume, ask: UploadAsk) -> Mapping[str, Any]:
+    inherited = {name: value for name, value in volume.image_metadata.items() if name not in NOT_INHERITED}
+    return {
+        **inherited,
+        "name": ask.name,
+        "disk_format": ask.disk_format,
+        "container_format": ask.container_format,
+        "visibility": ask.visibility,
+        "protected": ask.is_protected,
+        "min_disk": int(volume.image_metadata.get("min_disk", 0)) or volume.size_gb,
+        "min_ram": int(volume.image_metadata.get("min_ram", 0)),
+    }

@@ -1,0 +1,107 @@
+"""Messages to projects: why something that was accepted came to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import NotFound
+from conductor.core.identifiers import uuid_or_none
+from conductor.transactions import write_tx
+from conductor.volume.lists import order_of, page
+from conductor.volume.models import Message
+
+KEPT_DAYS = 30
+NO_BACKEND = "VOLUME_VOLUME_001_002"  # event ids as clients know them: resource, action, cause
+COPY_FAILED = "VOLUME_VOLUME_003_013"
+SNAPSHOT_FAILED = "VOLUME_SNAPSHOT_006_013"
+UPLOAD_FAILED = "VOLUME_VOLUME_004_013"
+SORT_KEYS = {
+    "id": "uuid",
+    "event_id": "event_id",
+    "resource_uuid": "resource_uuid",
+    "resource_type": "resource_type",
+    "message_level": "level",
+    "created_at": "created_at",
+    "guaranteed_until": "expires_at",
+    "request_id": "request_id",
+}
+FILTERS = {
+    "resource_uuid": "resource_uuid",
+    "resource_type": "resource_type",
+    "event_id": "event_id",
+    "request_id": "request_id",
+    "message_level": "level",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """Which messages. `filters` are equality by a name of FILTERS."""
+
+    filters: Mapping[str, str] = field(default_factory=dict)
+    sort: Sequence[tuple[str, bool]] = (("created_at", True),)
+    limit: int | None = None
+    marker: str = ""
+
+
+def tell(context: RequestContext, event_id: str, resource_type: str, resource_uuid: UUID | str, text: str) -> None:
+    """Inside the write transaction that says what became of the resource."""
+    now = timezone.now()
+    Message.objects.create(
+        project_id=context.project_id,
+        request_id=context.request_id,
+        event_id=event_id,
+        resource_type=resource_type,
+        resource_uuid=resource_uuid,
+        text=text[:255],
+        created_at=now,
+        expires_at=now + timedelta(days=KEPT_DAYS),
+    )
+
+
+def get(context: RequestContext, message_id: str) -> Message:
+    """Raises NotFound, also for another project's."""
+    wanted = uuid_or_none(message_id)
+    found = _visible(context).filter(uuid=wanted).first() if wanted else None
+    if found is None:
+        raise NotFound(f"Message {message_id[:60]} could not be found.")
+    return found
+
+
+def list_visible(context: RequestContext, query: MessageQuery) -> list[Message]:
+    """One page of the project's messages. Raises Invalid."""
+    rows = _visible(context)
+    for name, value in query.filters.items():
+        wanted = uuid_or_none(value) if name == "resource_uuid" else value
+        rows = rows.filter(**{FILTERS[name]: wanted}) if wanted else rows.none()
+    order = order_of(SORT_KEYS, query.sort)
+    return page(rows, order, anchors=_visible(context), marker=query.marker, limit=query.limit)
+
+
+def delete(context: RequestContext, message_id: str) -> None:
+    """Raises NotFound."""
+    row = get(context, message_id)
+    with write_tx():
+        Message.objects.filter(pk=row.pk).delete()
+
+
+def drop_old() -> int:
+    """Remove messages whose time is over; returns how many."""
+    old = Message.objects.filter(expires_at__lt=timezone.now())
+    if not old.exists():  # the usual answer, which needs no write
+        return 0
+    with write_tx():
+        count, _ = old.delete()
+    return count
+
+
+def _visible(context: RequestContext) -> QuerySet[Message]:
+    rows = Message.objects.filter(expires_at__gte=timezone.now())
+    return rows if context.is_admin else rows.filter(project_id=context.project_id)

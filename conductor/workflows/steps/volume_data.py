@@ -1,0 +1,52 @@
+"""How a volume gets the data that it was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from conductor.core import disk_images
+from conductor.core.errors import NotFound
+from conductor.core.request_spec import ImageSpec
+from conductor.image import store as image_store
+from conductor.volume import store
+from conductor.volume.models import Volume
+from conductor.volume.states import SNAPSHOT, VOLUME
+
+
+def existing(volume_id: str) -> Volume:
+    """Raises NotFound."""
+    volume = Volume.objects.filter(uuid=volume_id).first()
+    if volume is None:
+        raise NotFound(f"Volume {volume_id} is gone.")
+    return volume
+
+
+def fill(volume: Volume, image: Mapping[str, Any] | None) -> None:
+    """Copy what its source has; nothing for a blank one. A copy that is finished is not made again.
+
+    Raises NotFound for a source that is gone, Invalid for data that do not fit, DriverError.
+    """
+    if image is not None:
+        _fill_from_image(volume, ImageSpec(**image))
+        return
+    if volume.source_kind not in (SNAPSHOT, VOLUME) or volume.source_uuid is None:
+        store.ensure(volume.uuid, volume.size_gb)
+        return
+    where = store.snapshot_path_of if volume.source_kind == SNAPSHOT else store.path_of
+    source = where(volume.source_uuid)
+    if not source.exists():
+        raise NotFound(f"The data of {volume.source_kind} {volume.source_uuid} are gone.")
+    store.fill(volume.uuid, volume.size_gb, source, "raw")
+
+
+def store_as_image(image_id: str, disk_format: str, data: BinaryIO) -> None:
+    """Have the data of an image as a host would store them: `ActivateImage` takes them over."""
+    image_store.store_image(image_id, disk_format, data)
+
+
+def _fill_from_image(volume: Volume, spec: ImageSpec) -> None:
+    path = image_store.path_of(spec.image_id)
+    if spec.disk_format != "raw":
+        disk_images.inspect(path, spec)
+    store.fill(volume.uuid, volume.size_gb, path, spec.disk_format)
