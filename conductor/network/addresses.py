@@ -7,6 +7,7 @@ from ipaddress import ip_address, ip_network
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
+from conductor.network import ipv6_modes
 from conductor.network.errors import InvalidIpForSubnet, IpAddressAlreadyAllocated, IpAddressGenerationFailure
 from conductor.network.models import AddressAllocation, Port, Subnet
 from conductor.sql import dialect
@@ -21,8 +22,11 @@ _HELD = "SELECT ip_address FROM network_addressallocation WHERE subnet_id = %s"
 def allocate(subnet: Subnet, port: Port) -> AddressAllocation:
     """Give `port` the lowest free address of the allocation pools; call it inside a write transaction.
 
-    Raises IpAddressGenerationFailure when the pools are exhausted.
+    Where guests make their addresses of their MAC addresses, it is that one. Raises IpAddressGenerationFailure when
+    the pools are exhausted.
     """
+    if ipv6_modes.is_automatic(subnet):
+        return allocate_address(subnet, port, ipv6_modes.address_of(subnet, port.mac_address))
     for _ in range(ATTEMPTS):
         free = lowest_free(subnet)
         if free is None:
@@ -38,7 +42,11 @@ def allocate_address(subnet: Subnet, port: Port, address: str) -> AddressAllocat
 
     Raises InvalidIpForSubnet for one that is no host's, IpAddressAlreadyAllocated when it is held.
     """
-    allocation = _hold(subnet, port, usable(subnet, address))
+    wanted = usable(subnet, address)
+    is_free_to_choose = not ipv6_modes.is_automatic(subnet) or port.device_owner.startswith("network:router")
+    if not is_free_to_choose and wanted != ipv6_modes.address_of(subnet, port.mac_address):
+        raise InvalidIpForSubnet(f"IP address {address} cannot be chosen: guests of subnet {subnet.uuid} make theirs.")
+    allocation = _hold(subnet, port, wanted)
     if allocation is None:
         raise IpAddressAlreadyAllocated(f"IP address {address} already allocated in subnet {subnet.uuid}.")
     return allocation
@@ -47,17 +55,33 @@ def allocate_address(subnet: Subnet, port: Port, address: str) -> AddressAllocat
 def allocate_any(subnets: list[Subnet], port: Port) -> list[AddressAllocation]:
     """One address of each IP version that `subnets` have, from the first subnet that has one free.
 
-    Raises IpAddressGenerationFailure when all subnets of a version are exhausted.
+    Subnets in which guests make their own addresses give one each. Raises IpAddressGenerationFailure when all
+    subnets of a version are exhausted.
     """
+    fit = _serving(subnets, port)
     given = []
-    for version in sorted({subnet.ip_version for subnet in subnets}):
-        candidates = [subnet for subnet in subnets if subnet.ip_version == version]
-        given.append(_allocate_first(candidates, port))
+    for version in sorted({subnet.ip_version for subnet in fit}):
+        candidates = [subnet for subnet in fit if subnet.ip_version == version]
+        automatic = [subnet for subnet in candidates if ipv6_modes.is_automatic(subnet)]
+        given += [allocate(subnet, port) for subnet in automatic]
+        if chosen := [subnet for subnet in candidates if subnet not in automatic]:
+            given.append(_allocate_first(chosen, port))
     return given
 
 
+def _serving(subnets: list[Subnet], port: Port) -> list[Subnet]:
+    """Subnets that are kept for such ports, or those that are for all."""
+    kept = [subnet for subnet in subnets if port.device_owner in (subnet.service_types or ())]
+    fit = kept or [subnet for subnet in subnets if not subnet.service_types]
+    if subnets and not fit:
+        raise IpAddressGenerationFailure(
+            f"No valid service subnet for the given device owner '{port.device_owner}' on network {port.network.uuid}."
+        )
+    return fit
+
+
 def usable(subnet: Subnet, address: str) -> str:
-    """The canonical text of a host's address in the subnet; InvalidIpForSubnet for any other."""
+    """The canonical text of an address that a port can hold, the gateway's too; InvalidIpForSubnet for any other."""
     network = ip_network(subnet.cidr)
     try:
         wanted = ip_address(address)
@@ -66,7 +90,7 @@ def usable(subnet: Subnet, address: str) -> str:
     if wanted not in network:
         raise InvalidIpForSubnet(f"IP address {address} is not a valid IP for subnet {subnet.uuid} ({subnet.cidr}).")
     is_edge = network.num_addresses > 2 and wanted in (network.network_address, network.broadcast_address)
-    if str(wanted) == subnet.gateway_ip or (subnet.ip_version == 4 and is_edge):
+    if subnet.ip_version == 4 and is_edge:
         raise InvalidIpForSubnet(f"IP address {address} of subnet {subnet.uuid} is not for hosts.")
     return str(wanted)
 

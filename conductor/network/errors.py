@@ -75,3 +75,147 @@ class SecurityGroupCannotRemoveDefault(errors.Conflict):
 
 class SecurityGroupRuleExists(errors.Conflict):
     """The security group has such a rule."""
+
+
+class AddressScopeNotFound(errors.NotFound):
+    """The address scope could not be found."""
+
+
+class RouterNotFound(errors.NotFound):
+    """The router could not be found."""
+
+
+class RouterInterfaceNotFound(errors.NotFound):
+    """The router has no such interface."""
+
+
+class RouterInterfaceNotFoundForSubnet(errors.NotFound):
+    """The router has no interface on the subnet."""
+
+
+class FloatingIPNotFound(errors.NotFound):
+    """The floating IP could not be found."""
+
+
+class ExternalGatewayForFloatingIPNotFound(errors.NotFound):
+    """No router leads from the port to the external network."""
+
+
+class RbacPolicyNotFound(errors.NotFound):
+    """The RBAC policy could not be found."""
+
+
+class TagNotFound(errors.NotFound):
+    """The resource has no such tag."""
+
+
+class AvailabilityZoneNotFound(errors.NotFound):
+    """The availability zone could not be found."""
+
+
+class TenantQuotaNotFound(errors.NotFound):
+    """The project has the default quotas."""
+
+
+class InvalidRoutes(errors.Invalid):
+    """A route does not fit the router."""
+
+
+class AutoAllocationFailure(errors.Invalid):
+    """No network can be made for the project."""
+
+
+class InvalidQuotaValue(errors.Conflict):
+    """The project has more than the limit would allow."""
+
+
+class AddressScopeInUse(errors.Conflict):
+    """Subnet pools use the address scope."""
+
+
+class SubnetPoolInUse(errors.Conflict):
+    """Subnets are cut from the subnet pool."""
+
+
+class ServicePortInUse(errors.Conflict):
+    """The port belongs to a router or a floating IP."""
+
+
+class GatewayIpInUse(errors.Conflict):
+    """A router uses the gateway's address."""
+
+
+class RouterInUse(errors.Conflict):
+    """The router has interfaces."""
+
+
+class RouterInterfaceInUseByFloatingIP(errors.Conflict):
+    """Floating IPs go through the interface."""
+
+
+class RouterInterfaceInUseByRoute(errors.Conflict):
+    """Routes go through the interface."""
+
+
+class RouterExternalGatewayInUseByFloatingIp(errors.Conflict):
+    """Floating IPs go through the gateway."""
+
+
+class SubnetMismatchForPort(errors.Conflict):
+    """The port is not on the subnet."""
+
+
+class FloatingIPPortAlreadyAssociated(errors.Conflict):
+    """The port's address has a floating IP already."""
+
+
+class RbacPolicyInUse(errors.Conflict):
+    """Others use what the policy shares."""
+
+
+class DuplicateRbacPolicy(errors.Conflict):
+    """There is such an RBAC policy."""
+
+
+class SegmentInUse(errors.Conflict):
+    """Another network lies on this segment."""
+
+
+class PortSecurityAndIPRequiredForSecurityGroups(errors.Invalid):
+    """Security groups need port security."""
+
+
+class AddressPairAndPortSecurityRequired(errors.Conflict):
+    """Address pairs need port security."""
+
+
+class PortSecurityPortHasSecurityGroup(errors.Conflict):
+    """Ports with security groups need port security."""
+
+
+class OverQuota(errors.QuotaExceeded):
+    """The project has as many as it may have."""
+
+
+class RevisionNumberConstraintFailed(errors.StaleRevision):
+    """The resource has another revision."""
+
+
+class InvalidSharedSetting(errors.Conflict):
+    """Other projects use what is shared."""
+
+
+class SubnetPoolQuotaExceeded(errors.QuotaExceeded):
+    """The project has as many addresses of the pool as it may have."""
+
+
+class IllegalSubnetPoolBounds(errors.Invalid):
+    """The prefix lengths do not fit."""
+
+
+class AddressPairsExhausted(errors.Invalid):
+    """There are too many address pairs."""
+
+
+class DuplicateAddressPairInRequest(errors.Invalid):
+    """An address pair is there twice."""

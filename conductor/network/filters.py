@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from ipaddress import ip_address
-from operator import and_
+from operator import and_, or_
 from typing import TypeVar
 
 from django.db.models import Model, Q, QuerySet
 
 from conductor.core.identifiers import uuid_or_none
 from conductor.listing import Order, page
+from conductor.network import tags
 from conductor.network.errors import InvalidInput
 from conductor.network.models import AddressAllocation, Port
 
@@ -92,14 +93,22 @@ _OWNED: dict[str, Condition] = {
     "tenant_id": text("project_id"),
     "revision_number": number("revision_number"),
 }
-NETWORKS = _OWNED | {
+_TAGGED = _OWNED | tags.CONDITIONS
+NETWORKS = _TAGGED | {
     "shared": boolean("is_shared"),
     "router:external": boolean("is_external"),
     "admin_state_up": boolean("is_admin_up"),
     "mtu": number("mtu"),
     "status": constant("ACTIVE"),
+    "is_default": boolean("is_default"),
+    "port_security_enabled": boolean("is_port_security_enabled"),
 }
-SUBNETS = _OWNED | {
+ADMIN_NETWORKS = NETWORKS | {
+    "provider:network_type": text("provider_type"),
+    "provider:physical_network": text("physical_network"),
+    "provider:segmentation_id": number("segmentation_id"),
+}
+SUBNETS = _TAGGED | {
     "network_id": uuid("network__uuid"),
     "subnetpool_id": uuid("pool__uuid"),
     "ip_version": number("ip_version"),
@@ -107,15 +116,51 @@ SUBNETS = _OWNED | {
     "gateway_ip": text("gateway_ip"),
     "enable_dhcp": boolean("is_dhcp_enabled"),
     "shared": boolean("network__is_shared"),
+    "ipv6_address_mode": text("ipv6_address_mode"),
+    "ipv6_ra_mode": text("ipv6_ra_mode"),
 }
-SUBNET_POOLS: dict[str, Condition] = {
+SUBNET_POOLS = _TAGGED | {
+    "shared": boolean("is_shared"),
+    "is_default": boolean("is_default"),
+    "address_scope_id": uuid("address_scope__uuid"),
+    "default_prefixlen": number("default_prefix_length"),
+    "min_prefixlen": number("min_prefix_length"),
+    "max_prefixlen": number("max_prefix_length"),
+    "default_quota": number("default_quota"),
+}
+ADDRESS_SCOPES: dict[str, Condition] = {
     "id": uuid("uuid"),
     "name": text("name"),
     "project_id": text("project_id"),
     "tenant_id": text("project_id"),
+    "ip_version": number("ip_version"),
     "shared": boolean("is_shared"),
 }
-PORTS = _OWNED | {
+ROUTERS = _TAGGED | {
+    "admin_state_up": boolean("is_admin_up"),
+    "status": constant("ACTIVE"),
+    "distributed": constant("False"),
+    "ha": constant("False"),
+}
+FLOATING_IPS = _TAGGED | {
+    "floating_network_id": uuid("network__uuid"),
+    "floating_ip_address": text("address"),
+    "fixed_ip_address": text("fixed_ip_address"),
+    "router_id": uuid("router__uuid"),
+    "port_id": uuid("port__uuid"),
+    "status": lambda values: _leading(values),
+}
+RBAC_POLICIES: dict[str, Condition] = {
+    "id": uuid("uuid"),
+    "project_id": text("project_id"),
+    "tenant_id": text("project_id"),
+    "object_type": constant("network"),
+    "object_id": uuid("network__uuid"),
+    "action": text("action"),
+    "target_tenant": text("target_project"),
+    "target_project": text("target_project"),
+}
+PORTS = _TAGGED | {
     "network_id": uuid("network__uuid"),
     "device_id": text("device_id"),
     "device_owner": text("device_owner"),
@@ -124,9 +169,12 @@ PORTS = _OWNED | {
     "admin_state_up": boolean("is_admin_up"),
     "fixed_ips": fixed_ips,
     "security_groups": lambda values: _in_groups(values),
+    "port_security_enabled": boolean("is_port_security_enabled"),
+    "binding:vnic_type": text("vnic_type"),
+    "ip_allocation": constant("immediate"),
 }
 ADMIN_PORTS = PORTS | {"binding:host_id": text("binding_host")}
-SECURITY_GROUPS = _OWNED | {"stateful": boolean("is_stateful")}
+SECURITY_GROUPS = _TAGGED | {"stateful": boolean("is_stateful")}
 SECURITY_GROUP_RULES: dict[str, Condition] = {
     "id": uuid("uuid"),
     "security_group_id": uuid("group__uuid"),
@@ -157,6 +205,13 @@ _SORT = {
     "status": "status",
     "direction": "direction",
     "ethertype": "ethertype",
+    "description": "description",
+    "admin_state_up": "is_admin_up",
+    "shared": "is_shared",
+    "mtu": "mtu",
+    "enable_dhcp": "is_dhcp_enabled",
+    "floating_ip_address": "address",
+    "revision_number": "revision_number",
 }
 
 
@@ -184,3 +239,9 @@ def _truth(column: str, value: str) -> bool:
 
 def _in_groups(values: Sequence[str]) -> Q:
     return Q(pk__in=Port.objects.filter(uuid("security_groups__uuid")(values)).values("pk"))
+
+
+def _leading(values: Sequence[str]) -> Q:
+    """A floating IP is ACTIVE while it leads to a port, else DOWN."""
+    wanted = {"ACTIVE": Q(port__isnull=False), "DOWN": Q(port__isnull=True)}
+    return reduce(or_, (wanted[value] for value in values if value in wanted), NOTHING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conductor.core.errors import Conflict, NotFound
 from conductor.network import security_groups
 from conductor.network.models import Port, SecurityGroup
-from conductor.network.operations import touch
+from conductor.network.revisions import touch
 from conductor.transactions import write_tx
 
 

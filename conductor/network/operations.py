@@ -1,42 +1,71 @@
-"""Networks, and the pools that subnets are cut from: who sees them, and what can be done with them."""
+"""Networks: who sees them, and what can be done with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
-from conductor.network import filters
-from conductor.network.errors import NetworkInUse, NetworkNotFound, SubnetPoolNotFound
+from conductor.network import filters, provider_networks, quotas, zones
+from conductor.network.errors import InvalidInput, InvalidSharedSetting, NetworkInUse, NetworkNotFound
 from conductor.network.filters import ListQuery
-from conductor.network.models import Network, SubnetPool
+from conductor.network.models import FloatingIp, Network, Port, RbacPolicy
+from conductor.network.revisions import touch
 from conductor.transactions import write_tx
 
 Wish = TypeVar("Wish")
 Row = TypeVar("Row")
+EVERYBODY = "*"
+SHARED = "access_as_shared"
+EXTERNAL = "access_as_external"
+# Field → what only an administrator may make of it.
+_FOR_ADMINS = {
+    "is_shared": "share a network",
+    "is_external": "make a network external",
+    "is_default": "make a network the default one",
+    "provider_type": "choose what a network lies on",
+    "physical_network": "choose what a network lies on",
+    "segmentation_id": "choose what a network lies on",
+}
+
+
+def shared_with(project_id: str) -> Q:
+    """Networks that a project may plug guests into, besides its own."""
+    granted = RbacPolicy.objects.filter(action=SHARED, target_project__in=[project_id, EVERYBODY])
+    return Q(is_shared=True) | Q(pk__in=granted.values("network_id"))
+
+
+def seen_by(project_id: str) -> Q:
+    granted = RbacPolicy.objects.filter(target_project__in=[project_id, EVERYBODY])
+    return Q(project_id=project_id) | Q(is_shared=True) | Q(is_external=True) | Q(pk__in=granted.values("network_id"))
+
+
+def is_external_for(network: Network, project_id: str) -> bool:
+    """Whether the project may go out by it."""
+    granted = network.rbac_policies.filter(action=EXTERNAL, target_project__in=[project_id, EVERYBODY])
+    return network.is_external or granted.exists()
 
 
 def visible_networks(context: RequestContext) -> QuerySet[Network]:
     rows = Network.objects.all()
-    if context.is_admin:
-        return rows
-    return rows.filter(Q(project_id=context.project_id) | Q(is_shared=True) | Q(is_external=True))
+    return rows if context.is_admin else rows.filter(seen_by(context.project_id))
 
 
 def list_networks(context: RequestContext, query: ListQuery) -> list[Network]:
     """Networks with their subnets, in a constant number of queries."""
-    return filters.select(visible_networks(context).prefetch_related("subnets"), query, filters.NETWORKS)
+    table = filters.ADMIN_NETWORKS if context.is_admin else filters.NETWORKS
+    return filters.select(_shown(visible_networks(context)), query, table)
 
 
 def get_network(context: RequestContext, network_id: str) -> Network:
     """Raises NetworkNotFound, also for one that the caller may not see."""
     wanted = uuid_or_none(network_id)
-    network = visible_networks(context).prefetch_related("subnets").filter(uuid=wanted).first() if wanted else None
+    network = _shown(visible_networks(context)).filter(uuid=wanted).first() if wanted else None
     if network is None:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
     return network
@@ -58,69 +87,57 @@ def own_network(context: RequestContext, network_id: str, *, is_locked: bool = F
 def create_network(context: RequestContext, wanted: Mapping[str, Any]) -> Network:
     """`wanted` maps field names of Network to values. Sharing and external ones are for administrators."""
     _refuse_sharing(context, wanted)
-    now = timezone.now()
     values = {"project_id": context.project_id, **wanted}
+    zones.require(values.get("availability_zone_hints") or ())
     with write_tx():
+        quotas.require(values["project_id"], "network")
+        provider_networks.check(values)
+        _take_default(values)
+        now = timezone.now()
         network = Network.objects.create(**values, created_at=now, updated_at=now)
     return get_network(context, str(network.uuid))
 
 
 def update_network(context: RequestContext, network_id: str, changes: Mapping[str, Any]) -> Network:
+    """Raises InvalidInput where others use what would not be shared any more."""
     _refuse_sharing(context, changes)
     with write_tx():
-        network = own_network(context, network_id)
+        network = own_network(context, network_id, is_locked=True)
+        provider_networks.refuse_changes(network, changes)
+        _refuse_unsharing(network, changes)
+        _take_default({"is_external": network.is_external, **changes})
         touch(Network.objects.filter(pk=network.pk), **changes)
     return get_network(context, network_id)
 
 
 def delete_network(context: RequestContext, network_id: str) -> None:
-    """Deletes its subnets too. Raises NetworkInUse while it has ports."""
+    """Deletes its subnets, and floating IPs that lead nowhere, too. Raises NetworkInUse while it has other ports."""
     with write_tx():
         network = own_network(context, network_id, is_locked=True)
-        if network.ports.exists():
+        unused = network.floating_ips.filter(port__isnull=True)
+        outer_ports = list(unused.values_list("outer_port_id", flat=True))
+        if network.ports.exclude(pk__in=outer_ports).exists():
             raise NetworkInUse(
                 f"Unable to complete operation on network {network_id}. There are one or more ports still in use on "
                 "the network."
             )
+        FloatingIp.objects.filter(outer_port__in=outer_ports).delete()
+        Port.objects.filter(pk__in=outer_ports).delete()
         network.delete()
-
-
-def visible_pools(context: RequestContext) -> QuerySet[SubnetPool]:
-    rows = SubnetPool.objects.all()
-    return rows if context.is_admin else rows.filter(Q(project_id=context.project_id) | Q(is_shared=True))
-
-
-def list_pools(context: RequestContext, query: ListQuery) -> list[SubnetPool]:
-    return filters.select(visible_pools(context), query, filters.SUBNET_POOLS)
-
-
-def get_pool(context: RequestContext, pool_id: str) -> SubnetPool:
-    wanted = uuid_or_none(pool_id)
-    pool = visible_pools(context).filter(uuid=wanted).first() if wanted else None
-    if pool is None:
-        raise SubnetPoolNotFound(f"Subnet pool {pool_id} could not be found.")
-    return pool
-
-
-def touch(rows: QuerySet[Any], **changes: Any) -> None:
-    """Write `changes` and count the revision."""
-    rows.update(**changes, revision_number=F("revision_number") + 1, updated_at=timezone.now())
-
-
-def _refuse_sharing(context: RequestContext, wanted: Mapping[str, Any]) -> None:
-    if context.is_admin:
-        return
-    for name in ("is_shared", "is_external"):
-        if wanted.get(name):
-            raise Forbidden(
-                "Only an administrator may share a network or make it external.", type="PolicyNotAuthorized"
-            )
-    refuse_other_project(context, wanted)
 
 
 def refuse_other_project(context: RequestContext, wanted: Mapping[str, Any]) -> None:
     if not context.is_admin and wanted.get("project_id", context.project_id) != context.project_id:
         raise Forbidden("Only an administrator may act for another project.", type="PolicyNotAuthorized")
+
+
+def refuse_for_admins(context: RequestContext, wanted: Mapping[str, Any], for_admins: Mapping[str, str]) -> None:
+    """Forbidden when anybody but an administrator gives one of these fields a value."""
+    if context.is_admin:
+        return
+    for name, deed in for_admins.items():
+        if wanted.get(name):
+            raise Forbidden(f"Only an administrator may {deed}.", type="PolicyNotAuthorized")
 
 
 def create_all(
@@ -129,3 +146,34 @@ def create_all(
     """Make all of them with `create`, or none."""
     with write_tx():
         return [create(context, wish) for wish in wishes]
+
+
+def _shown(rows: QuerySet[Network]) -> QuerySet[Network]:
+    return rows.prefetch_related("subnets__pool__address_scope", "rbac_policies")
+
+
+def _refuse_sharing(context: RequestContext, wanted: Mapping[str, Any]) -> None:
+    refuse_for_admins(context, wanted, _FOR_ADMINS)
+    refuse_other_project(context, wanted)
+
+
+def _refuse_unsharing(network: Network, changes: Mapping[str, Any]) -> None:
+    """Those who plugged into it, or go out by it, while it was shared would be cut off."""
+    is_narrowed = network.is_shared and changes.get("is_shared") is False
+    strangers = network.ports.exclude(project_id__in=["", network.project_id])
+    if is_narrowed and strangers.exists():
+        raise InvalidSharedSetting(
+            f"Unable to reconfigure sharing settings for network {network.uuid}. Multiple tenants are using it."
+        )
+    is_closed = network.is_external and changes.get("is_external") is False
+    if is_closed and network.ports.filter(device_owner__in=("network:router_gateway", "network:floatingip")).exists():
+        raise NetworkInUse(f"External network {network.uuid} cannot be updated to be made non-external: it is in use.")
+
+
+def _take_default(values: Mapping[str, Any]) -> None:
+    """Only one network is the default one, and it is external."""
+    if not values.get("is_default"):
+        return
+    if not values.get("is_external"):
+        raise InvalidInput("Invalid input for is_default. Only an external network can be the default one.")
+    touch(Network.objects.filter(is_default=True), is_default=False)

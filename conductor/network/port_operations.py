@@ -12,16 +12,23 @@ from django.db.models import QuerySet
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
-from conductor.network import filters, port_rows, security_groups
-from conductor.network.errors import MacAddressInUse, PortInUse, PortNotFound
+from conductor.network import filters, floating_rows, port_rows, port_security, quotas, security_groups
+from conductor.network.errors import MacAddressInUse, PortInUse, PortNotFound, ServicePortInUse
 from conductor.network.filters import ListQuery
-from conductor.network.models import Network, Port
-from conductor.network.operations import get_network, refuse_other_project, touch
+from conductor.network.models import FloatingIp, Network, Port, Router
+from conductor.network.operations import get_network, refuse_for_admins, refuse_other_project
 from conductor.network.port_rows import AddressWish
+from conductor.network.revisions import touch
 from conductor.transactions import write_tx
 
 # What a guest was told when it was plugged; changing it under the guest would make our answer a lie.
-FIXED_WHILE_PLUGGED = ("device_id", "device_owner", "mac_address", "fixed_ips", "binding_host")
+FIXED_WHILE_PLUGGED = ("device_id", "device_owner", "mac_address", "fixed_ips", "binding_host", "vnic_type")
+FIXED_FOR_SERVICES = ("device_id", "device_owner")
+SERVICES = "network:"
+# Field → what only an administrator may make of it.
+_FOR_ADMINS = {"binding_host": "bind a port to a host", "binding_profile": "give a port a binding profile"}
+# What the owner of a network decides for the ports on it.
+_FOR_OWNERS = ("mac_address", "is_port_security_enabled", "address_pairs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +68,17 @@ def create_port(context: RequestContext, wish: PortWish) -> Port:
     network = get_network(context, wish.network_id)
     values = {"project_id": context.project_id, **(wish.values or {})}
     _refuse_foreign(context, network, values)
-    groups = security_groups.resolve(values["project_id"], _refs(wish.security_groups))
+    values.setdefault("is_port_security_enabled", network.is_port_security_enabled)
+    refs = port_security.group_refs(values, wish.security_groups)
+    groups = security_groups.resolve(values["project_id"], refs) if refs else []
     with write_tx():
+        quotas.require(values["project_id"], "port")
         Network.objects.select_for_update().get(pk=network.pk)
         wishes = None if wish.fixed_ips is None else list(wish.fixed_ips)
         port = port_rows.create(network, groups=groups, wishes=wishes, **values)
+        if port.address_pairs:
+            pairs = port_security.complete(port.address_pairs, port.mac_address)
+            Port.objects.filter(pk=port.pk).update(address_pairs=pairs)
     return get_port(context, str(port.uuid))
 
 
@@ -81,10 +94,11 @@ def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any
         fixed_ips = values.pop("fixed_ips", None)
         group_refs = values.pop("security_groups", None)
         _refuse_foreign(context, port.network, values)
-        if is_used(port) and changes.keys() & set(FIXED_WHILE_PLUGGED):
-            raise PortInUse(f"Unable to complete operation on port {port_id}: server {port.device_id} uses it.")
+        _refuse_in_use(port, changes)
+        port_security.check_changes(port, values, group_refs)
         if fixed_ips is not None:
             port_rows.replace_addresses(port, fixed_ips)
+            floating_rows.release_lost(port)
         if group_refs is not None:
             port.security_groups.set(security_groups.resolve(port.project_id, group_refs))
         _write(port, values)
@@ -92,22 +106,39 @@ def update_port(context: RequestContext, port_id: str, changes: Mapping[str, Any
 
 
 def delete_port(context: RequestContext, port_id: str) -> None:
-    """Gives its addresses back. Raises PortInUse while a guest is plugged into it."""
+    """Gives its addresses back. Raises PortInUse while a guest is plugged into it, ServicePortInUse for a router's."""
     with write_tx():
         port = get_port(context, port_id)
         Port.objects.select_for_update().get(pk=port.pk)
         if is_used(port):
             raise PortInUse(f"Unable to complete operation on port {port_id}: server {port.device_id} uses it.")
+        if owner := serving(port):
+            raise ServicePortInUse(f"Port {port_id} cannot be deleted directly via the port API: {owner} has it.")
+        floating_rows.release(Port.objects.filter(pk=port.pk))
         port.delete()
+
+
+def serving(port: Port) -> str:
+    """The router or floating IP that the port belongs to, in words; "" for none."""
+    wanted = uuid_or_none(port.device_id) if port.device_owner.startswith(SERVICES) else None
+    if wanted is None:
+        return ""
+    if Router.objects.filter(uuid=wanted).exists():
+        return f"router {wanted}"
+    return f"floating IP {wanted}" if FloatingIp.objects.filter(uuid=wanted).exists() else ""
 
 
 def is_used(port: Port) -> bool:
     """Whether a guest has it."""
-    return bool(port.is_plugged or port.binding_host)
+    return bool(port.is_plugged or (port.binding_host and port.device_id))
 
 
-def _refs(wanted: Sequence[str] | None) -> Sequence[str]:
-    return [security_groups.DEFAULT_NAME] if wanted is None else wanted
+def _refuse_in_use(port: Port, changes: Mapping[str, Any]) -> None:
+    if is_used(port) and changes.keys() & set(FIXED_WHILE_PLUGGED):
+        raise PortInUse(f"Unable to complete operation on port {port.uuid}: server {port.device_id} uses it.")
+    moved = [name for name in FIXED_FOR_SERVICES if name in changes and changes[name] != getattr(port, name)]
+    if moved and (owner := serving(port)):
+        raise ServicePortInUse(f"Unable to change the {moved[0]} of port {port.uuid}: {owner} has it.")
 
 
 def _write(port: Port, values: Mapping[str, Any]) -> None:
@@ -119,12 +150,12 @@ def _write(port: Port, values: Mapping[str, Any]) -> None:
 
 
 def _refuse_foreign(context: RequestContext, network: Network, values: Mapping[str, Any]) -> None:
-    """On a network that is only shared with the caller, MAC addresses are its owner's business."""
+    """On a network that is only shared with the caller, some things are its owner's business."""
+    refuse_for_admins(context, values, _FOR_ADMINS)
     if context.is_admin:
         return
     refuse_other_project(context, values)
-    if values.get("binding_host"):
-        raise Forbidden("Only an administrator may bind a port to a host.", type="PolicyNotAuthorized")
     is_own = context.may_see_project(network.project_id)
-    if not is_own and (network.is_external or "mac_address" in values):
+    is_theirs = any(name in values for name in _FOR_OWNERS) or values.get("device_owner", "").startswith(SERVICES)
+    if not is_own and ((network.is_external and not network.is_shared) or is_theirs):
         raise Forbidden(f"Network {network.uuid} belongs to another project.", type="PolicyNotAuthorized")

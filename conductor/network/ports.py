@@ -18,12 +18,13 @@ from django.utils import timezone
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.context import RequestContext
 from conductor.core.errors import BuildAborted, Conflict, Invalid, NotFound
-from conductor.network import addresses, port_rows, security_groups
+from conductor.network import addresses, floating_rows, port_rows, security_groups
 from conductor.network.errors import InvalidIpForSubnet
 from conductor.network.models import AddressAllocation, Network, Port, SecurityGroup
-from conductor.network.operations import get_network, touch
+from conductor.network.operations import get_network, shared_with
 from conductor.network.port_operations import get_port
 from conductor.network.port_rows import AddressWish
+from conductor.network.revisions import touch
 from conductor.sql import dialect
 from conductor.sql.rows import Rows
 from conductor.transactions import write_tx
@@ -33,6 +34,7 @@ Held = tuple[Port, Sequence[AddressAllocation]]
 IS_PLUGGED = Q(is_plugged=True) | ~Q(binding_host="")
 _HAS_ANY = "SELECT 1 FROM network_port WHERE device_id = %s AND (is_plugged OR binding_host <> '') LIMIT 1"
 NETWORKS = Rows(Network, "uuid")
+PLUGGABLE = "normal"  # the type of port that drivers know how to plug in
 FREE: Mapping[str, Any] = {
     "device_id": "",
     "device_owner": "",
@@ -113,7 +115,9 @@ def plug(
 
 def unplug(instance_uuid: str) -> None:
     """Delete the instance's ports that a build made, and give back those that were made before."""
-    _plugged(instance_uuid).filter(is_made_by_compute=True).delete()
+    made = _rows_of(instance_uuid).filter(is_made_by_compute=True)
+    floating_rows.release(made)
+    made.delete()
     touch(_plugged(instance_uuid), **FREE)
 
 
@@ -151,7 +155,9 @@ def plug_one(
 def unplug_one(instance_uuid: str, port_id: str, *, is_deleted: bool = False) -> None:
     """Take one port from the instance: delete it when it was made for it or is to go, else give it back."""
     rows = Port.objects.filter(uuid=port_id, device_id__in=["", instance_uuid])
-    (rows if is_deleted else rows.filter(is_made_by_compute=True)).delete()
+    gone = rows if is_deleted else rows.filter(is_made_by_compute=True)
+    floating_rows.release(gone)
+    gone.delete()
     touch(rows.filter(device_id=instance_uuid), **FREE)
 
 
@@ -248,7 +254,9 @@ def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any
 
 
 def _automatic(context: RequestContext) -> list[dict[str, str]]:
-    usable = Network.objects.filter(Q(project_id=context.project_id) | Q(is_shared=True), is_external=False)
+    usable = Network.objects.filter(
+        Q(project_id=context.project_id) | shared_with(context.project_id), is_external=False
+    )
     candidates = list(usable.filter(is_admin_up=True, subnets__isnull=False).distinct()[:2])
     if len(candidates) > 1:
         raise Conflict("Multiple possible networks found, use a Network ID to be more specific.")
@@ -272,6 +280,8 @@ def _chosen_network(context: RequestContext, wish: Wish) -> dict[str, str]:
     except InvalidIpForSubnet as error:
         raise Invalid(error.message, field="networks") from None
     address = addresses.usable(subnet, wish.fixed_ip)
+    if address == subnet.gateway_ip:
+        raise Invalid(f"Fixed IP address {address} is the gateway's of network {network.uuid}.", field="networks")
     if addresses.is_held(subnet, address):
         raise Invalid(f"Fixed IP address {address} is already in use on network {network.uuid}.", field="networks")
     return _resolved(network_id=str(network.uuid), fixed_ip=address)
@@ -286,6 +296,8 @@ def _chosen_port(context: RequestContext, wish: Wish) -> dict[str, str]:
         raise Invalid(f"Port {wish.port_id} belongs to another project.", field="networks")
     if port.device_id:
         raise Conflict(f"Port {wish.port_id} is still in use.")
+    if port.vnic_type != PLUGGABLE:
+        raise Invalid(f"Port {wish.port_id} is of type {port.vnic_type}: no host can plug it in.", field="networks")
     held = list(port.addresses.all())
     if not held:
         raise Invalid(f"Port {wish.port_id} requires a FixedIP in order to be used.", field="networks")

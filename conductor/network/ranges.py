@@ -98,6 +98,24 @@ def first_overlap(network: Range, cidrs: Iterable[str]) -> str | None:
     return next((cidr for cidr in cidrs if _overlaps(network, ip_network(cidr))), None)
 
 
+def is_within(network: Range, wider: str) -> bool:
+    outer = ip_network(wider)
+    if isinstance(network, IPv4Network):
+        return isinstance(outer, IPv4Network) and network.subnet_of(outer)
+    return isinstance(outer, IPv6Network) and network.subnet_of(outer)
+
+
+def blocks(cidrs: Iterable[str]) -> int:
+    """How much space this is, as quotas of pools count it: IPv4 addresses, IPv6 networks of 64 bits."""
+    parsed = [ip_network(cidr) for cidr in cidrs]
+    return sum(one.num_addresses if one.version == 4 else max(1, one.num_addresses >> 64) for one in parsed)
+
+
+def in_pools(pools: Iterable[Pool]) -> int:
+    """How many addresses there are in them."""
+    return sum(int(ip_address(pool["end"])) - int(ip_address(pool["start"])) + 1 for pool in pools)
+
+
 def cut(prefixes: Iterable[str], prefix_length: int, taken: Iterable[str]) -> Range | None:
     """The first range of this length within `prefixes` that overlaps none of `taken`; None when there is none."""
     taken_ranges = [ip_network(cidr) for cidr in taken]

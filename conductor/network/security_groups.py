@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.identifiers import uuid_or_none
-from conductor.network import filters
+from conductor.network import filters, quotas
 from conductor.network.errors import (
     InvalidInput,
     SecurityGroupCannotRemoveDefault,
@@ -24,7 +24,8 @@ from conductor.network.errors import (
 )
 from conductor.network.filters import ListQuery
 from conductor.network.models import SecurityGroup, SecurityGroupRule
-from conductor.network.operations import refuse_other_project, touch
+from conductor.network.operations import refuse_other_project
+from conductor.network.revisions import touch
 from conductor.sql.rows import Rows
 from conductor.transactions import write_tx
 
@@ -89,6 +90,7 @@ def create_group(context: RequestContext, wanted: Mapping[str, Any]) -> Security
     ensure_default(values["project_id"])
     _refuse_default_name(values["name"])
     with write_tx():
+        quotas.require(values["project_id"], "security_group")
         group = _new_group(**values)
     return get_group(context, str(group.uuid))
 
@@ -136,6 +138,7 @@ def create_rule(context: RequestContext, wish: RuleWish) -> SecurityGroupRule:
     _check_rule(wish)
     try:
         with write_tx():
+            quotas.require(group.project_id, "security_group_rule")
             rule = _add_rule(group, wish, remote_group=remote_group)
             touch(SecurityGroup.objects.filter(pk=group.pk))
     except IntegrityError:

@@ -1,6 +1,10 @@
-"""The network that a fresh cloud offers to everybody."""
+"""The networks that a fresh cloud offers to everybody: one to plug into, and one that leads outside."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
 
 from conductor.core.context import RequestContext, system_context
 from conductor.network import operations, subnets
@@ -11,27 +15,42 @@ from conductor.transactions import write_tx
 POOL_PREFIX = "10.64.0.0/16"
 # Room for some four thousand servers.
 SUBNET_PREFIX_LENGTH = 20
+# A range that is kept for benchmarks and nobody's on the internet: an operator puts the real one in its place.
+EXTERNAL_CIDR = "198.18.0.0/20"
 
 
 def seed(project_id: str) -> None:
-    """Pool `default-pool`, shared network `private` and its subnet, where they are missing."""
+    """Pool `default-pool`, shared network `private`, external network `public` and their subnets, where missing."""
     context = system_context()
     with write_tx():
-        pool, _ = SubnetPool.objects.get_or_create(
-            name="default-pool", project_id=project_id, defaults={"is_shared": True, "prefixes": [POOL_PREFIX]}
-        )
-        network = Network.objects.filter(name="private", project_id=project_id).first()
-        network = network or _make_network(context, project_id)
-        if not network.subnets.exists():
-            wish = SubnetWish(
-                network_id=str(network.uuid),
-                name="private-subnet",
-                pool_id=str(pool.uuid),
-                prefix_length=SUBNET_PREFIX_LENGTH,
-            )
-            subnets.create_subnet(context, wish)
+        pool = SubnetPool.objects.filter(name="default-pool", project_id=project_id).first() or _make_pool(project_id)
+        inside = _network(context, project_id, name="private", is_shared=True)
+        _subnet(context, inside, pool_id=str(pool.uuid), prefix_length=SUBNET_PREFIX_LENGTH)
+        has_outside = Network.objects.filter(is_external=True).exists()
+        if not has_outside:
+            outside = _network(context, project_id, name="public", is_external=True, is_default=True)
+            _subnet(context, outside, cidr=EXTERNAL_CIDR, is_dhcp_enabled=False)
 
 
-def _make_network(context: RequestContext, project_id: str) -> Network:
-    wanted = {"name": "private", "project_id": project_id, "is_shared": True}
-    return operations.create_network(context, wanted)
+def _make_pool(project_id: str) -> SubnetPool:
+    now = timezone.now()
+    return SubnetPool.objects.create(
+        name="default-pool",
+        project_id=project_id,
+        is_shared=True,
+        is_default=True,
+        prefixes=[POOL_PREFIX],
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _network(context: RequestContext, project_id: str, **wanted: Any) -> Network:
+    there = Network.objects.filter(name=wanted["name"], project_id=project_id).first()
+    return there or operations.create_network(context, {"project_id": project_id, **wanted})
+
+
+def _subnet(context: RequestContext, network: Network, **wanted: Any) -> None:
+    if not network.subnets.exists():
+        wish = SubnetWish(network_id=str(network.uuid), name=f"{network.name}-subnet", **wanted)
+        subnets.create_subnet(context, wish)

@@ -12,20 +12,26 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
-from conductor.network import filters, ranges
-from conductor.network.errors import InvalidInput, SubnetInUse, SubnetNotFound
+from conductor.network import filters, ipv6_modes, quotas, ranges, subnet_pools
+from conductor.network.errors import GatewayIpInUse, InvalidInput, SubnetInUse, SubnetNotFound, SubnetPoolQuotaExceeded
 from conductor.network.filters import ListQuery
 from conductor.network.models import AddressAllocation, Network, Subnet, SubnetPool
-from conductor.network.operations import get_pool, own_network, touch
+from conductor.network.operations import own_network, seen_by
 from conductor.network.ranges import Pool, Range
+from conductor.network.revisions import touch
+from conductor.network.subnet_pools import get_pool
 from conductor.transactions import write_tx
 
 DEFAULT_GATEWAY = "default"
+ROUTER_INTERFACE = "network:router_interface"
 
 
 @dataclass(frozen=True, slots=True)
 class SubnetWish:
-    """A range by `cidr`, or cut from a pool. `gateway_ip` None means no gateway; `pools` None means all addresses."""
+    """A range by `cidr`, cut from a pool, or both: that very part of the pool.
+
+    `gateway_ip` None means no gateway; `pools` None means all addresses.
+    """
 
     network_id: str
     ip_version: int = 4
@@ -39,15 +45,19 @@ class SubnetWish:
     is_dhcp_enabled: bool = True
     dns_nameservers: Sequence[str] = ()
     host_routes: Sequence[Mapping[str, str]] = ()
+    is_from_default_pool: bool = False
+    ipv6_address_mode: str | None = None
+    ipv6_ra_mode: str | None = None
+    service_types: Sequence[str] = ()
+    tag_text: str = ""
 
 
 def visible_subnets(context: RequestContext) -> QuerySet[Subnet]:
     rows = Subnet.objects.select_related("network", "pool")
     if context.is_admin:
         return rows
-    return rows.filter(
-        Q(project_id=context.project_id) | Q(network__is_shared=True) | Q(network__is_external=True)
-    )  # fmt: skip
+    seen = Network.objects.filter(seen_by(context.project_id))
+    return rows.filter(Q(project_id=context.project_id) | Q(network__in=seen.values("pk")))
 
 
 def list_subnets(context: RequestContext, query: ListQuery) -> list[Subnet]:
@@ -66,9 +76,11 @@ def get_subnet(context: RequestContext, subnet_id: str) -> Subnet:
 def create_subnet(context: RequestContext, wish: SubnetWish) -> Subnet:
     """Raises InvalidInput when the range is bad or overlaps with another one of the network."""
     with write_tx():
+        quotas.require(own_network(context, wish.network_id).project_id, "subnet")
         network = own_network(context, wish.network_id, is_locked=True)
-        pool = get_pool(context, wish.pool_id) if wish.pool_id else None
-        address_range = _cut(pool, wish) if pool else _given(network, wish)
+        pool = _pool(context, wish)
+        address_range = _cut(pool, network, wish) if pool else _given(network, wish)
+        ipv6_modes.check(address_range, wish)
         gateway_ip = _gateway(address_range, wish.gateway_ip)
         pools = _pools(address_range, gateway_ip, wish.pools)
         now = timezone.now()
@@ -85,6 +97,10 @@ def create_subnet(context: RequestContext, wish: SubnetWish) -> Subnet:
             is_dhcp_enabled=wish.is_dhcp_enabled,
             dns_nameservers=_servers(wish.dns_nameservers),
             host_routes=_routes(wish.host_routes, address_range.version),
+            ipv6_address_mode=wish.ipv6_address_mode,
+            ipv6_ra_mode=wish.ipv6_ra_mode,
+            service_types=list(wish.service_types),
+            tag_text=wish.tag_text,
             created_at=now,
             updated_at=now,
         )
@@ -101,6 +117,7 @@ def update_subnet(context: RequestContext, subnet_id: str, changes: Mapping[str,
             values["allocation_pools"] = ranges.checked_pools(address_range, values["allocation_pools"])
         if "gateway_ip" in values:
             values["gateway_ip"] = _gateway(address_range, values["gateway_ip"])
+            _refuse_gateway_in_use(subnet, values["gateway_ip"])
         if values.keys() & {"gateway_ip", "allocation_pools"}:
             pools = values.get("allocation_pools", subnet.allocation_pools)
             ranges.require_outside(values.get("gateway_ip", subnet.gateway_ip), pools)
@@ -141,21 +158,67 @@ def _given(network: Network, wish: SubnetWish) -> Range:
     return address_range
 
 
-def _cut(pool: SubnetPool, wish: SubnetWish) -> Range:
+def _pool(context: RequestContext, wish: SubnetWish) -> SubnetPool | None:
+    if wish.pool_id:
+        return get_pool(context, wish.pool_id)
+    if not wish.is_from_default_pool:
+        return None
+    pool = subnet_pools.default_pool(wish.ip_version)
+    if pool is None:
+        raise InvalidInput(f"No default subnetpool found for IPv{wish.ip_version}.")
+    return pool
+
+
+def _cut(pool: SubnetPool, network: Network, wish: SubnetWish) -> Range:
     """Other transactions that cut from this pool wait until ours has ended."""
-    if wish.cidr is not None:
-        raise InvalidInput("Bad subnets request: give a cidr or a subnetpool, not both.")
     SubnetPool.objects.select_for_update().get(pk=pool.pk)
-    prefix_length = wish.prefix_length or pool.default_prefix_length
     prefixes = [prefix for prefix in pool.prefixes if ranges.version_of(prefix) == wish.ip_version]
     if not prefixes:
         raise InvalidInput(f"Subnet pool {pool.uuid} has no IPv{wish.ip_version} prefixes.")
-    network_cidrs = Network.objects.get(uuid=wish.network_id).subnets.values_list("cidr", flat=True)
-    taken = [*Subnet.objects.filter(pool=pool).values_list("cidr", flat=True), *network_cidrs]
-    address_range = ranges.cut(prefixes, prefix_length, taken)
-    if address_range is None:
-        raise InvalidInput(f"Insufficient prefix space to allocate subnet size /{prefix_length}.")
+    cut = list(Subnet.objects.filter(pool=pool).values_list("project_id", "cidr"))
+    taken = [cidr for _, cidr in cut]
+    if wish.cidr is not None:
+        address_range = _chosen(pool, network, wish, taken)
+    else:
+        prefix_length = wish.prefix_length or pool.default_prefix_length
+        _check_length(pool, prefix_length)
+        free = ranges.cut(prefixes, prefix_length, [*taken, *network.subnets.values_list("cidr", flat=True)])
+        if free is None:
+            raise InvalidInput(f"Insufficient prefix space to allocate subnet size /{prefix_length}.")
+        address_range = free
+    held = [cidr for project_id, cidr in cut if project_id == network.project_id]
+    if pool.default_quota is not None and ranges.blocks([*held, str(address_range)]) > pool.default_quota:
+        raise SubnetPoolQuotaExceeded(f"Per-tenant subnet pool prefix quota exceeded: {pool.default_quota} is all.")
     return address_range
+
+
+def _chosen(pool: SubnetPool, network: Network, wish: SubnetWish, taken: Sequence[str]) -> Range:
+    """The part of the pool that was asked for by its range."""
+    address_range = _given(network, wish)
+    _check_length(pool, address_range.prefixlen)
+    if not any(ranges.is_within(address_range, prefix) for prefix in pool.prefixes):
+        raise InvalidInput(f"Cannot allocate requested subnet {address_range}: it is not in pool {pool.uuid}.")
+    if other := ranges.first_overlap(address_range, taken):
+        raise InvalidInput(f"Cannot allocate requested subnet {address_range}: {other} is cut from the pool already.")
+    return address_range
+
+
+def _check_length(pool: SubnetPool, prefix_length: int) -> None:
+    if not pool.min_prefix_length <= prefix_length <= pool.max_prefix_length:
+        raise InvalidInput(
+            f"Unable to allocate subnet with prefix length {prefix_length}: pool {pool.uuid} allows "
+            f"{pool.min_prefix_length} to {pool.max_prefix_length}."
+        )
+
+
+def _refuse_gateway_in_use(subnet: Subnet, wanted: str | None) -> None:
+    """A router answers at the old address: it would go on doing so."""
+    if not subnet.gateway_ip or wanted == subnet.gateway_ip:
+        return
+    held = AddressAllocation.objects.filter(subnet=subnet, ip_address=subnet.gateway_ip)
+    port = held.filter(port__device_owner=ROUTER_INTERFACE).values_list("port__uuid", flat=True).first()
+    if port is not None:
+        raise GatewayIpInUse(f"Current gateway ip {subnet.gateway_ip} already in use by port {port}. Unable to update.")
 
 
 def _refuse_overlap(network: Network, address_range: Range) -> None:

@@ -13,6 +13,7 @@ from conductor.core.context import RequestContext
 from conductor.core.request_spec import FlavorSpec
 from conductor.image.queries import ImageQuery, list_visible
 from conductor.network.models import Network, Subnet
+from conductor.network.operations import shared_with
 from conductor.services import flavors, keypairs, quotas
 from conductor.services.flavors import FlavorQuery
 from conductor.services.values import KeyPairView, QuotaView
@@ -79,7 +80,7 @@ def _images(context: RequestContext) -> list[ImageChoice]:
 
 
 def _networks(context: RequestContext) -> list[NetworkChoice]:
-    mine = Q(project_id=context.project_id) | Q(is_shared=True)
+    mine = Q(project_id=context.project_id) | shared_with(context.project_id)
     rows = list(Network.objects.filter(mine, is_external=False, is_admin_up=True).order_by("name", "pk")[:MOST_CHOICES])
     ranges: dict[int, list[str]] = {row.pk: [] for row in rows}
     for network_id, cidr in Subnet.objects.filter(network__in=rows).order_by("pk").values_list("network_id", "cidr"):

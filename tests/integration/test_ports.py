@@ -10,7 +10,7 @@ import pytest
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted, Conflict, Invalid
 from conductor.network import operations, port_operations, ports, security_groups, seed, subnets
-from conductor.network.models import AddressAllocation, Network, Port, Subnet, SubnetPool
+from conductor.network.models import AddressAllocation, Network, Port, SubnetPool
 from conductor.network.port_operations import PortWish
 from conductor.network.subnets import SubnetWish
 from conductor.services.values import NetworkWish
@@ -51,10 +51,14 @@ def everything() -> list[Any]:
     return [list(model.objects.order_by("pk").values()) for model in (Port, AddressAllocation)]
 
 
-def test_seed_makes_one_shared_network_once(people: Any) -> None:
+def test_seed_makes_a_shared_and_an_external_network_once(people: Any) -> None:
     for _ in range(2):
         seed.seed(people.admin.project.id)
-    network, subnet, pool = Network.objects.get(), Subnet.objects.get(), SubnetPool.objects.get()
+    network, pool = Network.objects.get(is_shared=True), SubnetPool.objects.get()
+    subnet = network.subnets.get()
+    outside = Network.objects.get(is_shared=False)
+    assert (outside.name, outside.is_external, outside.is_default) == ("public", True, True)
+    assert [(one.cidr, one.is_dhcp_enabled) for one in outside.subnets.all()] == [("198.18.0.0/20", False)]
     assert (network.name, network.is_shared, network.is_external) == ("private", True, False)
     assert (subnet.name, subnet.cidr, subnet.gateway_ip, subnet.is_dhcp_enabled) == (
         "private-subnet",
@@ -69,7 +73,7 @@ def test_auto_takes_the_only_network(people: Any) -> None:
     ana, chi = people.ana, people.chi
     assert ports.resolve_wishes(ana.context(), None) == []
     seed.seed(people.admin.project.id)
-    shared = str(Network.objects.get().uuid)
+    shared = str(Network.objects.get(name="private").uuid)
     assert ports.resolve_wishes(ana.context(), None) == [{"network_id": shared, "port_id": "", "fixed_ip": ""}]
     operations.create_network(ana.context(), {"name": "without a subnet"})
     make_network(people.admin, "10.7.0.0/24", is_shared=True, is_external=True)

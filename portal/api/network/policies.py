@@ -5,14 +5,37 @@ from __future__ import annotations
 from portal.api.authorization import ADMIN, MEMBER, READER, RuleTable
 
 # What belongs to whom, and what only administrators may set, is the network service's business.
-_COLLECTIONS = ("network", "subnet", "port", "security_group", "security_group_rule")
+_COLLECTIONS = (
+    "network",
+    "subnet",
+    "subnetpool",
+    "address_scope",
+    "rbac_policy",
+    "port",
+    "router",
+    "floatingip",
+    "security_group",
+    "security_group_rule",
+)
 
 RULES: RuleTable = {
-    **{f"get_{name}": READER for name in (*_COLLECTIONS, "subnetpool", "quota", "floatingip", "router")},
+    **{f"get_{name}": READER for name in (*_COLLECTIONS, "quota")},
     **{f"{verb}_{name}": MEMBER for verb in ("create", "update", "delete") for name in _COLLECTIONS},
+    "add_router_interface": MEMBER,
+    "remove_router_interface": MEMBER,
+    "add_extraroutes": MEMBER,
+    "remove_extraroutes": MEMBER,
+    "get_tags": READER,
+    "change_tags": MEMBER,
     "get_extension": READER,
     "get_availability_zone": READER,
-    "get_agent": ADMIN,
+    "get_service_provider": READER,
+    "get_auto_allocated_topology": MEMBER,
+    "delete_auto_allocated_topology": MEMBER,
+    "get_network_ip_availability": ADMIN,
+    "get_agent": READER,  # there are none, so everybody sees as much
     "list_quotas": ADMIN,
+    "update_quota": ADMIN,
+    "delete_quota": ADMIN,
     "get_port:binding:host_id": ADMIN,
 }

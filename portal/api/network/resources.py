@@ -7,12 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from conductor.core.context import RequestContext
-from conductor.network import operations, port_operations, security_groups, subnets
+from conductor.network import (
+    floating_ips,
+    operations,
+    port_operations,
+    rbac,
+    routers,
+    security_groups,
+    subnet_pools,
+    subnets,
+)
 from conductor.network.filters import ListQuery
 from conductor.services import server_interfaces
-from portal.api.network.schemas import bodies
+from portal.api.network.schemas import bodies, routing
 from portal.api.network.serializers import networks as network_json
+from portal.api.network.serializers import pools as pool_json
 from portal.api.network.serializers import ports as port_json
+from portal.api.network.serializers import routers as router_json
 from portal.api.network.serializers import security_groups as group_json
 from portal.api.schema_parts import Schema
 
@@ -39,7 +50,7 @@ class Updating:
 
 @dataclass(frozen=True)
 class Resource:
-    """A collection. Rules are named after `rule`; what is None is answered with 405."""
+    """A collection. Rules are named after `rule`; what is None is answered with 405. `is_tagged`: rows have tags."""
 
     rule: str
     plural: str
@@ -49,6 +60,7 @@ class Resource:
     creation: Creation | None = None
     updating: Updating | None = None
     delete: Callable[[RequestContext, str], None] | None = None
+    is_tagged: bool = True
 
 
 NETWORKS = Resource(
@@ -74,9 +86,54 @@ SUBNETS = Resource(
 SUBNET_POOLS = Resource(
     rule="subnetpool",
     plural="subnetpools",
-    list=operations.list_pools,
-    get=operations.get_pool,
-    show=network_json.subnet_pool,
+    list=subnet_pools.list_pools,
+    get=subnet_pools.get_pool,
+    show=pool_json.subnet_pool,
+    creation=Creation(routing.CREATE_POOL, pool_json.wanted_pool, subnet_pools.create_pool),
+    updating=Updating(routing.UPDATE_POOL, pool_json.wanted_pool, subnet_pools.update_pool),
+    delete=subnet_pools.delete_pool,
+)
+ADDRESS_SCOPES = Resource(
+    rule="address_scope",
+    plural="address_scopes",
+    list=subnet_pools.list_scopes,
+    get=subnet_pools.get_scope,
+    show=pool_json.address_scope,
+    creation=Creation(routing.CREATE_SCOPE, pool_json.wanted_scope, subnet_pools.create_scope),
+    updating=Updating(routing.UPDATE_SCOPE, pool_json.wanted_scope, subnet_pools.update_scope),
+    delete=subnet_pools.delete_scope,
+    is_tagged=False,
+)
+RBAC_POLICIES = Resource(
+    rule="rbac_policy",
+    plural="rbac_policies",
+    list=rbac.list_policies,
+    get=rbac.get_policy,
+    show=pool_json.rbac_policy,
+    creation=Creation(routing.CREATE_RBAC, pool_json.wanted_policy, rbac.create_policy),
+    updating=Updating(routing.UPDATE_RBAC, pool_json.policy_changes, rbac.update_policy),
+    delete=rbac.delete_policy,
+    is_tagged=False,
+)
+ROUTERS = Resource(
+    rule="router",
+    plural="routers",
+    list=routers.list_routers,
+    get=routers.get_router,
+    show=router_json.router,
+    creation=Creation(routing.CREATE_ROUTER, router_json.wanted_router, routers.create_router),
+    updating=Updating(routing.UPDATE_ROUTER, router_json.wanted_router, routers.update_router),
+    delete=routers.delete_router,
+)
+FLOATING_IPS = Resource(
+    rule="floatingip",
+    plural="floatingips",
+    list=floating_ips.list_floating_ips,
+    get=floating_ips.get_floating_ip,
+    show=router_json.floating_ip,
+    creation=Creation(routing.CREATE_FLOATING_IP, router_json.wanted_floating_ip, floating_ips.create_floating_ip),
+    updating=Updating(routing.UPDATE_FLOATING_IP, router_json.floating_ip_changes, floating_ips.update_floating_ip),
+    delete=floating_ips.delete_floating_ip,
 )
 PORTS = Resource(
     rule="port",
@@ -106,12 +163,17 @@ SECURITY_GROUP_RULES = Resource(
     show=group_json.rule,
     creation=Creation(bodies.CREATE_RULE, group_json.wanted_rule, security_groups.create_rule),
     delete=security_groups.delete_rule,
+    is_tagged=False,
 )
 # Path segment → collection
 RESOURCES = {
     "networks": NETWORKS,
     "subnets": SUBNETS,
     "subnetpools": SUBNET_POOLS,
+    "address-scopes": ADDRESS_SCOPES,
+    "rbac-policies": RBAC_POLICIES,
+    "routers": ROUTERS,
+    "floatingips": FLOATING_IPS,
     "ports": PORTS,
     "security-groups": SECURITY_GROUPS,
     "security-group-rules": SECURITY_GROUP_RULES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from portal.api.network.resources import RESOURCES
-from portal.api.network.views import collections, service
+from portal.api.network.views import collections, quotas, routers, service, tags
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", service.Root.as_view()),
@@ -13,16 +13,30 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v2.0/", service.V2.as_view()),
     path("v2.0/extensions", service.Extensions.as_view()),
     path("v2.0/extensions/<str:alias>", service.Extension.as_view()),
-    path("v2.0/quotas", service.Quotas.as_view()),
-    path("v2.0/quotas/<str:project_id>", service.Quota.as_view()),
-    path("v2.0/quotas/<str:project_id>/default", service.Quota.as_view()),
-    path("v2.0/availability_zones", service.Empty.as_view(name="availability_zones", rule="get_availability_zone")),
+    path("v2.0/quotas", quotas.Quotas.as_view()),
+    path("v2.0/quotas/project", quotas.Asker.as_view(name="project")),
+    path("v2.0/quotas/tenant", quotas.Asker.as_view(name="tenant")),
+    path("v2.0/quotas/<str:project_id>", quotas.Quota.as_view()),
+    path("v2.0/quotas/<str:project_id>/default", quotas.Defaults.as_view()),
+    path("v2.0/quotas/<str:project_id>/details", quotas.Details.as_view()),
+    path("v2.0/availability_zones", service.AvailabilityZones.as_view()),
     path("v2.0/agents", service.Empty.as_view(name="agents", rule="get_agent")),
-    path("v2.0/floatingips", service.Empty.as_view(name="floatingips", rule="get_floatingip")),
-    path("v2.0/routers", service.Empty.as_view(name="routers", rule="get_router")),
+    path("v2.0/service-providers", service.Empty.as_view(name="service_providers", rule="get_service_provider")),
+    path("v2.0/network-ip-availabilities", service.IpAvailabilities.as_view()),
+    path("v2.0/network-ip-availabilities/<str:network_id>", service.IpAvailability.as_view()),
+    path("v2.0/auto-allocated-topology/<str:project_id>", service.AutoTopology.as_view()),
+    path("v2.0/routers/<str:router_id>/add_router_interface", routers.AddInterface.as_view()),
+    path("v2.0/routers/<str:router_id>/remove_router_interface", routers.RemoveInterface.as_view()),
+    path("v2.0/routers/<str:router_id>/add_extraroutes", routers.AddRoutes.as_view()),
+    path("v2.0/routers/<str:router_id>/remove_extraroutes", routers.RemoveRoutes.as_view()),
 ]
 for _segment, _resource in RESOURCES.items():
     urlpatterns += [
         path(f"v2.0/{_segment}", collections.Collection.as_view(resource=_resource)),
         path(f"v2.0/{_segment}/<str:item_id>", collections.Member.as_view(resource=_resource)),
     ]
+    if _resource.is_tagged:
+        urlpatterns += [
+            path(f"v2.0/{_segment}/<str:item_id>/tags", tags.Tags.as_view(resource=_resource)),
+            path(f"v2.0/{_segment}/<str:item_id>/tags/<str:tag>", tags.Tag.as_view(resource=_resource)),
+        ]

@@ -46,8 +46,10 @@ def test_network_life(api_client: Any, people: Any) -> None:
         "subnets": [],
         "shared": False,
         "router:external": False,
+        "is_default": False,
         "mtu": 1450,
-        "availability_zones": [],
+        "port_security_enabled": True,
+        "availability_zones": ["nova"],
         "availability_zone_hints": [],
         "ipv4_address_scope": None,
         "ipv6_address_scope": None,
@@ -86,7 +88,11 @@ def test_lookup_by_name_as_the_sdk_does(api_client: Any, people: Any) -> None:
         ({"network": {"mtu": 5}}, 400, "network.mtu"),
         ({"network": {"color": "red"}}, 400, "color"),
         ({"network": {"admin_state_up": "perhaps"}}, 400, "admin_state_up"),
-        ({"network": {"port_security_enabled": True}}, 400, "port_security_enabled"),
+        ({"network": {"port_security_enabled": "perhaps"}}, 400, "port_security_enabled"),
+        ({"network": {"is_default": True}}, 403, "default"),
+        ({"network": {"provider:network_type": "vlan"}}, 403, "lies on"),
+        ({"network": {"availability_zone_hints": ["moon"]}}, 404, "moon"),
+        ({"network": {"tags": ["a,b"]}}, 400, "network.tags"),
         ({"network": {"shared": True}}, 403, "share"),
         ({"network": {"router:external": "true"}}, 403, "external"),
         ({"network": {"project_id": "f" * 32}}, 403, "another project"),
@@ -203,7 +209,11 @@ def test_subnets_are_cut_from_the_pool(api_client: Any, people: Any) -> None:
     answer = ana.post(f"{V2}/subnets", wanted)
     assert answer.status_code == 400
     assert "Insufficient prefix space" in answer.json()["NeutronError"]["message"]
-    assert ana.post(f"{V2}/subnetpools", {"subnetpool": {"name": "x"}}).status_code == 405
+    for cidr, word in (("10.64.16.0/26", "is cut from the pool already"), ("10.65.0.0/24", "it is not in pool")):
+        wanted["subnet"] = {"network_id": make(ana, "networks")["id"], "subnetpool_id": pool_id, "cidr": cidr}
+        answer = ana.post(f"{V2}/subnets", wanted)
+        assert answer.status_code == 400
+        assert word in answer.json()["NeutronError"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -272,9 +282,14 @@ def test_projects_are_walls(api_client: Any) -> None:
     assert Port.objects.count() == 1
 
 
+def _shared_ids() -> tuple[str, str]:
+    network = Network.objects.get(name="private")
+    return str(network.uuid), str(network.subnets.get().uuid)
+
+
 def test_a_shared_network_is_used_but_not_changed(api_client: Any, people: Any) -> None:
     seed.seed(people.admin.project.id)
-    network_id, subnet_id = str(Network.objects.get().uuid), str(Subnet.objects.get().uuid)
+    network_id, subnet_id = _shared_ids()
     ana = api_client("ana")
     for path, name in ((f"networks/{network_id}", "network"), (f"subnets/{subnet_id}", "subnet")):
         assert fault(ana.put(f"{V2}/{path}", {name: {"name": "mine"}})) == (403, "PolicyNotAuthorized")
@@ -298,16 +313,13 @@ def test_readers_only_read(api_client: Any) -> None:
 def test_what_clients_ask_beside(api_client: Any, people: Any) -> None:
     ana, admin = api_client("ana"), api_client("admin")
     extensions = {extension["alias"] for extension in ana.get(f"{V2}/extensions").json()["extensions"]}
-    assert {"security-group", "external-net", "binding", "quotas", "project-id"} <= extensions
-    assert not {"router", "port-security", "standard-attr-tag"} & extensions
+    assert {"security-group", "external-net", "binding", "quotas", "project-id", "router"} <= extensions
+    assert not {"metering", "qos", "dvr", "agent"} & extensions
     assert ana.get(f"{V2}/extensions/binding").json()["extension"]["alias"] == "binding"
-    assert fault(ana.get(f"{V2}/extensions/router")) == (404, "ExtensionNotFound")
-    quota = ana.get(f"{V2}/quotas/{people.ana.project.id}").json()["quota"]
-    assert set(quota.values()) == {-1}
+    assert fault(ana.get(f"{V2}/extensions/metering")) == (404, "ExtensionNotFound")
     assert ana.get(f"{V2}/quotas/{people.chi.project.id}").status_code == 403
-    assert ana.get(f"{V2}/availability_zones").json() == {"availability_zones": []}
+    zones = ana.get(f"{V2}/availability_zones").json()["availability_zones"]
+    assert [(zone["name"], zone["resource"]) for zone in zones] == [("nova", "network"), ("nova", "router")]
     assert admin.get(f"{V2}/agents").json() == {"agents": []}
-    assert ana.get(f"{V2}/floatingips?port_id=x").json() == {"floatingips": []}
-    assert ana.get(f"{V2}/routers").json() == {"routers": []}
-    assert ana.post(f"{V2}/routers", {"router": {}}).status_code == 405
+    assert ana.get(f"{V2}/service-providers").json() == {"service_providers": []}
     assert ana.get(f"{V2}/nothing").status_code == 404

@@ -15,6 +15,21 @@ MAC: Schema = {
     "x-fix": "It must be a unicast MAC address such as fa:16:3e:00:00:01.",
 }
 OWNER: Schema = {"project_id": PROJECT, "tenant_id": PROJECT}
+TAG: Schema = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 255,
+    "pattern": r"^[^\u0000-\u001f,/]+\Z",
+    "x-fix": "It must have 1 to 255 characters, and no comma, slash or control character.",
+}
+TAGS: Schema = {"tags": {"type": "array", "items": TAG, "maxItems": 50, "uniqueItems": True}}
+ZONES: Schema = {
+    "availability_zone_hints": {
+        "type": "array",
+        "maxItems": 10,
+        "items": {"type": "string", "minLength": 1, "maxLength": 255},
+    }
+}
 DESCRIBED: Schema = {"name": SHORT_TEXT, "description": SHORT_TEXT}
 
 _NETWORK_CHANGES: Schema = {
@@ -23,8 +38,18 @@ _NETWORK_CHANGES: Schema = {
     "shared": BOOLEAN,
     "router:external": BOOLEAN,
     "mtu": {"type": "integer", "minimum": 68, "maximum": 9216},
+    "port_security_enabled": BOOLEAN,
+    "is_default": BOOLEAN,
+    "provider:network_type": {"enum": ["local", "flat", "vlan", "vxlan", "gre", "geneve", None]},
+    "provider:physical_network": {"type": ["string", "null"], "maxLength": 64},
+    "provider:segmentation_id": {
+        "type": ["integer", "string", "null"],
+        "pattern": r"^[0-9]{1,10}\Z",
+        "minimum": 0,
+        "maximum": 2**31 - 1,
+    },
 }
-CREATE_NETWORK = closed({**_NETWORK_CHANGES, **OWNER})
+CREATE_NETWORK = closed({**_NETWORK_CHANGES, **OWNER, **TAGS, **ZONES})
 UPDATE_NETWORK = closed(_NETWORK_CHANGES)
 
 _POOLS: Schema = {
@@ -39,8 +64,19 @@ _ROUTES: Schema = {
         {"destination": {"type": "string", "format": "cidr"}, "nexthop": IP}, required=("destination", "nexthop")
     ),
 }
+_IPV6_MODE: Schema = {"enum": ["slaac", "dhcpv6-stateful", "dhcpv6-stateless", None]}
 _SUBNET_CHANGES: Schema = {
     **DESCRIBED,
+    "service_types": {
+        "type": ["array", "null"],
+        "maxItems": 20,
+        "uniqueItems": True,
+        "items": {
+            "type": "string",
+            "pattern": r"^(network|compute|baremetal|container):.{0,200}\Z",
+            "x-fix": "It must be a device owner such as compute:nova or network:router_gateway.",
+        },
+    },
     "enable_dhcp": BOOLEAN,
     "gateway_ip": {"type": ["string", "null"], "format": "ip"},
     "allocation_pools": _POOLS,
@@ -51,8 +87,12 @@ CREATE_SUBNET = closed(
     {
         **_SUBNET_CHANGES,
         **OWNER,
+        **TAGS,
         "network_id": UUID,
         "ip_version": {"enum": [4, 6]},
+        "ipv6_address_mode": _IPV6_MODE,
+        "ipv6_ra_mode": _IPV6_MODE,
+        "use_default_subnetpool": BOOLEAN,
         "cidr": {"type": ["string", "null"], "format": "cidr", "maxLength": 64},
         "subnetpool_id": OPTIONAL_UUID,
         "prefixlen": {"type": ["integer", "string", "null"], "pattern": "^[0-9]{1,3}$", "minimum": 1, "maximum": 128},
@@ -67,6 +107,28 @@ _FIXED_IPS: Schema = {
     "items": {**closed({"subnet_id": UUID, "ip_address": IP}), "minProperties": 1},
     "uniqueItems": True,
 }
+VNIC_TYPES = [
+    "normal",
+    "direct",
+    "macvtap",
+    "baremetal",
+    "direct-physical",
+    "virtio-forwarder",
+    "smart-nic",
+    "vdpa",
+    "accelerator-direct",
+    "accelerator-direct-physical",
+    "remote-managed",
+]
+_IP_OR_CIDR: Schema = {"anyOf": [IP, {"type": "string", "format": "cidr"}], "x-fix": "It must be an address or range."}
+_DHCP_OPTION = closed(
+    {
+        "opt_name": {"type": "string", "minLength": 1, "maxLength": 64},
+        "opt_value": {"type": ["string", "null"], "minLength": 1, "maxLength": 255},
+        "ip_version": {"enum": [4, 6, "4", "6"]},
+    },
+    required=("opt_name",),
+)
 _PORT_CHANGES: Schema = {
     **DESCRIBED,
     "admin_state_up": BOOLEAN,
@@ -81,9 +143,16 @@ _PORT_CHANGES: Schema = {
     "device_id": SHORT_TEXT,
     "device_owner": SHORT_TEXT,
     "binding:host_id": SHORT_TEXT,
-    "binding:vnic_type": {"enum": ["normal"]},
+    "binding:vnic_type": {"enum": VNIC_TYPES},
+    "binding:profile": {"type": ["object", "null"], "maxProperties": 100},
+    "port_security_enabled": BOOLEAN,
+    "allowed_address_pairs": {
+        "type": ["array", "null"],
+        "items": closed({"ip_address": _IP_OR_CIDR, "mac_address": MAC}, required=("ip_address",)),
+    },
+    "extra_dhcp_opts": {"type": ["array", "null"], "maxItems": 100, "items": _DHCP_OPTION},
 }
-CREATE_PORT = closed({**_PORT_CHANGES, **OWNER, "network_id": UUID}, required=("network_id",))
+CREATE_PORT = closed({**_PORT_CHANGES, **OWNER, **TAGS, "network_id": UUID}, required=("network_id",))
 UPDATE_PORT = closed(_PORT_CHANGES)
 
 _GROUP_CHANGES: Schema = {
@@ -91,7 +160,7 @@ _GROUP_CHANGES: Schema = {
     "description": SHORT_TEXT,
     "stateful": BOOLEAN,
 }
-CREATE_GROUP = closed({**_GROUP_CHANGES, **OWNER}, required=("name",))
+CREATE_GROUP = closed({**_GROUP_CHANGES, **OWNER, **TAGS}, required=("name",))
 UPDATE_GROUP = closed(_GROUP_CHANGES)
 
 _PORT_NUMBER: Schema = {"type": ["integer", "string", "null"], "pattern": NUMBER, "minimum": 0, "maximum": 65535}

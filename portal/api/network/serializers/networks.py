@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from conductor.core.context import RequestContext
-from conductor.network.models import Network, Subnet, SubnetPool
+from conductor.network import tags, zones
+from conductor.network.models import AddressScope, Network, Subnet
+from conductor.network.operations import EVERYBODY, EXTERNAL, SHARED
+from conductor.network.provider_networks import DEFAULT_KIND
 from conductor.network.subnets import DEFAULT_GATEWAY, SubnetWish
 from portal.api.validation import as_boolean
 
@@ -19,8 +22,15 @@ NETWORK_FIELDS = {
     "shared": "is_shared",
     "router:external": "is_external",
     "mtu": "mtu",
+    "port_security_enabled": "is_port_security_enabled",
+    "is_default": "is_default",
+    "provider:network_type": "provider_type",
+    "provider:physical_network": "physical_network",
+    "provider:segmentation_id": "segmentation_id",
+    "availability_zone_hints": "availability_zone_hints",
     "project_id": "project_id",
     "tenant_id": "project_id",
+    "tags": "tag_text",
 }
 SUBNET_FIELDS = {
     "name": "name",
@@ -30,10 +40,18 @@ SUBNET_FIELDS = {
     "enable_dhcp": "is_dhcp_enabled",
     "dns_nameservers": "dns_nameservers",
     "host_routes": "host_routes",
+    "service_types": "service_types",
+    "ipv6_address_mode": "ipv6_address_mode",
+    "ipv6_ra_mode": "ipv6_ra_mode",
+    "tags": "tag_text",
 }
-_BOOLEANS = frozenset({"admin_state_up", "shared", "router:external", "enable_dhcp"})
-_TEXTS = frozenset({"name", "description"})
-_LISTS = frozenset({"dns_nameservers", "host_routes", "allocation_pools"})
+_BOOLEANS = frozenset(
+    {"admin_state_up", "shared", "router:external", "enable_dhcp", "port_security_enabled", "is_default"}
+)
+_TEXTS = frozenset({"name", "description", "provider:network_type", "provider:physical_network"})
+_LISTS = frozenset(
+    {"dns_nameservers", "host_routes", "allocation_pools", "service_types", "allowed_address_pairs", "extra_dhcp_opts"}
+)
 
 
 def moment(value: datetime) -> str:
@@ -46,7 +64,9 @@ def fields_of(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
     for name, value in given.items():
         if name not in names:
             continue
-        if name in _BOOLEANS:
+        if name == "tags":
+            value = tags.packed(value)
+        elif name in _BOOLEANS:
             value = as_boolean(value, name)
         elif value is None and name in _TEXTS | _LISTS:
             value = "" if name in _TEXTS else []
@@ -55,7 +75,9 @@ def fields_of(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
 
 
 def network(row: Network, context: RequestContext) -> dict[str, Any]:
-    return {
+    subnets = sorted(row.subnets.all(), key=lambda one: one.pk)
+    scopes = {one.ip_version: one.pool.address_scope for one in subnets if one.pool and one.pool.address_scope}
+    shown = {
         "id": str(row.uuid),
         "name": row.name,
         "description": row.description,
@@ -63,23 +85,46 @@ def network(row: Network, context: RequestContext) -> dict[str, Any]:
         "tenant_id": row.project_id,
         "admin_state_up": row.is_admin_up,
         "status": "ACTIVE",
-        "subnets": [str(subnet.uuid) for subnet in row.subnets.all()],
-        "shared": row.is_shared,
-        "router:external": row.is_external,
+        "subnets": [str(one.uuid) for one in subnets],
+        "shared": row.is_shared or _is_granted(row, context, SHARED),
+        "router:external": row.is_external or _is_granted(row, context, EXTERNAL),
+        "is_default": row.is_default,
         "mtu": row.mtu,
-        "availability_zones": [],
-        "availability_zone_hints": [],
-        "ipv4_address_scope": None,
-        "ipv6_address_scope": None,
-        "tags": [],
+        "port_security_enabled": row.is_port_security_enabled,
+        "availability_zones": [zones.NAME],
+        "availability_zone_hints": row.availability_zone_hints or [],
+        "ipv4_address_scope": _scope_id(scopes.get(4)),
+        "ipv6_address_scope": _scope_id(scopes.get(6)),
+        "tags": tags.unpacked(row.tag_text),
         "created_at": moment(row.created_at),
         "updated_at": moment(row.updated_at),
         "revision_number": row.revision_number,
     }
+    return shown | _provider(row) if context.is_admin else shown
+
+
+def _provider(row: Network) -> dict[str, Any]:
+    return {
+        "provider:network_type": row.provider_type or DEFAULT_KIND,
+        "provider:physical_network": row.physical_network or None,
+        "provider:segmentation_id": row.segmentation_id,
+    }
+
+
+def _is_granted(row: Network, context: RequestContext, action: str) -> bool:
+    targets = (EVERYBODY, context.project_id)
+    return any(policy.action == action and policy.target_project in targets for policy in row.rbac_policies.all())
+
+
+def _scope_id(scope: AddressScope | None) -> str | None:
+    return str(scope.uuid) if scope else None
 
 
 def wanted_network(given: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
-    return fields_of(given, NETWORK_FIELDS)
+    fields = fields_of(given, NETWORK_FIELDS)
+    if fields.get("segmentation_id") is not None:
+        fields["segmentation_id"] = int(fields["segmentation_id"])
+    return fields
 
 
 def subnet(row: Subnet, context: RequestContext) -> dict[str, Any]:
@@ -98,10 +143,10 @@ def subnet(row: Subnet, context: RequestContext) -> dict[str, Any]:
         "enable_dhcp": row.is_dhcp_enabled,
         "dns_nameservers": row.dns_nameservers,
         "host_routes": row.host_routes,
-        "ipv6_address_mode": None,
-        "ipv6_ra_mode": None,
-        "service_types": [],
-        "tags": [],
+        "ipv6_address_mode": row.ipv6_address_mode,
+        "ipv6_ra_mode": row.ipv6_ra_mode,
+        "service_types": row.service_types or [],
+        "tags": tags.unpacked(row.tag_text),
         "created_at": moment(row.created_at),
         "updated_at": moment(row.updated_at),
         "revision_number": row.revision_number,
@@ -119,6 +164,7 @@ def wanted_subnet(given: Mapping[str, Any], context: RequestContext) -> SubnetWi
         pool_id=given.get("subnetpool_id"),
         prefix_length=int(given["prefixlen"]) if given.get("prefixlen") is not None else None,
         pools=pools,
+        is_from_default_pool=as_boolean(given.get("use_default_subnetpool", False), "use_default_subnetpool"),
         gateway_ip=fields.pop("gateway_ip", DEFAULT_GATEWAY),
         **fields,
     )
@@ -126,23 +172,3 @@ def wanted_subnet(given: Mapping[str, Any], context: RequestContext) -> SubnetWi
 
 def subnet_changes(given: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
     return fields_of(given, SUBNET_FIELDS)
-
-
-def subnet_pool(row: SubnetPool, context: RequestContext) -> dict[str, Any]:
-    return {
-        "id": str(row.uuid),
-        "name": row.name,
-        "description": "",
-        "project_id": row.project_id,
-        "tenant_id": row.project_id,
-        "prefixes": row.prefixes,
-        "default_prefixlen": str(row.default_prefix_length),
-        "min_prefixlen": "8",
-        "max_prefixlen": "30",
-        "ip_version": 6 if ":" in row.prefixes[0] else 4,
-        "address_scope_id": None,
-        "default_quota": None,
-        "is_default": False,
-        "shared": row.is_shared,
-        "tags": [],
-    }

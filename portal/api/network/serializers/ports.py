@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from conductor.core.context import RequestContext
+from conductor.network import tags
 from conductor.network.models import Port
 from conductor.network.port_operations import PortWish
 from conductor.network.port_rows import AddressWish
@@ -19,6 +21,12 @@ FIELDS = {
     "device_id": "device_id",
     "device_owner": "device_owner",
     "binding:host_id": "binding_host",
+    "binding:vnic_type": "vnic_type",
+    "binding:profile": "binding_profile",
+    "port_security_enabled": "is_port_security_enabled",
+    "allowed_address_pairs": "address_pairs",
+    "extra_dhcp_opts": "dhcp_options",
+    "tags": "tag_text",
     "project_id": "project_id",
     "tenant_id": "project_id",
 }
@@ -34,16 +42,18 @@ def port(row: Port, context: RequestContext) -> dict[str, Any]:
         "tenant_id": row.project_id,
         "network_id": str(row.network.uuid),
         "mac_address": row.mac_address,
-        "fixed_ips": _fixed_ips(row),
+        "fixed_ips": fixed_ips(row),
         "admin_state_up": row.is_admin_up,
         "status": row.status,
         "device_id": row.device_id,
         "device_owner": row.device_owner,
         "security_groups": sorted(str(group.uuid) for group in row.security_groups.all()),
-        "allowed_address_pairs": [],
-        "extra_dhcp_opts": [],
-        "binding:vnic_type": "normal",
-        "tags": [],
+        "port_security_enabled": row.is_port_security_enabled,
+        "allowed_address_pairs": row.address_pairs or [],
+        "extra_dhcp_opts": row.dhcp_options or [],
+        "ip_allocation": "immediate" if row.addresses.all() else "none",
+        "binding:vnic_type": row.vnic_type,
+        "tags": tags.unpacked(row.tag_text),
         "created_at": moment(row.created_at),
         "updated_at": moment(row.updated_at),
         "revision_number": row.revision_number,
@@ -53,7 +63,7 @@ def port(row: Port, context: RequestContext) -> dict[str, Any]:
             "binding:host_id": row.binding_host,
             "binding:vif_type": "other" if row.binding_host else "unbound",
             "binding:vif_details": {},
-            "binding:profile": {},
+            "binding:profile": row.binding_profile or {},
         }
     return shown
 
@@ -63,7 +73,7 @@ def wanted_port(given: Mapping[str, Any], context: RequestContext) -> PortWish:
         network_id=given["network_id"],
         fixed_ips=_addresses(given["fixed_ips"]) if given.get("fixed_ips") is not None else None,
         security_groups=given.get("security_groups"),
-        values=_values(given),
+        values=_new_values(given),
     )
 
 
@@ -76,7 +86,7 @@ def port_changes(given: Mapping[str, Any], context: RequestContext) -> dict[str,
     return changes
 
 
-def _fixed_ips(row: Port) -> list[dict[str, str]]:
+def fixed_ips(row: Port) -> list[dict[str, str]]:
     held = sorted(row.addresses.all(), key=lambda address: address.pk)
     return [{"subnet_id": str(address.subnet.uuid), "ip_address": address.ip_address} for address in held]
 
@@ -84,11 +94,36 @@ def _fixed_ips(row: Port) -> list[dict[str, str]]:
 def _values(given: Mapping[str, Any]) -> dict[str, Any]:
     values = fields_of(given, FIELDS)
     values |= {name: "" for name in _NULL_IS_EMPTY & values.keys() if values[name] is None}
+    if "dhcp_options" in values:
+        values["dhcp_options"] = [_option(option) for option in values["dhcp_options"]]
+    if values.get("address_pairs"):
+        values["address_pairs"] = [_pair(pair) for pair in values["address_pairs"]]
     if values.get("mac_address") is None:
         values.pop("mac_address", None)
     else:
         values["mac_address"] = values["mac_address"].lower()
     return values
+
+
+def _new_values(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A new port has no options that could be taken away."""
+    values = _values(given)
+    if "dhcp_options" in values:
+        values["dhcp_options"] = [option for option in values["dhcp_options"] if option["opt_value"] is not None]
+    return values
+
+
+def _option(given: Mapping[str, Any]) -> dict[str, Any]:
+    version = int(given.get("ip_version", 4))
+    return {"opt_name": given["opt_name"], "opt_value": given.get("opt_value"), "ip_version": version}
+
+
+def _pair(given: Mapping[str, str]) -> dict[str, str]:
+    """An address stays one, a range is spelt in its one way."""
+    address = given["ip_address"]
+    spelt = str(ip_network(address, strict=False)) if "/" in address else str(ip_address(address))
+    mac_address = given.get("mac_address")
+    return {"ip_address": spelt} | ({"mac_address": mac_address.lower()} if mac_address else {})
 
 
 def _addresses(wanted: Sequence[Mapping[str, str]]) -> list[AddressWish]:

@@ -7,6 +7,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from conductor.core.context import RequestContext
+from conductor.network import tags
 from conductor.network.models import SecurityGroup, SecurityGroupRule
 from conductor.network.security_groups import RuleWish
 from portal.api.network.serializers.networks import moment
@@ -24,7 +25,7 @@ def group(row: SecurityGroup, context: RequestContext) -> dict[str, Any]:
         "stateful": row.is_stateful,
         "shared": False,
         "security_group_rules": [rule(one, context) for one in rules],
-        "tags": [],
+        "tags": tags.unpacked(row.tag_text),
         "created_at": moment(row.created_at),
         "updated_at": moment(row.updated_at),
         "revision_number": row.revision_number,
@@ -37,6 +38,8 @@ def wanted_group(given: Mapping[str, Any], context: RequestContext) -> dict[str,
         wanted["description"] = given["description"] or ""
     if given.get("stateful") is not None:
         wanted["is_stateful"] = as_boolean(given["stateful"], "stateful")
+    if "tags" in given:
+        wanted["tag_text"] = tags.packed(given["tags"])
     for name in ("project_id", "tenant_id"):
         if name in given:
             wanted["project_id"] = given[name]

@@ -9,7 +9,7 @@ from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.network import operations
+from conductor.network import operations, revisions
 from conductor.network.filters import ListQuery
 from portal.api.base import ApiRequest
 from portal.api.network.resources import Resource
@@ -81,21 +81,38 @@ class Member(ResourceView):
         if updating is None:
             raise MethodNotAllowed("PUT")
         self.authorize(f"update_{resource.rule}")
-        resource.get(request.context, item_id)  # an unknown one is told before a wrong body
+        expected = expected_revision(request)
+        row = resource.get(request.context, item_id)  # an unknown one is told before a wrong body
         given = checked(request.data, resource.rule, updating.schema)
-        return self.one(request, updating.update(request.context, item_id, updating.parse(given, request.context)))
+        wanted = updating.parse(given, request.context)
+        changed = revisions.guarded(expected, row, lambda: updating.update(request.context, item_id, wanted))
+        return self.one(request, changed)
 
     def delete(self, request: ApiRequest, item_id: str) -> Response:
-        if self.resource.delete is None:
+        delete = self.resource.delete
+        if delete is None:
             raise MethodNotAllowed("DELETE")
         self.authorize(f"delete_{self.resource.rule}")
-        self.resource.delete(request.context, item_id)
+        expected = expected_revision(request)
+        row = self.resource.get(request.context, item_id) if expected is not None else None
+        revisions.guarded(expected, row, lambda: delete(request.context, item_id))
         return Response(status=204)
 
 
 def checked(body: Any, name: str, schema: dict[str, Any]) -> Any:
     """What stands under `name`, checked against `schema`. Raises Invalid naming the field."""
     return validate(body, closed({name: schema}, required=(name,)))[name]
+
+
+def expected_revision(request: ApiRequest) -> int | None:
+    """What `If-Match: revision_number=3` asks for; None without that header. Raises Invalid for any other form."""
+    given = request.headers.get("If-Match", "").strip()
+    if not given:
+        return None
+    name, _, number = given.partition("=")
+    if name != "revision_number" or not (number.isascii() and number.isdigit() and len(number) <= 10):
+        raise Invalid(f"Invalid input for If-Match. '{given[:60]}' is not revision_number=<number>.", field="If-Match")
+    return int(number)
 
 
 def parse_query(request: ApiRequest) -> ListQuery:

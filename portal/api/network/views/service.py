@@ -1,4 +1,4 @@
-"""What clients ask about the API itself: versions, extensions, quotas, and things that are not offered."""
+"""What clients ask about the API itself: versions, extensions, zones, room, and things that are not offered."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
+from conductor.network import auto_topology, ip_availability, zones
+from conductor.network.ip_availability import NetworkUse
 from portal.api.base import ApiRequest
 from portal.api.discovery import DiscoveryView, version_entry
 from portal.api.links import absolute
 from portal.api.network.extensions import EXTENSIONS
 from portal.api.network.resources import RESOURCES
 from portal.api.network.view import NetworkView
-
-UNLIMITED = -1
-QUOTAS = ("network", "subnet", "subnetpool", "port", "security_group", "security_group_rule")
+from portal.api.network.views.collections import parse_query
 
 
 class Root(DiscoveryView):
@@ -71,17 +71,71 @@ class Empty(NetworkView):
         return Response({self.name: []})
 
 
-class Quotas(NetworkView):
-    """/v2.0/quotas: nothing differs from the defaults."""
+class AvailabilityZones(NetworkView):
+    """/v2.0/availability_zones: one, for networks and for routers."""
 
     def get(self, request: ApiRequest) -> Response:
-        self.authorize("list_quotas")
-        return Response({"quotas": []})
+        self.authorize("get_availability_zone")
+        found = [{"name": zones.NAME, "resource": resource, "state": "available"} for resource in zones.RESOURCES]
+        given = request.query_params
+        kept = [zone for zone in found if all(zone[name] in given.getlist(name) for name in zone if name in given)]
+        return Response({"availability_zones": kept})
 
 
-class Quota(NetworkView):
-    """/v2.0/quotas/{project}: networks are not limited."""
+class AutoTopology(NetworkView):
+    """/v2.0/auto-allocated-topology/{project}: made when first asked for."""
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
-        self.authorize("get_quota", target_project_id=project_id)
-        return Response({"quota": dict.fromkeys(QUOTAS, UNLIMITED)})
+        self.authorize("get_auto_allocated_topology")
+        wanted = request.context.project_id if project_id in ("None", "null") else project_id
+        if "dry-run" in request.query_params.getlist("fields"):
+            auto_topology.require_possible()
+            found = "dry-run=pass"
+        else:
+            found = str(auto_topology.get_or_make(request.context, wanted).uuid)
+        return Response({"auto_allocated_topology": {"id": found, "project_id": wanted, "tenant_id": wanted}})
+
+    def delete(self, request: ApiRequest, project_id: str) -> Response:
+        self.authorize("delete_auto_allocated_topology")
+        wanted = request.context.project_id if project_id in ("None", "null") else project_id
+        auto_topology.delete(request.context, wanted)
+        return Response(status=204)
+
+
+class IpAvailabilities(NetworkView):
+    """/v2.0/network-ip-availabilities."""
+
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("get_network_ip_availability")
+        found = ip_availability.list_uses(request.context, parse_query(request))
+        return Response({"network_ip_availabilities": [_use(one) for one in found]})
+
+
+class IpAvailability(NetworkView):
+    """/v2.0/network-ip-availabilities/{network}."""
+
+    def get(self, request: ApiRequest, network_id: str) -> Response:
+        self.authorize("get_network_ip_availability")
+        return Response({"network_ip_availability": _use(ip_availability.get_use(request.context, network_id))})
+
+
+def _use(use: NetworkUse) -> dict[str, Any]:
+    return {
+        "network_id": str(use.network.uuid),
+        "network_name": use.network.name,
+        "project_id": use.network.project_id,
+        "tenant_id": use.network.project_id,
+        "total_ips": use.total,
+        "used_ips": use.used,
+        "subnet_ip_availability": [
+            {
+                "subnet_id": str(one.subnet.uuid),
+                "subnet_name": one.subnet.name,
+                "cidr": one.subnet.cidr,
+                "ip_version": one.subnet.ip_version,
+                "total_ips": one.total,
+                "used_ips": one.used,
+            }
+            for one in use.subnets
+        ],
+    }

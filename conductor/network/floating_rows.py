@@ -1,0 +1,23 @@
+"""Rows of floating IPs where a port lets go of its addresses. No transaction here: callers have one."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from conductor.network.models import FloatingIp, Port
+from conductor.network.revisions import touch
+
+
+def release(ports: QuerySet[Port]) -> None:
+    """Floating IPs that lead to these ports lead nowhere; due before the ports are deleted."""
+    _free(FloatingIp.objects.filter(port__in=ports.order_by().values("pk")))
+
+
+def release_lost(port: Port) -> None:
+    """The same for addresses that the port holds no more."""
+    held = port.addresses.values("ip_address")
+    _free(FloatingIp.objects.filter(port=port).exclude(fixed_ip_address__in=held))
+
+
+def _free(rows: QuerySet[FloatingIp]) -> None:
+    touch(rows, port=None, fixed_ip_address=None, router=None)

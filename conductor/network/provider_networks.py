@@ -1,0 +1,74 @@
+"""What administrators lay networks onto: kinds of segments, and that none is used twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS
+
+from conductor.network.errors import InvalidInput, SegmentInUse
+from conductor.network.models import Network
+from conductor.transactions import one_at_a_time
+
+FIELDS = ("provider_type", "physical_network", "segmentation_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a kind of segment is told by; `last_segment` 0 where segments have no numbers."""
+
+    is_physical: bool
+    last_segment: int = 0
+
+
+KINDS: Mapping[str, Kind] = {
+    "local": Kind(is_physical=False),
+    "flat": Kind(is_physical=True),
+    "vlan": Kind(is_physical=True, last_segment=4094),
+    "vxlan": Kind(is_physical=False, last_segment=2**24 - 1),
+    "gre": Kind(is_physical=False, last_segment=2**31 - 1),
+    "geneve": Kind(is_physical=False, last_segment=2**24 - 1),
+}
+DEFAULT_KIND = "local"
+
+
+def check(values: Mapping[str, Any]) -> None:
+    """Inside the write transaction that makes the network. Raises InvalidInput, SegmentInUse."""
+    name, physical, segment = (values.get(field) for field in FIELDS)
+    if not name:
+        if physical or segment is not None:
+            raise InvalidInput("Invalid input for operation: provider:network_type required.")
+        return
+    kind = KINDS[name]
+    if bool(physical) != kind.is_physical:
+        word = "is required for" if kind.is_physical else "is not for"
+        raise InvalidInput(f"Invalid input for operation: provider:physical_network {word} {name} networks.")
+    if segment is not None and not kind.last_segment:
+        raise InvalidInput(f"Invalid input for operation: provider:segmentation_id is not for {name} networks.")
+    if kind.last_segment and (segment is None or not 1 <= segment <= kind.last_segment):
+        raise InvalidInput(
+            f"Invalid input for operation: provider:segmentation_id of {name} networks is 1 to {kind.last_segment}."
+        )
+    _refuse_taken(name, physical or "", segment)
+
+
+def refuse_changes(network: Network, changes: Mapping[str, Any]) -> None:
+    """A network stays where it is. Raises InvalidInput."""
+    moved = [field for field in FIELDS if field in changes and (changes[field] or "") != (_held(network, field) or "")]
+    if moved:
+        raise InvalidInput("Invalid input for operation: Plugin does not support updating provider attributes.")
+
+
+def _held(network: Network, field: str) -> Any:
+    value = getattr(network, field)
+    return value or DEFAULT_KIND if field == "provider_type" else value
+
+
+def _refuse_taken(name: str, physical: str, segment: int | None) -> None:
+    if name == "local":
+        return
+    one_at_a_time(DEFAULT_DB_ALIAS, f"segment:{name}:{physical}")
+    if Network.objects.filter(provider_type=name, physical_network=physical, segmentation_id=segment).exists():
+        raise SegmentInUse(f"Unable to create the network. The {name} segment {physical} {segment or ''} is in use.")

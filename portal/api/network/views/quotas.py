@@ -1,0 +1,76 @@
+"""Quotas of projects: limits, use, and changes by administrators."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import ClassVar
+
+from rest_framework.response import Response
+
+from conductor.network import quotas
+from conductor.network.errors import TenantQuotaNotFound
+from portal.api.base import ApiRequest
+from portal.api.network.schemas import routing
+from portal.api.network.view import NetworkView
+from portal.api.network.views.collections import checked
+from portal.api.validation import as_boolean
+
+
+class Quotas(NetworkView):
+    """/v2.0/quotas: projects whose limits are not the default ones."""
+
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("list_quotas")
+        found = quotas.list_set().items()
+        shown = [{**limits, "project_id": project_id, "tenant_id": project_id} for project_id, limits in found]
+        return Response({"quotas": shown})
+
+
+class Asker(NetworkView):
+    """/v2.0/quotas/project: whose quotas the asker's token is about."""
+
+    name: ClassVar[str] = "project"
+
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("get_quota")
+        project_id = request.context.project_id
+        return Response({self.name: {"project_id": project_id, "tenant_id": project_id}})
+
+
+class Quota(NetworkView):
+    """/v2.0/quotas/{project}."""
+
+    def get(self, request: ApiRequest, project_id: str) -> Response:
+        self.authorize("get_quota", target_project_id=project_id)
+        return Response({"quota": quotas.limits(project_id)})
+
+    def put(self, request: ApiRequest, project_id: str) -> Response:
+        """`check_limit` refuses limits below what the project has; `force` (which is the default) does not."""
+        self.authorize("update_quota", target_project_id=project_id)
+        given = checked(request.data, "quota", routing.QUOTA)
+        limits = {name: int(given[name]) for name in quotas.RESOURCES if name in given}
+        is_checked = as_boolean(given.get("check_limit", False), "check_limit")
+        quotas.set_limits(request.context, project_id, limits, is_checked=is_checked)
+        return Response({"quota": quotas.limits(project_id)})
+
+    def delete(self, request: ApiRequest, project_id: str) -> Response:
+        self.authorize("delete_quota", target_project_id=project_id)
+        if not quotas.reset(project_id):
+            raise TenantQuotaNotFound(f"Quota for tenant {project_id} could not be found.")
+        return Response(status=204)
+
+
+class Defaults(NetworkView):
+    """/v2.0/quotas/{project}/default."""
+
+    def get(self, request: ApiRequest, project_id: str) -> Response:
+        self.authorize("get_quota", target_project_id=project_id)
+        return Response({"quota": quotas.defaults()})
+
+
+class Details(NetworkView):
+    """/v2.0/quotas/{project}/details: limits with what is used of them."""
+
+    def get(self, request: ApiRequest, project_id: str) -> Response:
+        self.authorize("get_quota", target_project_id=project_id)
+        return Response({"quota": {name: asdict(use) for name, use in quotas.usages(project_id).items()}})
