@@ -22,7 +22,7 @@ from conductor.core.scheduling.group_rules import HARD
 from conductor.core.scheduling.select import Outcome, decide
 from conductor.core.selection import Selection
 from conductor.placement.allocations import ProviderFull
-from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion
+from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion, second_best
 from conductor.scheduler.host_manager import host_manager
 from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.scheduler.plugins_in_force import pipeline as pipeline
@@ -106,15 +106,24 @@ def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | Non
         explain(outcome, snapshot.missing_cells), milliseconds=round((time.perf_counter() - began) * 1000, 3)
     )
     question.seen = _Seen(outcome, snapshot.epoch, chain.rules.digest)
-    try:
-        return _settle(question, spec, decision)
-    except (ProviderFull, GroupMoved) as error:
-        log.info("claim lost: run=%s reason=%s", question.run_uuid, error.message)
-        question.lost_races.append(_race(decision, error))
-    except IntegrityError:
-        if decision_log.find(question.step_key) is None:
-            raise  # not the step's other owner, who would have stored an answer
-        return None
+    return _claimed(question, spec, decision, is_last=is_last)
+
+
+def _claimed(question: _Question, spec: RequestSpec, decision: Decision, *, is_last: bool) -> SchedulingDecision | None:
+    """Claim what was decided, or what comes next after it; None when others were faster everywhere."""
+    following: Decision | None = decision
+    while following is not None:
+        decision = following
+        try:
+            return _settle(question, spec, decision)
+        except (ProviderFull, GroupMoved) as error:
+            log.info("claim lost: run=%s reason=%s", question.run_uuid, error.message)
+            question.lost_races.append(_race(decision, error))
+            following = second_best.after(decision, error)
+        except IntegrityError:
+            if decision_log.find(question.step_key) is None:
+                raise  # not the step's other owner, who would have stored an answer
+            return None
     return _settle(question, spec, _without_room(decision)) if is_last else None
 
 
@@ -177,7 +186,7 @@ def _without_room(decision: Decision) -> Decision:
 def _race(decision: Decision, error: ConcurrentUpdate) -> dict[str, Any]:
     """A pass that was in vain, for operators: the host that was full by then, and what had been decided."""
     provider = error.details.get("provider_uuid", "")
-    chosen = {picked[0].provider_uuid: picked[0].host for picked in decision.selections}
+    chosen = {part: picked[0].host for picked in decision.selections for part in picked[0].parts}
     return {"host": chosen.get(provider, ""), "reason": error.message, **decision.attempt()}
 
 

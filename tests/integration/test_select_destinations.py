@@ -291,6 +291,22 @@ def test_room_that_was_taken_meanwhile_is_looked_for_elsewhere() -> None:
     assert used("best")["VCPU"] == used("other")["VCPU"] == 1
 
 
+def test_the_next_best_of_the_same_look_comes_before_another_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    for host, memory_mb in (("best", 32768), ("second", 16384), ("third", 8192), ("elsewhere", 24576)):
+        add_host(host, "cell2" if host == "elsewhere" else "cell1", size=(1, memory_mb, 100))
+    looks: list[int] = []
+    look = manager.host_manager.snapshot
+    monkeypatch.setattr(manager.host_manager, "snapshot", lambda **how: looks.append(1) or look(**how))
+    faster = Claim(str(uuid4()), provider_of("best"), {"VCPU": 1}, SHOP, ANA)
+    [[chosen, *alternates]] = select(wish(), step_key="step", transaction=overtaken(lambda: claim(faster)))
+    assert (chosen.host, [alternate.host for alternate in alternates]) == ("second", ["third"])
+    assert len(looks) == 1
+    decision = SchedulingDecision.objects.get(step_key="step")
+    assert [race["host"] for race in decision.details["lost_races"]] == ["best"]
+    assert decision.selections[0][0]["host"] == "second"
+    assert (used("best")["VCPU"], used("second")["VCPU"], used("third")["VCPU"]) == (1, 1, 0)
+
+
 def test_whoever_loses_every_race_is_told_so_and_holds_nothing() -> None:
     add_host("first", size=(1, 16384, 100))
 
