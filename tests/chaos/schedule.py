@@ -25,7 +25,7 @@ from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.context import system_context
 from conductor.core.errors import ResourceLocked
 from conductor.core.states import LIVE_RUN_STATES
-from conductor.journal.models import OutboxMessage, WorkflowRun
+from conductor.journal.models import WorkflowRun
 from conductor.rpc import broker, outbox
 from conductor.rpc.codec import decode, encode
 from conductor.rpc.messages import StepAnswered
@@ -43,6 +43,10 @@ AN_HOUR = 3600.0
 # By hand, as every schedule does it many times: its pace decides how many schedules a campaign can afford.
 _RUNS = "UPDATE journal_workflowrun SET"
 _LIVE = f"state IN ({', '.join(repr(str(state)) for state in sorted(LIVE_RUN_STATES))})"
+_UNFINISHED = (
+    f"SELECT id, flow, state, waits_for FROM journal_workflowrun WHERE {_LIVE}",
+    "SELECT 'command', step_key FROM journal_outboxmessage",
+)
 TIME_PASSES = (
     (f"{_RUNS} lease_expires_at = {{later}} WHERE {_LIVE} AND owner IS NOT NULL", (-1.0,)),
     (f"{_RUNS} wake_at = {{later}} WHERE {_LIVE} AND wake_at < {{later}}", (-10.0, AN_HOUR)),
@@ -230,7 +234,7 @@ class Schedule:
 
     def _after_a_death(self, *, is_of_agent: bool) -> None:
         for alias in (CELL, ledger.ABROAD):
-            connections[alias].close()
+            assert not connections[alias].connection.in_transaction, f"a transaction of the dead is open on {alias}"
         if is_of_agent:
             self._stop_agent()
             self._start_agent()
@@ -276,9 +280,12 @@ class Schedule:
         return True
 
     def _cancel(self) -> None:
+        live = dialect.run(connections[CELL], f"SELECT id FROM journal_workflowrun WHERE {_LIVE} ORDER BY id")
+        if not live:
+            return
         with write_tx(CELL):
-            run = WorkflowRun.objects.using(CELL).live().order_by("?").first() if self.asked else None
-            if run is not None and not run.is_cancel_requested:
+            run = WorkflowRun.objects.using(CELL).get(pk=self.random.choice(live)[0])
+            if not run.is_cancel_requested:
                 outbox.request_cancel(CELL, run, "the schedule says so")
                 self.trace.append(f"cancel: {run.pk}")
 
@@ -287,11 +294,8 @@ class Schedule:
         hear(self.random.random() < 0.5)
 
     def _unfinished(self) -> list[str]:
-        live = WorkflowRun.objects.using(CELL).live()
-        waiting = OutboxMessage.objects.using(CELL)
-        return [f"{run.pk} {run.flow} {run.state} {run.waits_for}" for run in live] + [
-            f"command {message.step_key}" for message in waiting.all()
-        ]
+        rows = [row for query in _UNFINISHED for row in dialect.run(connections[CELL], query)]
+        return [" ".join(map(str, row)) for row in rows]
 
     # -- the parts --------------------------------------------------------------------------------------------
 
