@@ -122,6 +122,7 @@ def _checked(owner: RequestContext, row: Instance) -> list[dict[str, str]]:
             network_id="" if wanted.get("port_id") else wanted.get("network_id", ""),
             port_id=wanted.get("port_id", ""),
             fixed_ip="" if wanted.get("port_id") else wanted.get("fixed_ip", ""),
+            tag=wanted.get("tag"),
         )
         for wanted in row.networks
     ]

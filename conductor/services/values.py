@@ -23,11 +23,12 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True)
 class NetworkWish:
-    """A network, or a port made before, to plug; with an address where one was asked for."""
+    """A network, or a port made before, to plug; with an address and the server's word for it, where asked for."""
 
     network_id: str = ""
     port_id: str = ""
     fixed_ip: str = ""
+    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

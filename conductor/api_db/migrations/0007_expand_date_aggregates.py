@@ -5,20 +5,19 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('api_db', '0006_expand_add_plugin_choices'),
+        ("api_db", "0006_expand_add_plugin_choices"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='aggregate',
-            name='created_at',
+            model_name="aggregate",
+            name="created_at",
             field=models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
         ),
         migrations.AddField(
-            model_name='aggregate',
-            name='updated_at',
+            model_name="aggregate",
+            name="updated_at",
             field=models.DateTimeField(null=True),
         ),
     ]

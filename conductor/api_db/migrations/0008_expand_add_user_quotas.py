@@ -4,23 +4,26 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('api_db', '0007_expand_date_aggregates'),
+        ("api_db", "0007_expand_date_aggregates"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='UserQuota',
+            name="UserQuota",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('project_id', models.CharField(max_length=64)),
-                ('user_id', models.CharField(max_length=64)),
-                ('resource', models.CharField(max_length=64)),
-                ('limit', models.IntegerField()),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("project_id", models.CharField(max_length=64)),
+                ("user_id", models.CharField(max_length=64)),
+                ("resource", models.CharField(max_length=64)),
+                ("limit", models.IntegerField()),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('project_id', 'user_id', 'resource'), name='one_limit_per_user_and_resource')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("project_id", "user_id", "resource"), name="one_limit_per_user_and_resource"
+                    )
+                ],
             },
         ),
     ]

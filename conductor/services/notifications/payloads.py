@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
@@ -90,7 +90,14 @@ def _instance(alias: str, run: WorkflowRun) -> dict[str, Any] | None:
         "user_id": row.user_id,
         "flavor": {name: row.flavor.get(name) for name in ("name", "flavor_id", "vcpus", "memory_mb", "root_gb")},
         "image_uuid": row.image.get("uuid") or row.image.get("image_id") or "",
-        "ip_addresses": [port["ip_address"] for port in row.addresses if port.get("ip_address")],
+        "ip_addresses": [held["ip_address"] for held in _held(row) if held.get("ip_address")],
         "tags": list(row.tags),
         "locked": row.is_locked,
     }
+
+
+def _held(row: Instance) -> Iterator[Mapping[str, Any]]:
+    """What the ports have: each tells of its first address, and of more where it has them."""
+    for port in row.addresses:
+        yield port
+        yield from port.get("more", ())

@@ -39,7 +39,7 @@ def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
         project_id=instance.project_id,
         flavor=FlavorSpec(**instance.flavor),
         image=image,
-        ports=tuple(NetworkPort(**port) for port in instance.addresses),
+        ports=tuple(NetworkPort.from_json(port) for port in instance.addresses),
         user_data=instance.user_data or "",
         public_key=instance.public_key,
         metadata=instance.metadata,

@@ -37,8 +37,9 @@ ROUTES: tuple[Route, ...] = (
         SERVER,
         servers.ServerById,
         {"GET": _own("servers:show"), "PUT": _own("servers:update"), "DELETE": _own("servers:delete", 204)},
-        "PUT: name, accessIPv4/6, `OS-DCF:diskConfig`, description (2.19), hostname (2.90), "
-        "pinned_availability_zone (2.104); the answer is whole from 2.75. DELETE: again while it goes, and while its cell is silent; 409 for a locked server",
+        "PUT: name, accessIPv4/6, `OS-DCF:diskConfig`, description (2.19), hostname (2.90), pinned_availability_zone "
+        "(2.104: the zone that the server is in, or null); the answer is whole from 2.75. DELETE: again while it goes, "
+        "and while its cell is silent; 409 for a locked server",
     ),
     Route(
         f"{SERVER}/action",

@@ -81,9 +81,6 @@ def _refuse_what_is_not_offered(server: Mapping[str, Any]) -> None:
         raise Invalid("Injected files are not offered: use user_data.", field="server.personality")
     if server.get("trusted_image_certificates"):
         raise Invalid("Signed images are not offered.", field="server.trusted_image_certificates")
-    networks = server.get("networks", [])
-    if isinstance(networks, list) and any("tag" in network for network in networks):
-        raise Invalid("Tagged networks are not offered.", field="server.networks")
 
 
 def _networks(wanted: Any) -> tuple[NetworkWish, ...] | None:
@@ -101,7 +98,7 @@ def _network(number: int, network: Mapping[str, Any]) -> NetworkWish:
         raise Invalid(f"Field {field}: name a network by uuid or a port.", field=field)
     if port and fixed_ip:
         raise Invalid(f"Specified Fixed IP '{fixed_ip}' cannot be used with port '{port}'.", field=field)
-    return NetworkWish(network_id="" if port else uuid, port_id=port, fixed_ip=fixed_ip)
+    return NetworkWish(network_id="" if port else uuid, port_id=port, fixed_ip=fixed_ip, tag=network.get("tag"))
 
 
 def _hints(body: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -101,15 +101,16 @@ def addresses(view: InstanceView, *, is_extended: bool) -> dict[str, list[dict[s
     """Addresses by the name of their network, in the order of the ports."""
     found: dict[str, list[dict[str, Any]]] = {}
     for port in view.addresses:
-        if not port["ip_address"]:
-            continue
-        entry: dict[str, Any] = {
-            "version": ipaddress.ip_address(port["ip_address"]).version,
-            "addr": port["ip_address"],
-        }
-        if is_extended:
-            entry |= {"OS-EXT-IPS:type": "fixed", "OS-EXT-IPS-MAC:mac_addr": port["mac_address"]}
-        found.setdefault(port["network_name"], []).append(entry)
+        for held in (port, *port.get("more", ())):
+            if not held["ip_address"]:
+                continue
+            entry: dict[str, Any] = {
+                "version": ipaddress.ip_address(held["ip_address"]).version,
+                "addr": held["ip_address"],
+            }
+            if is_extended:
+                entry |= {"OS-EXT-IPS:type": "fixed", "OS-EXT-IPS-MAC:mac_addr": port["mac_address"]}
+            found.setdefault(port["network_name"], []).append(entry)
     return found
 
 
@@ -211,7 +212,15 @@ def updated(server: Server) -> dict[str, Any]:
     """A server as the answer to its change: whole from 2.75 on."""
     if server.version.covers(WHOLE_UPDATE_SINCE):
         return show(server)
-    return {field.name: field.value(server) for field in FIELDS if field.is_basic and field.is_for(server)}
+    shown = {field.name: field.value(server) for field in FIELDS if field.is_basic and field.is_for(server)}
+    return shown | {"addresses": addresses(server.view, is_extended=False)}
+
+
+def rebuilt(server: Server) -> dict[str, Any]:
+    """A server as it will be; what its guest is told at its start is said by another name, and by the view."""
+    shown = updated(server)
+    shown.pop("OS-EXT-SRV-ATTR:user_data", None)
+    return shown
 
 
 def summary(server: Server) -> dict[str, Any]:

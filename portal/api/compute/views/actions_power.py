@@ -73,7 +73,7 @@ def rebuild(view: ServerView, server_id: str, value: Any) -> Response:
     run_uuid = rebuilds.rebuild(view.request.context, server_id, wish)
     found = view.find(server_id)
     rebuilt = _as_rebuilt(found, wish)
-    shown = servers.updated(view.shown(rebuilt)) | {"adminPass": wish.admin_password}
+    shown = servers.rebuilt(view.shown(rebuilt)) | {"adminPass": wish.admin_password}
     if version.covers(SHOWS_KEY_SINCE):
         shown["key_name"] = rebuilt.key_name
     if version.covers(SHOWS_USER_DATA_SINCE):

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotSupported, QuotaExceeded
 from conductor.services import audit
 from portal.api.base import ApiRequest
-from portal.api.compute.views import actions_moves, actions_power, actions_storage
+from portal.api.compute.views import actions_moves, actions_network, actions_power, actions_storage
 from portal.api.compute.views.offered import Offered
 from portal.api.compute.views.servers import ServerView
 from portal.api.microversions import Microversion
@@ -22,6 +22,7 @@ OFFERED: Mapping[str, Offered] = {
     **actions_power.OFFERED,
     **actions_moves.OFFERED,
     **actions_storage.OFFERED,
+    **actions_network.OFFERED,
 }
 
 # What the audit log keeps: a request that was understood, and turned down.

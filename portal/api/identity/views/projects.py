@@ -72,9 +72,7 @@ class Projects(IdentityView):
         self.authorize("identity:create_domain")
         for name in ("domain_id", "parent_id"):
             if given.get(name) is not None:
-                raise Invalid(
-                    f"Invalid input for field/attribute {name}. A domain stands under nothing."
-                )
+                raise Invalid(f"Invalid input for field/attribute {name}. A domain stands under nothing.")
         created = domains.create(fields.pop("name"), **fields)
         return Response({"project": resources.domain_as_project(request, created)}, status=201)
 

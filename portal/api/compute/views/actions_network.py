@@ -1,0 +1,44 @@
+"""Actions on addresses, until the version in which they end: ports and floating IPs have a service of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework.response import Response
+
+from conductor.services import server_addresses
+from portal.api.compute.schemas import actions_network as schemas
+from portal.api.compute.views.offered import Offered, accepted
+from portal.api.compute.views.servers import ServerView
+from portal.api.errors import Gone
+
+LAST = "2.43"
+
+
+def add_fixed_ip(view: ServerView, server_id: str, value: Any) -> Response:
+    return accepted(view, server_addresses.add_fixed(view.request.context, server_id, value["networkId"]))
+
+
+def remove_fixed_ip(view: ServerView, server_id: str, value: Any) -> Response:
+    return accepted(view, server_addresses.remove_fixed(view.request.context, server_id, value["address"]))
+
+
+def inject_network_info(view: ServerView, server_id: str, value: Any) -> Response:
+    """Guests ask for their addresses themselves: what there is to do is to see which ones they have."""
+    return accepted(view, server_addresses.refresh(view.request.context, server_id))
+
+
+def reset_network(view: ServerView, server_id: str, value: Any) -> Response:
+    view.find(server_id)
+    raise Gone("This action was removed and does not come back.")
+
+
+OFFERED: Mapping[str, Offered] = {
+    "addFixedIp": Offered(policy="os-multinic:add", schema=schemas.ADD_FIXED_IP, call=add_fixed_ip, until=LAST),
+    "removeFixedIp": Offered(
+        policy="os-multinic:remove", schema=schemas.REMOVE_FIXED_IP, call=remove_fixed_ip, until=LAST
+    ),
+    "injectNetworkInfo": Offered(policy="os-admin-actions:inject_network_info", call=inject_network_info),
+    "resetNetwork": Offered(policy="os-admin-actions:reset_network", call=reset_network),
+}

@@ -1,0 +1,180 @@
+"""What can be read of a server beside its page, and actions on its addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from conductor.cell_db.models import Instance
+from conductor.core.states import PowerState
+from conductor.journal.models import WorkflowRun
+from conductor.network import ports
+from conductor.network.models import AddressAllocation, Subnet
+from conductor.placement.models import Consumer, HardwareClaim, ResourceProvider
+
+SERVER = "/compute/v2.1/servers/{}"
+GUEST = {
+    "emulator_policy": None,
+    "cells": [
+        {"id": 3, "cpus": [2], "pcpus": [0, 1], "memory_mb": 64, "page_size_kb": 2048, "cpu_policy": "mixed"}
+        | {"thread_policy": None, "pins": [[0, 8], [1, 9]], "reserved": []}
+    ],
+}
+
+
+@pytest.fixture
+def web(kept: dict[str, str]) -> str:
+    return SERVER.format(kept["web"])
+
+
+@pytest.fixture
+def plugged(kept: dict[str, str], cloud: Any) -> str:
+    """The address that the server `web` has on the shared network."""
+    row = Instance.objects.using("cell1").get(uuid=kept["web"])
+    told = ports.plug(
+        instance_uuid=str(row.uuid),
+        project_id=row.project_id,
+        networks=[{"network_id": kept["network"], "port_id": "", "fixed_ip": "", "tag": "front"}],
+        host="sim-1-01",
+        device_owner="compute:az-1",
+    )
+    Instance.objects.using("cell1").filter(pk=row.pk).update(addresses=told)
+    return str(told[0]["ip_address"])
+
+
+def refusal(answer: Any) -> str:
+    (fault,) = answer.json().values()
+    return str(fault["message"])
+
+
+def test_diagnostics_are_for_operators_and_have_every_member(web: str, api_client: Any) -> None:
+    shown = api_client("admin", version="2.48").get(f"{web}/diagnostics").json()
+    assert (shown["state"], shown["driver"], shown["hypervisor"]) == ("running", "libvirt", "fake")
+    assert (shown["num_cpus"], shown["num_nics"], shown["num_disks"]) == (1, 1, 1)
+    assert shown["memory_details"] == {"maximum": 128, "used": None}
+    assert shown["nic_details"][0]["mac_address"] == "fa:16:3e:00:00:01"
+    assert len(shown["disk_details"]) == 1
+    assert api_client("admin", version="2.47").get(f"{web}/diagnostics").json() == {"memory": 131072, "vcpus": 1}
+    assert api_client("ana", version="2.48").get(f"{web}/diagnostics").status_code == 403
+
+
+def test_a_server_that_is_off_has_no_diagnostics(web: str, kept: dict[str, str], api_client: Any) -> None:
+    Instance.objects.using("cell1").filter(uuid=kept["web"]).update(power_state=PowerState.SHUTDOWN)
+    answer = api_client("admin", version="2.48").get(f"{web}/diagnostics")
+    assert (answer.status_code, "power state shutdown" in refusal(answer)) == (409, True)
+    broken = api_client("admin").get(SERVER.format(kept["broken"]) + "/diagnostics")
+    assert (broken.status_code, "no host" in refusal(broken)) == (409, True)
+    assert api_client("admin").get(SERVER.format(kept["nothing"]) + "/diagnostics").status_code == 404
+
+
+def test_a_topology_tells_of_the_host_to_operators_alone(web: str, kept: dict[str, str], api_client: Any) -> None:
+    path = f"{web}/topology"
+    assert api_client("ana", version="2.78").get(path).json() == {"nodes": [], "pagesize_kb": None}
+    provider = ResourceProvider.objects.create(uuid=uuid4(), name="sim-1-01")
+    consumer = Consumer.objects.create(uuid=kept["web"], project_id=kept["project"], user_id="ana")
+    HardwareClaim.objects.create(consumer=consumer, provider=provider, grant={"numa": GUEST, "devices": []})
+    node = {"memory_mb": 64, "vcpu_set": [0, 1, 2], "siblings": []}
+    assert api_client("ana", version="2.78").get(path).json() == {"nodes": [node], "pagesize_kb": 2048}
+    (seen,) = api_client("admin", version="2.78").get(path).json()["nodes"]
+    assert seen == {**node, "host_node": 3, "cpu_pinning": {"0": 8, "1": 9}}
+    assert api_client("ana", version="2.77").get(path).status_code == 404
+
+
+def test_the_password_is_empty_and_forgotten(web: str, kept: dict[str, str], api_client: Any) -> None:
+    path = f"{web}/os-server-password"
+    assert api_client("ana").get(path).json() == {"password": ""}
+    assert api_client("ana").delete(path).status_code == 204
+    assert api_client("rea").delete(path).status_code == 403
+    foreign = SERVER.format(kept["foreign"]) + "/os-server-password"
+    assert api_client("ana").get(foreign).status_code == 404
+
+
+def test_there_are_no_shares(web: str, api_client: Any) -> None:
+    client = api_client("ana", version="2.97")
+    assert client.get(f"{web}/shares").json() == {"shares": []}
+    missing = client.post(f"{web}/shares", {"share": {"share_id": str(uuid4())}})
+    assert (missing.status_code, "could not be found" in refusal(missing)) == (404, True)
+    assert client.post(f"{web}/shares", {"share": {"share_id": "x"}}).status_code == 400
+    assert client.delete(f"{web}/shares/{uuid4()}").status_code == 404
+    assert api_client("ana", version="2.96").get(f"{web}/shares").status_code == 404
+
+
+def test_groups_of_a_server_have_the_rules_that_let_in(web: str, plugged: str, api_client: Any) -> None:
+    (group,) = api_client("ana").get(f"{web}/os-security-groups").json()["security_groups"]
+    assert (group["name"], len(group["rules"])) == ("default", 2)
+    assert group["rules"][0]["group"]["name"] == "default"
+    assert group["rules"][0]["ip_range"] == {}
+
+
+def test_ports_of_a_launch_have_the_tags_that_were_asked_for(web: str, plugged: str, api_client: Any) -> None:
+    (shown,) = api_client("ana", version="2.70").get(f"{web}/os-interface").json()["interfaceAttachments"]
+    assert shown["tag"] == "front"
+
+
+def test_an_address_more_and_one_less(web: str, plugged: str, kept: dict[str, str], api_client: Any) -> None:
+    client = api_client("ana", version="2.43")
+    assert client.post(f"{web}/action", {"addFixedIp": {"networkId": kept["network"]}}).status_code == 202
+    shown = client.get(f"{web}/ips").json()["addresses"]["private"]
+    assert (len(shown), shown[0]["addr"]) == (2, plugged)
+    assert client.post(f"{web}/action", {"removeFixedIp": {"address": plugged}}).status_code == 202
+    assert client.get(f"{web}/ips").json()["addresses"]["private"] == [shown[1]]
+    assert [row.action for row in WorkflowRun.objects.using("cell1").order_by("pk")] == ["addFixedIp", "removeFixedIp"]
+
+
+REFUSED: list[tuple[str, Any, int, str]] = [
+    ("2.43", {"addFixedIp": {"networkId": "99999999-9999-9999-9999-999999999999"}}, 400, "Network not found"),
+    ("2.43", {"addFixedIp": {}}, 400, "'networkId' is a required property"),
+    ("2.43", {"removeFixedIp": {"address": "192.0.2.1"}}, 400, "could not be found"),
+    ("2.43", {"removeFixedIp": {"address": "x"}}, 400, "removeFixedIp.address"),
+    ("2.44", {"addFixedIp": {"networkId": "$network"}}, 400, "no such action"),
+    ("2.1", {"resetNetwork": None}, 403, "Policy"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_what_is_refused_changes_no_address(
+    case: Any, web: str, plugged: str, kept: dict[str, str], api_client: Any
+) -> None:
+    version, body, status, says = case
+    if "networkId" in str(body):
+        body["addFixedIp"]["networkId"] = body["addFixedIp"]["networkId"].replace("$network", kept["network"])
+    before = list(AddressAllocation.objects.values_list("ip_address", flat=True))
+    answer = api_client("ana", version=version).post(f"{web}/action", body)
+    assert (answer.status_code, says in refusal(answer)) == (status, True), answer.content
+    assert list(AddressAllocation.objects.values_list("ip_address", flat=True)) == before
+    assert not WorkflowRun.objects.using("cell1").exists()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ({"is_locked": True}, "is locked"),
+        ({"vm_state": "rescued"}, "vm_state rescued"),
+        ({"task_state": "pausing"}, ""),
+    ],
+)
+def test_addresses_are_left_alone_in_other_states(
+    values: Any, web: str, plugged: str, kept: dict[str, str], api_client: Any
+) -> None:
+    Instance.objects.using("cell1").filter(uuid=kept["web"]).update(**values)
+    answer = api_client("ana").post(f"{web}/action", {"addFixedIp": {"networkId": kept["network"]}})
+    says = "is locked" if "is_locked" in values else " ".join(*values.items())
+    assert (answer.status_code, says in refusal(answer)) == (409, True)
+    assert AddressAllocation.objects.count() == 1
+
+
+def test_all_addresses_of_a_port_are_shown(web: str, kept: dict[str, str], plugged: str, api_client: Any) -> None:
+    subnet = Subnet.objects.first()
+    assert subnet is not None
+    port = ports.plugged(kept["web"])[0]
+    AddressAllocation.objects.create(subnet=subnet, port=port, ip_address="10.64.9.9")
+    assert len(api_client("ana").get(f"{web}/ips").json()["addresses"]["private"]) == 1
+    assert api_client("admin").post(f"{web}/action", {"injectNetworkInfo": None}).status_code == 202
+    listed = api_client("ana").get(f"{web}/ips").json()["addresses"]["private"]
+    assert [entry["addr"] for entry in listed] == [plugged, "10.64.9.9"]
+    found = api_client("ana", version="2.5").get("/compute/v2.1/servers?ip=10.64.9.9").json()["servers"]
+    assert [server["id"] for server in found] == [kept["web"]]
+    gone = api_client("admin").post(f"{web}/action", {"resetNetwork": None})
+    assert gone.status_code == 410
