@@ -47,7 +47,7 @@ def list_of(context: RequestContext, instance_uuid: str) -> list[GroupOfServer]:
     """The groups of the server's ports, each once, by name. Raises NotFound."""
     mapping = mapping_of(context, instance_uuid)
     rows = guest_groups.groups_of(str(mapping.instance_uuid))
-    return [_view(row) for row in rows]
+    return [view_of_group(row) for row in rows]
 
 
 def add(context: RequestContext, instance_uuid: str, ref: str) -> str:
@@ -84,7 +84,8 @@ def _record(
     return str(run.uuid)
 
 
-def _view(row: SecurityGroup) -> GroupOfServer:
+def view_of_group(row: SecurityGroup) -> GroupOfServer:
+    """A group with what it lets in."""
     rules = sorted((rule for rule in row.rules.all() if rule.direction == "ingress"), key=lambda rule: rule.pk)
     return GroupOfServer(str(row.uuid), row.name, row.description, row.project_id, tuple(_rule(rule) for rule in rules))
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from portal.api.compute.routes.servers import SERVER
+from portal.api.compute.table import Operation as Op
 from portal.api.compute.table import Route, gone
+from portal.api.compute.views import network_proxies as networks
+
+ENDS = "2.35"  # the last version that passes requests on
 
 REMOVED = gone(
     "os-agents",
@@ -30,4 +34,55 @@ REMOVED = gone(
     f"{SERVER}/consoles/<str:ref>",
     f"{SERVER}/os-virtual-interfaces",
 )
-ROUTES: tuple[Route, ...] = (*REMOVED,)
+
+
+def _op(rule: str, status: int = 200) -> Op:
+    return Op(rule, status, until=ENDS)
+
+
+NETWORKS: tuple[Route, ...] = (
+    Route("os-networks", networks.Networks, {"GET": _op("os-networks:list"), "POST": Op("", 410)}),
+    Route(
+        "os-networks/<str:network_id>",
+        networks.NetworkById,
+        {"GET": _op("os-networks:show"), "DELETE": Op("", 410)},
+    ),
+    Route("os-tenant-networks", networks.TenantNetworks, {"GET": _op("os-tenant-networks:list"), "POST": Op("", 410)}),
+    Route(
+        "os-tenant-networks/<str:network_id>",
+        networks.TenantNetworkById,
+        {"GET": _op("os-tenant-networks:show"), "DELETE": Op("", 410)},
+    ),
+    Route(
+        "os-security-groups",
+        networks.SecurityGroups,
+        {"GET": _op("os-security-groups:get"), "POST": _op("os-security-groups:create")},
+    ),
+    Route(
+        "os-security-groups/<str:group_id>",
+        networks.SecurityGroupById,
+        {
+            "GET": _op("os-security-groups:show"),
+            "PUT": _op("os-security-groups:update"),
+            "DELETE": _op("os-security-groups:delete", 202),
+        },
+    ),
+    Route("os-security-group-rules", networks.SecurityGroupRules, {"POST": _op("os-security-groups:rule:create")}),
+    Route(
+        "os-security-group-rules/<str:rule_id>",
+        networks.SecurityGroupRuleById,
+        {"DELETE": _op("os-security-groups:rule:delete", 202)},
+    ),
+    Route("os-floating-ip-pools", networks.FloatingIpPools, {"GET": _op("os-floating-ip-pools")}),
+    Route(
+        "os-floating-ips",
+        networks.FloatingIps,
+        {"GET": _op("os-floating-ips:list"), "POST": _op("os-floating-ips:create")},
+    ),
+    Route(
+        "os-floating-ips/<str:address_id>",
+        networks.FloatingIpById,
+        {"GET": _op("os-floating-ips:show"), "DELETE": _op("os-floating-ips:delete", 202)},
+    ),
+)
+ROUTES: tuple[Route, ...] = (*NETWORKS, *REMOVED)

@@ -9,6 +9,7 @@ from portal.api.compute.views import (
     audit_log,
     availability_zones,
     extensions,
+    external_events,
     flavors,
     hosts,
     hypervisors,
@@ -230,4 +231,13 @@ ACCOUNTS: tuple[Route, ...] = (
         )
     ),
 )
-ROUTES = (*FLAVORS, *LIMITS, *OPERATORS, *ACCOUNTS)
+SERVICES: tuple[Route, ...] = (
+    Route(
+        "os-server-external-events",
+        external_events.ExternalEvents,
+        {"POST": Op("os-server-external-events:create")},
+        "each event is answered with a code of its own; 207 where not all were taken. `network-*`, `volume-extended` "
+        "(2.51), `power-update` (2.76), `accelerator-request-bound` (2.82), `volume-reimaged` (2.93)",
+    ),
+)
+ROUTES = (*FLAVORS, *LIMITS, *OPERATORS, *ACCOUNTS, *SERVICES)
