@@ -7,7 +7,8 @@ from dataclasses import dataclass
 DISK_FORMATS = ("ami", "ari", "aki", "vhd", "vhdx", "vmdk", "raw", "qcow2", "vdi", "iso", "ploop")
 CONTAINER_FORMATS = ("ami", "ari", "aki", "bare", "ovf", "ova", "docker", "compressed")
 VISIBILITIES = ("public", "private", "shared", "community")
-STATUSES = ("queued", "saving", "active", "deactivated", "deleted")
+STATUSES = ("queued", "saving", "uploading", "importing", "active", "deactivated", "deleted")
+RESERVED_PREFIX = "os_glance_"  # of properties that are the service's own
 MAX_PROPERTIES = 128
 MAX_TAGS = 128
 

@@ -1,4 +1,4 @@
-"""Images, their properties and where their data lie."""
+"""Images, their properties and where their data lie; and what is said of properties in catalogs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Image(models.Model):
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     name = models.CharField(max_length=255, default="")
     project_id = models.CharField(max_length=64, db_index=True)
-    status = models.CharField(max_length=16, default="queued")  # queued, saving, active, deactivated, deleted
+    status = models.CharField(max_length=16, default="queued")  # one of attributes.STATUSES
     visibility = models.CharField(max_length=16, default="shared")  # public, private, shared, community
     disk_format = models.CharField(max_length=16, null=True)
     container_format = models.CharField(max_length=16, null=True)
@@ -44,3 +44,30 @@ class ImageMember(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["image", "project_id"], name="image_member_once")]
+
+
+class Namespace(models.Model):
+    """A catalog of properties: which there are, what they mean, and for what kinds of things."""
+
+    name = models.CharField(max_length=80, unique=True)
+    display_name = models.CharField(max_length=80, null=True)
+    description = models.CharField(max_length=500, null=True)
+    visibility = models.CharField(max_length=16, default="private")  # public, private
+    is_protected = models.BooleanField(default=False)
+    project_id = models.CharField(max_length=64, db_index=True)
+    created_at = models.DateTimeField(db_index=True)
+    updated_at = models.DateTimeField()
+
+
+class Definition(models.Model):
+    """One thing in a catalog: an object, a property, a tag, or a kind of things that it is for."""
+
+    namespace = models.ForeignKey(Namespace, on_delete=models.CASCADE, related_name="definitions")
+    kind = models.CharField(max_length=16)  # one of metadefs.KINDS
+    name = models.CharField(max_length=80)
+    body = models.JSONField(default=dict)  # all that was said but for the name
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["namespace", "kind", "name"], name="definition_once")]

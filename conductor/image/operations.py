@@ -9,7 +9,8 @@ from typing import Any, BinaryIO
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError
-from django.db.models import Q
+from django.db.models import Count, Q, Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from conductor.core.context import RequestContext
@@ -17,14 +18,15 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import ImageSpec
 from conductor.image import store
-from conductor.image.attributes import MAX_PROPERTIES, MAX_TAGS, READ_ONLY, WRITABLE
+from conductor.image.attributes import MAX_PROPERTIES, MAX_TAGS, READ_ONLY, RESERVED_PREFIX, WRITABLE
 from conductor.image.models import Image
 from conductor.image.queries import ImageQuery, get_visible, list_visible
 from conductor.transactions import write_tx
 
 __all__ = [
     "Change", "ImageQuery", "add_tag", "create", "delete", "get", "get_visible", "image_spec", "list_visible",
-    "open_data", "remove_tag", "settle_broken_uploads", "update", "upload",
+    "open_data", "remove_tag", "set_active", "settle_broken_uploads", "stage", "take_staged", "update", "upload",
+    "usage",
 ]  # fmt: skip
 
 
@@ -124,6 +126,58 @@ def upload(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> Image:
     return get_visible(context, ref)
 
 
+def stage(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> None:
+    """Keep data for a queued image, which `take_staged` makes its own.
+
+    Raises Conflict when it has data or somebody uploads them now. What breaks off leaves the image queued.
+    """
+    image = _get_own(context, ref)
+    _require_fillable(image)
+    with store.upload_claim(image.uuid):
+        if not Image.objects.filter(pk=image.pk, status="queued", deleted_at=None).exists():
+            raise Conflict(f"Image {image.uuid} has data already: upload another image instead.")
+        store.stage(image.uuid, image.disk_format or "", chunks)
+        if not _in_status(image.uuid, "queued", status="uploading"):
+            store.remove(image.uuid)
+            raise NotFound(f"Image {ref} was deleted while its data were staged.")
+
+
+def take_staged(context: RequestContext, ref: str) -> None:
+    """The staged data are the image's. Raises Conflict for an image without any."""
+    image = _get_own(context, ref)
+    told = store.told_by_host(image.uuid) if image.status == "uploading" else None
+    if told is None:
+        raise Conflict(f"Image {image.uuid} is {image.status}: stage its data before they are imported.")
+    stored = told[1]
+    values = {"size": stored.size, "checksum": stored.md5, "os_hash_value": stored.sha512}
+    if not _in_status(image.uuid, "uploading", status="active", **values):
+        raise Conflict(f"Image {image.uuid} was changed meanwhile.")
+
+
+def set_active(context: RequestContext, ref: str, *, is_active: bool) -> None:
+    """Offer an image's data again, or to nobody but administrators. Raises Forbidden for one without data."""
+    image = _get_own(context, ref)
+    status = "active" if is_active else "deactivated"
+    if not _in_status(image.uuid, "active", "deactivated", status=status):
+        raise Forbidden(
+            f"Not allowed to {'reactivate' if is_active else 'deactivate'} image in status '{image.status}'."
+        )
+
+
+def usage(project_id: str) -> dict[str, int]:
+    """How many images a project has, and their size in MiB."""
+    rows = Image.objects.filter(project_id=project_id, deleted_at=None)
+    amounts = rows.aggregate(
+        size=Coalesce(Sum("size"), 0), count=Count("pk"), busy=Count("pk", filter=Q(status__in=("saving", "uploading")))
+    )
+    return {
+        "image_size_total": amounts["size"] >> 20,
+        "image_stage_total": 0,
+        "image_count_total": amounts["count"],
+        "image_count_uploading": amounts["busy"],
+    }
+
+
 def settle_broken_uploads() -> int:
     """Put images back to queued whose uploader died; returns how many. For start-up and sweeps."""
     settled = 0
@@ -186,6 +240,8 @@ def _apply(context: RequestContext, image: Image, changes: Sequence[Change]) -> 
     """Change the fields of `image` in memory."""
     properties = dict(image.properties)
     for change in changes:
+        if change.name.startswith(RESERVED_PREFIX):
+            raise Forbidden(f"Attribute '{change.name}' is reserved.")
         if change.name in READ_ONLY:
             raise Forbidden(f"Attribute '{change.name}' is read-only.")
         if change.name in WRITABLE:

@@ -103,11 +103,21 @@ def store_image(image_id: str, disk_format: str, data: BinaryIO) -> None:
     if wanted is None:
         raise NotFound(f"No image found with ID {image_id}")
     with upload_claim(wanted):
-        stored = write(wanted, iter(lambda: data.read(CHUNK_BYTES), b""))
-        note = _path(wanted, _PART)
-        note.write_text(json.dumps({"disk_format": disk_format, **asdict(stored)}))
-        note.replace(_path(wanted, _NOTE))
-        _sync_directory()
+        _write_noted(wanted, disk_format, iter(lambda: data.read(CHUNK_BYTES), b""))
+
+
+def stage(image_uuid: UUID, disk_format: str, chunks: Iterable[bytes]) -> None:
+    """Keep data of an image that become its own later; call it under `upload_claim`. `told_by_host` finds them."""
+    _write_noted(image_uuid, disk_format, chunks)
+
+
+def _write_noted(image_uuid: UUID, disk_format: str, chunks: Iterable[bytes]) -> None:
+    """The note comes last: where it is, the data are whole."""
+    stored = write(image_uuid, chunks)
+    note = _path(image_uuid, _PART)
+    note.write_text(json.dumps({"disk_format": disk_format, **asdict(stored)}))
+    note.replace(_path(image_uuid, _NOTE))
+    _sync_directory()
 
 
 def told_by_host(image_uuid: UUID) -> tuple[str, Stored] | None:

@@ -32,5 +32,23 @@ def upload(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> Image:
     return operations.upload(context, ref, chunks)
 
 
+def stage(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> None:
+    """As operations.stage. Raises ResourceLocked."""
+    _require_free(context, ref)
+    operations.stage(context, ref, chunks)
+
+
+def take_staged(context: RequestContext, ref: str) -> None:
+    """As operations.take_staged. Raises ResourceLocked."""
+    _require_free(context, ref)
+    operations.take_staged(context, ref)
+
+
+def set_active(context: RequestContext, ref: str, *, is_active: bool) -> None:
+    """As operations.set_active. Raises ResourceLocked."""
+    _require_free(context, ref)
+    operations.set_active(context, ref, is_active=is_active)
+
+
 def _require_free(context: RequestContext, ref: str) -> None:
     foreign_locks.require_free(f"image:{operations.get_visible(context, ref).uuid}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from portal.api.authorization import MEMBER, READER, RuleTable
+from portal.api.authorization import ADMIN, MEMBER, READER, RuleTable
 
+_CATALOGS = ("namespace", "namespaces", "objects", "properties", "tags", "resource_types")
+_CATALOG = ("namespace", "object", "property", "tag", "resource_type")
 # What belongs to whom, and what only administrators may set, is the image service's business.
 RULES: RuleTable = {
     "get_images": READER,
@@ -16,6 +18,13 @@ RULES: RuleTable = {
     "upload_image": MEMBER,
     "delete_image": MEMBER,
     "modify_tags": MEMBER,
+    "deactivate": MEMBER,
+    "reactivate": MEMBER,
+    "stage_image": MEMBER,
+    "import_image": MEMBER,
+    "get_tasks": ADMIN,
+    **dict.fromkeys((f"get_metadef_{noun}" for noun in _CATALOGS), READER),
+    **dict.fromkeys((f"{verb}_metadef_{noun}" for verb in ("add", "modify", "delete") for noun in _CATALOG), ADMIN),
     "add_member": MEMBER,
     "modify_member": MEMBER,
     "delete_member": MEMBER,

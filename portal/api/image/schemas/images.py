@@ -90,3 +90,34 @@ DOCUMENTS = {
     "member": MEMBER_DOCUMENT,
     "members": _collection("members", MEMBER_DOCUMENT),
 }
+_TASK_NAMES = ("id", "type", "status", "owner", "message", "created_at", "updated_at", "expires_at", "self", "schema")
+TASK_DOCUMENT: dict[str, Any] = {
+    "name": "task",
+    "properties": {**dict.fromkeys(_TASK_NAMES, _NULLABLE), **{key: {"type": "object"} for key in ("input", "result")}},
+}
+TASK_DOCUMENTS = {"task": TASK_DOCUMENT, "tasks": _collection("tasks", TASK_DOCUMENT)}
+OLD_PATCH: Schema = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            **{
+                key: {"type": "string", "pattern": r"^/[^/]+$", "maxLength": 510}
+                for key in ("add", "replace", "remove")
+            },
+            "value": {},
+        },
+        "additionalProperties": False,
+    },
+}
+IMPORT: Schema = closed(
+    {
+        "method": closed(
+            {"name": {"type": "string", "minLength": 1, "maxLength": 64}, "uri": _TEXT}, required=("name",)
+        ),
+        "stores": {"type": "array", "items": {"const": "files"}, "maxItems": 1},
+        "all_stores": {"type": "boolean"},
+        "all_stores_must_succeed": {"type": "boolean"},
+    },
+    required=("method",),
+)

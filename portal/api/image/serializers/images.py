@@ -10,7 +10,7 @@ from conductor.core.errors import Invalid
 from conductor.image.attributes import READ_ONLY
 from conductor.image.models import Image, ImageMember
 from conductor.image.operations import Change
-from portal.api.image.schemas.images import ATTRIBUTES, CREATE, PATCH, PROPERTIES
+from portal.api.image.schemas.images import ATTRIBUTES, CREATE, OLD_PATCH, PATCH, PROPERTIES
 from portal.api.validation import validate
 
 
@@ -65,6 +65,18 @@ def wanted_image(body: Any) -> dict[str, Any]:
         if name not in CREATE["properties"]:
             _check_property(name, value)
     return _plain(given)
+
+
+def old_changes(body: Any) -> list[Change]:
+    """The same of the older form, `{"replace": "/name", "value": …}`. Raises Invalid."""
+    newer = []
+    for number, operation in enumerate(validate(body, OLD_PATCH)):
+        words = [word for word in ("add", "replace", "remove") if word in operation]
+        if len(words) != 1:
+            raise Invalid(f"Operation {number} must have exactly one of add, replace and remove.")
+        values = {"value": operation["value"]} if "value" in operation else {}
+        newer.append({"op": words[0], "path": operation[words[0]], **values})
+    return changes(newer)
 
 
 def changes(body: Any) -> list[Change]:

@@ -7,20 +7,31 @@ from uuid import UUID
 
 from rest_framework.response import Response
 
+from conductor.core.errors import Invalid
 from conductor.image import operations
 from conductor.services import images
 from portal.api.base import ApiRequest
+from portal.api.image.schemas.images import IMPORT
 from portal.api.image.serializers import images as serializers
 from portal.api.image.view import ImageView
 from portal.api.image.views.queries import parse_query, paths
 from portal.api.links import absolute
 from portal.api.parsing import JsonParser
+from portal.api.validation import validate
+
+METHOD = "glance-direct"
 
 
 class PatchParser(JsonParser):
     """JSON patches have a media type of their own."""
 
     media_type = "application/openstack-images-v2.1-json-patch"
+
+
+class OldPatchParser(PatchParser):
+    """The older form of it."""
+
+    media_type = "application/openstack-images-v2.0-json-patch"
 
 
 class Images(ImageView):
@@ -48,7 +59,7 @@ class Images(ImageView):
 class Image(ImageView):
     """/v2/images/{id}."""
 
-    parser_classes = (PatchParser,)
+    parser_classes = (PatchParser, OldPatchParser)
 
     def get(self, request: ApiRequest, image_id: str) -> Response:
         self.authorize("get_image")
@@ -57,7 +68,9 @@ class Image(ImageView):
     def patch(self, request: ApiRequest, image_id: str) -> Response:
         self.authorize("modify_image")
         operations.get_visible(request.context, image_id)  # an unknown image is told before a wrong patch
-        changed = images.update(request.context, image_id, serializers.changes(request.data))
+        is_old = (request.content_type or "").split(";")[0].strip().lower() == OldPatchParser.media_type
+        read = serializers.old_changes if is_old else serializers.changes
+        changed = images.update(request.context, image_id, read(request.data))
         return Response(serializers.image(changed))
 
     def delete(self, request: ApiRequest, image_id: str) -> Response:
@@ -78,6 +91,38 @@ class Tag(ImageView):
         self.authorize("modify_tags")
         operations.remove_tag(request.context, image_id, tag)
         return Response(status=204)
+
+
+class Action(ImageView):
+    """/v2/images/{id}/actions/{deactivate, reactivate}."""
+
+    verb = "deactivate"
+
+    def post(self, request: ApiRequest, image_id: str) -> Response:
+        self.authorize(self.verb)
+        images.set_active(request.context, image_id, is_active=self.verb == "reactivate")
+        return Response(status=204)
+
+
+class Import(ImageView):
+    """/v2/images/{id}/import: what was staged becomes the image's data."""
+
+    def post(self, request: ApiRequest, image_id: str) -> Response:
+        self.authorize("import_image")
+        operations.get_visible(request.context, image_id)
+        method = validate(request.data, IMPORT)["method"]["name"]
+        if method != METHOD:
+            raise Invalid(f"Import method {method[:60]} is not offered: use {METHOD}.", field="method.name")
+        images.take_staged(request.context, image_id)
+        return Response(status=202, headers={"x-openstack-image-import": METHOD})
+
+
+class AllTasks(ImageView):
+    """/v2/tasks: images are made without any."""
+
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("get_tasks")
+        return Response({"tasks": [], "first": "/v2/tasks", "schema": "/v2/schemas/tasks"})
 
 
 class Tasks(ImageView):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
+from conductor.image import operations
 from portal.api.base import ApiRequest
-from portal.api.image.schemas.images import DOCUMENTS
+from portal.api.image.schemas import metadefs
+from portal.api.image.schemas.images import DOCUMENTS, TASK_DOCUMENTS
 from portal.api.image.view import ImageView
 
 
@@ -15,15 +17,43 @@ class SchemaDocument(ImageView):
 
     def get(self, request: ApiRequest, name: str) -> Response:
         self.authorize("get_schema")
-        if name not in DOCUMENTS:
-            raise NotFound(f"There is no schema named {name}.")
-        return Response(DOCUMENTS[name])
+        known = DOCUMENTS | TASK_DOCUMENTS
+        if name not in known:
+            raise NotFound(f"There is no schema named {name[:60]}.")
+        return Response(known[name])
+
+
+class CatalogSchemaDocument(ImageView):
+    """/v2/schemas/metadefs/{name}."""
+
+    def get(self, request: ApiRequest, name: str) -> Response:
+        self.authorize("get_schema")
+        if name not in metadefs.DOCUMENTS:
+            raise NotFound(f"There is no schema named metadefs/{name[:60]}.")
+        return Response(metadefs.DOCUMENTS[name])
+
+
+class Stores(ImageView):
+    """/v2/info/stores: there is one."""
+
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("get_images")
+        return Response({"stores": [{"id": "files", "description": "Files of this cloud", "default": "true"}]})
+
+
+class Usage(ImageView):
+    """/v2/info/usage: what the project has; -1 is no limit."""
+
+    def get(self, request: ApiRequest) -> Response:
+        self.authorize("get_images")
+        taken = operations.usage(request.context.project_id)
+        return Response({"usage": {name: {"limit": -1, "usage": amount} for name, amount in taken.items()}})
 
 
 class ImportInfo(ImageView):
-    """/v2/info/import: data come by upload alone."""
+    """/v2/info/import: data are staged first, or uploaded at once without any import."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_schema")
-        methods = {"description": "Import methods available.", "type": "array", "value": []}
+        methods = {"description": "Import methods available.", "type": "array", "value": ["glance-direct"]}
         return Response({"import-methods": methods})

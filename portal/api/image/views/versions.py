@@ -7,8 +7,8 @@ from typing import Any
 from portal.api.base import ApiRequest
 from portal.api.discovery import DiscoveryView, version_entry
 
-# 2.7: hidden images and sha512 digests. Higher ones promise several stores and more, which are not here.
-VERSIONS = ("v2.7", "v2.6", "v2.5", "v2.4", "v2.3", "v2.2", "v2.1", "v2.0")
+# 2.17: usage is told. There is one store, which 2.8 and above name; caches (2.14, 2.16) are not kept, and tell nothing.
+VERSIONS = tuple(f"v2.{minor}" for minor in range(17, -1, -1))
 
 
 class Versions(DiscoveryView):
