@@ -7,8 +7,8 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.network import port_rows
 from conductor.network.errors import IpAddressGenerationFailure
 from conductor.network.models import AddressAllocation, Port
-from conductor.network.operations import touch
 from conductor.network.port_rows import AddressWish
+from conductor.network.revisions import touch
 from conductor.transactions import write_tx
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,7 +15,9 @@ from conductor.image.operations import image_spec
 from conductor.image.queries import get_visible as get_image
 from conductor.services import device_names, volumes
 from conductor.services.values import DeviceWish
-from conductor.volume import operations
+from conductor.services.volume_quotas import require_room
+from conductor.volume import operations, snapshots, types
+from conductor.volume.models import VolumeType
 from conductor.volume.operations import Lending, VolumeWish
 from conductor.volume.queries import Usage
 from conductor.volume.queries import get_visible as get_volume
@@ -42,6 +45,9 @@ class Device:
     source_kind: str = ""
     source_uuid: str | None = None
     image: ImageSpec | None = None
+    is_bootable: bool = False
+    image_metadata: Mapping[str, str] = field(default_factory=dict)
+    volume_type: VolumeType | None = None  # of one that is made
 
 
 def check(
@@ -81,9 +87,16 @@ def take(context: RequestContext, devices: Sequence[Device], instance_uuid: UUID
     """
     made = [device for device in devices if device.is_made]
     if made:
-        most = max(device.size_gb for device in made)
-        volumes.require_room(context.project_id, Usage(len(made), sum(d.size_gb for d in made)), size_gb=most)
+        _require_room(context, made)
     return [_take(context, device, instance_uuid) for device in devices]
+
+
+def _require_room(context: RequestContext, made: Sequence[Device]) -> None:
+    by_type: dict[str, list[int]] = defaultdict(list)
+    for device in made:
+        by_type[device.volume_type.name if device.volume_type else types.DEFAULT_NAME].append(device.size_gb)
+    for name, sizes in sorted(by_type.items()):
+        require_room(context.project_id, Usage(len(sizes), sum(sizes)), size_gb=max(sizes), type_name=name)
 
 
 def _take(context: RequestContext, device: Device, instance_uuid: UUID) -> dict[str, Any]:
@@ -94,13 +107,15 @@ def _take(context: RequestContext, device: Device, instance_uuid: UUID) -> dict[
         device=device.device_name,
     )
     if device.is_made:
-        image = device.image
+        wanted = device.volume_type
         wish = VolumeWish(
             size_gb=device.size_gb,
-            is_bootable=image is not None,
-            image_metadata=volumes.image_metadata(image) if image else {},
+            is_bootable=device.is_bootable,
+            image_metadata=device.image_metadata,
             source_kind=device.source_kind,
             source_uuid=device.source_uuid,
+            volume_type_id=wanted.pk if wanted else None,
+            is_multiattach=bool(wanted and types.is_shareable(wanted)),
         )
         operations.promise(operations.insert(context, wish, uuid=UUID(lending.volume_uuid)), lending)
     else:
@@ -113,7 +128,7 @@ def _take(context: RequestContext, device: Device, instance_uuid: UUID) -> dict[
         "tag": device.tag,
         "delete_on_termination": device.delete_on_termination,
         "is_made": device.is_made,
-        "image": asdict(image) if device.is_made and (image := device.image) else None,
+        "image": asdict(device.image) if device.source_kind == IMAGE and device.image else None,
     }
 
 
@@ -163,7 +178,7 @@ def _of_volume(context: RequestContext, wish: DeviceWish, field: str, common: Ma
         volume = get_volume(context, wish.uuid)
     except NotFound:
         raise Invalid(f"{INVALID}failed to get volume {wish.uuid}.", field=field) from None
-    if volume.status != AVAILABLE:
+    if volume.status != AVAILABLE and not (volume.is_multiattach and volume.status in operations.SHAREABLE):
         raise Invalid(
             f"Invalid volume: volume '{volume.uuid}' status must be 'available'. "
             f"Currently in '{volume.status}' status.",
@@ -194,12 +209,49 @@ def _of_image(context: RequestContext, wish: DeviceWish, field: str, common: Map
         source_kind=IMAGE,
         source_uuid=image.image_id,
         image=image,
+        is_bootable=True,
+        image_metadata=volumes.image_metadata(image),
+        volume_type=_type_of(context, wish, field),
         **common,
     )
 
 
 def _of_snapshot(context: RequestContext, wish: DeviceWish, field: str, common: Mapping[str, Any]) -> Device:
-    raise Invalid(f"{INVALID}failed to get snapshot {wish.uuid}.", field=field)
+    try:
+        row = snapshots.get_visible(context, wish.uuid)
+    except NotFound:
+        raise Invalid(f"{INVALID}failed to get snapshot {wish.uuid}.", field=field) from None
+    if row.status != AVAILABLE:
+        raise Invalid(f"Snapshot {wish.uuid} is {row.status}, not available.", field=field)
+    size_gb = wish.size_gb or row.size_gb
+    if size_gb < row.size_gb:
+        raise Invalid(f"{INVALID}Snapshot {wish.uuid} needs {row.size_gb} GB, not {size_gb} GB.", field=field)
+    if wish.is_root and not row.volume.is_bootable:
+        raise Invalid(f"Block Device {row.uuid} is not bootable.", field=field)
+    wanted = _type_of(context, wish, field) or row.volume.volume_type
+    return Device(
+        size_gb=size_gb,
+        is_made=True,
+        source_kind=SNAPSHOT,
+        source_uuid=str(row.uuid),
+        image=volumes.image_of(row.volume) if wish.is_root else None,
+        is_bootable=row.volume.is_bootable,
+        image_metadata=row.volume.image_metadata,
+        volume_type=wanted,
+        **common,
+    )
+
+
+def _type_of(context: RequestContext, wish: DeviceWish, field: str) -> VolumeType | None:
+    """The type that was asked for, if one was. Raises Invalid."""
+    if not wish.volume_type:
+        return None
+    try:
+        wanted = types.named(context, wish.volume_type)
+    except NotFound:
+        raise Invalid(f"Volume type {wish.volume_type[:60]} could not be found.", field=field) from None
+    volumes.check_type(wanted, field=field)
+    return wanted
 
 
 def _of_blank(context: RequestContext, wish: DeviceWish, field: str, common: Mapping[str, Any]) -> Device:
@@ -209,7 +261,7 @@ def _of_blank(context: RequestContext, wish: DeviceWish, field: str, common: Map
         )
     if wish.is_root:
         raise Invalid(f"{INVALID}Nothing boots from a blank volume.", field=field)
-    return Device(size_gb=wish.size_gb, is_made=True, **common)
+    return Device(size_gb=wish.size_gb, is_made=True, volume_type=_type_of(context, wish, field), **common)
 
 
 _KINDS = {VOLUME: _of_volume, IMAGE: _of_image, SNAPSHOT: _of_snapshot, BLANK: _of_blank}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conductor.api_db.models import HostMapping, InstanceGroup
 from conductor.core.context import RequestContext
@@ -23,6 +23,7 @@ from conductor.services import (
     instance_queries,
     keypairs,
     quotas,
+    volume_images,
 )
 from conductor.services.device_wishes import Device
 from conductor.services.values import BuildWish
@@ -49,6 +50,9 @@ class CheckedWish:
 def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     """Raises Invalid naming what is wrong, Forbidden for a host named by anybody but an administrator."""
     flavor = _flavor(context, wish.flavor_ref)
+    listed = volume_images.devices_of(context, wish.image_ref)
+    if listed:
+        wish = replace(wish, image_ref="", devices=(*listed, *wish.devices))
     devices = device_wishes.check(context, wish.devices, wish.image_ref, flavor)
     volume_image = device_wishes.root_image(devices, flavor)
     image = volume_image or bootable_image(context, wish.image_ref, flavor)

@@ -17,7 +17,7 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.states import VmState
 from conductor.image import snapshots
 from conductor.journal import foreign_locks
-from conductor.services import availability_zones, server_actions
+from conductor.services import availability_zones, server_actions, volume_images
 from conductor.services.instance_queries import missing
 from conductor.services.server_actions import Asked
 from conductor.transactions import database_now
@@ -46,7 +46,14 @@ class MadeImage:
 
 
 def create_image(context: RequestContext, instance_uuid: str, wish: ImageWish) -> MadeImage:
-    """Have an image made of the server's disk. Raises NotFound, Conflict, NotSupported, Invalid."""
+    """Have an image made of the server's disk; of its volumes, where that is one.
+
+    Raises NotFound, Conflict, NotSupported, Invalid, QuotaExceeded.
+    """
+    row = _row(context, instance_uuid)
+    if not row.image.get("image_id"):
+        values = _values(row, wish, image_type=snapshots.SNAPSHOT, user_id=context.user_id)
+        return MadeImage(*volume_images.make(context, row, values))
     return _make(context, instance_uuid, "createImage", wish, image_type=snapshots.SNAPSHOT)
 
 

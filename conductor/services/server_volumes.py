@@ -24,12 +24,13 @@ from conductor.volume.states import AVAILABLE
 
 @dataclass(frozen=True)
 class AttachWish:
-    """A volume for a server; `device` "" lets us choose its name."""
+    """A volume for a server; `device` "" lets us choose its name. `may_share`: also one that other servers can have."""
 
     volume_id: str
     device: str = ""
     tag: str | None = None
     delete_on_termination: bool = False
+    may_share: bool = True
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def attach(context: RequestContext, instance_uuid: str, wish: AttachWish) -> Att
     """
     server_actions.cell_of(context, instance_uuid)  # an unknown server is told before an unknown volume
     volume = get_visible(context, wish.volume_id)
+    if volume.is_multiattach and not wish.may_share:
+        raise Invalid("Volumes that several servers can have are attached from version 2.60 on.", field="volumeId")
     attachment_id = uuid4()
 
     def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
@@ -158,7 +161,7 @@ def _refuse(there: Any, volume: Volume, instance: Instance) -> None:
     if there.filter(volume_uuid=volume.uuid).exists():
         raise Invalid(f"Invalid volume: volume {volume.uuid} already attached to instance {instance.uuid}.")
     status = Volume.objects.filter(pk=volume.pk).values_list("status", flat=True).first() or "deleted"
-    if status != AVAILABLE:
+    if status != AVAILABLE and not (volume.is_multiattach and status in operations.SHAREABLE):
         raise Invalid(
             f"Invalid volume: volume '{volume.uuid}' status must be 'available'. Currently in '{status}' status."
         )

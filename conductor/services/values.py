@@ -44,6 +44,7 @@ class DeviceWish:
     delete_on_termination: bool = False
     tag: str | None = None
     is_swap: bool = False
+    volume_type: str = ""  # by name or id, of a volume that is made
 
     @property
     def is_root(self) -> bool:

@@ -56,6 +56,7 @@ def _new(number: int, device: Mapping[str, Any]) -> DeviceWish:
         delete_on_termination=as_boolean(device.get("delete_on_termination", False), f"{field}.delete_on_termination"),
         tag=device.get("tag"),
         is_swap=is_swap,
+        volume_type=device.get("volume_type") or "",
     )
 
 

@@ -19,6 +19,8 @@ from portal.api.validation import as_boolean, validate
 REFUSALS = (Conflict, Forbidden, NotSupported)
 WITHOUT_BODY_SINCE = "2.101"
 
+SHARED_SINCE = "2.60"
+
 
 class AttachmentView(ServerView):
     def one(self, attachment: Attachment, server_id: str) -> dict[str, Any]:
@@ -62,7 +64,8 @@ class VolumeAttachments(AttachmentView):
         self.allow("os-volumes-attachments:create")
         given = validate(request.data, schemas.attach_volume(request.microversion))["volumeAttachment"]
         is_deleted = as_boolean(given.get("delete_on_termination", False), "volumeAttachment.delete_on_termination")
-        wish = AttachWish(given["volumeId"], given.get("device") or "", given.get("tag"), is_deleted)
+        may_share = request.microversion.covers(SHARED_SINCE)
+        wish = AttachWish(given["volumeId"], given.get("device") or "", given.get("tag"), is_deleted, may_share)
         try:
             attachment = server_volumes.attach(request.context, server_id, wish)
         except REFUSALS as error:
