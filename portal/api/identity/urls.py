@@ -96,6 +96,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v3/credentials", credentials.Credentials.as_view()),
     path("v3/credentials/<str:credential_id>", credentials.Credential.as_view()),
     path("v3/OS-TRUST/trusts", trusts.Trusts.as_view()),
+    path("v3/OS-TRUST/trusts/", trusts.Trusts.as_view()),  # as some clients list
     path(_TRUST, trusts.Trust.as_view()),
     path(f"{_TRUST}/roles", trusts.TrustRoles.as_view()),
     path(f"{_TRUST}/roles/<str:role_id>", trusts.TrustRole.as_view()),
