@@ -16,7 +16,7 @@ from pathlib import Path
 
 import django
 
-from tests.chaos import points
+from tests.chaos import points, scenes
 from tests.chaos.campaign import Campaign, at_random
 
 
@@ -54,7 +54,7 @@ def main() -> int:
 def _variables(mode: str, folder: Path) -> dict[str, str]:
     if mode == "random":
         return {}
-    return {"message_faults": "", "NOVELLA_CRASH_AT": f"@{folder / points.ARMED}"}
+    return {"message_faults": "", "NOVELLA_CRASH_AT": f"@{folder / points.ARMED}", **scenes.VARIABLES}
 
 
 def _again(asked: argparse.Namespace) -> str:

@@ -55,6 +55,8 @@ class Campaign:
         self.cloud = Deployment(folder, database="postgresql", broker="rabbitmq", **variables)
         self.answers = Answers(folder / "answers.jsonl")
         self.people: list[Person] = []
+        self.stay_dead: set[str] = set()  # names of members that are not to be started again yet
+        self.were_dead: set[str] = set()
 
     def __enter__(self) -> Campaign:
         self.cloud.__enter__()
@@ -96,9 +98,10 @@ class Campaign:
         return violations(self.evidence)
 
     def revive(self) -> None:
-        """Start again whatever was killed."""
+        """Start again whatever was killed and is not to stay dead."""
+        self.were_dead |= self.stay_dead
         for member in self.cloud.members:
-            if not member.is_alive:
+            if not member.is_alive and member.name not in self.stay_dead:
                 self.cloud.restart(member.role, self.cloud.of(member.role).index(member))
 
     def _person(self, user: str, project: str) -> Person:

@@ -7,155 +7,51 @@ import random
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tests.chaos.campaign import Campaign
 from tests.chaos.checker import unsettled, violations
-from tests.chaos.people import COMPUTE, Person
+from tests.chaos.people import COMPUTE
+from tests.chaos.scenes import AS_ADMIN, AT_ONCE, DEEDS, REMEDIES, SCENES, WAIT_SECONDS, Scene, Stage, insist
 
 ARMED = "armed"
-WAIT_SECONDS = 90.0
 MOMENTS_OF_A_HOST = ("before", "effect", "kept")
-
-
-@dataclass(frozen=True)
-class Scene:
-    """How a flow is brought about: what a new server goes through first, the action, and the verb that may fail.
-
-    `first` and `action` are keys of DEEDS; `commands` are the messages that hosts get from the flow.
-    """
-
-    first: tuple[str, ...]
-    action: str
-    verb: str = ""
-    commands: tuple[str, ...] = ()
-
-
-Deed = Callable[[Person, str], tuple[str, str, Any]]
-
-
-def act(key: str, value: Any = None) -> Deed:
-    def request(person: Person, server: str) -> tuple[str, str, Any]:
-        given = value(person) if callable(value) else value
-        return "POST", f"{COMPUTE}/servers/{server}/action", {key: given}
-
-    return request
-
-
-def _attach(person: Person, server: str) -> tuple[str, str, Any]:
-    attachment = {"volumeAttachment": {"volumeId": person.volumes[0]}}
-    return "POST", f"{COMPUTE}/servers/{server}/os-volume_attachments", attachment
-
-
-def _detach(person: Person, server: str) -> tuple[str, str, Any]:
-    return "DELETE", f"{COMPUTE}/servers/{server}/os-volume_attachments/{person.volumes[0]}", None
-
-
-def _plug(person: Person, server: str) -> tuple[str, str, Any]:
-    return "POST", f"{COMPUTE}/servers/{server}/os-interface", {"interfaceAttachment": {}}
-
-
-def _unplug(person: Person, server: str) -> tuple[str, str, Any]:
-    _, body, _ = person.ask("GET", f"{COMPUTE}/servers/{server}/os-interface")
-    port = body["interfaceAttachments"][0]["port_id"]
-    return "DELETE", f"{COMPUTE}/servers/{server}/os-interface/{port}", None
-
-
-def _delete(person: Person, server: str) -> tuple[str, str, Any]:
-    return "DELETE", f"{COMPUTE}/servers/{server}", None
-
-
-DEEDS: dict[str, Deed] = {
-    "stop": act("os-stop"),
-    "start": act("os-start"),
-    "reboot": act("reboot", {"type": "SOFT"}),
-    "hard reboot": act("reboot", {"type": "HARD"}),
-    "pause": act("pause"),
-    "unpause": act("unpause"),
-    "suspend": act("suspend"),
-    "resume": act("resume"),
-    "rescue": act("rescue"),
-    "unrescue": act("unrescue"),
-    "rebuild": act("rebuild", lambda person: {"imageRef": person.image}),
-    "password": act("changePassword", {"adminPass": "correct-horse-7"}),
-    "image": act("createImage", {"name": "picture"}),
-    "backup": act("createBackup", {"name": "backup", "backup_type": "daily", "rotation": 1}),
-    "shelve": act("shelve"),
-    "unshelve": act("unshelve"),
-    "resize": act("resize", lambda person: {"flavorRef": person.flavors[-1]}),
-    "confirm": act("confirmResize"),
-    "revert": act("revertResize"),
-    "migrate live": act("os-migrateLive", {"host": None, "block_migration": "auto"}),
-    "crash dump": act("trigger_crash_dump"),
-    "attach volume": _attach,
-    "detach volume": _detach,
-    "plug": _plug,
-    "unplug": _unplug,
-    "delete": _delete,
-}
-AS_ADMIN = {"migrate live"}
-
-SCENES: dict[str, Scene] = {
-    "build_instances": Scene((), ""),
-    "build_in_cell": Scene((), "", "spawn", ("spawn_instance",)),
-    "delete_instance": Scene((), "delete", "", ("destroy_instance",)),
-    "stop_instance": Scene((), "stop", "power_off", ("power_off",)),
-    "start_instance": Scene(("stop",), "start", "power_on", ("power_on",)),
-    "reboot_instance": Scene((), "reboot", "reboot", ("reboot_instance",)),
-    "hard_reboot_instance": Scene((), "hard reboot", "reboot"),
-    "pause_instance": Scene((), "pause", "pause", ("pause_instance",)),
-    "unpause_instance": Scene(("pause",), "unpause", "unpause", ("unpause_instance",)),
-    "suspend_instance": Scene((), "suspend", "suspend", ("suspend_instance",)),
-    "resume_instance": Scene(("suspend",), "resume", "resume", ("resume_instance",)),
-    "rescue_instance": Scene((), "rescue", "rescue", ("rescue_instance",)),
-    "unrescue_instance": Scene(("rescue",), "unrescue", "unrescue", ("unrescue_instance",)),
-    "rebuild_instance": Scene((), "rebuild", "rebuild", ("rebuild_instance",)),
-    "change_password": Scene((), "password", "set_admin_password", ("set_admin_password",)),
-    "trigger_crash_dump": Scene((), "crash dump", "trigger_crash_dump", ("trigger_crash_dump",)),
-    "create_image": Scene((), "image", "snapshot", ("snapshot_instance",)),
-    "create_backup": Scene((), "backup", "snapshot"),
-    "shelve_instance": Scene((), "shelve", "snapshot"),
-    "offload_instance": Scene((), "shelve"),
-    "unshelve_instance": Scene(("shelve",), "unshelve", "spawn"),
-    "attach_volume": Scene((), "attach volume", "attach_volume", ("attach_volume",)),
-    "detach_volume": Scene(("attach volume",), "detach volume", "detach_volume", ("detach_volume",)),
-    "attach_interface": Scene((), "plug", "attach_interface", ("attach_interface",)),
-    "detach_interface": Scene((), "unplug", "detach_interface", ("detach_interface",)),
-    "resize_instance": Scene((), "resize", "migrate_in", ("migrate_out", "migrate_in")),
-    "confirm_resize": Scene(("resize",), "confirm", "", ("confirm_migration",)),
-    "revert_resize": Scene(("resize",), "revert", "", ("revert_migration",)),
-    "live_migrate_instance": Scene(
-        (), "migrate live", "live_migrate", ("prepare_live_migration", "live_migrate", "finish_live_migration")
-    ),
-}
+MOST_COMPLAINTS = 40
 
 
 @dataclass(frozen=True)
 class Place:
-    """One place to die at, in the scene of a flow."""
+    """One place to die at, in a scene."""
 
-    flow: str
+    scene: str
     name: str
 
     @property
     def is_undo(self) -> bool:
         return ".undo." in self.name
 
+    @property
+    def label(self) -> str:
+        """The name, with what is special about the scene."""
+        _, _, special = self.scene.partition(", ")
+        return f"{self.name} ({special})" if special else self.name
+
 
 def places(match: str, sample: int, seed: int) -> list[Place]:
     """All places of all flows that have a scene, or a sample of them; those that `match` is found in."""
     from conductor.workflows.catalog import FLOWS, failpoints  # Django must be set up for this
 
+    flows = {known.name: known for known in FLOWS}
     found = []
-    for known in FLOWS:
-        scene = SCENES.get(known.name)
-        if scene is None:
-            continue
+    for title, scene in SCENES.items():
+        known = flows[title.partition(",")[0]]
         names = failpoints(known)
         names += failpoints(known, "undo") if scene.verb else []
         names += [f"host.{command}.{moment}" for command in scene.commands for moment in MOMENTS_OF_A_HOST]
-        found += [Place(known.name, name) for name in names if re.search(match, name)]
+        found += [place for place in (Place(title, name) for name in names) if re.search(match, place.label)]
     if sample:
         chosen = random.Random(seed).sample(range(len(found)), min(sample, len(found)))
         found = [found[index] for index in sorted(chosen)]
@@ -170,90 +66,150 @@ def walk(campaign: Campaign, found: Sequence[Place], tell: Callable[[str], None]
         began = time.monotonic()
         was_reached, complaints = _die_at(campaign, place)
         tell(
-            f"{number}/{len(found)} {place.name} {time.monotonic() - began:.1f} s"
+            f"{number}/{len(found)} {place.label} {time.monotonic() - began:.1f} s"
             f"{'' if was_reached else ' (not reached)'}{' WRONG' if complaints else ''}"
         )
-        not_reached += [] if was_reached else [place.name]
-        wrong += [f"{place.name}: {line}" for line in complaints]
-        if len(wrong) > 40:
+        not_reached += [] if was_reached else [place.label]
+        wrong += [f"{place.label}: {line}" for line in complaints]
+        if len(wrong) > MOST_COMPLAINTS:
             break
     tell(f"{len(found) - len(not_reached)} deaths; not reached: {', '.join(not_reached) or 'none'}")
     return wrong
 
 
 def _die_at(campaign: Campaign, place: Place) -> tuple[bool, list[str]]:
-    scene, person = SCENES[place.flow], campaign.people[0]
+    """Play the scene once; a scene that cannot be played is wrong like any other, and the next one begins anew."""
+    scene, stage = SCENES[place.scene], Stage(campaign, campaign.people[0])
     armed = campaign.folder / ARMED
-    faults = campaign.cloud.data_dir / "faults.json"
-    is_build = not scene.action
-    server = ""
-    if not is_build:
-        server = _launch(person)
-        for deed in scene.first:
-            _wait(person, server)
-            _do(person, server, deed)
-        _wait(person, server)
-    if place.is_undo:
-        faults.write_text(json.dumps({scene.verb: {"fail_times": 99}}))
-    armed.write_text(place.name)
-    if is_build:
-        server = _launch(person)
-    else:
-        _do(person, server, scene.action)
-    complaints = _await_rest(campaign)  # the dead come back at once, as a supervisor would have it
-    was_reached = not armed.exists()
+    try:
+        complaints = _play(stage, scene, place)
+        was_reached = not armed.exists()
+    except AssertionError as error:
+        complaints, was_reached = [f"{error}", *_failed_runs(stage)], False
     armed.unlink(missing_ok=True)
-    faults.unlink(missing_ok=True)
-    complaints += violations(campaign.evidence)
-    _do(person, server, "delete", may_fail=True)
-    return was_reached, complaints + _await_rest(campaign)
+    _spoil(campaign, {})
+    for deed in (*scene.before, *scene.first):
+        if complaints and deed in REMEDIES:
+            with suppress(AssertionError):
+                _do(stage, REMEDIES[deed])
+    return was_reached, complaints + _end(stage, is_checked=not complaints)
 
 
-def _launch(person: Person) -> str:
+def _play(stage: Stage, scene: Scene, place: Place) -> list[str]:
+    armed = stage.campaign.folder / ARMED
+    _spoil(stage.campaign, scene.faults)
+    for deed in scene.before:
+        _do(stage, deed)
+    if scene.action:
+        _launch(stage, scene)
+        for deed in scene.first:
+            _wait(stage)
+            _do(stage, deed)
+        if scene.action not in AT_ONCE:
+            _wait(stage)
+    if place.is_undo:
+        _spoil(stage.campaign, {scene.verb: {"fail_times": 99}})
+    armed.write_text(place.name)
+    if scene.action:
+        _do(stage, scene.action)
+    else:
+        _launch(stage, scene)
+    if scene.last:
+        _wait(stage)
+        for deed in scene.last:
+            _do(stage, deed)
+    return _await_right(stage)
+
+
+def _spoil(campaign: Campaign, rules: Any) -> None:
+    (campaign.cloud.data_dir / "faults.json").write_text(json.dumps(rules))
+
+
+def _end(stage: Stage, *, is_checked: bool) -> list[str]:
+    """The server goes, so that the next scene finds an empty cloud."""
+    if stage.server:
+        with suppress(AssertionError):
+            _do(stage, "delete", may_fail=True)
+    left = _await_rest(stage)
+    return left if is_checked else []
+
+
+def _launch(stage: Stage, scene: Scene) -> None:
+    person = stage.person
     server = {
         "name": "point",
         "imageRef": person.image,
         "flavorRef": person.flavors[0],
         "networks": [{"uuid": person.network}],
+        **scene.launch(person),
     }
-    status, body, _ = person.ask("POST", f"{COMPUTE}/servers", {"server": server})
-    assert status == 202, (status, body)
-    return str(body["server"]["id"])
+    _, body, _ = insist(partial(person.ask, "POST", f"{COMPUTE}/servers", {"server": server}))
+    stage.server = str(body["server"]["id"])
 
 
-def _do(person: Person, server: str, deed: str, *, may_fail: bool = False) -> None:
-    """One request, repeated while a web that was killed does not answer."""
+def _do(stage: Stage, deed: str, *, may_fail: bool = False) -> None:
+    """One request, repeated while a web that was killed does not answer; or whatever else the deed is."""
+    request = DEEDS[deed](stage)
+    if request is None:
+        return
+    method, path, body = request
+
+    def ask() -> tuple[int, Any, str]:
+        answer = stage.person.ask(method, path, body, as_admin=deed in AS_ADMIN)
+        stage.campaign.revive()
+        return (204, None, "") if may_fail and answer[0] else answer
+
+    try:
+        insist(ask)
+    except AssertionError as error:
+        raise AssertionError(f"{deed} {error}") from None
+
+
+def _wait(stage: Stage) -> None:
+    """Until nothing is under way on the server, or it is gone, or nobody can tell."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
-        method, path, body = DEEDS[deed](person, server)
-        status, said, _ = person.ask(method, path, body, as_admin=deed in AS_ADMIN)
-        if 200 <= status < 300 or may_fail:
+        stage.campaign.revive()
+        status, shown = stage.shown()
+        if status == 404 or shown.get("status") == "UNKNOWN":
             return
-        assert status in (0, 409, 503), (deed, status, said)
-        time.sleep(0.3)
-    raise AssertionError(f"{deed} is refused: {said}")
-
-
-def _wait(person: Person, server: str) -> None:
-    """Until nothing is under way on the server, or it is gone."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        status, body, _ = person.ask("GET", f"{COMPUTE}/servers/{server}")
-        if status == 404:
+        if status == 200 and shown["status"] != "BUILD" and shown["OS-EXT-STS:task_state"] is None:
+            stage.home = stage.home or shown["OS-EXT-SRV-ATTR:host"] or ""
             return
-        if status == 200:
-            shown = body["server"]
-            if shown["status"] != "BUILD" and shown["OS-EXT-STS:task_state"] is None:
-                return
         time.sleep(0.2)
 
 
-def _await_rest(campaign: Campaign) -> list[str]:
+def _await_rest(stage: Stage) -> list[str]:
+    """The dead come back at once, as a supervisor would have it; what is still under way after long enough."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
-        campaign.revive()
-        left = unsettled(campaign.evidence)
+        stage.campaign.revive()
+        left = unsettled(stage.campaign.evidence)
         if not left:
             return []
         time.sleep(0.2)
     return [f"never settles: {line}" for line in left]
+
+
+def _await_right(stage: Stage) -> list[str]:
+    """At rest, and nothing is wrong. A host that has come back still hears what it is to let go of."""
+    is_back = stage.home and stage.home in stage.campaign.were_dead
+    deadline = time.monotonic() + (WAIT_SECONDS if is_back else 0.0)
+    while True:
+        wrong = _await_rest(stage) or violations(stage.campaign.evidence)
+        if not wrong or time.monotonic() >= deadline:
+            stage.campaign.were_dead.clear()
+            return wrong
+        time.sleep(0.5)
+
+
+def _failed_runs(stage: Stage) -> list[str]:
+    """Why the server's workflows failed, as their rows say."""
+    if not stage.server:
+        return []
+    query = (
+        "SELECT flow, state, error FROM journal_workflowrun WHERE instance_uuid = "
+        f"'{stage.server}' AND error IS NOT NULL ORDER BY id"
+    )
+    rows = stage.campaign.evidence.everywhere(query)
+    return [f"{name}: {row['flow']} is {row['state']}: {row['error']}" for name, row in rows]

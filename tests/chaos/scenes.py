@@ -1,0 +1,302 @@
+"""How each flow is brought about: what happens first, the action, and what happens once the server is at rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.chaos.campaign import Campaign
+from tests.chaos.people import COMPUTE, Person
+
+WAIT_SECONDS = 90.0
+HOUR = 3600
+# Scenes with deletions that can be undone need this, and the others get along with it.
+VARIABLES = {"NOVELLA_RECLAIM_SECONDS": str(HOUR)}
+WITHOUT_RECLAIM = r"^(?!soft_delete|restore)"  # the places of a cloud in which deletions cannot be undone
+SLOW_MOVE = {"live_migrate": {"delay_seconds": 10.0}}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a new server goes through before the action, and after it; all are keys of DEEDS.
+
+    `before` happens before there is a server, `first` to the server, `last` once the action has been seen to. `verb` is
+    the driver's that fails in order that the flow turns back; `commands` are the messages that hosts get from the flow;
+    `faults` are how hosts behave from the beginning; `launch` is what the server is launched with beside the usual.
+    """
+
+    first: tuple[str, ...]
+    action: str
+    verb: str = ""
+    commands: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    faults: Mapping[str, Any] = field(default_factory=dict)
+    launch: Callable[[Person], Mapping[str, Any]] = lambda person: {}
+
+
+@dataclass
+class Stage:
+    """Who plays where: the server, the host and the cell that it was on at first, and what is wrong with the cloud."""
+
+    campaign: Campaign
+    person: Person
+    server: str = ""
+    home: str = ""
+
+    @property
+    def cell(self) -> str:
+        """The cell of the server's first host."""
+        words = self.member.arguments
+        return words[words.index("--cell") + 1]
+
+    @property
+    def member(self) -> Any:
+        return next(member for member in self.campaign.cloud.of("host") if member.name == self.home)
+
+    def shown(self) -> tuple[int, dict[str, Any]]:
+        """The server, as its operator sees it."""
+        status, body, _ = self.person.ask("GET", f"{COMPUTE}/servers/{self.server}", as_admin=True)
+        return status, body["server"] if status == 200 else {}
+
+    def change_services(self, changes: Mapping[str, Any], host: str = "") -> None:
+        """Of one host's compute service, or of all."""
+        query = f"?binary=nova-compute{f'&host={host}' if host else ''}"
+        _, body, _ = insist(lambda: self.person.ask("GET", f"{COMPUTE}/os-services{query}", as_admin=True))
+        for service in body["services"]:
+            path = f"{COMPUTE}/os-services/{service['id']}"
+            insist(lambda path=path: self.person.ask("PUT", path, dict(changes), as_admin=True))
+
+
+Request = tuple[str, str, Any]
+Deed = Callable[[Stage], Request | None]  # a request to make, or None where all is done
+
+
+def insist(ask: Callable[[], tuple[int, Any, str]]) -> tuple[int, Any, str]:
+    """The same request until somebody says yes: webs die, and actions wait for each other."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        status, said, request_id = ask()
+        if 200 <= status < 300:
+            return status, said, request_id
+        if status not in (0, 409, 503) or time.monotonic() > deadline:
+            raise AssertionError(f"is refused with {status}: {said}")
+        time.sleep(0.3)
+
+
+def act(key: str, value: Any = None) -> Deed:
+    def request(stage: Stage) -> Request:
+        given = value(stage.person) if callable(value) else value
+        return "POST", f"{COMPUTE}/servers/{stage.server}/action", {key: given}
+
+    return request
+
+
+def _attach(stage: Stage) -> Request:
+    attachment = {"volumeAttachment": {"volumeId": stage.person.volumes[0]}}
+    return "POST", f"{COMPUTE}/servers/{stage.server}/os-volume_attachments", attachment
+
+
+def _detach(stage: Stage) -> Request:
+    return "DELETE", f"{COMPUTE}/servers/{stage.server}/os-volume_attachments/{stage.person.volumes[0]}", None
+
+
+def _plug(stage: Stage) -> Request:
+    return "POST", f"{COMPUTE}/servers/{stage.server}/os-interface", {"interfaceAttachment": {}}
+
+
+def _unplug(stage: Stage) -> Request:
+    _, body, _ = insist(lambda: stage.person.ask("GET", f"{COMPUTE}/servers/{stage.server}/os-interface"))
+    port = body["interfaceAttachments"][0]["port_id"]
+    return "DELETE", f"{COMPUTE}/servers/{stage.server}/os-interface/{port}", None
+
+
+def _soft_delete(stage: Stage) -> Request:
+    return "DELETE", f"{COMPUTE}/servers/{stage.server}", None
+
+
+def _try_again(stage: Stage) -> Request:
+    return "POST", f"/api/servers/{stage.server}/try-again", None
+
+
+def _drain(stage: Stage) -> Request:
+    return "POST", f"/api/hosts/{stage.home}/drain", {}
+
+
+def _open(stage: Stage) -> Request:
+    return "POST", f"/api/hosts/{stage.home}/open", {}
+
+
+def _abort(stage: Stage) -> Request:
+    return "DELETE", f"{COMPUTE}/servers/{stage.server}/migrations/{_moving(stage)}", None
+
+
+def _force(stage: Stage) -> Request:
+    body = {"force_complete": None}
+    return "POST", f"{COMPUTE}/servers/{stage.server}/migrations/{_moving(stage)}/action", body
+
+
+def _moving(stage: Stage) -> int:
+    """The migration of the server, once its guest moves."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        path = f"{COMPUTE}/servers/{stage.server}/migrations"
+        status, body, _ = stage.person.ask("GET", path, as_admin=True)
+        moving = [row["id"] for row in body["migrations"] if row["status"] == "running"] if status == 200 else []
+        if moving:
+            return int(moving[0])
+        time.sleep(0.1)
+    raise AssertionError(f"the guest of {stage.server} does not move: {body}")
+
+
+def _host_dies(stage: Stage) -> None:
+    """For good, and its operator says so."""
+    cloud = stage.campaign.cloud
+    stage.campaign.stay_dead.add(stage.home)
+    cloud.kill("host", cloud.of("host").index(stage.member))
+    stage.change_services({"forced_down": True}, stage.home)
+
+
+def _host_is_back(stage: Stage) -> None:
+    stage.campaign.stay_dead.discard(stage.home)
+    stage.campaign.revive()
+    stage.change_services({"forced_down": False}, stage.home)
+
+
+def _cell_falls_silent(stage: Stage) -> None:
+    """Its database lets nobody in, and throws out who is there."""
+    name = f"novella_{stage.cell}"
+    _psql(stage, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    _psql(stage, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+
+def _cell_is_back(stage: Stage) -> None:
+    _psql(stage, f"ALTER DATABASE novella_{stage.cell} ALLOW_CONNECTIONS true")
+
+
+def _psql(stage: Stage, statement: str) -> None:
+    assert stage.campaign.cloud.database is not None
+    stage.campaign.cloud.database.psql(statement)
+
+
+def _hosts_close(stage: Stage) -> None:
+    stage.change_services({"status": "disabled"})
+
+
+def _hosts_open(stage: Stage) -> None:
+    stage.change_services({"status": "enabled"})
+
+
+DEEDS: dict[str, Deed] = {
+    "stop": act("os-stop"),
+    "start": act("os-start"),
+    "reboot": act("reboot", {"type": "SOFT"}),
+    "hard reboot": act("reboot", {"type": "HARD"}),
+    "pause": act("pause"),
+    "unpause": act("unpause"),
+    "suspend": act("suspend"),
+    "resume": act("resume"),
+    "rescue": act("rescue"),
+    "unrescue": act("unrescue"),
+    "rebuild": act("rebuild", lambda person: {"imageRef": person.image}),
+    "password": act("changePassword", {"adminPass": "correct-horse-7"}),
+    "image": act("createImage", {"name": "picture"}),
+    "backup": act("createBackup", {"name": "backup", "backup_type": "daily", "rotation": 1}),
+    "shelve": act("shelve"),
+    "unshelve": act("unshelve"),
+    "resize": act("resize", lambda person: {"flavorRef": person.flavors[-1]}),
+    "confirm": act("confirmResize"),
+    "revert": act("revertResize"),
+    "migrate live": act("os-migrateLive", {"host": None, "block_migration": "auto"}),
+    "abort move": _abort,
+    "force move": _force,
+    "evacuate": act("evacuate", {}),
+    "crash dump": act("trigger_crash_dump"),
+    "attach volume": _attach,
+    "detach volume": _detach,
+    "plug": _plug,
+    "unplug": _unplug,
+    "delete": act("forceDelete"),  # for good, also where a deletion can be undone
+    "soft delete": _soft_delete,
+    "restore": act("restore"),
+    "try again": _try_again,
+    "drain": _drain,
+    "open host": _open,
+    "host dies": _host_dies,
+    "host is back": _host_is_back,
+    "cell falls silent": _cell_falls_silent,
+    "cell is back": _cell_is_back,
+    "hosts close": _hosts_close,
+    "hosts open": _hosts_open,
+}
+AS_ADMIN = {"migrate live", "abort move", "force move", "evacuate", "drain", "open host"}
+# What is asked for while the action before it is under way.
+AT_ONCE = {"abort move", "force move"}
+# How the cloud gets out of what these deeds did to it, when a scene breaks off.
+REMEDIES = {"host dies": "host is back", "cell falls silent": "cell is back", "hosts close": "hosts open"}
+
+
+def _from_volume(person: Person) -> Mapping[str, Any]:
+    device = {
+        "boot_index": 0,
+        "uuid": person.image,
+        "source_type": "image",
+        "destination_type": "volume",
+        "volume_size": 1,
+        "delete_on_termination": True,
+    }
+    return {"imageRef": "", "block_device_mapping_v2": [device]}
+
+
+# By flow, or by flow and what is special about it after a comma.
+SCENES: dict[str, Scene] = {
+    "build_instances": Scene((), ""),
+    "build_in_cell": Scene((), "", "spawn", ("spawn_instance",)),
+    "build_from_volumes": Scene((), "", "spawn", launch=_from_volume),
+    "try_again": Scene(("hosts open",), "try again", before=("hosts close",)),
+    "delete_instance": Scene((), "delete", "", ("destroy_instance",)),
+    "delete_instance, its host is down": Scene(
+        ("host dies",), "delete", "", ("destroy_instance",), last=("host is back",)
+    ),
+    "delete_when_cell_is_back": Scene(("cell falls silent",), "delete", last=("cell is back",)),
+    "soft_delete_instance": Scene((), "soft delete"),
+    "restore_instance": Scene(("soft delete",), "restore", "power_on"),
+    "stop_instance": Scene((), "stop", "power_off", ("power_off",)),
+    "start_instance": Scene(("stop",), "start", "power_on", ("power_on",)),
+    "reboot_instance": Scene((), "reboot", "reboot", ("reboot_instance",)),
+    "hard_reboot_instance": Scene((), "hard reboot", "reboot"),
+    "pause_instance": Scene((), "pause", "pause", ("pause_instance",)),
+    "unpause_instance": Scene(("pause",), "unpause", "unpause", ("unpause_instance",)),
+    "suspend_instance": Scene((), "suspend", "suspend", ("suspend_instance",)),
+    "resume_instance": Scene(("suspend",), "resume", "resume", ("resume_instance",)),
+    "rescue_instance": Scene((), "rescue", "rescue", ("rescue_instance",)),
+    "unrescue_instance": Scene(("rescue",), "unrescue", "unrescue", ("unrescue_instance",)),
+    "rebuild_instance": Scene((), "rebuild", "rebuild", ("rebuild_instance",)),
+    "change_password": Scene((), "password", "set_admin_password", ("set_admin_password",)),
+    "trigger_crash_dump": Scene((), "crash dump", "trigger_crash_dump", ("trigger_crash_dump",)),
+    "create_image": Scene((), "image", "snapshot", ("snapshot_instance",)),
+    "create_backup": Scene((), "backup", "snapshot"),
+    "shelve_instance": Scene((), "shelve", "snapshot"),
+    "offload_instance": Scene((), "shelve"),
+    "unshelve_instance": Scene(("shelve",), "unshelve", "spawn"),
+    "attach_volume": Scene((), "attach volume", "attach_volume", ("attach_volume",)),
+    "detach_volume": Scene(("attach volume",), "detach volume", "detach_volume", ("detach_volume",)),
+    "attach_interface": Scene((), "plug", "attach_interface", ("attach_interface",)),
+    "detach_interface": Scene((), "unplug", "detach_interface", ("detach_interface",)),
+    "resize_instance": Scene((), "resize", "migrate_in", ("migrate_out", "migrate_in")),
+    "confirm_resize": Scene(("resize",), "confirm", "", ("confirm_migration",)),
+    "revert_resize": Scene(("resize",), "revert", "", ("revert_migration",)),
+    "evacuate_instance": Scene(("host dies",), "evacuate", "spawn", last=("host is back",)),
+    "live_migrate_instance": Scene(
+        (), "migrate live", "live_migrate", ("prepare_live_migration", "live_migrate", "finish_live_migration")
+    ),
+    "abort_live_migration": Scene(
+        ("migrate live",), "abort move", commands=("abort_live_migration",), faults=SLOW_MOVE
+    ),
+    "force_live_migration": Scene(
+        ("migrate live",), "force move", commands=("force_live_migration",), faults=SLOW_MOVE
+    ),
+    "drain_host": Scene((), "drain", last=("open host",)),
+}
