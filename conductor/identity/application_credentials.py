@@ -80,7 +80,8 @@ def create(asker: Granted, wish: Wish) -> tuple[ApplicationCredential, str]:
             made.access_rules.set(_rule(asker.user, given) for given in wish.access_rules)
     except IntegrityError:
         raise Conflict(
-            f"Conflict occurred attempting to store application_credential - Duplicate entry found with name {wish.name}."
+            "Conflict occurred attempting to store application_credential - "
+            f"Duplicate entry found with name {wish.name}."
         ) from None
     return get(asker.user.id, made.id), secret
 

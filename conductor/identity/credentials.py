@@ -53,7 +53,7 @@ def find(question: Question) -> tuple[list[Credential], bool]:
 
 
 def create(user_id: str, project_id: str | None, kind: str, blob: str) -> Credential:
-    """Raises NotFound for user or project, Invalid for an EC2 blob without key pair, Conflict for a taken access key."""
+    """Raises NotFound for user or project, Invalid for an EC2 blob without a key pair, Conflict for a taken key."""
     users.get(user_id)
     if project_id is not None:
         projects.get(project_id)
