@@ -32,6 +32,7 @@ from conductor.transactions import write_tx
 DEFAULT_NAME = "default"
 ETHERTYPES = ("IPv4", "IPv6")
 WITH_PORTS = ("tcp", "udp", "udplite", "sctp", "dccp", "6", "17", "33", "132", "136")
+LAST_PORT, LAST_ICMP = 65535, 255
 WITH_ICMP = ("icmp", "icmpv6", "ipv6-icmp", "1", "58")
 GROUPS = Rows(SecurityGroup, "project_id", "name")
 
@@ -234,15 +235,24 @@ def _check_rule(wish: RuleWish) -> None:
         _check_icmp(low, high)
     elif wish.protocol not in WITH_PORTS:
         raise InvalidInput("Must also specify a protocol that has ports if a port range is given.")
-    elif low is None or high is None or not 1 <= low <= high:
-        raise InvalidInput("For TCP/UDP protocols, port_range_min must be <= port_range_max, and both 1 to 65535.")
+    else:
+        _check_ports(low, high)
+
+
+def _check_ports(low: int | None, high: int | None) -> None:
+    for port in (low, high):
+        if port is not None and not 1 <= port <= LAST_PORT:
+            raise InvalidInput(f"Invalid value for port {port}: ports are 1 to {LAST_PORT}.")
+    if low is None or high is None or low > high:
+        raise InvalidInput("For TCP/UDP protocols, port_range_min must be <= port_range_max")
 
 
 def _check_icmp(kind: int | None, code: int | None) -> None:
     if kind is None:
         raise InvalidInput("ICMP code (port-range-max) is provided but ICMP type (port-range-min) is missing.")
-    if max(kind, code or 0) > 255:
-        raise InvalidInput("ICMP type and code must be 0 to 255.")
+    for value, name, field in ((kind, "type", "port_range_min"), (code, "code", "port_range_max")):
+        if value is not None and not 0 <= value <= LAST_ICMP:
+            raise InvalidInput(f"Invalid value for ICMP {name} ({field}) {value}: it is 0 to {LAST_ICMP}.")
 
 
 def _refuse_default_name(name: str) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
-from conductor.network import filters, ipv6_modes, quotas, ranges, subnet_pools
+from conductor.network import automatic_addresses, filters, ipv6_modes, quotas, ranges, subnet_pools
 from conductor.network.errors import GatewayIpInUse, InvalidInput, SubnetInUse, SubnetNotFound, SubnetPoolQuotaExceeded
 from conductor.network.filters import ListQuery
 from conductor.network.models import AddressAllocation, Network, Subnet, SubnetPool
@@ -104,6 +104,7 @@ def create_subnet(context: RequestContext, wish: SubnetWish) -> Subnet:
             created_at=now,
             updated_at=now,
         )
+        automatic_addresses.give(subnet)
     return get_subnet(context, str(subnet.uuid))
 
 
@@ -130,9 +131,10 @@ def update_subnet(context: RequestContext, subnet_id: str, changes: Mapping[str,
 
 
 def delete_subnet(context: RequestContext, subnet_id: str) -> None:
-    """Raises SubnetInUse while a port holds one of its addresses."""
+    """Raises SubnetInUse while a port holds one of its addresses that it was given."""
     with write_tx():
         subnet = _own(context, subnet_id)
+        automatic_addresses.take_back(subnet)
         if AddressAllocation.objects.filter(subnet=subnet).exists():
             raise SubnetInUse(
                 f"Unable to complete operation on subnet {subnet_id}: One or more ports have an IP allocation from "

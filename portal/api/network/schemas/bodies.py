@@ -8,7 +8,8 @@ SHORT_TEXT: Schema = {"type": ["string", "null"], "maxLength": 255}
 PROJECT: Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[a-zA-Z0-9-]+$"}
 OPTIONAL_UUID: Schema = {"type": ["string", "null"], "format": "uuid"}
 IP: Schema = {"type": "string", "format": "ip"}
-NUMBER = r"^[0-9]{1,6}$"
+MIN_MTU, MAX_MTU = 68, 9216
+NUMBER = r"^-?[0-9]{1,10}\Z"
 MAC: Schema = {
     "type": ["string", "null"],
     "pattern": r"^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$",
@@ -37,7 +38,7 @@ _NETWORK_CHANGES: Schema = {
     "admin_state_up": BOOLEAN,
     "shared": BOOLEAN,
     "router:external": BOOLEAN,
-    "mtu": {"type": "integer", "minimum": 68, "maximum": 9216},
+    "mtu": {"type": ["integer", "string"], "pattern": r"^[0-9]{1,5}\Z", "minimum": MIN_MTU, "maximum": MAX_MTU},
     "port_security_enabled": BOOLEAN,
     "is_default": BOOLEAN,
     "provider:network_type": {"enum": ["local", "flat", "vlan", "vxlan", "gre", "geneve", None]},
@@ -163,7 +164,8 @@ _GROUP_CHANGES: Schema = {
 CREATE_GROUP = closed({**_GROUP_CHANGES, **OWNER, **TAGS}, required=("name",))
 UPDATE_GROUP = closed(_GROUP_CHANGES)
 
-_PORT_NUMBER: Schema = {"type": ["integer", "string", "null"], "pattern": NUMBER, "minimum": 0, "maximum": 65535}
+# Which numbers are ports, and which are types and codes, depends on the protocol.
+_PORT_NUMBER: Schema = {"type": ["integer", "string", "null"], "pattern": NUMBER}
 CREATE_RULE = closed(
     {
         **OWNER,
@@ -174,7 +176,7 @@ CREATE_RULE = closed(
         "port_range_min": _PORT_NUMBER,
         "port_range_max": _PORT_NUMBER,
         "remote_ip_prefix": {"type": ["string", "null"], "format": "cidr", "maxLength": 64},
-        "remote_group_id": OPTIONAL_UUID,
+        "remote_group_id": {"type": ["string", "null"], "maxLength": 64},
         "description": SHORT_TEXT,
     },
     required=("security_group_id", "direction"),

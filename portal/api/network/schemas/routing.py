@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conductor.network import quotas, rbac
 from portal.api.network.schemas.bodies import DESCRIBED, IP, OPTIONAL_UUID, OWNER, PROJECT, SHORT_TEXT, TAGS, ZONES
-from portal.api.schema_parts import BOOLEAN, UUID, Schema, closed
+from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, UUID, Schema, closed
 
 _CIDR: Schema = {"type": "string", "format": "cidr", "maxLength": 64}
 _ROUTES: Schema = {
@@ -59,7 +59,7 @@ _POOL: Schema = {
     "default_prefixlen": _PREFIX_LENGTH,
     "min_prefixlen": _PREFIX_LENGTH,
     "max_prefixlen": _PREFIX_LENGTH,
-    "default_quota": {"type": ["integer", "null"], "minimum": 0, "maximum": 2**31 - 1},
+    "default_quota": {**NON_NEGATIVE_INTEGER, "type": ["integer", "string", "null"]},
     "is_default": BOOLEAN,
     "address_scope_id": OPTIONAL_UUID,
 }

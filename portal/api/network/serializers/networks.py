@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from conductor.core.context import RequestContext
+from conductor.core.errors import Invalid
 from conductor.network import tags, zones
 from conductor.network.models import AddressScope, Network, Subnet
 from conductor.network.operations import EVERYBODY, EXTERNAL, SHARED
 from conductor.network.provider_networks import DEFAULT_KIND
 from conductor.network.subnets import DEFAULT_GATEWAY, SubnetWish
+from portal.api.network.schemas import bodies
 from portal.api.validation import as_boolean
 
 # API name → field name
@@ -45,6 +47,7 @@ SUBNET_FIELDS = {
     "ipv6_ra_mode": "ipv6_ra_mode",
     "tags": "tag_text",
 }
+_NUMBERS = ("mtu", "segmentation_id")
 _BOOLEANS = frozenset(
     {"admin_state_up", "shared", "router:external", "enable_dhcp", "port_security_enabled", "is_default"}
 )
@@ -122,8 +125,9 @@ def _scope_id(scope: AddressScope | None) -> str | None:
 
 def wanted_network(given: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
     fields = fields_of(given, NETWORK_FIELDS)
-    if fields.get("segmentation_id") is not None:
-        fields["segmentation_id"] = int(fields["segmentation_id"])
+    fields |= {name: int(fields[name]) for name in _NUMBERS if fields.get(name) is not None}
+    if not bodies.MIN_MTU <= fields.get("mtu", bodies.MAX_MTU) <= bodies.MAX_MTU:  # one that came as text
+        raise Invalid(f"Invalid input for mtu. It must be {bodies.MIN_MTU} to {bodies.MAX_MTU}.", field="mtu")
     return fields
 
 

@@ -35,7 +35,7 @@ SCOPE_FIELDS = {
     "project_id": "project_id",
     "tenant_id": "project_id",
 }
-_NUMBERS = ("default_prefix_length", "min_prefix_length", "max_prefix_length")
+_NUMBERS = ("default_prefix_length", "min_prefix_length", "max_prefix_length", "default_quota")
 
 
 def subnet_pool(row: SubnetPool, context: RequestContext) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def subnet_pool(row: SubnetPool, context: RequestContext) -> dict[str, Any]:
 
 def wanted_pool(given: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
     fields = fields_of(given, POOL_FIELDS)
-    return fields | {name: int(fields[name]) for name in _NUMBERS if name in fields}
+    return fields | {name: int(fields[name]) for name in _NUMBERS if fields.get(name) is not None}
 
 
 def address_scope(row: AddressScope, context: RequestContext) -> dict[str, Any]:
