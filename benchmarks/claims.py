@@ -1,0 +1,137 @@
+"""How fast placements are committed, as a share of claims of 100 in one bare statement in the same run.
+
+    python benchmarks/claims.py [sqlite | postgresql]
+
+Placements are what the scheduler commits: 100 consumers on a fleet of 1,000 hosts, three resource classes each, granted
+where they fit, with their allocations, generations and change number. The bare statement takes the same amounts from a
+table of the benchmark's own with three columns, checks that they fit, and keeps no account of who holds what. Both run
+in turns, so that a busy machine slows both. Statements are counted, as noise does not touch them.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.bench_flow import POSTGRESQL, SQLITE, database
+
+BAR = 0.2
+HOSTS = 1000
+BATCH = 100
+ROUNDS = 25
+AMOUNTS = {"VCPU": 2, "MEMORY_MB": 2048, "DISK_GB": 20}
+BARE_TABLE = "CREATE TABLE bare (id INTEGER PRIMARY KEY, vcpu BIGINT, mem BIGINT, disk BIGINT, gen BIGINT DEFAULT 0)"
+BARE_CLAIM = """
+    WITH want (host, n) AS (VALUES {values})
+    UPDATE bare SET vcpu = vcpu - 2 * want.n, mem = mem - 2048 * want.n, disk = disk - 20 * want.n, gen = gen + 1
+    FROM want
+    WHERE bare.id = want.host AND vcpu >= 2 * want.n AND mem >= 2048 * want.n AND disk >= 20 * want.n
+    RETURNING bare.id"""
+
+
+def main(kinds: Sequence[str]) -> int:
+    if kinds:
+        for kind in kinds:
+            _measure(kind)
+        return 0
+    return max(
+        subprocess.run([sys.executable, __file__, kind], check=False).returncode for kind in (SQLITE, POSTGRESQL)
+    )
+
+
+def _measure(kind: str) -> None:
+    from django.core.management import call_command
+
+    with tempfile.TemporaryDirectory(prefix="novella-bench-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)  # the server runs under an account of its own
+        with database(kind, Path(name)):
+            call_command("migrate", database="default", verbosity=0)
+            providers = _fleet()
+            dice = random.Random(1)
+            ours, bare, statements = [], [], 0
+            for _ in range(ROUNDS):
+                hosts = [dice.randrange(HOSTS) for _ in range(BATCH)]
+                bare.append(_timed(lambda hosts=hosts: _bare(hosts)))
+                with _counting() as seen:
+                    ours.append(_timed(lambda hosts=hosts: _claim([providers[host] for host in hosts])))
+                statements = len(seen)
+            _report(kind, ours, bare, statements)
+
+
+def _report(kind: str, ours: list[float], bare: list[float], statements: int) -> None:
+    mine, least = statistics.median(ours), statistics.median(bare)
+    print(
+        f"{kind}: {BATCH / mine:,.0f} placements per second, {BATCH / least:,.0f} claims in one statement of {BATCH}, "
+        f"ratio {least / mine:.2f} (bar {BAR}), {statements} statements for {BATCH}"
+    )
+
+
+def _fleet() -> list[str]:
+    from django.db import connections
+
+    from conductor.core.compute_driver import Inventory
+    from conductor.placement import inventories
+
+    room = {name: Inventory(amount * 10_000) for name, amount in AMOUNTS.items()}
+    uuids = [str(UUID(int=index + 1)) for index in range(HOSTS)]
+    for index, uuid in enumerate(uuids):
+        inventories.report(uuid, f"host-{index}", room, ())
+    with connections["default"].cursor() as cursor:
+        cursor.execute(BARE_TABLE)
+        for index in range(HOSTS):
+            cursor.execute("INSERT INTO bare VALUES (%s, 20000, 20480000, 200000, 0)", [index])
+    return uuids
+
+
+def _claim(providers: list[str]) -> None:
+    from conductor.placement.allocations import Claim, claim_many
+
+    claim_many([Claim(str(uuid4()), provider, AMOUNTS, "shop", "ana") for provider in providers])
+
+
+def _bare(hosts: list[int]) -> None:
+    from conductor.transactions import write_tx
+    from django.db import connections
+
+    counts: dict[int, int] = {}
+    for host in hosts:
+        counts[host] = counts.get(host, 0) + 1
+    values = ", ".join(f"({host}, {number})" for host, number in sorted(counts.items()))
+    with write_tx("default"), connections["default"].cursor() as cursor:
+        cursor.execute(BARE_CLAIM.format(values=values))
+        assert len(cursor.fetchall()) == len(counts)
+
+
+def _timed(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+@contextmanager
+def _counting() -> Iterator[list[str]]:
+    from django.db import connections
+
+    seen: list[str] = []
+
+    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, params, many, context)
+
+    with connections["default"].execute_wrapper(note):
+        yield seen
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

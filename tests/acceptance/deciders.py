@@ -1,0 +1,225 @@
+"""Schedulers in processes of their own, all at once on one PostgreSQL and one small fleet.
+
+with PostgreSQL running: `set_up(folder, url)`, then `decide(folder, url)`; each process writes what it saw to a file.
+
+Each does the same as long as its number is the same: it launches servers within a quota, places batches and members of
+groups, and gives some of it back, while the fleet is full most of the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+PROJECT = Path(__file__).resolve().parents[2]
+PROCESSES = 16
+ROUNDS = 12
+HOSTS = 12
+VCPUS = 4
+RATIO = 1.5  # 6 vCPUs may be given out of each host
+QUOTA = 25
+GROUPS: dict[str, tuple[str, dict[str, int]]] = {
+    "apart": ("anti-affinity", {}),
+    "two-at-most": ("anti-affinity", {"max_server_per_host": 2}),
+    "near": ("affinity", {}),
+}
+DEADLINE_SECONDS = 300.0
+
+
+def set_up(folder: Path, url: str) -> None:
+    _run("set-up", folder, url)
+
+
+def decide(folder: Path, url: str) -> list[dict[str, Any]]:
+    """What each process counted: placed, refused, over_quota, given_back, and the statements of each look at hosts."""
+    _run("decide", folder, url)
+    return [json.loads((folder / f"result-{number}.json").read_text()) for number in range(PROCESSES)]
+
+
+def _run(what: str, folder: Path, url: str) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "DJANGO_"))}
+    own = {
+        "NOVELLA_DATA": str(folder / "var"),
+        "NOVELLA_DATABASE_URL": url,
+        "NOVELLA_CELLS": "cell1,cell2",
+        "NOVELLA_HOST_DOWN_SECONDS": "3600",  # nobody reports for these hosts
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.acceptance.deciders", what, str(folder)],
+        env={**kept, **own, "DJANGO_SETTINGS_MODULE": "portal.settings"},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def main(what: str, folder: Path) -> None:
+    import django
+
+    django.setup()
+    folder.mkdir(parents=True, exist_ok=True)
+    if what == "set-up":
+        _make_cloud(folder)
+        return
+    from conductor.scheduler import manager  # noqa: F401 - what every child needs, once
+    from conductor.services import instances  # noqa: F401
+
+    children = [_forked(folder, number) for number in range(PROCESSES)]
+    (folder / "go").touch()
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+    sys.exit(max(codes))
+
+
+def _make_cloud(folder: Path) -> None:
+    from django.core.management import call_command
+
+    from conductor.api_db.models import InstanceGroup, Quota
+    from conductor.management import databases
+    from conductor.placement.models import Inventory
+    from tests.compute_rows import make_cloud
+    from tests.fleet import add_host
+    from tests.people import create_people
+
+    databases.create_missing()
+    for alias in ("default", "cell0", "cell1", "cell2"):
+        call_command("migrate", database=alias, verbosity=0)
+    people = create_people()
+    cloud = make_cloud(people)
+    ana = people.ana.context()
+    Quota.objects.create(project_id=ana.project_id, resource="instances", limit=QUOTA)
+    for index in range(HOSTS):
+        add_host(f"host-{index}", f"cell{index % 2 + 1}", size=(VCPUS, 16384, 100))
+    Inventory.objects.filter(resource_class="VCPU").update(allocation_ratio=RATIO)
+    groups = {}
+    for name, (policy, rules) in GROUPS.items():
+        made = InstanceGroup.objects.create(
+            project_id=ana.project_id, user_id=ana.user_id, name=name, policy=policy, rules=rules
+        )
+        groups[name] = str(made.uuid)
+    known = {"user": ana.user_id, "project": ana.project_id, "image": str(cloud.image.uuid), "groups": groups}
+    (folder / "cloud.json").write_text(json.dumps(known))
+
+
+def _forked(folder: Path, number: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        while not (folder / "go").exists():
+            time.sleep(0.005)
+        result = _Decider(json.loads((folder / "cloud.json").read_text()), number).work()
+        (folder / f"result-{number}.json").write_text(json.dumps(result))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+class _Decider:
+    def __init__(self, cloud: dict[str, Any], number: int) -> None:
+        from conductor.core.context import RequestContext
+
+        self.cloud = cloud
+        self.dice = random.Random(number)
+        self.context = RequestContext(
+            user_id=cloud["user"], project_id=cloud["project"], request_id=f"req-{uuid4()}", roles=["member"]
+        )
+        self.counts: Counter[str] = Counter()
+        self.statements: list[int] = []
+        self.held: list[str] = []
+
+    def work(self) -> dict[str, Any]:
+        kinds: list[Callable[[], None]] = [self.launch, self.batch, self.member, self.member, self.give_back]
+        for _ in range(ROUNDS):
+            self.dice.choice(kinds)()
+        return {**self.counts, "statements": self.statements}
+
+    def launch(self) -> None:
+        from conductor.core.errors import QuotaExceeded
+        from conductor.services import instances
+        from conductor.services.values import BuildWish
+
+        wish = BuildWish(name="web", flavor_ref="1", image_ref=self.cloud["image"], min_count=2, max_count=2)
+        try:
+            self.select(list(instances.create(self.context, wish).instance_uuids))
+        except QuotaExceeded:
+            self.counts["over_quota"] += 1
+
+    def batch(self) -> None:
+        self.select([str(uuid4()) for _ in range(3)])
+
+    def member(self) -> None:
+        from conductor.api_db.models import InstanceGroup, InstanceGroupMember
+
+        name = self.dice.choice(sorted(GROUPS))
+        uuids = [str(uuid4()) for _ in range(self.dice.choice((1, 1, 2)))]
+        group = InstanceGroup.objects.get(uuid=self.cloud["groups"][name])
+        for uuid in uuids:
+            InstanceGroupMember.objects.create(group=group, instance_uuid=uuid)
+        if not self.select(uuids, scheduler_hints={"group": [str(group.uuid)]}):
+            InstanceGroupMember.objects.filter(instance_uuid__in=uuids).delete()
+
+    def give_back(self) -> None:
+        from conductor.scheduler import manager
+
+        for _ in range(min(2, len(self.held))):
+            manager.release(self.held.pop(self.dice.randrange(len(self.held))))
+            self.counts["given_back"] += 1
+
+    def select(self, uuids: list[str], **more: Any) -> bool:
+        from conductor.core.errors import NoValidHost
+        from conductor.core.request_spec import FlavorSpec, RequestSpec
+        from conductor.scheduler import manager
+
+        flavor = FlavorSpec("1", "small", 1, 512, root_gb=1)
+        spec = RequestSpec(self.cloud["project"], self.cloud["user"], flavor, **more)
+        with _counted() as seen:
+            try:
+                manager.select_destinations(self.context, spec, uuids, step_key=str(uuid4()), run_uuid=str(uuid4()))
+            except NoValidHost:
+                self.counts["refused"] += len(uuids)
+                return False
+        self.statements.append(seen["statements"])
+        self.counts["placed"] += len(uuids)
+        self.held += uuids
+        return True
+
+
+@contextmanager
+def _counted() -> Iterator[Counter[str]]:
+    """What this thread asks of the API's database."""
+    from django.db import connections
+
+    seen: Counter[str] = Counter()
+
+    def count(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen["statements"] += 1
+        return execute(sql, params, many, context)
+
+    with ExitStack() as stack:
+        stack.enter_context(connections["default"].execute_wrapper(count))
+        yield seen
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
