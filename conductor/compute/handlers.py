@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from conductor.core.compute_driver import (
+    HAS_LEFT,
     ComputeDriver,
     GuestSpec,
     NetworkPort,
@@ -14,8 +16,10 @@ from conductor.core.compute_driver import (
     StoreImage,
     VolumeConnection,
 )
-from conductor.core.errors import NotSupported
+from conductor.core.errors import GuestMissing, NotSupported
 from conductor.rpc import messages as m
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,28 @@ def _prepare(at: Hands, command: m.PrepareLiveMigration) -> Mapping[str, Any]:
     return at.driver.prepare_live_migration(_guest(command), is_block_migration=command.is_block_migration)
 
 
-def _live_migrate(at: Hands, command: m.LiveMigrate) -> None:
-    at.driver.live_migrate(_guest(command), command.target, at.progress, is_block_migration=command.is_block_migration)
+def _live_migrate(at: Hands, command: m.LiveMigrate) -> Mapping[str, Any]:
+    """A failure is only told of a guest that is still here: whoever takes it for that lets the other host end it."""
+    guest = _guest(command)
+    try:
+        at.driver.live_migrate(guest, command.target, at.progress, is_block_migration=command.is_block_migration)
+    except GuestMissing:
+        raise
+    except Exception:
+        if _is_here(at, guest.instance_uuid):
+            raise
+        log.exception("a live migration went wrong after its guest had left: %s", guest.instance_uuid)
+        return {HAS_LEFT: True}
+    return {}
+
+
+def _is_here(at: Hands, instance_uuid: str) -> bool:
+    """Whether the hypervisor lists the guest; one that cannot be asked does not say so."""
+    try:
+        return any(found.instance_uuid == instance_uuid for found in at.driver.guests())
+    except Exception:
+        log.exception("guests cannot be listed")
+        return False
 
 
 def _migrate_in(at: Hands, command: m.MigrateIn) -> None:

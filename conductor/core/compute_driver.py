@@ -164,6 +164,9 @@ class GuestInfo:
     power_state: PowerState
 
 
+# In the answer to a live migration: it went wrong, and the guest is not on the source any more, or it cannot tell.
+HAS_LEFT = "has_left"
+
 # Opens the data of an image for reading; raises errors.NotFound for an unknown image id.
 OpenImage = Callable[[str], BinaryIO]
 # Takes the data of an image that waits for it: image id, disk format, data. Raises errors.NotFound.

@@ -205,7 +205,7 @@ def _allocations(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) ->
     for row in evidence.rows("api", query):
         held[str(row["consumer"]), row["host"]][row["resource_class"]] += row["amount"]
     wanted = {
-        (uuid, instance["host"]): _resources(instance["flavor"])
+        (uuid, instance["host"]): _resources(_of_its_host(evidence, instance))
         for uuid, instance in instances.items()
         if instance["host"] is not None
     }
@@ -215,6 +215,13 @@ def _allocations(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) ->
         for key in held.keys() | wanted.keys()
         if held[key] != wanted.get(key, Counter())
     ]
+
+
+def _of_its_host(evidence: Evidence, instance: Mapping[str, Any]) -> dict[str, Any]:
+    """What the flavor takes of the host's: a root disk that is a volume takes nothing."""
+    query = f"SELECT 1 AS one FROM cell_db_blockdevice WHERE instance_uuid = '{instance['uuid']}' AND boot_index = 0"
+    is_on_volume = bool(evidence.rows(instance["cell"], query))
+    return {**instance["flavor"], **({"root_gb": 0} if is_on_volume else {})}
 
 
 def _kept_by_moves(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], Counter[str]]:

@@ -17,9 +17,11 @@ import pytest
 from compute_drivers.fake import moves, store
 from compute_drivers.fake.driver import FakeDriver
 from compute_drivers.fake.notes import Note
-from conductor.core.compute_driver import GuestSpec
+from conductor.compute.handlers import Hands, carry_out
+from conductor.core.compute_driver import HAS_LEFT, GuestSpec
 from conductor.core.errors import DriverError, GuestMissing, MigrationAborted
 from conductor.core.states import PowerState
+from conductor.rpc.messages import LiveMigrate
 from tests.compute_drivers.conformance_base import Told, power_state, uuids
 from tests.compute_drivers.test_fake import IMAGE, PORT, started
 from tests.guests import guest_of
@@ -278,3 +280,28 @@ def test_a_target_that_is_not_on_this_machine_is_a_failure(source: FakeDriver, g
         with pytest.raises(DriverError, match="not on this machine"):
             source.migrate_in(guest, target, Told(), is_running=True)
     assert power_state(source, guest) is PowerState.RUNNING
+
+
+@pytest.mark.parametrize("has_left", [True, False], ids=["after the switch", "before it"])
+def test_a_failure_after_the_switch_is_not_told_as_one_of_a_guest_that_is_still_here(
+    has_left: bool, tmp_path: Path
+) -> None:
+    faults = {"live_migrate": {"fail_times": 1, "after_effect": has_left}}
+    here = started("sim-1", state_file=str(tmp_path / "one.json"), faults=faults)
+    there = started("sim-2", state_file=str(tmp_path / "two.json"))
+    guest = guest_of(str(uuid4()), IMAGE, ports=(PORT,))
+    here.spawn(guest, Told())
+    command = LiveMigrate(
+        step_key="key", fencing_token=1, run_uuid="run", cell="cell1", host="sim-1", instance_uuid=guest.instance_uuid,
+        guest=guest.to_json(), target=there.prepare_live_migration(guest, is_block_migration=None),
+        is_block_migration=None,
+    )  # fmt: skip
+    hands = Hands(here, store_image=lambda *_: None, progress=Told())
+    if has_left:
+        assert carry_out(hands, command) == {HAS_LEFT: True}
+    else:
+        with pytest.raises(DriverError):
+            carry_out(hands, command)
+    assert [driver.host for driver in (here, there) if guest.instance_uuid in uuids(driver)] == [
+        "sim-2" if has_left else "sim-1"
+    ]

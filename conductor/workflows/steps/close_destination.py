@@ -1,4 +1,4 @@
-"""After a source fell silent while its guest moved: let nothing arrive any more, then ask what has arrived."""
+"""After a source fell silent, or lost its guest in a failure: let nothing more arrive, then ask what has arrived."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from conductor.rpc.messages import CancelLiveMigration
 from conductor.workflows.flow import UNTIL_DONE, RemoteStep, Work
 from conductor.workflows.steps import move_rows
-from conductor.workflows.steps.move_live import SILENT, MoveLive
+from conductor.workflows.steps.move_live import is_unsure
 from conductor.workflows.steps.on_host import addressed
 
 
@@ -18,6 +18,6 @@ class CloseDestination(RemoteStep):
     retry = UNTIL_DONE
 
     def command(self, work: Work) -> Any:
-        if not work.result_of(MoveLive).get(SILENT):
+        if not is_unsure(work):
             return None
         return CancelLiveMigration(**addressed(work, move_rows.read(work).destination_host or ""))

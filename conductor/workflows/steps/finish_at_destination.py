@@ -9,12 +9,12 @@ from conductor.core.states import MigrationStatus
 from conductor.rpc.messages import FinishLiveMigration
 from conductor.workflows.flow import UNTIL_DONE, RemoteStep, Result, Work
 from conductor.workflows.steps import instance_rows, move_rows
-from conductor.workflows.steps.move_live import SILENT, MoveLive
+from conductor.workflows.steps.move_live import is_unsure
 from conductor.workflows.steps.on_host import addressed, guest_of
 
 
 class FinishAtDestination(RemoteStep):
-    """After a silent source it decides: a destination that has no such guest means that the guest never left."""
+    """After a source that cannot tell it decides: a destination without such a guest means that it never left."""
 
     title = "Finish at destination"
     event = "compute_post_live_migration_at_destination"
@@ -30,7 +30,7 @@ class FinishAtDestination(RemoteStep):
         )
 
     def is_final(self, work: Work, error: Mapping[str, Any]) -> bool:
-        return error.get("class") == "GuestMissing" and bool(work.result_of(MoveLive).get(SILENT))
+        return error.get("class") == "GuestMissing" and is_unsure(work)
 
     def apply(self, work: Work, result: Result) -> None:
         chosen = move_rows.chosen(work)

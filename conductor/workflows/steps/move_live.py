@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conductor.cell_db.models import Migration
+from conductor.core.compute_driver import HAS_LEFT
 from conductor.core.states import MigrationStatus
 from conductor.journal.models import WorkflowRun
 from conductor.rpc.messages import LiveMigrate
@@ -21,9 +22,15 @@ FIGURES = frozenset(
 SILENT = "source_is_silent"
 
 
+def is_unsure(work: Work) -> bool:
+    """Whether the source could not say that the guest is at the destination: that one is asked."""
+    result = work.result_of(MoveLive)
+    return bool(result.get(SILENT) or result.get(HAS_LEFT))
+
+
 class MoveLive(RemoteStep):
-    """An answer that it failed means that the guest goes on at the source. From a silent source there is no answer:
-    the destination is asked then."""
+    """An answer that it failed means that the guest goes on at the source. From a silent source there is no answer, and
+    one whose guest has left in spite of a failure cannot tell: the destination is asked then."""
 
     title = "Move the running guest"
     event = "compute_live_migration"

@@ -21,6 +21,10 @@ Address = Mapping[str, Any]  # the fields that every command carries
 Build = Callable[[Work, Instance, Address], Any]
 
 
+# Ends of a run after which nothing is sent to the guest: see OnGuest.
+LEFT_ALONE = ("HostSilent", "Cancelled", "GuestMissing")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verb:
     """One command to a guest. `undo` is sent where the host itself said that it failed; see `OnGuest`."""
@@ -37,7 +41,8 @@ class OnGuest(RemoteStep):
 
     Only a failure that the host reported is undone there. A host that fell silent may have lost its guest to another
     one by the time it is back, and whoever cancelled the run decides himself what becomes of the guest: in both cases
-    nothing is sent after it, and the next report says what the guest really does.
+    nothing is sent after it, and the next report says what the guest really does. A host without such a guest has
+    done nothing that could be undone.
     """
 
     def __init__(self, name: str) -> None:
@@ -59,7 +64,7 @@ class OnGuest(RemoteStep):
 
     def revert_command(self, work: Work) -> Any:
         error = work.run.error or {}
-        if self.verb.undo is None or error.get("class") in ("HostSilent", "Cancelled"):
+        if self.verb.undo is None or error.get("class") in LEFT_ALONE:
             return None
         return self._send(work, self.verb.undo)
 

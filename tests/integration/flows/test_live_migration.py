@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from conductor.cell_db.models import InstanceFault, Migration, Service
+from conductor.core.compute_driver import HAS_LEFT
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.states import RunState, TaskState, VmState
 from conductor.journal.models import OutboxMessage, ResourceLock, StepRecord, WorkflowRun
@@ -152,6 +153,30 @@ def test_a_source_that_falls_silent_leaves_the_word_to_the_destination(
     assert migration_of(uuid).status == ("completed" if has_arrived else "failed")
     assert after.vm_state == VmState.ACTIVE
     assert ("cancel_live_migration", away) in hosts.said, "nothing may arrive while it is asked"
+    assert hosts.left_over(uuid) == set()
+    assert_at_rest(hosts, uuid)
+
+
+@pytest.mark.parametrize("has_arrived", [True, False], ids=["arrived", "not arrived"])
+def test_a_source_that_lost_its_guest_in_a_failure_leaves_the_word_to_the_destination(
+    has_arrived: bool, hosts: Hosts, admin: Any, launch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken for a failed move, the guest that has arrived would be one too many, and be ended."""
+
+    def lose(host: str, body: dict[str, Any]) -> dict[str, Any]:
+        guest = hosts.guests[host].pop(body["instance_uuid"])
+        hosts.guests[body["target"]["listens_at"] if has_arrived else host][body["instance_uuid"]] = guest
+        return {HAS_LEFT: True}
+
+    monkeypatch.setattr(hosts, "live_migrate", lose)
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    live_migrations.begin(admin, uuid)
+    run_to_the_end(hosts)
+    after = instance_of(uuid)
+    assert (after.vm_state, after.host != home) == (VmState.ACTIVE, has_arrived)
+    assert migration_of(uuid).status == ("completed" if has_arrived else "failed")
+    assert hosts.has(uuid) == {after.host: RUNNING}
     assert hosts.left_over(uuid) == set()
     assert_at_rest(hosts, uuid)
 

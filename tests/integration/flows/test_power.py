@@ -15,6 +15,7 @@ from conductor.core.server_actions import ACTIONS
 from conductor.core.states import PowerState, RunState, TaskState, VmState
 from conductor.image.models import Image
 from conductor.journal.models import OutboxMessage, ResourceLock, WorkflowRun
+from conductor.rpc.messages import StepAnswered
 from conductor.services import instances, rebuilds, server_actions
 from conductor.services.rebuilds import RebuildWish
 from conductor.workflows import catalog, engine
@@ -238,6 +239,26 @@ def test_a_host_that_falls_silent_is_sent_nothing_afterwards(ana: Any) -> None:
     assert (instance.vm_state, instance.task_state) == (VmState.STOPPED, None)
     assert "is silent" in InstanceFault.objects.using("cell1").get(instance_uuid=uuid).message
     assert OutboxMessage.objects.using("cell1").count() == 0
+    assert held() == LIVING
+
+
+def test_what_a_host_without_the_guest_refused_needs_no_undo(ana: Any) -> None:
+    uuid = built(ana, VmState.PAUSED)
+    run_uuid = server_actions.begin(ana, uuid, "unpause")
+    engine.run("cell1", run_uuid)
+    command = OutboxMessage.objects.using("cell1").get(run_uuid=run_uuid)
+    engine.answer(
+        "cell1",
+        StepAnswered(
+            step_key=command.step_key, run_uuid=run_uuid, fencing_token=1, host=command.host, ok=False, result={},
+            error={"class": "GuestMissing", "message": "The host has no such guest.", "is_reschedulable": False},
+        ),
+    )  # fmt: skip
+    engine_wakes(run_uuid)
+    run = WorkflowRun.objects.using("cell1").get(uuid=run_uuid)
+    assert (run.state, run.leftovers) == (RunState.FAILED_UNDONE, [])
+    assert OutboxMessage.objects.using("cell1").count() == 0
+    assert instance_of(uuid).task_state is None
     assert held() == LIVING
 
 
