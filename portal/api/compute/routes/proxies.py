@@ -5,9 +5,12 @@ from __future__ import annotations
 from portal.api.compute.routes.servers import SERVER
 from portal.api.compute.table import Operation as Op
 from portal.api.compute.table import Route, gone
+from portal.api.compute.views import image_proxies as images
 from portal.api.compute.views import network_proxies as networks
+from portal.api.compute.views import volume_proxies as volumes
 
 ENDS = "2.35"  # the last version that passes requests on
+METADATA_ENDS = "2.38"
 
 REMOVED = gone(
     "os-agents",
@@ -85,4 +88,42 @@ NETWORKS: tuple[Route, ...] = (
         {"GET": _op("os-floating-ips:show"), "DELETE": _op("os-floating-ips:delete", 202)},
     ),
 )
-ROUTES: tuple[Route, ...] = (*NETWORKS, *REMOVED)
+_IMAGE = "images/<str:image_id>"
+STORAGE: tuple[Route, ...] = (
+    Route("images", images.Images, {"GET": _op("")}, "`name`, `status`, `type`, `server`, `minRam`, `minDisk`; pages"),
+    Route("images/detail", images.Images, {"GET": _op("")}, attributes={"is_detailed": True}),
+    Route(_IMAGE, images.ImageById, {"GET": _op(""), "DELETE": _op("", 204)}),
+    Route(
+        f"{_IMAGE}/metadata",
+        images.ImageMetadata,
+        {method: Op("", until=METADATA_ENDS) for method in ("GET", "POST", "PUT")},
+    ),
+    Route(
+        f"{_IMAGE}/metadata/<str:key>",
+        images.ImageMetadataItem,
+        {
+            "GET": Op("", until=METADATA_ENDS),
+            "PUT": Op("", until=METADATA_ENDS),
+            "DELETE": Op("", 204, until=METADATA_ENDS),
+        },
+    ),
+    Route("os-volumes", volumes.Volumes, {"GET": _op("os-volumes:list"), "POST": _op("os-volumes:create")}),
+    Route("os-volumes/detail", volumes.Volumes, {"GET": _op("os-volumes:detail")}),
+    Route(
+        "os-volumes/<str:volume_id>",
+        volumes.VolumeById,
+        {"GET": _op("os-volumes:show"), "DELETE": _op("os-volumes:delete", 202)},
+    ),
+    Route(
+        "os-snapshots",
+        volumes.Snapshots,
+        {"GET": _op("os-volumes:snapshots:list"), "POST": _op("os-volumes:snapshots:create")},
+    ),
+    Route("os-snapshots/detail", volumes.Snapshots, {"GET": _op("os-volumes:snapshots:detail")}),
+    Route(
+        "os-snapshots/<str:snapshot_id>",
+        volumes.SnapshotById,
+        {"GET": _op("os-volumes:snapshots:show"), "DELETE": _op("os-volumes:snapshots:delete", 202)},
+    ),
+)
+ROUTES: tuple[Route, ...] = (*NETWORKS, *STORAGE, *REMOVED)
