@@ -85,14 +85,21 @@ def _die_at(campaign: Campaign, place: Place) -> tuple[bool, list[str]]:
         complaints = _play(stage, scene, place)
         was_reached = not armed.exists()
     except AssertionError as error:
-        complaints, was_reached = [f"{error}", *_failed_runs(stage)], False
+        complaints, was_reached = [str(error)], False
     armed.unlink(missing_ok=True)
     _spoil(campaign, {})
+    if complaints:
+        _repair(stage, scene)
+        complaints += _failed_runs(stage)
+    return was_reached, complaints + _end(stage, is_checked=not complaints)
+
+
+def _repair(stage: Stage, scene: Scene) -> None:
+    """Have the cloud as it was before the scene, wherever that broke off."""
     for deed in (*scene.before, *scene.first):
-        if complaints and deed in REMEDIES:
+        if deed in REMEDIES:
             with suppress(AssertionError):
                 _do(stage, REMEDIES[deed])
-    return was_reached, complaints + _end(stage, is_checked=not complaints)
 
 
 def _play(stage: Stage, scene: Scene, place: Place) -> list[str]:

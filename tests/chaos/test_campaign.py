@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.acceptance.cloud import PROJECT
 from tests.chaos import points, scenes
 from tests.chaos.campaign import Campaign, at_random
+from tests.chaos.people import Person
 
 SEED = 20
 ACTIONS, KILLS, PLACES = 100, 10, 8
@@ -43,3 +45,31 @@ def test_a_cloud_of_processes_comes_to_rest_and_is_right(tmp_path: Path) -> None
         found = points.places(scenes.WITHOUT_RECLAIM, PLACES, SEED)
         assert points.walk(campaign, found, told.append) == [], told
         assert "not reached: none" in told[-1]
+
+
+def test_a_scene_that_cannot_be_played_is_wrong_and_the_walk_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is not in the state that the action needs: told with why its workflows failed."""
+    campaign = Campaign(tmp_path, SEED)
+    campaign.people = [cast(Person, None)]
+    campaign.cloud.data_dir.mkdir()
+    played: list[str] = []
+    told: list[str] = []
+
+    def play(stage: scenes.Stage, scene: scenes.Scene, place: points.Place) -> list[str]:
+        played.append(place.name)
+        assert scene.action != "unshelve", "unshelve is refused with 409: while it is in vm_state active"
+        (tmp_path / points.ARMED).unlink(missing_ok=True)
+        return []
+
+    monkeypatch.setattr(points, "_play", play)
+    monkeypatch.setattr(points, "_failed_runs", lambda stage: ["cell1: shelve_instance is failed (undone): no room"])
+    monkeypatch.setattr(points, "_end", lambda stage, is_checked: [])
+    found = [points.Place("unshelve_instance", "a"), points.Place("stop_instance", "b")]
+    wrong = points.walk(campaign, found, told.append)
+    assert played == ["a", "b"]
+    assert wrong[0].startswith("a: unshelve is refused with 409")
+    assert wrong[1:] == ["a: cell1: shelve_instance is failed (undone): no room"]
+    assert told[0].endswith("(not reached) WRONG")
+    assert told[-1] == "1 deaths; not reached: a"
