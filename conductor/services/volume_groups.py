@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -181,18 +182,34 @@ def reset_snapshot_status(context: RequestContext, ref: str, status: str) -> Non
         GroupSnapshot.objects.filter(pk=groups.get_snapshot(context, ref).pk).update(status=status)
 
 
-def status_of(taken: GroupSnapshot) -> str:
-    """What its parts say, unless an operator has said something else: the least of them counts."""
-    held = set(Snapshot.objects.filter(group_snapshot_uuid=taken.uuid).values_list("status", flat=True))
-    found = next((status for status in ("error", "creating", "deleting") if status in held), AVAILABLE)
-    return taken.status if taken.status != AVAILABLE else found
+def statuses_of_snapshots(taken: Sequence[GroupSnapshot]) -> dict[UUID, str]:
+    """What the parts of each say, unless an operator has said something else: the least of them counts."""
+    rows = Snapshot.objects.filter(group_snapshot_uuid__in=[row.uuid for row in taken])
+    held = _by_group(rows.values_list("group_snapshot_uuid", "status").distinct())
+    found = {}
+    for row in taken:
+        least = next((word for word in ("error", "creating", "deleting") if word in held[row.uuid]), AVAILABLE)
+        found[row.uuid] = row.status if row.status != AVAILABLE else least
+    return found
 
 
-def group_status_of(group: VolumeGroup) -> str:
-    """The same of a group that was made of another: `creating` while one of its volumes is."""
-    held = set(Volume.objects.filter(group_uuid=group.uuid).values_list("status", flat=True))
-    is_made = group.source_group_uuid or group.source_snapshot_uuid
-    return "creating" if is_made and group.status == AVAILABLE and "creating" in held else group.status
+def statuses_of(wanted: Sequence[VolumeGroup]) -> dict[UUID, str]:
+    """The same of groups: one that was made of another is `creating` while one of its volumes is."""
+    rows = Volume.objects.filter(group_uuid__in=[row.uuid for row in wanted])
+    held = _by_group(rows.values_list("group_uuid", "status").distinct())
+    found = {}
+    for row in wanted:
+        is_made = row.source_group_uuid or row.source_snapshot_uuid
+        is_busy = is_made and row.status == AVAILABLE and "creating" in held[row.uuid]
+        found[row.uuid] = "creating" if is_busy else row.status
+    return found
+
+
+def _by_group(pairs: Iterable[tuple[UUID | None, str]]) -> defaultdict[UUID | None, set[str]]:
+    found: defaultdict[UUID | None, set[str]] = defaultdict(set)
+    for uuid, status in pairs:
+        found[uuid].add(status)
+    return found
 
 
 def _insert(context: RequestContext, name: str | None, description: str | None, **values: Any) -> VolumeGroup:

@@ -21,6 +21,8 @@ from conductor.volume.states import AVAILABLE, IN_USE, REVERTING, SNAPSHOT_TELLA
 
 FLOW = "create_snapshot"
 REVERT_FLOW = "revert_volume"
+# What a snapshot that is under way may be told to have become.
+TOLD_ENDS = {"creating": ("creating", "available", "error"), "deleting": ("deleting", "error", "error_deleting")}
 
 
 def create(context: RequestContext, volume_id: str, wish: SnapshotWish, *, may_be_in_use: bool = False) -> Snapshot:
@@ -86,6 +88,16 @@ def reset_status(context: RequestContext, snapshot_id: str, status: str) -> None
         )
     with write_tx():
         snapshots.describe(free_to_change(context, snapshot_id), status=status, status_is_told=True)
+
+
+def tell_status(context: RequestContext, snapshot_id: str, status: str, *, progress: str = "") -> None:
+    """Say what became of a snapshot that was `creating` or `deleting`. Raises NotFound, Invalid, ResourceLocked."""
+    with write_tx():
+        row = free_to_change(context, snapshot_id)
+        if row.status not in TOLD_ENDS or status not in TOLD_ENDS[row.status]:
+            words = "; ".join(f"{before} to {', '.join(after)}" for before, after in TOLD_ENDS.items())
+            raise Invalid(f"Cannot change a snapshot from {row.status} to {status[:60]}: it goes from {words}.")
+        snapshots.describe(row, status=status, status_is_told=True, progress=progress)
 
 
 def revert(context: RequestContext, volume_id: str, snapshot_id: str) -> None:

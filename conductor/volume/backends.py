@@ -85,9 +85,7 @@ def totals(host: str) -> list[HostTotals]:
         return [HostTotals("(total)")]
     found: dict[str, dict[str, int]] = {}
     for kind, model in (("volume", Volume), ("snapshot", Snapshot)):
-        rows = model.objects.values_list("project_id").annotate(
-            count=Count("pk"), total=Coalesce(Sum("size_gb"), 0)
-        )
+        rows = model.objects.values_list("project_id").annotate(count=Count("pk"), total=Coalesce(Sum("size_gb"), 0))
         for project_id, count, total in rows.order_by("project_id"):
             found.setdefault(project_id, {})[f"{kind}s"] = count
             found[project_id][f"{kind}_gb"] = total

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from django.db import IntegrityError
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.utils import timezone
 
 from conductor.core.context import RequestContext
@@ -17,7 +18,9 @@ from conductor.volume.lists import order_of, page
 from conductor.volume.models import GroupSnapshot, GroupType, Volume, VolumeGroup, VolumeType
 from conductor.volume.states import AVAILABLE, IN_USE
 
+Row = TypeVar("Row", bound=Model)
 TYPE_KEYS = {"id": "uuid", "name": "name", "is_public": "is_public", "created_at": "created_at"}
+SORT_KEYS = {"id": "uuid", "status": "status", "created_at": "created_at"}
 STATUSES = ("available", "creating", "deleting", "error", "error_deleting", "updating")
 
 
@@ -39,10 +42,21 @@ def named_type(context: RequestContext, ref: str) -> GroupType:
     return found
 
 
-def list_types(context: RequestContext, *, sort: Sequence[tuple[str, bool]] = ()) -> list[GroupType]:
-    """Newest first, unless a sort is given. Raises Invalid for a key that nothing is sorted by."""
-    rows = _types(context)
-    return page(rows, order_of(TYPE_KEYS, sort or [("created_at", True)]), anchors=rows)
+@dataclass(frozen=True, slots=True)
+class GroupQuery:
+    """Which groups, snapshots of groups or types; `filters` are equality by name, status or group_id."""
+
+    filters: Mapping[str, str] = field(default_factory=dict)
+    all_projects: bool = False
+    sort: Sequence[tuple[str, bool]] = (("created_at", True),)
+    limit: int | None = None
+    marker: str = ""
+    offset: int = 0
+
+
+def list_types(context: RequestContext, query: GroupQuery) -> list[GroupType]:
+    """One page. Raises Invalid for a key that nothing is sorted by, NotFound for an unknown marker."""
+    return _page(_types(context), query, _types(context), TYPE_KEYS)
 
 
 def spec_of(context: RequestContext, ref: str, key: str) -> str:
@@ -53,20 +67,30 @@ def spec_of(context: RequestContext, ref: str, key: str) -> str:
     return str(row.specs[key])
 
 
-def list_visible(context: RequestContext, *, all_projects: bool = False) -> list[VolumeGroup]:
-    """Newest first."""
-    rows = visible(context)
-    if not (context.is_admin and all_projects):
-        rows = rows.filter(project_id=context.project_id)
-    return list(rows.order_by("-created_at", "pk"))
+def list_visible(context: RequestContext, query: GroupQuery) -> list[VolumeGroup]:
+    """One page of groups. Raises Invalid, NotFound for an unknown marker."""
+    return _page(_narrowed(context, visible(context), query), query, visible(context), SORT_KEYS)
 
 
-def list_snapshots(context: RequestContext, *, all_projects: bool = False) -> list[GroupSnapshot]:
-    """Newest first."""
+def list_snapshots(context: RequestContext, query: GroupQuery) -> list[GroupSnapshot]:
+    """One page of snapshots of groups. Raises Invalid, NotFound for an unknown marker."""
     rows = visible_snapshots(context)
-    if not (context.is_admin and all_projects):
+    return _page(_narrowed(context, rows, query), query, rows, SORT_KEYS)
+
+
+def _narrowed(context: RequestContext, rows: QuerySet[Row], query: GroupQuery) -> QuerySet[Row]:
+    if not (context.is_admin and query.all_projects):
         rows = rows.filter(project_id=context.project_id)
-    return list(rows.order_by("-created_at", "pk"))
+    for name, value in query.filters.items():
+        wanted = uuid_or_none(value) if name == "group_id" else value
+        rows = rows.filter(**{"group__uuid" if name == "group_id" else name: wanted}) if wanted else rows.none()
+    return rows
+
+
+def _page(rows: QuerySet[Row], query: GroupQuery, anchors: QuerySet[Row], keys: Mapping[str, str]) -> list[Row]:
+    limit = None if query.limit is None else query.offset + query.limit
+    order = order_of(keys, query.sort)
+    return page(rows, order, anchors=anchors, marker=query.marker, limit=limit)[query.offset :]
 
 
 def create_type(values: Mapping[str, Any]) -> GroupType:

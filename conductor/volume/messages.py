@@ -49,6 +49,7 @@ class MessageQuery:
     sort: Sequence[tuple[str, bool]] = (("created_at", True),)
     limit: int | None = None
     marker: str = ""
+    offset: int = 0
 
 
 def tell(context: RequestContext, event_id: str, resource_type: str, resource_uuid: UUID | str, text: str) -> None:
@@ -82,7 +83,8 @@ def list_visible(context: RequestContext, query: MessageQuery) -> list[Message]:
         wanted = uuid_or_none(value) if name == "resource_uuid" else value
         rows = rows.filter(**{FILTERS[name]: wanted}) if wanted else rows.none()
     order = order_of(SORT_KEYS, query.sort)
-    return page(rows, order, anchors=_visible(context), marker=query.marker, limit=query.limit)
+    limit = None if query.limit is None else query.offset + query.limit
+    return page(rows, order, anchors=_visible(context), marker=query.marker, limit=limit)[query.offset :]
 
 
 def delete(context: RequestContext, message_id: str) -> None:

@@ -77,6 +77,7 @@ class Snapshot(models.Model):
     description = models.CharField(max_length=255, null=True)
     size_gb = models.PositiveIntegerField()
     status = models.CharField(max_length=32)  # one of states.SNAPSHOT_STATUSES
+    progress = models.CharField(max_length=8, default="")  # as somebody told it; "" where the status says it
     status_is_told = models.BooleanField(default=False)
     metadata = models.JSONField(default=dict)
     group_snapshot_uuid = models.UUIDField(null=True, db_index=True)

@@ -34,6 +34,7 @@ class TypeQuery:
     sort: Sequence[tuple[str, bool]] = (("created_at", True),)
     limit: int | None = None
     marker: str = ""
+    offset: int = 0
 
 
 def missing(ref: str) -> NotFound:
@@ -81,11 +82,12 @@ def list_visible(context: RequestContext, query: TypeQuery) -> list[VolumeType]:
     if query.name is not None:
         rows = rows.filter(name=query.name)
     order = order_of(SORT_KEYS, query.sort)
-    limit = None if query.extra_specs else query.limit
+    last = None if query.limit is None else query.offset + query.limit
+    limit = None if query.extra_specs else last
     found = page(rows, order, anchors=anchors, marker=query.marker, limit=limit)
     # Extra specs are JSON text: types are few, and the databases that we support do not all search in it.
     wanted = query.extra_specs.items()
-    return [row for row in found if wanted <= row.extra_specs.items()][: query.limit]
+    return [row for row in found if wanted <= row.extra_specs.items()][query.offset : last]
 
 
 def create(wanted: Mapping[str, Any]) -> VolumeType:

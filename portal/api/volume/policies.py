@@ -50,7 +50,7 @@ RULES: RuleTable = {
     "volume:delete_snapshot_metadata": MEMBER,
     "volume_extension:snapshot_admin_actions:reset_status": ADMIN,
     "volume_extension:snapshot_admin_actions:force_delete": ADMIN,
-    "snapshot_extension:snapshot_actions:update_snapshot_status": ADMIN,
+    "snapshot_extension:snapshot_actions:update_snapshot_status": MEMBER,
     "volume_extension:type_get_all": READER,
     "volume_extension:type_get": READER,
     "volume_extension:type_create": ADMIN,

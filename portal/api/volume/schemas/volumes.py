@@ -140,7 +140,14 @@ SNAPSHOT_ACTIONS: dict[str, Schema] = {
     ),
     "os-update_snapshot_status": _action(
         "os-update_snapshot_status",
-        {"status": {"type": "string", "minLength": 1, "maxLength": 32}, "progress": {"type": ["string", "null"]}},
+        {
+            "status": {"type": "string", "minLength": 1, "maxLength": 32},
+            "progress": {
+                "type": ["string", "null"],
+                "pattern": r"^(100|[0-9]{1,2})%\Z",
+                "x-fix": "It must be 0% to 100%.",
+            },
+        },
         required=("status",),
     ),
     "os-force_delete": _bare("os-force_delete"),

@@ -37,7 +37,8 @@ def snapshot(row: Snapshot, request: ApiRequest, *, is_detailed: bool = True) ->
         "updated_at": moment(row.updated_at),
     }
     if is_detailed:
-        shown["os-extended-snapshot-attributes:progress"] = "100%" if row.status == "available" else "0%"
+        done = "100%" if row.status == "available" else "0%"
+        shown["os-extended-snapshot-attributes:progress"] = row.progress or done
         shown["os-extended-snapshot-attributes:project_id"] = row.project_id
     if version.covers("3.14"):
         shown["group_snapshot_id"] = str(row.group_snapshot_uuid) if row.group_snapshot_uuid else None
@@ -200,10 +201,11 @@ def group(row: VolumeGroup, request: ApiRequest) -> dict[str, Any]:
         "availability_zone": row.availability_zone,
         "group_type": str(row.group_type.uuid),
         "volume_types": row.volume_types,
-        "group_snapshot_id": str(row.source_snapshot_uuid) if row.source_snapshot_uuid else None,
-        "source_group_id": str(row.source_group_uuid) if row.source_group_uuid else None,
         "created_at": moment(row.created_at),
     }
+    if request.microversion.covers("3.14"):
+        shown["group_snapshot_id"] = str(row.source_snapshot_uuid) if row.source_snapshot_uuid else None
+        shown["source_group_id"] = str(row.source_group_uuid) if row.source_group_uuid else None
     if request.microversion.covers("3.38"):
         shown["replication_status"] = "disabled"
     if request.microversion.covers("3.58"):

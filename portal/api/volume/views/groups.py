@@ -10,10 +10,12 @@ from conductor.core.errors import Invalid
 from conductor.services import volume_groups
 from conductor.services.volume_groups import GroupChange, GroupWish
 from conductor.volume import groups
+from conductor.volume.groups import GroupQuery
 from conductor.volume.models import GroupSnapshot, VolumeGroup
 from portal.api.base import ApiRequest
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
+from portal.api.volume.listing import ListWish
 from portal.api.volume.schemas import resources as schemas
 from portal.api.volume.serializers import resources as serializers
 from portal.api.volume.view import VolumeView
@@ -27,10 +29,16 @@ class Groups(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("group:get_all")
-        found = groups.list_visible(request.context, all_projects=_everybodys(self))
+        wish = listing.parse(request)
+        found = groups.list_visible(request.context, _query(self, wish, ("name", "status")))
         if not self.is_detailed:
-            return Response({"groups": [{"id": str(row.uuid), "name": row.name} for row in found]})
-        return Response({"groups": [shown_group(row, request) for row in found]})
+            return Response(listing.answer(request, "groups", found, wish, _summary))
+        statuses = volume_groups.statuses_of(found)
+
+        def shown(row: VolumeGroup) -> dict[str, Any]:
+            return {**serializers.group(row, request), "status": statuses[row.uuid]}
+
+        return Response(listing.answer(request, "groups", found, wish, shown))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("group:create")
@@ -107,9 +115,7 @@ class GroupFromSource(VolumeView):
             snapshot_id=given.get("group_snapshot_id"),
             group_id=given.get("source_group_id"),
         )
-        shown = serializers.group(row, request)
-        names = ("id", "name", "group_snapshot_id", "source_group_id")
-        return Response({"group": {name: shown[name] for name in names}}, status=202)
+        return Response({"group": {"id": str(row.uuid), "name": row.name}}, status=202)
 
 
 class GroupSnapshots(VolumeView):
@@ -120,10 +126,16 @@ class GroupSnapshots(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("group:get_all_group_snapshots")
-        found = groups.list_snapshots(request.context, all_projects=_everybodys(self))
+        wish = listing.parse(request)
+        found = groups.list_snapshots(request.context, _query(self, wish, ("name", "status", "group_id")))
         if not self.is_detailed:
-            return Response({"group_snapshots": [{"id": str(row.uuid), "name": row.name} for row in found]})
-        return Response({"group_snapshots": [shown_snapshot(row, request) for row in found]})
+            return Response(listing.answer(request, "group_snapshots", found, wish, _summary))
+        statuses = volume_groups.statuses_of_snapshots(found)
+
+        def shown(row: GroupSnapshot) -> dict[str, Any]:
+            return {**serializers.group_snapshot(row, request), "status": statuses[row.uuid]}
+
+        return Response(listing.answer(request, "group_snapshots", found, wish, shown))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("group:create_group_snapshot")
@@ -177,8 +189,9 @@ class GroupTypes(VolumeView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("group:group_types:get")
-        found = groups.list_types(request.context, sort=listing.sort_of(request.query_params))
-        return Response({"group_types": [serializers.group_type(row) for row in found]})
+        wish = listing.parse(request)
+        found = groups.list_types(request.context, GroupQuery(**wish.fields))
+        return Response(listing.answer(request, "group_types", found, wish, serializers.group_type))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("group:group_types:create")
@@ -251,15 +264,26 @@ class GroupSpec(VolumeView):
 
 
 def shown_group(row: VolumeGroup, request: ApiRequest) -> dict[str, Any]:
-    return {**serializers.group(row, request), "status": volume_groups.group_status_of(row)}
+    return {**serializers.group(row, request), "status": volume_groups.statuses_of([row])[row.uuid]}
 
 
 def shown_snapshot(row: GroupSnapshot, request: ApiRequest) -> dict[str, Any]:
-    return {**serializers.group_snapshot(row, request), "status": volume_groups.status_of(row)}
+    status = volume_groups.statuses_of_snapshots([row])[row.uuid]
+    return {**serializers.group_snapshot(row, request), "status": status}
 
 
-def _everybodys(view: VolumeView) -> bool:
-    return listing.all_projects(view.request, is_allowed=view.may("volume:get_all:all_projects"))
+def _summary(row: VolumeGroup | GroupSnapshot) -> dict[str, Any]:
+    return {"id": str(row.uuid), "name": row.name}
+
+
+def _query(view: VolumeView, wish: ListWish, names: tuple[str, ...]) -> GroupQuery:
+    given = view.request.query_params
+    is_allowed = view.may("volume:get_all:all_projects")
+    return GroupQuery(
+        filters={name: given[name] for name in names if name in given},
+        all_projects=listing.all_projects(view.request, is_allowed=is_allowed),
+        **wish.fields,
+    )
 
 
 def _ids(text: str | None) -> list[str]:

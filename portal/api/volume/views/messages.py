@@ -26,12 +26,10 @@ class Messages(VolumeView):
             found = messages.list_visible(request.context, MessageQuery())
             return Response({"messages": [self._one(row) for row in found]})
         wish, given = listing.parse(request), request.query_params
-        query = MessageQuery(
-            filters={name: given[name] for name in messages.FILTERS if name in given},
-            **{name: value for name, value in wish.fields.items() if name != "offset"},
-        )
+        filters = {name: given[name] for name in messages.FILTERS if name in given}
+        query = MessageQuery(filters=filters, **wish.fields)
         found = messages.list_visible(request.context, query)
-        return Response(listing.answer(request, "messages", found[wish.offset :], wish, self._one))
+        return Response(listing.answer(request, "messages", found, wish, self._one))
 
     def _one(self, row: Message) -> dict[str, Any]:
         return serializers.message(row, self.request)

@@ -66,7 +66,10 @@ class ServiceUpdate(VolumeView):
 
     def _freeze(self, is_frozen: bool) -> Response:
         host = validate(self.request.data, schemas.HOST)["host"]
-        backends.update_service(backends.VOLUME, host, is_frozen=is_frozen)
+        try:
+            backends.update_service(backends.VOLUME, host, is_frozen=is_frozen)
+        except NotFound:
+            raise Invalid(f"Host {host[:60]} runs no volume service.", field="host") from None
         return Response(status=200)
 
 

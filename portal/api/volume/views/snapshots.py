@@ -106,8 +106,11 @@ class SnapshotAction(VolumeView):
         given = validate(body, schemas.SNAPSHOT_ACTIONS[name])[name]
         if name == "os-force_delete":
             volume_snapshots.delete(request.context, snapshot_id, is_forced=True)
-        else:
+        elif name == "os-reset_status":
             volume_snapshots.reset_status(request.context, snapshot_id, given["status"].lower())
+        else:
+            progress = given.get("progress") or ""
+            volume_snapshots.tell_status(request.context, snapshot_id, given["status"], progress=progress)
         return Response(status=202)
 
 

@@ -46,10 +46,10 @@ class Types(TypeView):
             is_public=_is_public(given.get("is_public"), self.may("volume_extension:type_create")),
             name=given.get("name"),
             extra_specs=pairs(given["extra_specs"], "extra_specs") if by_specs else {},
-            **{name: value for name, value in wish.fields.items() if name != "offset"},
+            **wish.fields,
         )
         found = types.list_visible(request.context, query)
-        return Response(listing.answer(request, "volume_types", found[wish.offset :], wish, self.shown))
+        return Response(listing.answer(request, "volume_types", found, wish, self.shown))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("volume_extension:type_create")
