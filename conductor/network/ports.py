@@ -74,10 +74,12 @@ class Wish(Protocol):
     def port_id(self) -> str: ...
     @property
     def fixed_ip(self) -> str: ...
+    @property
+    def tag(self) -> str | None: ...
 
 
 def resolve_wishes(context: RequestContext, wishes: Sequence[Wish] | None) -> list[dict[str, str]]:
-    """What `plug` is to get for these wishes: `[{"network_id", "port_id", "fixed_ip"}]` in order.
+    """What `plug` is to get for these wishes: `[{"network_id", "port_id", "fixed_ip"}]` in order, some with a `tag`.
 
     None: the one network that the project can use, or nothing when it has none; Conflict when there are several.
     Raises Invalid naming what is unknown or unusable, Conflict for a port in use.
@@ -87,7 +89,11 @@ def resolve_wishes(context: RequestContext, wishes: Sequence[Wish] | None) -> li
     chosen_ports = [wish.port_id for wish in wishes if wish.port_id]
     if len(set(chosen_ports)) != len(chosen_ports):
         raise Invalid("A port can be plugged only once.")
-    return [_chosen_port(context, wish) if wish.port_id else _chosen_network(context, wish) for wish in wishes]
+    return [
+        (_chosen_port(context, wish) if wish.port_id else _chosen_network(context, wish))
+        | ({"tag": wish.tag} if wish.tag else {})
+        for wish in wishes
+    ]
 
 
 def plug(
@@ -173,6 +179,11 @@ def plugged(instance_uuid: str) -> list[Port]:
     return list(_plugged(instance_uuid).order_by("device_index", "pk"))
 
 
+def told(instance_uuid: str) -> list[dict[str, Any]]:
+    """The instance's ports as `plug` has told them, with the addresses that they have now."""
+    return [_as_json(port) for port in plugged(instance_uuid)]
+
+
 def _plugged(instance_uuid: str) -> QuerySet[Port]:
     return _rows_of(instance_uuid).select_related("network").prefetch_related(_held())
 
@@ -194,7 +205,7 @@ def _plug_all(
     try:
         groups = security_groups.resolve(project_id, binding.groups) if networks else []
         for index, wanted in enumerate(networks):
-            bound = binding.of(instance_uuid, index)
+            bound = binding.of(instance_uuid, index) | {"device_tag": wanted.get("tag")}
             if wanted.get("port_id"):
                 port = _bind(project_id, wanted["port_id"], bound)
                 made.append((port, list(port.addresses.select_related("subnet"))))
@@ -236,7 +247,7 @@ def _as_json(port: Port) -> dict[str, Any]:
 
 
 def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any]:
-    """NetworkPort as JSON. A guest is told of one address, IPv4 before IPv6."""
+    """NetworkPort as JSON. A guest is told of one address, IPv4 before IPv6; `more` are the others."""
     held = sorted(allocations, key=lambda row: (row.subnet.ip_version, row.pk))
     subnet = held[0].subnet if held else None
     return asdict(
@@ -250,7 +261,10 @@ def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any
             gateway_ip=(subnet.gateway_ip or "") if subnet else "",
             dns_nameservers=tuple(subnet.dns_nameservers) if subnet else (),
         )
-    ) | {"dns_nameservers": list(subnet.dns_nameservers) if subnet else []}
+    ) | {
+        "dns_nameservers": list(subnet.dns_nameservers) if subnet else [],
+        **({"more": [{"ip_address": row.ip_address} for row in held[1:]]} if held[1:] else {}),
+    }
 
 
 def _automatic(context: RequestContext) -> list[dict[str, str]]:
