@@ -29,6 +29,14 @@ def require_possible() -> Network:
     return outside
 
 
+def is_possible() -> bool:
+    try:
+        require_possible()
+    except AutoAllocationFailure:
+        return False
+    return True
+
+
 def find(project_id: str) -> Network | None:
     topology = AutoTopology.objects.filter(project_id=project_id).select_related("network").first()
     return topology.network if topology else None

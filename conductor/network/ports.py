@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -18,9 +19,9 @@ from django.utils import timezone
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.context import RequestContext
 from conductor.core.errors import BuildAborted, Conflict, Invalid, NotFound
-from conductor.network import addresses, floating_rows, port_rows, security_groups
+from conductor.network import addresses, auto_topology, floating_rows, port_rows, security_groups
 from conductor.network.errors import InvalidIpForSubnet
-from conductor.network.models import AddressAllocation, Network, Port, SecurityGroup
+from conductor.network.models import AddressAllocation, FloatingIp, Network, Port, SecurityGroup
 from conductor.network.operations import get_network, shared_with
 from conductor.network.port_operations import get_port
 from conductor.network.port_rows import AddressWish
@@ -81,7 +82,8 @@ class Wish(Protocol):
 def resolve_wishes(context: RequestContext, wishes: Sequence[Wish] | None) -> list[dict[str, str]]:
     """What `plug` is to get for these wishes: `[{"network_id", "port_id", "fixed_ip"}]` in order, some with a `tag`.
 
-    None: the one network that the project can use, or nothing when it has none; Conflict when there are several.
+    None: the one network that the project can use; Conflict when there are several. Where it has none, one is made
+    with a way out if administrators have provided for that, else it is nothing.
     Raises Invalid naming what is unknown or unusable, Conflict for a port in use.
     """
     if wishes is None:
@@ -180,8 +182,12 @@ def plugged(instance_uuid: str) -> list[Port]:
 
 
 def told(instance_uuid: str) -> list[dict[str, Any]]:
-    """The instance's ports as `plug` has told them, with the addresses that they have now."""
-    return [_as_json(port) for port in plugged(instance_uuid)]
+    """The instance's ports as `plug` has told them, with the addresses that they have now, floating ones too."""
+    found = plugged(instance_uuid)
+    leading: dict[int, list[dict[str, str]]] = defaultdict(list)
+    for row in FloatingIp.objects.filter(port__in=[port.pk for port in found]).order_by("pk"):
+        leading[row.port_id or 0].append({"ip_address": row.address})
+    return [_as_json(port) | ({"floating": leading[port.pk]} if port.pk in leading else {}) for port in found]
 
 
 def _plugged(instance_uuid: str) -> QuerySet[Port]:
@@ -274,6 +280,8 @@ def _automatic(context: RequestContext) -> list[dict[str, str]]:
     candidates = list(usable.filter(is_admin_up=True, subnets__isnull=False).distinct()[:2])
     if len(candidates) > 1:
         raise Conflict("Multiple possible networks found, use a Network ID to be more specific.")
+    if not candidates and auto_topology.is_possible():
+        candidates = [auto_topology.get_or_make(context, context.project_id)]
     return [_resolved(network_id=str(network.uuid)) for network in candidates]
 
 

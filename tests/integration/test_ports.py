@@ -85,6 +85,19 @@ def test_auto_takes_the_only_network(people: Any) -> None:
     assert ports.resolve_wishes(ana.context(), []) == []
 
 
+def test_auto_makes_a_network_where_there_is_none(people: Any) -> None:
+    seed.seed(people.admin.project.id)
+    Network.objects.filter(name="private").update(is_shared=False)
+    first, again = (ports.resolve_wishes(people.ana.context(), None) for _ in range(2))
+    made = Network.objects.get(project_id=people.ana.project.id)
+    assert first == again == [{"network_id": str(made.uuid), "port_id": "", "fixed_ip": ""}]
+    assert ports.resolve_wishes(people.bo.context(), None) == first
+    assert ports.resolve_wishes(people.chi.context(), None) != first
+    Network.objects.filter(is_default=True).update(is_default=False)
+    Network.objects.filter(name="auto_allocated_network").update(is_admin_up=False)
+    assert ports.resolve_wishes(people.ana.context(), None) == []
+
+
 def test_wishes_are_refused_by_name(people: Any) -> None:
     ana, chi = people.ana, people.chi
     network_id, foreign = make_network(ana), make_network(chi, "10.2.0.0/24")
