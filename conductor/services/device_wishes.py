@@ -259,8 +259,6 @@ def _of_blank(context: RequestContext, wish: DeviceWish, field: str, common: Map
         raise Invalid(
             f"{INVALID}Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size.", field=field
         )
-    if wish.is_root:
-        raise Invalid(f"{INVALID}Nothing boots from a blank volume.", field=field)
     return Device(size_gb=wish.size_gb, is_made=True, volume_type=_type_of(context, wish, field), **common)
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
+from django.db import DatabaseError
+
 from conductor import events
+from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict
+from conductor.core.identifiers import uuid_or_none
 from conductor.core.states import VmState
 from conductor.network import guest_addresses, ports
 from conductor.services import instant_runs
@@ -13,6 +19,8 @@ from conductor.services.instance_queries import mapping_of, missing
 from conductor.services.instant_runs import Deed
 from conductor.services.server_actions import cell_of
 from conductor.transactions import database_now, write_tx
+
+log = logging.getLogger(__name__)
 
 ADD = Deed(action="addFixedIp", event="compute_add_fixed_ip_to_instance", title="Add an address")
 REMOVE = Deed(action="removeFixedIp", event="compute_remove_fixed_ip_from_instance", title="Remove an address")
@@ -41,6 +49,23 @@ def remove_fixed(context: RequestContext, instance_uuid: str, address: str) -> s
 def refresh(context: RequestContext, instance_uuid: str) -> str:
     """Have the server show the addresses that its ports have; the uuid of the record. Raises NotFound, Conflict."""
     return _tell(context, instance_uuid, REFRESH)
+
+
+def retell(instance_uuid: str) -> None:
+    """The ports have changed elsewhere: the server shows what they have. A silent cell is told with the next change."""
+    wanted = uuid_or_none(instance_uuid)
+    mapping = InstanceMapping.objects.select_related("cell").filter(instance_uuid=wanted).first() if wanted else None
+    if mapping is None or mapping.cell is None or mapping.is_deleted:
+        return
+    alias = mapping.cell.name
+    try:
+        with write_tx(alias):
+            rows = Instance.objects.using(alias).alive().filter(uuid=mapping.instance_uuid)
+            if rows.update(addresses=ports.told(str(mapping.instance_uuid)), updated_at=database_now()):
+                topic = events.about_instance(mapping.instance_uuid, mapping.project_id)
+                events.append(alias, topic, "instance.updated", {"changed": ["addresses"]})
+    except DatabaseError:
+        log.warning("addresses not told: instance=%s cell=%s", mapping.instance_uuid, alias)
 
 
 def _guard(context: RequestContext, instance_uuid: str, deed: Deed) -> None:

@@ -68,6 +68,8 @@ _RULES: RuleTable = {
     "os-server-tags:update_all": MEMBER,
     "os-server-tags:delete": MEMBER,
     "os-server-tags:delete_all": MEMBER,
+    "os-floating-ips:add": MEMBER,
+    "os-floating-ips:remove": MEMBER,
     "os-multinic:add": MEMBER,
     "os-multinic:remove": MEMBER,
     "os-admin-actions:inject_network_info": ADMIN,

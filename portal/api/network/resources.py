@@ -18,7 +18,7 @@ from conductor.network import (
     subnets,
 )
 from conductor.network.filters import ListQuery
-from conductor.services import server_interfaces
+from conductor.services import server_floating_ips, server_interfaces
 from portal.api.network.schemas import bodies, routing
 from portal.api.network.serializers import networks as network_json
 from portal.api.network.serializers import pools as pool_json
@@ -131,9 +131,9 @@ FLOATING_IPS = Resource(
     list=floating_ips.list_floating_ips,
     get=floating_ips.get_floating_ip,
     show=router_json.floating_ip,
-    creation=Creation(routing.CREATE_FLOATING_IP, router_json.wanted_floating_ip, floating_ips.create_floating_ip),
-    updating=Updating(routing.UPDATE_FLOATING_IP, router_json.floating_ip_changes, floating_ips.update_floating_ip),
-    delete=floating_ips.delete_floating_ip,
+    creation=Creation(routing.CREATE_FLOATING_IP, router_json.wanted_floating_ip, server_floating_ips.create),
+    updating=Updating(routing.UPDATE_FLOATING_IP, router_json.floating_ip_changes, server_floating_ips.update),
+    delete=server_floating_ips.delete,
 )
 PORTS = Resource(
     rule="port",

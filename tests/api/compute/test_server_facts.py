@@ -10,8 +10,9 @@ import pytest
 from conductor.cell_db.models import Instance
 from conductor.core.states import PowerState
 from conductor.journal.models import WorkflowRun
-from conductor.network import ports
-from conductor.network.models import AddressAllocation, Subnet
+from conductor.network import floating_ips, ports
+from conductor.network.floating_ips import FloatingIpWish
+from conductor.network.models import AddressAllocation, Network, Router, Subnet
 from conductor.placement.models import Consumer, HardwareClaim, ResourceProvider
 
 SERVER = "/compute/v2.1/servers/{}"
@@ -147,13 +148,34 @@ def test_what_is_refused_changes_no_address(
     assert not WorkflowRun.objects.using("cell1").exists()
 
 
+def test_a_floating_ip_leads_to_a_server_and_away(
+    web: str, plugged: str, cloud: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = api_client("ana", version="2.43")
+    port = client.get(f"{web}/os-interface").json()["interfaceAttachments"][0]["port_id"]
+    outer = Network.objects.filter(is_external=True).first()
+    assert outer is not None
+    row = floating_ips.create_floating_ip(cloud.people.ana.context(), FloatingIpWish(network_id=str(outer.uuid)))
+    # Whether a router leads there is the network's business.
+    router = Router.objects.create(project_id=row.project_id, created_at=row.created_at, updated_at=row.updated_at)
+    monkeypatch.setattr(floating_ips, "_router_between", lambda network, subnet: router)
+    assert client.post(f"{web}/action", {"addFloatingIp": {"address": "192.0.2.77"}}).status_code == 404
+    odd = client.post(f"{web}/action", {"addFloatingIp": {"address": row.address, "fixed_address": "192.0.2.1"}})
+    assert (odd.status_code, "not assigned" in refusal(odd)) == (400, True)
+    assert client.post(f"{web}/action", {"removeFloatingIp": {"address": row.address}}).status_code == 409
+    assert client.post(f"{web}/action", {"addFloatingIp": {"address": row.address}}).status_code == 202
+    shown = client.get(web).json()["server"]["addresses"]["private"]
+    assert [(one["addr"], one["OS-EXT-IPS:type"]) for one in shown] == [(plugged, "fixed"), (row.address, "floating")]
+    assert str(floating_ips.get_floating_ip(cloud.people.ana.context(), str(row.uuid)).port.uuid) == port
+    assert client.post(f"{web}/action", {"removeFloatingIp": {"address": row.address}}).status_code == 202
+    assert len(client.get(web).json()["server"]["addresses"]["private"]) == 1
+    newer = api_client("ana", version="2.44").post(f"{web}/action", {"addFloatingIp": {"address": row.address}})
+    assert newer.status_code == 400
+
+
 @pytest.mark.parametrize(
     "values",
-    [
-        ({"is_locked": True}, "is locked"),
-        ({"vm_state": "rescued"}, "vm_state rescued"),
-        ({"task_state": "pausing"}, ""),
-    ],
+    [{"is_locked": True}, {"vm_state": "rescued"}, {"task_state": "pausing"}],
 )
 def test_addresses_are_left_alone_in_other_states(
     values: Any, web: str, plugged: str, kept: dict[str, str], api_client: Any

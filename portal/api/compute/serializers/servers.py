@@ -101,7 +101,8 @@ def addresses(view: InstanceView, *, is_extended: bool) -> dict[str, list[dict[s
     """Addresses by the name of their network, in the order of the ports."""
     found: dict[str, list[dict[str, Any]]] = {}
     for port in view.addresses:
-        for held in (port, *port.get("more", ())):
+        kinds = [*((held, "fixed") for held in (port, *port.get("more", ()))), *_floating(port)]
+        for held, kind in kinds:
             if not held["ip_address"]:
                 continue
             entry: dict[str, Any] = {
@@ -109,9 +110,13 @@ def addresses(view: InstanceView, *, is_extended: bool) -> dict[str, list[dict[s
                 "addr": held["ip_address"],
             }
             if is_extended:
-                entry |= {"OS-EXT-IPS:type": "fixed", "OS-EXT-IPS-MAC:mac_addr": port["mac_address"]}
+                entry |= {"OS-EXT-IPS:type": kind, "OS-EXT-IPS-MAC:mac_addr": port["mac_address"]}
             found.setdefault(port["network_name"], []).append(entry)
     return found
+
+
+def _floating(port: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str]]:
+    return [(held, "floating") for held in port.get("floating", ())]
 
 
 def _links(server: Server) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.services import server_addresses
+from conductor.services import server_addresses, server_floating_ips
 from portal.api.compute.schemas import actions_network as schemas
 from portal.api.compute.views.offered import Offered, accepted
 from portal.api.compute.views.servers import ServerView
@@ -24,6 +24,17 @@ def remove_fixed_ip(view: ServerView, server_id: str, value: Any) -> Response:
     return accepted(view, server_addresses.remove_fixed(view.request.context, server_id, value["address"]))
 
 
+def add_floating_ip(view: ServerView, server_id: str, value: Any) -> Response:
+    fixed = value.get("fixed_address") or ""
+    server_floating_ips.lead_to(view.request.context, server_id, value["address"], fixed)
+    return Response(status=202)
+
+
+def remove_floating_ip(view: ServerView, server_id: str, value: Any) -> Response:
+    server_floating_ips.let_go(view.request.context, server_id, value["address"])
+    return Response(status=202)
+
+
 def inject_network_info(view: ServerView, server_id: str, value: Any) -> Response:
     """Guests ask for their addresses themselves: what there is to do is to see which ones they have."""
     return accepted(view, server_addresses.refresh(view.request.context, server_id))
@@ -38,6 +49,12 @@ OFFERED: Mapping[str, Offered] = {
     "addFixedIp": Offered(policy="os-multinic:add", schema=schemas.ADD_FIXED_IP, call=add_fixed_ip, until=LAST),
     "removeFixedIp": Offered(
         policy="os-multinic:remove", schema=schemas.REMOVE_FIXED_IP, call=remove_fixed_ip, until=LAST
+    ),
+    "addFloatingIp": Offered(
+        policy="os-floating-ips:add", schema=schemas.ADD_FLOATING_IP, call=add_floating_ip, until=LAST
+    ),
+    "removeFloatingIp": Offered(
+        policy="os-floating-ips:remove", schema=schemas.REMOVE_FLOATING_IP, call=remove_floating_ip, until=LAST
     ),
     "injectNetworkInfo": Offered(policy="os-admin-actions:inject_network_info", call=inject_network_info),
     "resetNetwork": Offered(policy="os-admin-actions:reset_network", call=reset_network),
