@@ -146,7 +146,7 @@ def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
     elif adapter:
         found |= {"hw_disk_bus": "scsi", "hw_scsi_model": KNOWN["hw_scsi_model"](adapter)}
     found |= {name: KNOWN[name](value) for name, value in properties.items() if name in KNOWN and value is not None}
-    cells = _numbered(properties, "hw_numa_mem")
+    cells = numbered(properties, "hw_numa_mem")
     if cells:
         found["hw_numa_mem"] = [_integer(value) for value in cells]
     traits = [str(name)[len(TRAIT) :] for name, value in properties.items() if _is_required(name, value)]
@@ -160,7 +160,7 @@ def counted(properties: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
     return frozenset((name, str(value)) for name, value in known(properties).items())
 
 
-def _numbered(properties: Mapping[str, Any], name: str) -> list[Any]:
+def numbered(properties: Mapping[str, Any], name: str) -> list[Any]:
     """The values of name.0, name.1, … as far as they go on."""
     values: list[Any] = []
     while f"{name}.{len(values)}" in properties:

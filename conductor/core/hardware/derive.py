@@ -93,10 +93,12 @@ def _policies(wishes: Wishes) -> _Policies:
     emulator = wishes.emulator_policy()
     cpu = _with_grouped(cpu, emulator, wishes)
     threads = thread_policy_of_trait(wishes.threads_trait(), threads)
+    if cpu in (SHARED, None):
+        _refuse_unpinned({"hw:cpu_thread_policy": threads, "hw:emulator_threads_policy": emulator == ISOLATE})
     if cpu != MIXED and dedicated:
         raise Invalid("hw:cpu_dedicated_mask: it needs hw:cpu_policy=mixed.")
     if cpu in (SHARED, None):
-        _refuse_unpinned(threads, emulator, realtime)
+        _refuse_unpinned({"hw:cpu_realtime": realtime})
     if cpu == MIXED and bool(realtime) == bool(dedicated):
         raise Invalid("hw:cpu_dedicated_mask: hw:cpu_policy=mixed needs it or hw:cpu_realtime_mask, not both.")
     if cpu == MIXED:
@@ -119,13 +121,8 @@ def _with_grouped(cpu: str | None, emulator: str | None, wishes: Wishes) -> str 
     return DEDICATED if pcpus else SHARED if vcpus else cpu
 
 
-def _refuse_unpinned(threads: str | None, emulator: str | None, realtime: frozenset[int]) -> None:
+def _refuse_unpinned(needy: Mapping[str, object]) -> None:
     """What only pinned CPUs can have."""
-    needy = {
-        "hw:cpu_thread_policy": threads,
-        "hw:emulator_threads_policy": emulator == ISOLATE,
-        "hw:cpu_realtime": realtime,
-    }
     for key, is_wanted in needy.items():
         if is_wanted:
             raise Invalid(f"{key}: it needs hw:cpu_policy=dedicated or mixed.")

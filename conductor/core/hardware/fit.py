@@ -22,6 +22,7 @@ NO_PAGES = "no NUMA cell has enough free memory pages of the size asked for"
 NO_MEMORY = "no NUMA cell has enough memory"
 FEW_CPUS = "no NUMA cell has enough CPUs"
 FEW_FREE_CPUS = "no NUMA cell has enough free CPUs for pinning"
+UNTOLD = "host does not say which of its CPUs are threads of one core"
 NO_CORES = "no NUMA cell has cores that suit the thread policy"
 CPUS_FULL = "no NUMA cell has room for the CPUs"
 MEMORY_FULL = "no NUMA cell has room for the memory"
@@ -59,7 +60,10 @@ class Fit:
 
 
 def fit(host: HostTopology, pools: Sequence[PciPool], question: Question) -> Fit:
-    """The first way to put every cell of the guest on a cell of the host of its own, near enough to its devices."""
+    """The first way to put every cell of the guest on a cell of the host of its own, near enough to its devices.
+
+    Where CPUs are to be pinned and the turn comes to a cell whose cores nobody knows, there is no answer.
+    """
     wanted = question.topology.cells
     if len(host.cells) < len(wanted):
         return Fit(None, Counter({FEW_CELLS: 1}))
@@ -70,6 +74,8 @@ def fit(host: HostTopology, pools: Sequence[PciPool], question: Question) -> Fit
     is_tried = not question.is_matched and perm(len(ordered), len(wanted)) <= MOST_TRIES
     for cells in permutations(ordered, len(wanted)) if is_tried else matched(ordered, question):
         if not attempt.places(cells):
+            if UNTOLD in attempt.reasons:
+                return Fit(None, Counter({UNTOLD: 1}))
             continue
         near = tuple(cell.id for cell in cells)
         if question.pci_requests and devices.take_all(pools, question.pci_requests, near, host) is None:
@@ -141,6 +147,8 @@ def fit_cell(host: HostCell, cell: InstanceCell, limits: Limits | None, reserved
         why = why or gap(host, cell, reserved)
     if why:
         return cell, why
+    if cell.is_pinned and not host.siblings:
+        return cell, UNTOLD
     if cell.is_pinned:
         pinned = pin(host, cell, reserved)
         cell = pinned or cell

@@ -69,12 +69,12 @@ def read_aliases(option: object) -> dict[str, Alias]:
 
 
 def _request(part: str, known: Mapping[str, Alias], policy: str | None) -> PciRequest:
-    name, _, count = part.partition(":")
+    name, colon, count = part.partition(":")
     name = name.strip()
+    if colon and name not in known:
+        raise Invalid(f'{KEY}: there is no alias "{name}".')
     if not count.strip().isdecimal():
         raise Invalid(f'{KEY}: "{part.strip()}" is not an alias with a number, such as gpu:1.')
-    if name not in known:
-        raise Invalid(f'{KEY}: there is no alias "{name}".')
     alias = known[name]
     return PciRequest(int(count), alias.specs, name, policy or alias.policy)
 

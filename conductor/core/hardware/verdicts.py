@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from conductor.core.hardware import devices
-from conductor.core.hardware.fit import FEW_CELLS, Question, fit
+from conductor.core.hardware.fit import FEW_CELLS, UNTOLD, Question, fit
 from conductor.core.hardware.request import InstanceTopology, PciRequest
-from conductor.core.hardware.topology import HostCell, HostTopology, PciPool
+from conductor.core.hardware.topology import HostTopology, PciPool
 from conductor.core.verdict import PASS, Verdict, reject, unreadable
 
 KEPT = 1 << 16
@@ -33,22 +32,10 @@ def explain_fit(host: HostTopology | None, pools: Pools, question: Question) -> 
     found = fit(host, pools, question)
     if found.topology is not None:
         return PASS
-    if _hides_cores(host, pools, question):
-        return unreadable("host does not say which of its CPUs are threads of one core", need=_need(question.topology))
+    if UNTOLD in found.reasons:
+        return unreadable(UNTOLD, need=_need(question.topology))
     reason = FEW_CELLS if FEW_CELLS in found.reasons else found.reasons.most_common(1)[0][0]
     return reject(reason, need=_need(question.topology), have="; ".join(_have(host)))
-
-
-def _hides_cores(host: HostTopology, pools: Pools, question: Question) -> bool:
-    """Whether pinned CPUs would find a place if the host said which of its CPUs are threads of one core."""
-    if not question.topology.is_pinned or all(cell.siblings or not cell.pcpus for cell in host.cells):
-        return False
-    told = HostTopology(tuple(cell if cell.siblings else _with_cores(cell) for cell in host.cells))
-    return fit(told, pools, question).topology is not None
-
-
-def _with_cores(cell: HostCell) -> HostCell:
-    return replace(cell, siblings=tuple(frozenset({cpu}) for cpu in sorted(cell.pcpus)))
 
 
 def explain_devices(pools: Pools, requests: Sequence[PciRequest]) -> Verdict:

@@ -111,7 +111,10 @@ def fitting(hosts: HostTable, guest: InstanceTopology, requests: tuple[PciReques
     if requests:
         fits &= _near(hosts, columns, requests)
     count = np.bincount(columns.rows[fits], minlength=len(hosts))
-    return count >= len(guest.cells), columns.is_odd
+    odd = columns.is_odd
+    if cell.is_pinned and not columns["threads"].all():  # whose cores nobody knows counts in the order of cells
+        odd = odd | (np.bincount(columns.rows[columns["threads"] == 0], minlength=len(hosts)) > 0)
+    return count >= len(guest.cells), odd
 
 
 def _memory(columns: CellColumns, cell: InstanceCell) -> Mask:

@@ -60,7 +60,7 @@ def test_emulator_threads_get_a_cpu_of_their_own() -> None:
         ({"hw:numa_nodes": "1"}, {"memory_mb_used": 4097}, fit.MEMORY_FULL),
         (PINNED, {"pinned": frozenset(range(5))}, fit.FEW_FREE_CPUS),
         (PINNED, {"pages": (), "memory_mb_used": 3000}, fit.NO_MEMORY),
-        (PINNED, {"siblings": ()}, fit.NO_CORES),
+        (PINNED, {"siblings": ()}, fit.UNTOLD),
         ({"hw:mem_page_size": "1GB"}, {}, fit.NO_PAGES),
         ({"hw:mem_page_size": "large"}, {}, fit.NO_PAGES),
         ({"hw:mem_page_size": "any"}, {"pages": ()}, fit.NO_PAGES),
@@ -68,6 +68,14 @@ def test_emulator_threads_get_a_cpu_of_their_own() -> None:
 )
 def test_why_a_guest_finds_no_cell(extra_specs: dict[str, str], values: dict[str, Any], reason: str) -> None:
     assert ways(extra_specs, cell(**values)).reasons == {reason: 1}
+
+
+def test_a_cell_whose_cores_nobody_knows_ends_the_search_when_its_turn_comes() -> None:
+    told, untold = cell(0, pinned=frozenset({0})), cell(1, siblings=())  # the roomier one comes first
+
+    assert ways(PINNED, told, untold).reasons == {fit.UNTOLD: 1}
+    assert ways(PINNED, cell(0), cell(1, siblings=(), pinned=frozenset({8}))).topology is not None
+    assert ways({"hw:numa_nodes": "1"}, told, untold).topology is not None
 
 
 def test_memory_may_be_shared_only_by_guests_that_are_not_pinned() -> None:

@@ -15,6 +15,7 @@ from conductor.core.placement.query import CandidateQuery
 from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling import prefilters
+from conductor.core.scheduling.cases.error_kinds import kind_of
 from conductor.core.scheduling.cases.query_text import query_text
 from conductor.core.scheduling.cases.reader import Case
 from conductor.core.scheduling.cases.refusals import refusal_of
@@ -34,6 +35,10 @@ NO_VALID_HOST = "NoValidHost"
 
 class NoHost(NovellaError):
     """No valid host was found."""
+
+
+class Refused(NovellaError):
+    """Placement refuses the question that asks for VCPU in place of PCPU, and what it answered before is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class _Answering:
         except NoHost as error:
             ended = {"error": NO_VALID_HOST, "error_text": error.message}
         except NovellaError as error:
-            ended = {"error": type(error).__name__, "error_text": error.message}
+            ended = {"error": kind_of(error), "error_text": error.message}
         return {
             "case": self.case.name,
             "request": self.request["name"],
@@ -134,6 +139,8 @@ class _Answering:
         asked = []
         for query in queries:
             rows = self._ask(table, query)
+            if rows is None and query is not queries[0]:
+                raise Refused()
             if rows is not None:
                 asked.append(query)
                 found[rows] = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import os_resource_classes as classes
 import os_traits as traits
 
@@ -25,27 +27,28 @@ def refusal_of(query: CandidateQuery, hosts: HostTable) -> str:
     unknown = _unknown_traits(query.root_required | query.root_forbidden, hosts)
     if unknown:
         return unknown
-    if not _has_any(hosts, CandidateQuery(root_required=query.root_required, root_forbidden=query.root_forbidden)):
+    bare = replace(query, groups={})
+    if not _has_any(hosts, bare):
         return ""
     for _, group in sorted(query.groups.items()):  # the one that may be spread comes first
-        refusal, is_over = _read(group, hosts)
+        refusal, is_over = _read(group, hosts, bare)
         if refusal or is_over:
             return refusal
     return ""
 
 
-def _read(group: RequestGroup, hosts: HostTable) -> tuple[str, bool]:
+def _read(group: RequestGroup, hosts: HostTable, bare: CandidateQuery) -> tuple[str, bool]:
     """Why the group is refused, and whether no host is left that would do for it."""
     known = {name for state in hosts.states for name in state.amounts}
     foreign = set(group.resources) - set(classes.STANDARDS) - known
     if foreign:
         return f"there is no resource class {min(foreign)}", True
-    if group.member_of and not _has_any(hosts, CandidateQuery({"": RequestGroup(member_of=group.member_of)})):
+    if group.member_of and not _has_any(hosts, replace(bare, groups={"": RequestGroup(member_of=group.member_of)})):
         return "", True
     unknown = _unknown_traits(group.forbidden.union(*group.required), hosts)
     if unknown:
         return unknown, True
-    return "", not _has_any(hosts, CandidateQuery({"": group}))
+    return "", not _has_any(hosts, replace(bare, groups={"": group}))
 
 
 def _has_any(hosts: HostTable, query: CandidateQuery) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from conductor.core.errors import Invalid
 from conductor.core.hardware.derive import with_hardware
+from conductor.core.image_values import unreadable_in
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
 from conductor.core.scheduling.cases.fleet import Fleet, uuid_of
 
@@ -25,6 +27,9 @@ def uuids_of(request: Mapping[str, Any]) -> list[str]:
 
 def spec_of(request: Mapping[str, Any], fleet: Fleet, config: Mapping[str, Any]) -> RequestSpec:
     """Raises Invalid where flavor and image contradict each other, or cannot be read."""
+    unreadable = unreadable_in((request.get("image") or {}).get("properties") or {})
+    if unreadable:
+        raise Invalid(f"{unreadable}.")
     given = {key: value for key, value in request.items() if value is not None}
     uuids = uuids_of(request)
     destination = {key: value for key, value in given.get("destination", {}).items() if value is not None}
