@@ -46,7 +46,7 @@ def uuid(column: str) -> Condition:
 
 def number(column: str) -> Condition:
     return lambda values: Q(
-        **{f"{column}__in": [int(value) for value in values if value.isascii() and value.isdigit()]}
+        **{f"{column}__in": [int(value) for value in values if value.isascii() and value.isdigit() and len(value) < 10]}
     )
 
 

@@ -244,8 +244,9 @@ def _make(
     if network is None:
         raise NotFound(f"Network {wanted['network_id']} is gone.")
     wishes = [AddressWish(ip_address=wanted["fixed_ip"])] if wanted.get("fixed_ip") else None
-    values = {"project_id": project_id, "is_made_by_compute": True, **bound}
-    return port_rows.create_with_addresses(network, groups=groups, wishes=wishes, **values)
+    is_secure = network.is_port_security_enabled
+    values = {"project_id": project_id, "is_made_by_compute": True, "is_port_security_enabled": is_secure, **bound}
+    return port_rows.create_with_addresses(network, groups=groups if is_secure else (), wishes=wishes, **values)
 
 
 def _as_json(port: Port) -> dict[str, Any]:

@@ -228,6 +228,8 @@ def test_subnets_are_cut_from_the_pool(api_client: Any, people: Any) -> None:
         "sort_dir=asc",
         "admin_state_up=perhaps",
         "fixed_ips=color=red",
+        "name=%00",
+        "tags=%00",
     ],
 )
 def test_wrong_queries_are_400(api_client: Any, query: str) -> None:

@@ -13,6 +13,7 @@ from conductor.network import operations, revisions
 from conductor.network.filters import ListQuery
 from portal.api.base import ApiRequest
 from portal.api.network.resources import Resource
+from portal.api.network.schemas.bodies import PROJECT
 from portal.api.network.view import NetworkView
 from portal.api.pagination import next_links, parse_page
 from portal.api.schema_parts import closed
@@ -115,9 +116,17 @@ def expected_revision(request: ApiRequest) -> int | None:
     return int(number)
 
 
+def checked_project(project_id: str) -> str:
+    """A project's id that stands in a path. Raises Invalid for what can be none."""
+    return str(validate({"project_id": project_id}, closed({"project_id": PROJECT}))["project_id"])
+
+
 def parse_query(request: ApiRequest) -> ListQuery:
     """Raises Invalid naming the parameter that is wrong."""
     given = request.query_params
+    for name in given:
+        if any("\0" in value for value in given.getlist(name)):
+            raise Invalid(f"Invalid input for query parameter {name[:60]}. It holds a NUL character.")
     page = parse_page(request)
     keys, directions = given.getlist("sort_key"), given.getlist("sort_dir")
     if len(directions) not in (0, len(keys)):

@@ -12,7 +12,7 @@ from conductor.network.errors import TenantQuotaNotFound
 from portal.api.base import ApiRequest
 from portal.api.network.schemas import routing
 from portal.api.network.view import NetworkView
-from portal.api.network.views.collections import checked
+from portal.api.network.views.collections import checked, checked_project
 from portal.api.validation import as_boolean
 
 
@@ -42,11 +42,13 @@ class Quota(NetworkView):
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("get_quota", target_project_id=project_id)
+        checked_project(project_id)
         return Response({"quota": quotas.limits(project_id)})
 
     def put(self, request: ApiRequest, project_id: str) -> Response:
         """`check_limit` refuses limits below what the project has; `force` (which is the default) does not."""
         self.authorize("update_quota", target_project_id=project_id)
+        checked_project(project_id)
         given = checked(request.data, "quota", routing.QUOTA)
         limits = {name: int(given[name]) for name in quotas.RESOURCES if name in given}
         is_checked = as_boolean(given.get("check_limit", False), "check_limit")
@@ -55,6 +57,7 @@ class Quota(NetworkView):
 
     def delete(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("delete_quota", target_project_id=project_id)
+        checked_project(project_id)
         if not quotas.reset(project_id):
             raise TenantQuotaNotFound(f"Quota for tenant {project_id} could not be found.")
         return Response(status=204)
@@ -65,6 +68,7 @@ class Defaults(NetworkView):
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("get_quota", target_project_id=project_id)
+        checked_project(project_id)
         return Response({"quota": quotas.defaults()})
 
 
@@ -73,4 +77,5 @@ class Details(NetworkView):
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("get_quota", target_project_id=project_id)
+        checked_project(project_id)
         return Response({"quota": {name: asdict(use) for name, use in quotas.usages(project_id).items()}})

@@ -15,7 +15,7 @@ from portal.api.links import absolute
 from portal.api.network.extensions import EXTENSIONS
 from portal.api.network.resources import RESOURCES
 from portal.api.network.view import NetworkView
-from portal.api.network.views.collections import parse_query
+from portal.api.network.views.collections import checked_project, parse_query
 
 
 class Root(DiscoveryView):
@@ -87,7 +87,7 @@ class AutoTopology(NetworkView):
 
     def get(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("get_auto_allocated_topology")
-        wanted = request.context.project_id if project_id in ("None", "null") else project_id
+        wanted = request.context.project_id if project_id in ("None", "null") else checked_project(project_id)
         if "dry-run" in request.query_params.getlist("fields"):
             auto_topology.require_possible()
             found = "dry-run=pass"
@@ -97,7 +97,7 @@ class AutoTopology(NetworkView):
 
     def delete(self, request: ApiRequest, project_id: str) -> Response:
         self.authorize("delete_auto_allocated_topology")
-        wanted = request.context.project_id if project_id in ("None", "null") else project_id
+        wanted = request.context.project_id if project_id in ("None", "null") else checked_project(project_id)
         auto_topology.delete(request.context, wanted)
         return Response(status=204)
 
