@@ -44,8 +44,8 @@ WORDS: Mapping[str, frozenset[str]] = {
         "hw_watchdog_action": "disabled none pause poweroff reset",
         "img_config_drive": "mandatory optional",
         "img_hv_type": (
-            "baremetal bhyve docker fake hyperv ironic kqemu kvm lxc lxd openvz parallels phyp prsm qemu test uml vbox vmware "
-            "vz xen zvm"
+            "baremetal bhyve docker fake hyperv ironic kqemu kvm lxc lxd openvz parallels phyp prsm qemu test uml vbox "
+            "vmware vz xen zvm"
         ),
         "img_signature_hash_method": "SHA-224 SHA-256 SHA-384 SHA-512",
         "img_signature_key_type": (

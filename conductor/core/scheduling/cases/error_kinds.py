@@ -12,7 +12,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     (r"image property ", "ValueError"),
     (r"hw:tpm_secret_security: .* is none of ", "NoValidHost"),
     (
-        r"hw_(virtio_packed_ring|ephemeral_encryption|mem_encryption|sound_model): the image says ",
+        r"hw_(virtio_packed_ring|\w*encryption|sound_model): the image says ",
         "FlavorImageConflict",
     ),
     (r"hw:cpu_thread_policy: it needs ", "CPUThreadPolicyConfigurationInvalid"),
