@@ -176,7 +176,7 @@ def _public_key(context: RequestContext, key_name: str | None) -> str:
     if key_name is None:
         return ""
     try:
-        return keypairs.get(context, context.user_id, key_name).public_key
+        return keypairs.get(context, context.user_id, key_name).ssh_key
     except NotFound:
         raise Invalid("Invalid key_name provided.", field="key_name") from None
 

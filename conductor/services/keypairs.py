@@ -6,7 +6,12 @@ import base64
 import binascii
 import hashlib
 import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
@@ -32,21 +37,58 @@ KEY_TYPES = frozenset(
 )
 NAME = re.compile(r"\A[A-Za-z0-9 ._@-]+\Z")
 LENGTH_BYTES = 4
+SSH, X509 = "ssh", "x509"
+CERTIFICATE_DAYS = 3650
 
 
-def import_key(context: RequestContext, user_id: str, name: str, public_key: str) -> KeyPairView:
-    """Keep a public key. Raises Invalid for what is no OpenSSH key, Conflict when the name is taken."""
+@dataclass(frozen=True)
+class NewPair:
+    """A key to be kept, of kind `ssh` or `x509`; the private half is only passed through."""
+
+    name: str
+    kind: str
+    public_key: str
+    private_key: str = field(default="", repr=False)
+
+
+def import_key(context: RequestContext, user_id: str, name: str, public_key: str, kind: str = SSH) -> KeyPairView:
+    """Keep a public key. Raises Invalid for what is no OpenSSH key or certificate, Conflict when the name is taken."""
     _require_name(name)
-    return _store(context, user_id, name, public_key.strip())
+    return _store(context, user_id, NewPair(name, kind, public_key.strip()))
 
 
-def generate(context: RequestContext, user_id: str, name: str) -> KeyPairView:
+def generate(context: RequestContext, user_id: str, name: str, kind: str = SSH) -> KeyPairView:
     """Make a pair; the private half is in the answer and nowhere else."""
     _require_name(name)
+    public, private = _certificate(name) if kind == X509 else _ssh_pair()
+    return _store(context, user_id, NewPair(name, kind, public, private))
+
+
+def _ssh_pair() -> tuple[str, str]:
     made = Ed25519PrivateKey.generate()
     public = made.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     private = made.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
-    return _store(context, user_id, name, f"{public} Generated-by-Novella", private_key=private)
+    return f"{public} Generated-by-Novella", private
+
+
+def _certificate(name: str) -> tuple[str, str]:
+    """A certificate that signs itself, for guests that let people in by one; named as they look for it."""
+    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
+    now = datetime.now(UTC)
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(made.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=CERTIFICATE_DAYS))
+        .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(made, hashes.SHA256())
+    )
+    private = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return built.public_bytes(Encoding.PEM).decode(), private
 
 
 def list_page(context: RequestContext, user_id: str, *, limit: int = 1000, marker: str = "") -> Page[KeyPairView]:
@@ -82,20 +124,35 @@ def fingerprint(public_key: str) -> str:
     return ":".join(digest[start : start + 2] for start in range(0, len(digest), 2))
 
 
-def _store(context: RequestContext, user_id: str, name: str, public_key: str, *, private_key: str = "") -> KeyPairView:
-    seen = fingerprint(public_key)
+def _store(context: RequestContext, user_id: str, wanted: NewPair) -> KeyPairView:
+    is_certificate = wanted.kind == X509
+    seen = _certificate_print(wanted.public_key) if is_certificate else fingerprint(wanted.public_key)
     with write_tx():
         one_at_a_time(API_ALIAS, f"user:{user_id}")
         mine = KeyPair.objects.filter(user_id=user_id)
-        if mine.filter(name=name).exists():
-            raise Conflict(f"Key pair '{name}' already exists.")
+        if mine.filter(name=wanted.name).exists():
+            raise Conflict(f"Key pair '{wanted.name}' already exists.")
         allowed = quotas.limits(context.project_id) | quotas.user_limits(context.project_id, user_id)
         quotas.require_below(allowed, "key_pairs", in_use=mine.count())
         made = KeyPair.objects.create(
-            user_id=user_id, name=name, public_key=public_key, fingerprint=seen, created_at=database_now()
+            user_id=user_id,
+            name=wanted.name,
+            key_type=wanted.kind,
+            public_key=wanted.public_key,
+            fingerprint=seen,
+            created_at=database_now(),
         )
         row = KeyPair.objects.get(pk=made.pk)
-    return _view(row, private_key=private_key)
+    return _view(row, private_key=wanted.private_key)
+
+
+def _certificate_print(text: str) -> str:
+    """SHA-1 over the certificate as colon-separated hex pairs, as the Compute API shows it. Raises Invalid."""
+    try:
+        found = x509.load_pem_x509_certificate(text.encode())
+    except ValueError:
+        raise _not_a_key() from None
+    return found.fingerprint(hashes.SHA1()).hex(":")
 
 
 def _require_name(name: str) -> None:

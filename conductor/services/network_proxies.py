@@ -231,8 +231,9 @@ _BOUNDS: dict[str, Callable[[int | None, int | None], Bounds]] = {"tcp": _ports,
 
 
 def _prefix(cidr: str | None) -> str:
-    """All of IPv4 where none is named."""
+    """As it was spelt; all of IPv4 where none is named."""
     try:
-        return str(ip_network(cidr or "0.0.0.0/0", strict=False))
+        ip_network(cidr or "0.0.0.0/0", strict=False)
+        return cidr or "0.0.0.0/0"
     except ValueError:
         raise Invalid(f"Invalid cidr {(cidr or '')[:60]}.", field="security_group_rule.cidr") from None

@@ -114,7 +114,7 @@ def _public_key(context: RequestContext, instance: Instance, key_name: str | Non
     if key_name is None:
         return ""
     try:
-        return keypairs.get(context, instance.user_id, key_name).public_key
+        return keypairs.get(context, instance.user_id, key_name).ssh_key
     except NotFound:
         raise Invalid("Invalid key_name provided.", field="rebuild.key_name") from None
 

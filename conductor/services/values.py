@@ -201,6 +201,11 @@ class KeyPairView:
     created_at: datetime
     private_key: str = field(default="", repr=False)
 
+    @property
+    def ssh_key(self) -> str:
+        """What a guest may let its owner in by over SSH: a certificate is none."""
+        return self.public_key if self.key_type == "ssh" else ""
+
 
 @dataclass(frozen=True)
 class QuotaView:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Invalid
 from conductor.services import keypairs
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import keypairs as schemas
@@ -41,12 +40,11 @@ class KeyPairs(KeyPairsView):
         wanted = validate(request.data, schemas.create(request.microversion))["keypair"]
         user_id = wanted.get("user_id", request.context.user_id)
         self.allow("os-keypairs:create", target_user_id=user_id)
-        if wanted.get("type", "ssh") != "ssh":
-            raise Invalid("Only key pairs of type ssh are offered.", field="keypair.type")
+        name, kind = wanted["name"], wanted.get("type", keypairs.SSH)
         if wanted.get("public_key"):
-            made = keypairs.import_key(request.context, user_id, wanted["name"], wanted["public_key"])
+            made = keypairs.import_key(request.context, user_id, name, wanted["public_key"], kind)
         else:
-            made = keypairs.generate(request.context, user_id, wanted["name"])
+            made = keypairs.generate(request.context, user_id, name, kind)
         status = 201 if request.microversion.covers("2.2") else 200
         return Response({"keypair": serializers.created(made, request.microversion)}, status=status)
 
