@@ -101,8 +101,9 @@ def _claim(providers: list[str]) -> None:
 
 
 def _bare(hosts: list[int]) -> None:
-    from conductor.transactions import write_tx
     from django.db import connections
+
+    from conductor.transactions import write_tx
 
     counts: dict[int, int] = {}
     for host in hosts:
