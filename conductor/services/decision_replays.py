@@ -143,7 +143,7 @@ def evaluate(context: RequestContext, decision_uuid: UUID | str, fleet: str = TH
         num_instances=len(question.instance_uuids),
         placed=trial.placed,
         num_hosts=decision.num_hosts,
-        funnel=[asdict(stage) for stage in decision.funnel],
+        funnel=[stage._asdict() for stage in decision.funnel],
         advice=list(decision.advice),
         differs=decision.is_successful != row.is_successful or (row.is_successful and list(trial.hosts) != before),
         chosen=list(trial.hosts) if context.is_admin else [],

@@ -201,7 +201,7 @@ def _fit(context: RequestContext, question: _Question) -> FitView:
         refusals=list(question.refusals),
         advice=list(decision.advice),
         fits_if=[] if decision.is_successful else _remedies(context, table, asked.spec, trial),
-        funnel=[asdict(stage) for stage in decision.funnel],
+        funnel=[stage._asdict() for stage in decision.funnel],
         snapshot_age_seconds=decision.snapshot_age_seconds,
         hosts=list(trial.hosts) if context.is_admin else [],
         weights=[dict(weight) for weight in decision.weights] if context.is_admin else [],
