@@ -9,7 +9,7 @@ from typing import Any
 from conductor.core.hardware.request import InstanceTopology, PciRequest
 from conductor.core.placement.query import UNBOUND, Bounds
 
-DERIVED = ("numa", "pci_requests", "bounds")
+DERIVED = ("numa", "pci_requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class RequestSpec:
     instance_uuid: str = ""
     numa: InstanceTopology | None = None  # with `pci_requests` derived from flavor and image, not kept
     pci_requests: tuple[PciRequest, ...] = ()
-    bounds: Bounds = UNBOUND  # what pre-filters add, derived too
+    bounds: Bounds = UNBOUND  # what pre-filters added when it was asked
 
     @property
     def names_hosts(self) -> bool:
@@ -119,7 +119,8 @@ class RequestSpec:
         return any(named)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name not in DERIVED}
+        values = {name: value for name, value in asdict(self).items() if name not in (*DERIVED, "bounds")}
+        return values | ({"bounds": self.bounds.to_json()} if self.bounds != UNBOUND else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RequestSpec:
@@ -130,6 +131,7 @@ class RequestSpec:
             values["group"] = GroupSpec(**values["group"])
         if values.get("move"):
             values["move"] = MoveSpec(**values["move"])
+        values["bounds"] = Bounds.from_json(values.get("bounds") or {})
         for name in ("ignore_hosts", "force_hosts", "force_nodes"):
             values[name] = tuple(values.get(name, ()))
         return cls(**values)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from django.conf import settings
 
 from conductor.api_db.models import Aggregate
-from conductor.core.placement.query import Bounds
+from conductor.core.placement.query import UNBOUND, Bounds
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.prefilters import AggregateFacts, NoAggregateForProject, bounds_of
 
@@ -17,7 +17,7 @@ NOWHERE = Bounds(member_of=(frozenset(),))  # no host is in one of no aggregates
 def bounded(spec: RequestSpec) -> RequestSpec:
     """The request with its bounds. Raises Invalid for an image without what a pre-filter goes by."""
     if not settings.NOVELLA_PREFILTERS:
-        return spec
+        return spec if spec.bounds == UNBOUND else replace(spec, bounds=UNBOUND)
     aggregates = [
         AggregateFacts(str(uuid), {str(key): str(value) for key, value in metadata.items()})
         for uuid, metadata in Aggregate.objects.order_by("pk").values_list("uuid", "metadata")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,25 @@ class Bounds:
     root_forbidden: frozenset[str] = frozenset()
     member_of: tuple[frozenset[str], ...] = ()
     forbidden_aggregates: frozenset[str] = frozenset()
+
+    def to_json(self) -> dict[str, list[Any]]:
+        """Only what binds."""
+        found: dict[str, list[Any]] = {
+            "root_required": sorted(self.root_required),
+            "root_forbidden": sorted(self.root_forbidden),
+            "member_of": [sorted(names) for names in self.member_of],
+            "forbidden_aggregates": sorted(self.forbidden_aggregates),
+        }
+        return {name: values for name, values in found.items() if values}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Bounds:
+        return cls(
+            root_required=frozenset(data.get("root_required", ())),
+            root_forbidden=frozenset(data.get("root_forbidden", ())),
+            member_of=tuple(frozenset(names) for names in data.get("member_of", ())),
+            forbidden_aggregates=frozenset(data.get("forbidden_aggregates", ())),
+        )
 
     def __or__(self, other: Bounds) -> Bounds:
         return Bounds(

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostTable, Mask
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.filtering import PluginFault, Rows, ask, describe, verdict_of
+from conductor.core.scheduling.filtering import PluginFault, Rows, Rules, ask, describe, timed_verdict
 from conductor.core.scheduling.links import Placement, shortfall_of
 from conductor.core.scheduling.nearest import by_distance
 from conductor.core.scheduling.select import Pipeline, decide, links_of
+from conductor.core.scheduling.watching import Watch
 
 PASSED, REJECTED, FAILED = "pass", "reject", "error"
 NEAREST_KEPT = 10
@@ -55,6 +56,7 @@ class Replay:
     masks: tuple[Mask, ...]
     faults: tuple[PluginFault, ...] = ()
     failed: frozenset[str] = field(default_factory=frozenset)
+    aside: Watch = field(default_factory=lambda: Watch(Rules()), compare=False, repr=False)  # of the questions why
 
     @property
     def misses(self) -> NDArray[np.intp]:
@@ -114,7 +116,7 @@ class Replay:
         if passes and one.name not in self.failed:
             return Cell(one.name, PASSED)
         try:
-            verdict = verdict_of(one, self.hosts, self.spec, row)
+            verdict = timed_verdict(one, self.hosts, self.spec, row, self.aside)
         except Exception as error:
             taken = "let pass" if passes else "turned away"
             return Cell(one.name, FAILED, f"the filter failed ({describe(error)}): {taken}")
@@ -132,11 +134,13 @@ def replay(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline) -> Replay:
     everyone = hosts.everyone
     masks: list[Mask] = []
     faults: list[PluginFault] = []
+    watch = Watch(pipeline.rules)
     for one in filters:
-        mask, found = ask(one, hosts, spec, passing=everyone, rules=pipeline.rules)
+        mask, found = ask(one, hosts, spec, passing=everyone, rules=pipeline.rules, watch=watch)
         masks.append(mask)
         faults += found
-    return Replay(hosts, spec, filters, tuple(masks), tuple(faults), frozenset(fault.plugin for fault in faults))
+    failed = frozenset(fault.plugin for fault in faults)
+    return Replay(hosts, spec, filters, tuple(masks), tuple(faults), failed, Watch(pipeline.rules))
 
 
 @dataclass(frozen=True, slots=True)
