@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.urls import URLPattern, path
 
-if TYPE_CHECKING:
-    from portal.api.compute.view import ComputeView
+from portal.api.base import ApiView
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Route:
     """A path below /compute/v2.1, as Django spells it; `note` is for the documentation."""
 
     path: str
-    view: type[ComputeView]
+    view: type[ApiView]
     operations: Mapping[str, Operation]
     note: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -40,11 +39,3 @@ class Route:
     def pattern(self) -> URLPattern:
         """The route for Django: the view checks versions and rules by the same row."""
         return path(self.path, self.view.as_view(operations=self.operations, **self.attributes))
-
-
-def gone(*paths: str, note: str = "removed; 410") -> tuple[Route, ...]:
-    """Routes of what was removed for good: 410 for every method, in every version."""
-    from portal.api.compute.views.removed import Removed
-
-    operations = {method: Operation("", 410) for method in ("GET", "POST", "PUT", "DELETE")}
-    return tuple(Route(one, Removed, operations, note) for one in paths)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from portal.api.compute.routes.servers import SERVER
 from portal.api.compute.table import Operation as Op
-from portal.api.compute.table import Route, gone
+from portal.api.compute.table import Route
 from portal.api.compute.views import image_proxies as images
 from portal.api.compute.views import network_proxies as networks
 from portal.api.compute.views import volume_proxies as volumes
+from portal.api.compute.views.removed import Removed
 
 ENDS = "2.35"  # the last version that passes requests on
 METADATA_ENDS = "2.38"
 
-REMOVED = gone(
+
+def _gone(*paths: str) -> tuple[Route, ...]:
+    """Routes of what was removed for good: 410 for every method, in every version."""
+    operations = {method: Op("", 410) for method in ("GET", "POST", "PUT", "DELETE")}
+    return tuple(Route(one, Removed, operations, "removed; 410") for one in paths)
+
+
+REMOVED = _gone(
     "os-agents",
     "os-agents/<str:ref>",
     "os-cells",
