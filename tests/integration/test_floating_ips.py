@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import uuid4
 
 from django.db import connections
 
-from conductor.core.context import system_context
+from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import NovellaError
-from conductor.network import floating_ips, operations, port_operations, quotas, router_interfaces, routers, subnets
+from conductor.network import (
+    floating_ips,
+    operations,
+    port_operations,
+    ports,
+    quotas,
+    router_interfaces,
+    routers,
+    subnets,
+)
 from conductor.network.floating_ips import FloatingIpChange, FloatingIpWish
 from conductor.network.models import AddressAllocation, FloatingIp, Port
 from conductor.network.port_operations import PortWish
 from conductor.network.routers import GatewayWish, RouterWish
 from conductor.network.subnets import SubnetWish
+from conductor.transactions import write_tx
 
 THREADS = 6
 
@@ -63,15 +74,45 @@ def test_takers_at_once_keep_to_the_quota(people: Any) -> None:
     assert FloatingIp.objects.count() == Port.objects.count() == 3
 
 
+def make_way_out(context: RequestContext) -> tuple[str, str]:
+    """Ids of an external network and of one of the asker's that a router joins with it."""
+    outside = make_outside("198.18.0.0/24")
+    network_id = str(operations.create_network(context, {"name": "inner"}).uuid)
+    subnet = subnets.create_subnet(context, SubnetWish(network_id=network_id, cidr="10.0.0.0/24"))
+    router = routers.create_router(context, RouterWish({}, has_gateway=True, gateway=GatewayWish(outside)))
+    router_interfaces.add(context, str(router.uuid), subnet_id=str(subnet.uuid))
+    return outside, network_id
+
+
 def test_only_one_leads_to_an_address(people: Any) -> None:
-    outside, ana = make_outside("198.18.0.0/24"), people.ana.context()
-    network_id = str(operations.create_network(ana, {"name": "inner"}).uuid)
-    subnet = subnets.create_subnet(ana, SubnetWish(network_id=network_id, cidr="10.0.0.0/24"))
-    router = routers.create_router(ana, RouterWish({}, has_gateway=True, gateway=GatewayWish(outside)))
-    router_interfaces.add(ana, str(router.uuid), subnet_id=str(subnet.uuid))
+    ana = people.ana.context()
+    outside, network_id = make_way_out(ana)
     port_id = str(port_operations.create_port(ana, PortWish(network_id=network_id)).uuid)
     made = [str(floating_ips.create_floating_ip(ana, FloatingIpWish(network_id=outside)).uuid) for _ in range(THREADS)]
     change = FloatingIpChange(port_id=port_id)
     told = at_once(lambda number: floating_ips.update_floating_ip(ana, made[number], change), THREADS)
     assert told == [""] + ["FloatingIPPortAlreadyAssociated"] * (THREADS - 1)
     assert FloatingIp.objects.filter(port__uuid=port_id, fixed_ip_address="10.0.0.2").count() == 1
+
+
+def test_a_guest_that_goes_leaves_its_floating_ip(people: Any) -> None:
+    ana = people.ana.context()
+    outside, network_id = make_way_out(ana)
+    instance = str(uuid4())
+    wanted = {"network_id": network_id, "port_id": "", "fixed_ip": ""}
+    with write_tx():
+        (plugged,) = ports.plug(
+            instance_uuid=instance,
+            project_id=ana.project_id,
+            networks=[wanted],
+            host="host-1",
+            device_owner="compute:nova",
+        )
+    wish = FloatingIpWish(network_id=outside, port_id=plugged["port_uuid"])
+    made = floating_ips.create_floating_ip(ana, wish)
+    assert (made.fixed_ip_address, made.router is None) == ("10.0.0.2", False)
+    with write_tx():
+        ports.unplug(instance)
+    left = floating_ips.get_floating_ip(ana, str(made.uuid))
+    assert (left.port, left.fixed_ip_address, left.router, left.address) == (None, None, None, made.address)
+    assert not Port.objects.filter(uuid=plugged["port_uuid"]).exists()
