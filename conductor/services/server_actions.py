@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,6 +20,7 @@ from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.services.instance_queries import mapping_of, missing
 from conductor.transactions import database_now, retried, write_tx
+from conductor.volume.models import Volume
 
 # Reads what it needs of the row, writes what belongs to the action, and may refuse; in the transaction that accepts it.
 Prepare = Callable[[str, Instance, UUID], None]
@@ -65,7 +66,14 @@ def _parts(alias: str, instance_uuid: str) -> list[str]:
     rows = Instance.objects.using(alias).filter(uuid=instance_uuid).values_list("addresses", flat=True)
     ports = [f"port:{port['port_uuid']}" for addresses in rows for port in addresses]
     devices = BlockDevice.objects.using(alias).filter(instance_uuid=instance_uuid)
-    return ports + [f"volume:{uuid}" for uuid in devices.values_list("volume_uuid", flat=True)]
+    uuids = list(devices.values_list("volume_uuid", flat=True))
+    return ports + (volume_locks(uuids, instance_uuid) if uuids else [])
+
+
+def volume_locks(volume_uuids: Sequence[UUID], instance_uuid: str) -> list[str]:
+    """What an instance locks of volumes: all of one, but of one that several instances can have its own share."""
+    shared = set(Volume.objects.filter(uuid__in=volume_uuids, is_multiattach=True).values_list("uuid", flat=True))
+    return [f"volume:{uuid}:{instance_uuid}" if uuid in shared else f"volume:{uuid}" for uuid in volume_uuids]
 
 
 def _lock_parts(

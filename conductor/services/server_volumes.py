@@ -89,7 +89,8 @@ def attach(context: RequestContext, instance_uuid: str, wish: AttachWish) -> Att
         )
 
     inputs = {"volume_id": str(volume.uuid), "attachment_id": str(attachment_id)}
-    asked = Asked(inputs=inputs, resources=[f"volume:{volume.uuid}"], prepare=prepare)
+    held = server_actions.volume_locks([volume.uuid], instance_uuid)
+    asked = Asked(inputs=inputs, resources=held, prepare=prepare)
     run_uuid = server_actions.begin(context, instance_uuid, "attach_volume", asked)
     alias = server_actions.cell_of(context, instance_uuid)
     device = BlockDevice.objects.using(alias).filter(uuid=attachment_id).first()
@@ -121,7 +122,8 @@ def detach(context: RequestContext, instance_uuid: str, volume_id: str) -> str:
         if instance.host and is_silent(alias, instance.host):
             raise Conflict(f"Cannot 'detach_volume' instance {instance.uuid}: its host does not answer.")
 
-    asked = Asked(inputs=inputs, resources=[f"volume:{attachment.volume_id}"], prepare=prepare)
+    held = server_actions.volume_locks([UUID(attachment.volume_id)], attachment.instance_uuid)
+    asked = Asked(inputs=inputs, resources=held, prepare=prepare)
     return server_actions.begin(context, instance_uuid, "detach_volume", asked)
 
 

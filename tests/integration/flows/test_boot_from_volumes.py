@@ -456,8 +456,12 @@ def test_a_volume_that_can_be_shared_is_attached_to_two_servers(
         run_to_the_end(hosts)
     assert VolumeAttachment.objects.filter(volume__uuid=system, status="in-use").count() == 2
     server_volumes.detach(ana, first, system)
+    server_actions.begin(ana, second, "stop")  # neither waits for the other
     run_to_the_end(hosts)
     assert statuses()[system] == "in-use"
+    server_volumes.detach(ana, second, system)
+    run_to_the_end(hosts)
+    assert statuses()[system] == "available"
     assert_nothing_under_way(second)
 
 
