@@ -74,6 +74,7 @@ def pipeline() -> Pipeline:
         ),
         host_subset_size=settings.NOVELLA_HOST_SUBSET_SIZE,
         max_attempts=settings.NOVELLA_MAX_BUILD_ATTEMPTS,
+        keeps_order=not settings.NOVELLA_SHUFFLE_BEST_SAME_WEIGHED_HOSTS,
     )
 
 

@@ -87,6 +87,20 @@ def test_one_host_is_claimed_and_the_next_best_of_its_cell_are_alternates() -> N
     assert used("middle") == {"VCPU": 0, "MEMORY_MB": 0, "DISK_GB": 0}
 
 
+def test_equals_are_drawn_unless_the_operator_wants_the_first(settings: Any) -> None:
+    hosts = [add_host(f"host-{number}") and f"host-{number}" for number in range(6)]
+    settings.NOVELLA_SHUFFLE_BEST_SAME_WEIGHED_HOSTS = False
+
+    firsts = []
+    for _ in range(3):
+        uuid = str(uuid4())
+        ((chosen, *others),) = select(wish(), uuids=[uuid])
+        firsts.append([chosen.host, *(one.host for one in others)])
+        manager.release(uuid)
+
+    assert firsts == [hosts[:3]] * 3
+
+
 def test_the_same_step_gets_the_same_answer_and_claims_once() -> None:
     add_host("one")
     add_host("two")

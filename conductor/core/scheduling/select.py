@@ -259,9 +259,9 @@ class _Placing:
         if not weighing.count:
             return None
         count = max(self.pipeline.host_subset_size, 1)
-        if self.pipeline.rechecks_room and not self.pipeline.keeps_order:
-            return pick(best_rows(weighing.totals, count, self.seed + index), self.random)
         seed = None if self.pipeline.keeps_order else self.seed + index
+        if self.pipeline.rechecks_room:
+            return pick(best_rows(weighing.totals, count, seed), self.random)
         ordered = best_rows(weighing.totals, weighing.count, seed)
         chosen = pick(ordered[:count], self.random)
         states = self.table.hosts.states
