@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from rest_framework.exceptions import MethodNotAllowed
+
 from conductor.core.errors import Forbidden, Invalid
 from portal.api import microversions
 from portal.api.base import ApiRequest, ApiView
@@ -34,6 +36,8 @@ class ComputeView(ApiView):
         self._require_project(request)
         operation = self.operations.get("GET" if request.method == "HEAD" else str(request.method))
         if operation is None:
+            if self.operations:  # a view may serve routes with fewer methods than it has
+                raise MethodNotAllowed(str(request.method))
             return
         microversions.require(request.microversion, operation.since, operation.until)
         if operation.rule and not operation.is_targeted:
