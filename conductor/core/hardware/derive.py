@@ -45,10 +45,9 @@ def with_hardware(spec: S, options: Mapping[str, Any]) -> S:
     Raises Invalid naming the key that cannot be read, that contradicts another, or that asks for too much.
     """
     wishes = Wishes(spec.flavor, spec.image.properties)
-    policy = wishes.pci_policy()
     changes: dict[str, Any] = {
         "numa": topology_of(wishes),
-        "pci_requests": pci_aliases.requests_of(wishes, policy, options.get(pci_aliases.OPTION)),
+        "pci_requests": pci_aliases.requests_of(wishes, wishes.pci_policy(), options.get(pci_aliases.OPTION)),
     }
     return replace(spec, **changes)
 

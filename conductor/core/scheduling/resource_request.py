@@ -160,8 +160,8 @@ class _Asked:
     def read_image(self, properties: Mapping[str, Any]) -> None:
         """An image may only require traits, and says so with its properties `trait:NAME`."""
         for key, value in properties.items():
-            kind, _, name = str(key).partition(":")
-            if kind != "trait" or not name:
+            kind, colon, name = str(key).partition(":")
+            if kind != "trait" or not (name or (colon and not self.is_strict)):
                 continue
             if str(value) == "required":
                 self.group(SPREAD).required.add(name)
