@@ -23,6 +23,7 @@ from conductor.volume.states import CREATING, DELETING, ERROR, SNAPSHOT
 SORT_KEYS = {
     "id": "uuid",
     "name": "name",
+    "display_name": "name",
     "status": "status",
     "volume_size": "size_gb",
     "created_at": "created_at",
