@@ -49,10 +49,7 @@ class CheckedWish:
 
 def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     """Raises Invalid naming what is wrong, Forbidden for a host named by anybody but an administrator."""
-    flavor = _flavor(context, wish.flavor_ref)
-    listed = volume_images.devices_of(context, wish.image_ref)
-    if listed:
-        wish = replace(wish, image_ref="", devices=(*listed, *wish.devices))
+    flavor, wish = _flavor(context, wish.flavor_ref), _with_listed_devices(context, wish)
     devices = device_wishes.check(context, wish.devices, wish.image_ref, flavor)
     volume_image = device_wishes.root_image(devices, flavor)
     image = volume_image or bootable_image(context, wish.image_ref, flavor)
@@ -90,6 +87,12 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
         public_key=_public_key(context, wish.key_name),
         devices=devices,
     )
+
+
+def _with_listed_devices(context: RequestContext, wish: BuildWish) -> BuildWish:
+    """An image without data of its own stands for the devices that it lists."""
+    listed = volume_images.devices_of(context, wish.image_ref)
+    return replace(wish, image_ref="", devices=(*listed, *wish.devices)) if listed else wish
 
 
 def hostname_of(wish: BuildWish, name: str, instance_uuid: str) -> str:

@@ -68,9 +68,7 @@ def attach(context: RequestContext, instance_uuid: str, wish: AttachWish) -> Att
     name in use, NotSupported.
     """
     server_actions.cell_of(context, instance_uuid)  # an unknown server is told before an unknown volume
-    volume = get_visible(context, wish.volume_id)
-    if volume.is_multiattach and not wish.may_share:
-        raise Invalid("Volumes that several servers can have are attached from version 2.60 on.", field="volumeId")
+    volume = _wanted(context, wish)
     attachment_id = uuid4()
 
     def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
@@ -157,6 +155,13 @@ def _release_unless_owed(alias: str, device: BlockDevice) -> bool:
     with write_tx(alias):
         BlockDevice.objects.using(alias).filter(pk=device.pk).delete()
     return True
+
+
+def _wanted(context: RequestContext, wish: AttachWish) -> Volume:
+    volume = get_visible(context, wish.volume_id)
+    if volume.is_multiattach and not wish.may_share:
+        raise Invalid("Volumes that several servers can have are attached from version 2.60 on.", field="volumeId")
+    return volume
 
 
 def _refuse(there: Any, volume: Volume, instance: Instance) -> None:

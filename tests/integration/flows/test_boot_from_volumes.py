@@ -20,18 +20,13 @@ from conductor.services import (
     second_tries,
     server_actions,
     server_images,
-    server_volumes,
-    volume_snapshots,
     volumes,
 )
 from conductor.services.rebuilds import RebuildWish
-from conductor.services.server_images import ImageWish
-from conductor.services.server_volumes import AttachWish
 from conductor.services.values import BuildWish, DeviceWish
 from conductor.services.volumes import VolumeWish
-from conductor.volume import store, types
-from conductor.volume.models import Snapshot, Volume, VolumeAttachment
-from conductor.volume.snapshots import SnapshotWish
+from conductor.volume import store
+from conductor.volume.models import Volume, VolumeAttachment
 from conductor.workflows.build_from_volumes import BUILD_FROM_VOLUMES
 from conductor.workflows.flow import Step
 from conductor.workflows.rebuild_root_volume import REBUILD_ROOT_VOLUME
@@ -397,93 +392,3 @@ def test_shelved_it_keeps_its_volume_and_comes_back_with_it(hosts: StorageHosts,
     assert (instance_of(uuid).vm_state, hosts.spawned_from[uuid]) == (VmState.ACTIVE, "")
     assert len(hosts.plugged[uuid]) == 1
     assert_nothing_under_way(uuid)
-
-
-def test_no_backup_is_made_of_a_root_volume(hosts: StorageHosts, ana: Any, image: str) -> None:
-    uuid = launched(hosts, ana, of_image(image))
-    with pytest.raises(Invalid, match="not supported for volume-backed"):
-        server_images.create_backup(ana, uuid, ImageWish("daily"), backup_type="daily", rotation=1)
-    assert_nothing_under_way(uuid)
-
-
-def snapshot_of(hosts: StorageHosts, ana: Any, volume: str) -> str:
-    row = volume_snapshots.create(ana, volume, SnapshotWish(name="kept"), may_be_in_use=True)
-    run_to_the_end(hosts)
-    return str(row.uuid)
-
-
-def test_a_server_boots_from_a_snapshot(hosts: StorageHosts, ana: Any, image: str) -> None:
-    launched(hosts, ana, of_image(image))
-    snapshot = snapshot_of(hosts, ana, str(BlockDevice.objects.using(CELL).get().volume_uuid))
-    second = launched(hosts, ana, DeviceWish("snapshot", "volume", uuid=snapshot, boot_index=0))
-    root = BlockDevice.objects.using(CELL).get(instance_uuid=second)
-    volume = Volume.objects.get(uuid=root.volume_uuid)
-    assert (volume.size_gb, volume.is_bootable, volume.image_metadata["image_id"]) == (1, True, image)
-    assert first_bytes(str(root.volume_uuid), len(DATA)) == DATA
-    assert instance_of(second).vm_state == VmState.ACTIVE
-    assert_nothing_under_way(second)
-
-
-@pytest.mark.parametrize(("size_gb", "says"), [(1, "needs 2 GB"), (None, "not bootable")])
-def test_a_snapshot_that_cannot_be_booted_is_refused(
-    size_gb: int | None, says: str, hosts: StorageHosts, ana: Any
-) -> None:
-    plain = str(volumes.create(ana, VolumeWish(size_gb=2)).uuid)
-    snapshot = snapshot_of(hosts, ana, plain)
-    with pytest.raises(Invalid, match=says):
-        instances.create(ana, wish(DeviceWish("snapshot", "volume", uuid=snapshot, size_gb=size_gb, boot_index=0)))
-    assert not BuildRequest.objects.exists()
-
-
-def test_volumes_are_made_of_the_type_that_was_asked_for(hosts: StorageHosts, ana: Any, image: str) -> None:
-    types.create({"name": "shared", "extra_specs": {"multiattach": "<is> True"}})
-    with pytest.raises(Invalid, match="Volume type fast"):
-        instances.create(ana, wish(of_image(image, volume_type="fast")))
-    launched(hosts, ana, of_image(image, volume_type="shared"))
-    volume = Volume.objects.get()
-    assert (volume.volume_type is not None and volume.volume_type.name, volume.is_multiattach) == ("shared", True)
-
-
-def test_a_volume_that_can_be_shared_is_attached_to_two_servers(
-    hosts: StorageHosts, ana: Any, image: str, system: str
-) -> None:
-    Volume.objects.filter(uuid=system).update(is_multiattach=True)
-    first, second = (launched(hosts, ana, of_image(image)) for _ in range(2))
-    for uuid in (first, second):
-        with pytest.raises(Invalid, match=r"2\.60"):
-            server_volumes.attach(ana, uuid, AttachWish(system, may_share=False))
-        server_volumes.attach(ana, uuid, AttachWish(system))
-        run_to_the_end(hosts)
-    assert VolumeAttachment.objects.filter(volume__uuid=system, status="in-use").count() == 2
-    server_volumes.detach(ana, first, system)
-    server_actions.begin(ana, second, "stop")  # neither waits for the other
-    run_to_the_end(hosts)
-    assert statuses()[system] == "in-use"
-    server_volumes.detach(ana, second, system)
-    run_to_the_end(hosts)
-    assert statuses()[system] == "available"
-    assert_nothing_under_way(second)
-
-
-def test_an_image_of_a_root_volume_is_a_list_of_snapshots_that_boots(hosts: StorageHosts, ana: Any, image: str) -> None:
-    first = launched(hosts, ana, of_image(image), BLANK)
-    made = server_images.create_image(ana, first, ImageWish("kept", {"a": "b"}))
-    row = images.get(made.image_id)
-    assert (row.status, row.size, row.properties["a"], row.properties["instance_uuid"]) == ("active", 0, "b", first)
-    run_to_the_end(hosts)
-    assert set(Snapshot.objects.values_list("name", "status")) == {("snapshot for kept", "available")}
-    second = launched(hosts, ana, image_ref=made.image_id)
-    devices = BlockDevice.objects.using(CELL).filter(instance_uuid=second)
-    root = devices.get(boot_index=0)
-    assert {device.tag for device in devices} == {None, "scratch"}
-    assert first_bytes(str(root.volume_uuid), len(DATA)) == DATA
-    assert (instance_of(second).vm_state, instance_of(second).image["image_id"]) == (VmState.ACTIVE, "")
-    assert_nothing_under_way(first)
-
-
-def test_devices_of_an_image_that_cannot_be_read_are_refused(hosts: StorageHosts, ana: Any, image: str) -> None:
-    odd = images.create(
-        ana, {"name": "o", "disk_format": "raw", "container_format": "bare", "block_device_mapping": "x"}
-    )
-    with pytest.raises(Invalid, match="cannot be read"):
-        instances.create(ana, wish(image_ref=str(odd.uuid)))
