@@ -38,7 +38,7 @@ SERVICES = (  # list only what answers
     Service("image", "glance", "/image", "Images that servers boot from"),
     Service("network", "neutron", "/network", "Networks, ports and addresses"),
     Service("placement", "placement", "/placement", "What hosts have, and who holds how much of it"),
-    Service("volumev3", "cinderv3", "/volume/v3", "Volumes that servers can have"),
+    Service("block-storage", "cinder", "/volume/v3", "Volumes that servers can have"),
 )
 
 
