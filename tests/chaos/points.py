@@ -51,6 +51,7 @@ def places(match: str, sample: int, seed: int) -> list[Place]:
         names = failpoints(known)
         names += failpoints(known, "undo") if scene.verb else []
         names += [f"host.{command}.{moment}" for command in scene.commands for moment in MOMENTS_OF_A_HOST]
+        names = [name for name in names if not (scene.never and re.search(scene.never, name))]
         found += [place for place in (Place(title, name) for name in names) if re.search(match, place.label)]
     if sample:
         chosen = random.Random(seed).sample(range(len(found)), min(sample, len(found)))

@@ -172,7 +172,7 @@ def unknown() -> str:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"flavor_ref": "nope"}, "Flavor nope could not be found."),
-    ({"image_ref": ""}, "booting from volumes is not offered"),
+    ({"image_ref": ""}, "Name an image to boot from, or a volume"),
     ({"image_ref": "11111111-1111-1111-1111-111111111111"}, "Can not find requested image 11111111"),
     ({"key_name": "lost"}, "Invalid key_name provided."),
     ({"availability_zone": "atlantis"}, "The requested availability zone is not available"),

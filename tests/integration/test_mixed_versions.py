@@ -82,7 +82,7 @@ def test_what_a_host_has_no_words_for_fails_and_says_what_to_do(hosts: Hosts, la
     run = WorkflowRun.objects.using(CELL).get(uuid=run_uuid)
     assert run.state.startswith("failed")
     assert run.error["class"] == "HostTooOld"
-    assert "service version 1 of 2, which does not know power_off. Upgrade it" in run.error["message"]
+    assert "service version 1 of 3, which does not know power_off. Upgrade it" in run.error["message"]
     assert (instance_of(uuid).vm_state, instance_of(uuid).task_state) == ("active", None)
     assert not OutboxMessage.objects.using(CELL).exists()
     assert "power_off" not in [message for message, _ in hosts.said]

@@ -72,6 +72,9 @@ def test_defaults() -> None:
         **KEPT_DAYS,
         crash_at="",
         message_faults="",
+        token_recheck_seconds=1.0,
+        lockout_failures=0,
+        lockout_seconds=1800.0,
     )
 
 

@@ -43,7 +43,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"networks": [{"uuid": "nope"}]}, "server.networks"),
     ({"networks": [{"uuid": "11111111-1111-1111-1111-111111111111"}]}, "11111111-1111-1111-1111-111111111111"),
     ({"networks": [{"port": "11111111-1111-1111-1111-111111111111", "fixed_ip": "10.0.0.1"}]}, "cannot be used with"),
-    ({"networks": [{"uuid": "11111111-1111-1111-1111-111111111111", "tag": "a"}]}, "Tagged networks are not offered"),
+    ({"networks": [{"uuid": "11111111-1111-1111-1111-111111111111", "tag": "a/b"}]}, "tag"),
     ({"metadata": {"a": 1}}, "server.metadata.a"),
     ({"metadata": {"a" * 256: "b"}}, "was unexpected"),
     ({"metadata": []}, "server.metadata"),

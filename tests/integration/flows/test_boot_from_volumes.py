@@ -20,6 +20,7 @@ from conductor.services import (
     second_tries,
     server_actions,
     server_images,
+    volume_quotas,
     volumes,
 )
 from conductor.services.rebuilds import RebuildWish
@@ -280,7 +281,7 @@ def test_volumes_of_others_and_in_use_are_refused(hosts: StorageHosts, ana: Any,
 
 
 def test_the_quota_counts_volumes_that_are_to_be_made(hosts: StorageHosts, ana: Any, image: str) -> None:
-    volumes.update_quotas(ana.project_id, {"gigabytes": 3})
+    volume_quotas.update(ana.project_id, {"gigabytes": 3})
     with pytest.raises(QuotaExceeded, match="gigabytes"):
         instances.create(ana, wish(of_image(image), BLANK))
     assert not Volume.objects.exists()
