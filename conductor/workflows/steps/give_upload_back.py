@@ -12,10 +12,10 @@ class GiveVolumeBack(Step):
     title = "Give volume back"
 
     def apply(self, work: Work, result: Result) -> None:
-        operations.turn(work.inputs["volume_id"], (UPLOADING,), work.inputs["status_before"])
+        _give_back(work)
 
 
-class GiveUploadUp(GiveVolumeBack):
+class GiveUploadUp(Step):
     """No image comes of it; its asker reads why."""
 
     title = "Give image up"
@@ -26,6 +26,10 @@ class GiveUploadUp(GiveVolumeBack):
         return {}
 
     def apply(self, work: Work, result: Result) -> None:
-        super().apply(work, result)
+        _give_back(work)
         text = (work.run.error or {}).get("message") or "It was cancelled."
         messages.tell(work.context, messages.UPLOAD_FAILED, "VOLUME", work.inputs["volume_id"], text)
+
+
+def _give_back(work: Work) -> None:
+    operations.turn(work.inputs["volume_id"], (UPLOADING,), work.inputs["status_before"])
