@@ -1,11 +1,11 @@
-"""Settings of a process of the release before."""
+"""Settings of a process of an earlier release: the first, which knew few commands."""
 
 from __future__ import annotations
 
 from conductor.rpc import versions
 
 # Before anybody has read it.
-versions.SERVICE_VERSION = versions.SERVICE_VERSION - 1
+versions.SERVICE_VERSION = 1
 
 from portal.settings import *  # noqa: E402, F403
 
