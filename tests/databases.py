@@ -32,4 +32,6 @@ def _empty_filled(connection: Any, tables: list[str]) -> None:
         filled = [table for (table,) in cursor.fetchall()]
         for table in filled:
             cursor.execute(f"DELETE FROM {table}")
-        cursor.execute("SELECT setval(oid::regclass, 1, false) FROM pg_class WHERE relkind = 'S'")
+        kept = [f"{table}_id_seq" for table in _KEPT]
+        renumber = "SELECT setval(oid::regclass, 1, false) FROM pg_class WHERE relkind = 'S' AND relname <> ALL (%s)"
+        cursor.execute(renumber, [kept])
