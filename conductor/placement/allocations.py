@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db import connections
+from django.db import IntegrityError, connections
 from django.db.models import F
 
 from conductor.core.errors import ConcurrentUpdate
@@ -250,7 +250,10 @@ def _record(claims: Sequence[Claim], providers: Mapping[str, int]) -> None:
         )
         for uuid, owner in owners.items()
     ]
-    made = Consumer.objects.bulk_create(rows, batch_size=CHUNK_OF_ROWS)
+    try:
+        made = Consumer.objects.bulk_create(rows, batch_size=CHUNK_OF_ROWS)
+    except IntegrityError as error:  # another writer made one of them since we looked
+        raise _holds(", ".join(sorted(owners))) from error
     consumers = dict(zip(owners, made, strict=True))
     amounts = [
         (consumers[claim.consumer_uuid].pk, providers[claim.provider_uuid], kind, amount)
@@ -275,9 +278,9 @@ def hold_consumers(uuids: list[str]) -> list[Consumer]:
 
 
 def _release(uuids: list[str]) -> int:
-    if connections[ALIAS].vendor == "postgresql":  # SQLite's writers are alone from the start
-        hold_consumers(uuids)
-    rows = Allocation.objects.filter(consumer__uuid__in=uuids)
+    # Only of those that are held: one that came a moment later may be another writer's, who waits for a provider.
+    consumers = [consumer.pk for consumer in hold_consumers(uuids)]
+    rows = Allocation.objects.filter(consumer_id__in=consumers)
     ids = rows.values_list("provider_id", flat=True).distinct()
     list(ResourceProvider.objects.filter(pk__in=ids).order_by("pk").select_for_update())
     held: Counter[tuple[int, str]] = Counter()
@@ -287,7 +290,7 @@ def _release(uuids: list[str]) -> int:
     keyed = {(item.provider_id, item.resource_class): item.pk for item in inventories}
     raise_used({keyed[key]: -amount for key, amount in held.items() if key in keyed})
     rows.delete()
-    count, _ = Consumer.objects.filter(uuid__in=uuids).delete()
+    count, _ = Consumer.objects.filter(pk__in=consumers).delete()
     # What is given back can spoil nobody's plan: clients of placement find the generation as they read it.
     touch({provider for provider, _ in held}, raises_generation=False)
     return count

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from django.db import IntegrityError
 from django.db.models import F, Q
 
 from conductor.core.errors import ConcurrentUpdate, Conflict, Invalid, NotFound
@@ -238,6 +239,12 @@ def _written(wish: ConsumerAllocations, known: Consumer | None) -> Consumer:
     if wish.consumer_type:
         values["consumer_type"] = wish.consumer_type
     if known is None:
-        return Consumer.objects.create(uuid=wish.consumer_uuid, generation=1, **values)
+        try:
+            return Consumer.objects.create(uuid=wish.consumer_uuid, generation=1, **values)
+        except IntegrityError as error:  # a claim made it since we looked
+            raise ConcurrentUpdate(
+                f"consumer generation conflict: consumer {wish.consumer_uuid} was made by another meanwhile.",
+                code=codes.CONCURRENT_UPDATE,
+            ) from error
     Consumer.objects.filter(pk=known.pk).update(generation=F("generation") + 1, **values)
     return known
