@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, BinaryIO, ClassVar, Protocol
 
+from conductor.core.consoles import ConsoleKind
+from conductor.core.consoles import ConsoleEndpoint
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 
@@ -195,6 +198,8 @@ CAPABILITIES: Mapping[str, str] = {
     "snapshot": "take images of guests; shelve them",
     "set_password": "set the administrator's password in a guest",
     "crash_dump": "make a guest dump its memory",
+    "vnc_console": "show the screen of a guest and take keys and pointer",
+    "serial_console": "carry what is typed to a guest's serial line, and what it answers",
     "attach_volume": "attach and detach volumes while the guest runs",
     "attach_interface": "attach and detach ports while the guest runs",
     "migrate": "resize and move guests that are off",
@@ -218,6 +223,7 @@ class ComputeDriver:
     name: ClassVar[str] = ""
     is_simulated: ClassVar[bool] = False
     supports_console_log: ClassVar[bool] = False
+    console_kinds: ClassVar[frozenset[str]] = frozenset()  # those of core.consoles that `console` knows
     capabilities: frozenset[str] = frozenset()
 
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:
@@ -241,6 +247,20 @@ class ComputeDriver:
 
     def console_log(self, instance_uuid: str, offset: int) -> bytes:
         """Bytes that the guest wrote to its serial console from `offset` on; b"" when there are none."""
+        raise NotImplementedError
+
+    # -- capability vnc_console, serial_console
+
+    def open_console(self, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
+        """A connected stream socket: the guest's screen as RFB without a password, or the bytes of its serial line.
+
+        The caller closes it. It ends when the guest is off, for which this raises DriverError. A serial line has one
+        reader: the agent closes the one that it has before it opens another, and `console_log` goes on as before.
+        """
+        raise NotImplementedError
+
+    def console(self, instance_uuid: str, kind: str) -> ConsoleEndpoint:
+        """Where this host reaches a console of a guest that is on. Raises GuestMissing, DriverError when it is off."""
         raise NotImplementedError
 
     # -- there and gone, on and off: every driver can do these
