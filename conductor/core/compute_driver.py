@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, BinaryIO, ClassVar, Protocol
 
-from conductor.core.consoles import ConsoleKind
-from conductor.core.consoles import ConsoleEndpoint
+from conductor.core.consoles import ConsoleEndpoint, ConsoleKind
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 
@@ -223,7 +222,6 @@ class ComputeDriver:
     name: ClassVar[str] = ""
     is_simulated: ClassVar[bool] = False
     supports_console_log: ClassVar[bool] = False
-    console_kinds: ClassVar[frozenset[str]] = frozenset()  # those of core.consoles that `console` knows
     capabilities: frozenset[str] = frozenset()
 
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:
@@ -257,10 +255,6 @@ class ComputeDriver:
         The caller closes it. It ends when the guest is off, for which this raises DriverError. A serial line has one
         reader: the agent closes the one that it has before it opens another, and `console_log` goes on as before.
         """
-        raise NotImplementedError
-
-    def console(self, instance_uuid: str, kind: str) -> ConsoleEndpoint:
-        """Where this host reaches a console of a guest that is on. Raises GuestMissing, DriverError when it is off."""
         raise NotImplementedError
 
     # -- there and gone, on and off: every driver can do these
