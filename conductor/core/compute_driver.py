@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, BinaryIO, ClassVar, Protocol
 
-from conductor.core.consoles import ConsoleEndpoint, ConsoleKind
+from conductor.core.consoles import ConsoleKind
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 
