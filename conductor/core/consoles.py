@@ -1,7 +1,8 @@
-"""Consoles of guests: what kinds there are."""
+"""Kinds of consoles through which a person works in a guest, and what a driver must be able to do for each."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -10,3 +11,10 @@ class ConsoleKind(StrEnum):
 
     VNC = "vnc"
     SERIAL = "serial"
+
+
+# Names of core.compute_driver.CAPABILITIES.
+CAPABILITY_OF: Mapping[ConsoleKind, str] = {
+    ConsoleKind.VNC: "vnc_console",
+    ConsoleKind.SERIAL: "serial_console",
+}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import BinaryIO
@@ -11,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from conductor.core.compute_driver import CAPABILITIES, ComputeDriver, GuestSpec, NetworkPort, VolumeConnection
+from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
 from conductor.core.errors import DriverError, GuestMissing, StaleToken
 from conductor.core.states import PowerState
 from tests.compute_drivers.conformance_base import Base, MakeGuest, NewGuest, Told, power_state, restarted, uuids
@@ -23,6 +26,8 @@ VERBS_OF = {
     "snapshot": ("snapshot",),
     "set_password": ("set_admin_password",),
     "crash_dump": ("trigger_crash_dump",),
+    "vnc_console": ("open_console",),
+    "serial_console": ("open_console",),
     "attach_volume": ("attach_volume", "detach_volume"),
     "attach_interface": ("attach_interface", "detach_interface"),
     "migrate": ("migrate_out", "migrate_in", "confirm_migration", "revert_migration"),
@@ -35,6 +40,8 @@ VERBS_OF = {
 ALWAYS = ("report", "guests", "spawn", "destroy", "power_on", "power_off", "reboot")
 PORT = NetworkPort("0a6f3f0e-5d52-4d0e-9a53-2f1f6f1f8d3c", "back", "fa:16:3e:0a:0b:0c", "10.9.0.7", 24, "10.9.0.0/24")
 OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
+VNC, SERIAL = ConsoleKind.VNC, ConsoleKind.SERIAL
+CONSOLE_SECONDS = 30.0
 
 # What is done to a guest that is not there, by the capability that it needs.
 ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] = {
@@ -54,6 +61,8 @@ ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] 
         "snapshot",
         lambda driver, guest: driver.snapshot(guest.instance_uuid, str(uuid4()), Shelf().store, Told()),
     ),
+    "open_console vnc": ("vnc_console", lambda driver, guest: driver.open_console(guest.instance_uuid, VNC)),
+    "open_console serial": ("serial_console", lambda driver, guest: driver.open_console(guest.instance_uuid, SERIAL)),
     "detach_volume": ("attach_volume", lambda driver, guest: driver.detach_volume(guest.instance_uuid, str(uuid4()))),
     "attach_interface": ("attach_interface", lambda driver, guest: driver.attach_interface(guest.instance_uuid, PORT)),
     "detach_interface": (
@@ -64,6 +73,21 @@ ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] 
     "revert_migration": ("migrate", lambda driver, guest: driver.revert_migration(guest, is_running=True)),
     "finish_live_migration": ("live_migrate", lambda driver, guest: driver.finish_live_migration(guest)),
 }
+
+
+def _read(stream: socket.socket, amount: int) -> bytes:
+    found = b""
+    while len(found) < amount:
+        piece = stream.recv(amount - len(found))
+        assert piece, f"ended after {found!r}"
+        found += piece
+    return found
+
+
+def _read_to_the_end(stream: socket.socket) -> None:
+    with contextlib.suppress(ConnectionResetError):
+        while stream.recv(65536):
+            pass
 
 
 class Shelf:
@@ -114,6 +138,49 @@ class ActionConformance(Base):
         with pytest.raises(GuestMissing):
             call(driver, make_guest(str(uuid4())))
         assert driver.guests() == before
+
+    # -- consoles
+
+    def test_its_screen_speaks_the_protocol_of_screens_to_several_at_once(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        if "vnc_console" not in driver.capabilities:
+            return
+        screens = [driver.open_console(running.instance_uuid, VNC) for _ in range(2)]
+        try:
+            for screen in screens:
+                screen.settimeout(CONSOLE_SECONDS)
+                assert _read(screen, 12) == b"RFB 003.008\n"
+                screen.sendall(b"RFB 003.008\n")
+                amount = _read(screen, 1)[0]
+                assert 1 in _read(screen, amount), "no way in without a password"
+        finally:
+            for screen in screens:
+                screen.close()
+
+    def test_its_serial_line_takes_what_is_typed_and_can_be_opened_again(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        if "serial_console" not in driver.capabilities:
+            return
+        for _ in range(2):
+            with driver.open_console(running.instance_uuid, SERIAL) as line:
+                line.settimeout(CONSOLE_SECONDS)
+                line.sendall(b"\r")
+        assert power_state(driver, running) is PowerState.RUNNING
+
+    @pytest.mark.parametrize("kind", ConsoleKind)
+    def test_a_console_ends_with_its_guest_and_one_that_is_off_has_none(
+        self, driver: ComputeDriver, running: GuestSpec, kind: ConsoleKind
+    ) -> None:
+        if CAPABILITY_OF[kind] not in driver.capabilities:
+            return
+        with driver.open_console(running.instance_uuid, kind) as console:
+            console.settimeout(CONSOLE_SECONDS)
+            driver.power_off(running.instance_uuid, 0.0)
+            _read_to_the_end(console)
+        with pytest.raises(DriverError):
+            driver.open_console(running.instance_uuid, kind)
 
     # -- power
 
