@@ -51,6 +51,7 @@ class ApiRequest(Request):
 
     context: RequestContext
     microversion: Microversion
+    once: str = ""  # under an idempotency key: a uuid for what is made, the same however often it is asked for
 
     @property
     def request_id(self) -> str:

@@ -2,6 +2,7 @@
 
 from conductor.api_db.models.aggregate import Aggregate, AggregateHost
 from conductor.api_db.models.cell_mapping import CellMapping, HostMapping, InstanceMapping
+from conductor.api_db.models.client_request import ClientRequest
 from conductor.api_db.models.finding import Finding
 from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
@@ -15,6 +16,7 @@ __all__ = [
     "AggregateHost",
     "BuildRequest",
     "CellMapping",
+    "ClientRequest",
     "Finding",
     "Flavor",
     "FlavorAccess",

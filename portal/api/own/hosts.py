@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from conductor.services import drains, evacuations
 from conductor.services.drains import DrainView, PlannedMove, Wish
 from portal.api.base import ApiRequest
+from portal.api.idempotency import idempotent
 from portal.api.links import absolute
 from portal.api.own import schemas
 from portal.api.own.view import OwnView
@@ -24,6 +25,7 @@ class Drain(OwnView):
         self.authorize("novella:hosts:show")
         return Response({"drain": drain_body(request, drains.get(request.context, host))})
 
+    @idempotent
     def post(self, request: ApiRequest, host: str) -> Response:
         """Begin; or with `dry_run` only say what would become of each server."""
         self.authorize("novella:hosts:drain")
@@ -40,6 +42,7 @@ class Drain(OwnView):
 
 
 class DrainAction(OwnView):
+    @idempotent
     def post(self, request: ApiRequest, host: str) -> Response:
         """Pause, resume, stop (the host stays closed) or cancel (it is opened again)."""
         self.authorize("novella:hosts:drain")
@@ -49,6 +52,7 @@ class DrainAction(OwnView):
 
 
 class Open(OwnView):
+    @idempotent
     def post(self, request: ApiRequest, host: str) -> Response:
         """End the host's maintenance: it takes new work."""
         self.authorize("novella:hosts:drain")
@@ -58,6 +62,7 @@ class Open(OwnView):
 
 
 class Evacuate(OwnView):
+    @idempotent
     def post(self, request: ApiRequest, host: str) -> Response:
         """Have every server of a dead host built anew; workflows by server, and why others cannot be."""
         self.authorize("novella:hosts:evacuate")

@@ -11,6 +11,7 @@ from conductor.core.errors import Invalid
 from conductor.services import flow_actions, flows, interventions
 from conductor.services.interventions import Asked
 from portal.api.base import ApiRequest
+from portal.api.idempotency import idempotent
 from portal.api.own import schemas
 from portal.api.own.view import OwnView, panel_body, run_body
 from portal.api.validation import validate
@@ -23,6 +24,7 @@ class Intervention(OwnView):
 
     name: ClassVar[str] = ""
 
+    @idempotent
     def post(self, request: ApiRequest, run_uuid: str) -> Response:
         body = validate(request.data, schemas.INTERVENE[self.name])
         asked = Asked(revision=_if_match(request), **body)

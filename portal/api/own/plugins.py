@@ -14,6 +14,7 @@ from conductor.services import plugin_views, plugins
 from conductor.services.plugin_views import PluginView
 from conductor.services.plugins import Change
 from portal.api.base import ApiRequest
+from portal.api.idempotency import idempotent
 from portal.api.own import schemas
 from portal.api.own.view import OwnView, plain
 from portal.api.validation import validate
@@ -57,6 +58,7 @@ class PluginsOfKind(OwnView):
 
 
 class Quarantine(OwnView):
+    @idempotent
     def post(self, request: ApiRequest, kind: str, name: str) -> Response:
         """Shut a plugin out for `seconds`, or until it is released."""
         self.authorize("novella:plugins:change")
@@ -66,6 +68,7 @@ class Quarantine(OwnView):
 
 
 class Release(OwnView):
+    @idempotent
     def post(self, request: ApiRequest, kind: str, name: str) -> Response:
         """Let a plugin in again."""
         self.authorize("novella:plugins:change")

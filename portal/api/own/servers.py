@@ -7,11 +7,13 @@ from rest_framework.response import Response
 from conductor.core.errors import Conflict, Forbidden
 from conductor.services import audit, second_tries
 from portal.api.base import ApiRequest
+from portal.api.idempotency import idempotent
 from portal.api.links import absolute
 from portal.api.own.view import OwnView
 
 
 class TryAgain(OwnView):
+    @idempotent
     def post(self, request: ApiRequest, server_id: str) -> Response:
         """Have a server whose build has failed be built again; takes no body."""
         try:

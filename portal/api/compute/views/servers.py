@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rest_framework.response import Response
@@ -18,6 +19,7 @@ from portal.api.compute.serializers import parts, server_queries, servers
 from portal.api.compute.serializers.build_wishes import build_wish, plain_ip_v6, without_nulls
 from portal.api.compute.serializers.servers import DOWN_CELLS_SINCE, Server
 from portal.api.compute.view import ComputeView
+from portal.api.idempotency import idempotent
 from portal.api.links import absolute
 from portal.api.pagination import next_links
 from portal.api.validation import as_boolean, validate
@@ -82,6 +84,7 @@ class Servers(ServerView):
         body = {"servers": [servers.summary(self.shown(view)) for view in found.items]}
         return Response(body | next_links(request, "servers", last_id=last_id, has_more=found.has_more))
 
+    @idempotent
     def post(self, request: ApiRequest) -> Response:
         self.allow("servers:create")
         body = validate(without_nulls(request.data), schemas.create(request.microversion))
@@ -97,14 +100,15 @@ class Servers(ServerView):
         return response
 
     def _wish(self, wish: BuildWish, server: dict[str, str]) -> BuildWish:
-        """The wish with the host that a node is on, where the asker may name either."""
+        """The wish under its name, with the host that a node is on, where the asker may name either."""
+        wish = replace(wish, run_uuid=self.request.once)
         if wish.forced_host:
             self.allow("servers:create:forced_host")
         if not wish.requested_host and not server.get("hypervisor_hostname"):
             return wish
         self.allow("servers:create:requested_destination")
         host = wish.requested_host or self._host_of(server["hypervisor_hostname"])
-        return BuildWish(**{**vars(wish), "requested_host": host})
+        return replace(wish, requested_host=host)
 
     def _host_of(self, node: str) -> str:
         for hypervisor in hosts.list_hypervisors(self.request.context, HypervisorQuery(name_part=node)).items:

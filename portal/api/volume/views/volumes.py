@@ -14,6 +14,7 @@ from conductor.services.volumes import VolumeQuery
 from conductor.volume import queries
 from conductor.volume.models import Volume
 from portal.api.base import ApiRequest
+from portal.api.idempotency import idempotent
 from portal.api.microversions import since
 from portal.api.validation import as_boolean, validate
 from portal.api.volume import listing
@@ -40,6 +41,7 @@ class Volumes(VolumeView):
             body["count"] = queries.count(request.context, query)
         return Response(body)
 
+    @idempotent(is_one_commit=True)
     def post(self, request: ApiRequest) -> Response:
         self.authorize("volume:create")
         ask = serializers.wanted_volume(validate(request.data, schemas.CREATE)["volume"])

@@ -1,0 +1,152 @@
+"""Requests under a key of the client: done once, and answered alike as often as they are repeated.
+
+claim ──▶ work ──▶ answer kept (24 h)      the same again: that answer; another body: Conflict
+   │        └─ refused: the key is free again
+   └─ who claimed it died: after CLAIM_SECONDS the next one takes over, under the same name
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+from django.db import IntegrityError
+from django.utils.crypto import salted_hmac
+
+from conductor.api_db.models import ClientRequest
+from conductor.cells.lookup import API_ALIAS
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, NovellaError, Unavailable
+from conductor.transactions import database_now, database_time, write_tx
+
+KEEP_SECONDS = 24 * 3600.0
+CLAIM_SECONDS = 60.0
+MOST_REMOVED = 100  # rows that are over, with each new one
+
+
+class KeyInUse(Conflict):
+    """A request with this key is under way; ask again in a moment."""
+
+
+class KeyUsedOtherwise(Conflict):
+    """This key was sent with another request before."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a request was answered, as HTTP needs it."""
+
+    status: int
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A key, and a text that is the same for the same request."""
+
+    key: str
+    request: str
+
+
+def once(
+    context: RequestContext, asked: Asked, work: Callable[[str], Answer], *, is_one_commit: bool = False
+) -> tuple[Answer, bool]:
+    """Do `work` unless it was done under this key; the answer, and whether it is that of before.
+
+    `work` is given a name that stays the same until the key is forgotten. With `is_one_commit` all that it writes to
+    the API database commits together with the answer; else whoever takes over from a dead process does it again, and
+    the name must keep that from doing harm. Raises KeyInUse, KeyUsedOtherwise, and whatever `work` raises.
+    """
+    digest = _digest("key", json.dumps([context.project_id, context.user_id, asked.key]))
+    fingerprint = _digest("request", asked.request)
+    whole: AbstractContextManager[None] = write_tx(API_ALIAS) if is_one_commit else nullcontext()
+    with whole:
+        row = _claim(digest, fingerprint)
+        if row.answer:
+            return _open(row.answer, asked.key), True
+        try:
+            answer = work(str(row.uuid))
+        except NovellaError as error:
+            if not is_one_commit:  # there the claim goes with all the rest
+                _give_back(row, is_over=not isinstance(error, Unavailable))
+            raise
+        except BaseException:
+            if not is_one_commit:
+                _give_back(row, is_over=False)
+            raise
+        with write_tx(API_ALIAS):
+            ClientRequest.objects.filter(pk=row.pk).update(answer=_seal(answer, asked.key))
+        return answer, False
+
+
+def _claim(digest: str, fingerprint: str) -> ClientRequest:
+    """The row of this key: new, taken over, or with its answer."""
+    with write_tx(API_ALIAS):
+        over = ClientRequest.objects.filter(expires_at__lt=database_now()).values_list("pk", flat=True)
+        ClientRequest.objects.filter(pk__in=list(over[:MOST_REMOVED])).delete()
+    fresh = ClientRequest(
+        key_digest=digest,
+        fingerprint=fingerprint,
+        claimed_until=database_now(CLAIM_SECONDS),
+        expires_at=database_now(KEEP_SECONDS),
+    )
+    try:
+        with write_tx(API_ALIAS):
+            fresh.save(force_insert=True)
+    except IntegrityError:
+        return _known(digest, fingerprint)
+    return fresh
+
+
+def _known(digest: str, fingerprint: str) -> ClientRequest:
+    with write_tx(API_ALIAS):
+        row = ClientRequest.objects.select_for_update().filter(key_digest=digest).first()
+        if row is None:
+            raise KeyInUse()  # it was refused this very moment, and its key is free again
+        if row.fingerprint != fingerprint:
+            raise KeyUsedOtherwise()
+        if row.answer:
+            return row
+        if row.claimed_until > database_time(API_ALIAS):
+            raise KeyInUse()
+        ClientRequest.objects.filter(pk=row.pk).update(claimed_until=database_now(CLAIM_SECONDS))
+        return row
+
+
+def _give_back(row: ClientRequest, *, is_over: bool) -> None:
+    """A refused request has changed nothing: its key is free. Of any other failure nobody knows: the name stays."""
+    with write_tx(API_ALIAS):
+        rows = ClientRequest.objects.filter(pk=row.pk)
+        if is_over:
+            rows.delete()
+        else:
+            rows.update(claimed_until=database_now())
+
+
+def _digest(what: str, text: str) -> str:
+    return salted_hmac(f"novella.idempotency.{what}", text, algorithm="sha256").hexdigest()
+
+
+def _box(key: str) -> Fernet:
+    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"novella idempotency " + key.encode())
+    return Fernet(base64.urlsafe_b64encode(derived.derive(settings.SECRET_KEY.encode())))
+
+
+def _seal(answer: Answer, key: str) -> str:
+    return _box(key).encrypt(json.dumps(asdict(answer)).encode()).decode()
+
+
+def _open(sealed: str, key: str) -> Answer:
+    try:
+        return Answer(**json.loads(_box(key).decrypt(sealed.encode())))
+    except InvalidToken:
+        raise Unavailable("The answer under this key was sealed with another secret key of the portal.") from None

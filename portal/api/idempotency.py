@@ -1,0 +1,69 @@
+"""`Idempotency-Key`: a POST that a client may repeat until it hears an answer.
+
+    @idempotent                                # or @idempotent(is_one_commit=True)
+    def post(self, request, …):
+
+Without the header nothing changes. With it the request is done once (`conductor.services.idempotency`); who repeats
+it is given the same answer, with `Idempotency-Replayed: true`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rest_framework.response import Response
+from rest_framework.utils.encoders import JSONEncoder
+
+from conductor.core.errors import Invalid
+from conductor.services import idempotency
+from conductor.services.idempotency import Answer, Asked
+from portal.api.base import ApiRequest
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+_KEY = re.compile(r"\A[\x21-\x7e]{8,128}\Z")
+
+Method = Callable[..., Response]
+
+
+def idempotent(method: Method | None = None, *, is_one_commit: bool = False) -> Any:
+    """`is_one_commit`: all that the method writes is in the API database, and commits with its answer or not at all."""
+    if method is None:
+        return functools.partial(idempotent, is_one_commit=is_one_commit)
+
+    @functools.wraps(method)
+    def wrapped(view: Any, request: ApiRequest, *args: Any, **kwargs: Any) -> Response:
+        key = request.headers.get(HEADER, "")
+        if not key:
+            return method(view, request, *args, **kwargs)
+        if not _KEY.match(key):
+            raise Invalid(f"{HEADER} is 8 to 128 printable characters without spaces, such as a uuid.", field=HEADER)
+
+        def work(name: str) -> Answer:
+            request.once = name
+            return _answer(method(view, request, *args, **kwargs))
+
+        asked = Asked(key, _text_of(request))
+        answer, is_replayed = idempotency.once(request.context, asked, work, is_one_commit=is_one_commit)
+        response = Response(answer.body, status=answer.status, headers=dict(answer.headers))
+        if is_replayed:
+            response[REPLAYED] = "true"
+        return response
+
+    return wrapped
+
+
+def _text_of(request: ApiRequest) -> str:
+    """The same for the same request, however its body is spaced and ordered."""
+    version = str(getattr(request, "microversion", ""))
+    condition = request.headers.get("If-Match", "")
+    return json.dumps([request.method, request.get_full_path(), version, condition, request.data], sort_keys=True)
+
+
+def _answer(response: Response) -> Answer:
+    body = json.loads(json.dumps(response.data, cls=JSONEncoder))
+    return Answer(response.status_code, body, dict(response.items()))
