@@ -15,7 +15,7 @@ from django.db.models import Q
 
 from conductor.journal import checkpoints
 from conductor.journal.models import LeaseGrant, WorkflowRun
-from conductor.transactions import database_now, write_tx
+from conductor.transactions import database_now, one_at_a_time, write_tx
 
 log = logging.getLogger(__name__)
 
@@ -133,9 +133,14 @@ def bury(alias: str, life: str) -> list[tuple[str, UUID]]:
     Of several who notice, one ends them. Should the process live after all, its token is refused once another claims.
     """
     left = Q(owner__endswith=f":{life}", lease_expires_at__gt=database_now())
-    if not WorkflowRun.objects.using(alias).live().filter(left).exists():  # most often: no write then
+    owned = WorkflowRun.objects.using(alias).live().filter(left)
+    if not owned.exists():  # most often: no write then
         return []
-    return _end(alias, left)
+    with write_tx(alias):
+        # All who watch notice in the same instant. Whoever comes second must not touch a row: the claim passes over
+        # one that somebody holds, and the run would wait for the sweep.
+        one_at_a_time(alias, f"life:{life}")
+        return _end(alias, left) if owned.exists() else []
 
 
 def _end(alias: str, whose: Q) -> list[tuple[str, UUID]]:

@@ -25,6 +25,7 @@ from conductor.rpc import outbox
 from conductor.services import event_log, instance_groups, instances, keypairs
 from conductor.services.values import BuildWish
 from conductor.transactions import one_at_a_time, retried, write_tx
+from conductor.workflows import leases
 from tests import factories
 from tests.compute_rows import make_cloud
 from tests.people import People
@@ -207,6 +208,22 @@ def test_one_instance_is_deleted_by_one_workflow(people: People) -> None:
     results = at_once(8, lambda number: instances.delete(ana, str(instance.uuid)))
     assert results == [None] * 8
     assert WorkflowRun.objects.using(CELL).filter(flow="delete_instance").count() == 1
+
+
+@pytest.mark.parametrize("round_number", range(3))
+def test_a_run_of_the_dead_is_taken_at_the_first_ring_however_many_notice(people: People, round_number: int) -> None:
+    run = open_run(people.ana.context(), f"instance:{uuid4()}")
+    assert leases.claim(CELL, run.uuid) is not None
+    WorkflowRun.objects.using(CELL).update(owner="rack-1:7:dddddddd")
+
+    def notice(number: int) -> bool:
+        with write_tx(CELL):
+            freed = leases.bury(CELL, "dddddddd")
+            if not freed:
+                time.sleep(0.05)  # its transaction is still there when the ring comes
+        return bool(freed) and leases.claim(CELL, run.uuid) is not None
+
+    assert sorted(at_once(6, notice)) == [False] * 5 + [True]
 
 
 def test_readers_of_the_log_miss_nothing_and_see_each_resource_in_order(people: People) -> None:
