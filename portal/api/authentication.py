@@ -1,9 +1,9 @@
-"""X-Auth-Token → RequestContext."""
+"""X-Auth-Token → RequestContext; and the portal's own pages, which ask for somebody who has signed in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from conductor.identity.models import AccessRule, User
 
 HEADER = "X-Auth-Token"
+_SPOKEN_FOR = "novella_spoken_for"  # an attribute of a request that a page made: nothing from outside can set it
 # Under which types an access rule may name the service at a root.
 _TYPES = {"volume": frozenset({"volumev3", "volume", "block-storage", "block-store"})}
 
@@ -33,6 +34,17 @@ def _heed(rules: Sequence[AccessRule], request: HttpRequest) -> None:
         )
 
 
+def speak_for(request: HttpRequest, user: Any, context: RequestContext) -> None:
+    """Let a request that the portal makes to itself be somebody's whose session was looked at this very moment."""
+    setattr(request, _SPOKEN_FOR, (user, context))
+
+
+def spoken_for(request: HttpRequest) -> tuple[Any, RequestContext] | None:
+    """Whom a page of the portal asks for; None for every request that came from outside."""
+    found: tuple[Any, RequestContext] | None = getattr(request, _SPOKEN_FOR, None)
+    return found
+
+
 class TokenAuthentication(BaseAuthentication):
     """Answers (user row, RequestContext), or None when there is no token at all.
 
@@ -41,11 +53,14 @@ class TokenAuthentication(BaseAuthentication):
 
     def authenticate(self, request: Request | HttpRequest) -> tuple[User, RequestContext] | None:
         """Raises NotAuthenticated for a token that is unknown, expired or revoked."""
+        http_request = request._request if isinstance(request, Request) else request
+        asker = spoken_for(http_request)
+        if asker is not None:
+            return asker
         text = request.headers.get(HEADER)
         if not text:
             return None
         granted = tokens.validate(text)
-        http_request = request._request if isinstance(request, Request) else request
         if granted.access_rules is not None:
             _heed(granted.access_rules, http_request)
         return granted.user, granted.context(request_id_of(http_request))

@@ -171,6 +171,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     kind = str(details.get("type", type(error).__name__))
     message = message_of(error, status, request_id)
     response = Response(fault_body(service, status, message, kind=kind, request_id=request_id), status=status)
+    response.cause = error  # type: ignore[attr-defined]  # pages put it beside the field that it is about
     if status == 401:
         response["WWW-Authenticate"] = _challenge(request)
     return response

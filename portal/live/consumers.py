@@ -242,6 +242,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _send_news(self, following: Following, changed: set[tuple[str, str]]) -> None:
         seq = dict(following.cursor)
+        if following.kind.is_reread:
+            await self._say(following.key, "list", seq=seq)
+            return
         if following.topic in ROWS:
             await self._send_rows(following, changed, seq)
             return

@@ -30,6 +30,7 @@ class Kind:
     topics: Callable[[RequestContext, str], list[str]]
     render: Render
     is_wide: bool = False
+    is_reread: bool = False  # its pages are narrowed by their addresses: they are told to read themselves again
     kinds: tuple[str, ...] = field(default=())  # event kinds that matter, by prefix; empty: all
 
 
@@ -113,6 +114,9 @@ KINDS: Mapping[str, Kind] = {
     "server": Kind(frozenset(servers.TABS), _of_server, _server),
     "servers": Kind(frozenset({"list"}), _whole_project, _no_list, is_wide=True, kinds=("instance.", "run.", "step.")),
     "workflows": Kind(frozenset({"list"}), _whole_project, _no_list, is_wide=True, kinds=("run.", "step.")),
+    "things": Kind(
+        frozenset({"list", "page"}), _whole_project, _no_list, is_wide=True, is_reread=True, kinds=("run.", "instance.")
+    ),
     "home": Kind(frozenset({"home"}), _whole_project, _home, is_wide=True, kinds=("instance.", "run.", "step.")),
     "hosts": Kind(frozenset({"list"}), _for_operators, _hosts, is_wide=True, kinds=("host.",)),
 }

@@ -13,21 +13,34 @@ from conductor.services import sign_in
 
 @dataclass(frozen=True)
 class Place:
-    """An entry of the navigation. `keys` is the shortcut as it is typed."""
+    """An entry of the navigation. `keys` is the shortcut as it is typed; `group` is what it stands under.
+
+    `argument` is that of the route: the kind of resource. Phones show what is `is_near` and the rest behind a button.
+    """
 
     name: str
     route: str
     icon: str
     keys: str
     is_for_operators: bool = False
+    group: str = ""
+    argument: str = ""
+    is_near: bool = False
+
+    @property
+    def url(self) -> str:
+        return reverse(self.route, args=[self.argument] if self.argument else [])
 
 
 PLACES = (
-    Place("Home", "home", "home", "g h"),
-    Place("Servers", "servers", "server", "g s"),
-    Place("Workflows", "workflows", "workflow", "g w"),
-    Place("Hosts", "hosts", "host", "g o", is_for_operators=True),
-    Place("Plugins", "plugins", "plugin", "g p", is_for_operators=True),
+    Place("Home", "home", "home", "g h", is_near=True),
+    Place("Servers", "servers", "server", "g s", is_near=True),
+    Place("Workflows", "workflows", "workflow", "g w", is_near=True),
+    Place("Volumes", "resources", "disk", "g v", group="Storage", argument="volumes", is_near=True),
+    Place("Snapshots", "resources", "camera", "g n", group="Storage", argument="snapshots"),
+    Place("Key pairs", "resources", "key", "g k", group="Access", argument="key-pairs"),
+    Place("Hosts", "hosts", "host", "g o", group="Operators", is_for_operators=True),
+    Place("Plugins", "plugins", "plugin", "g p", group="Operators", is_for_operators=True),
 )
 
 
@@ -47,11 +60,12 @@ def shell(request: HttpRequest) -> dict[str, Any]:
 def _places(request: HttpRequest, asker: Any) -> list[dict[str, Any]]:
     if asker is None:
         return []
-    places = []
+    places: list[dict[str, Any]] = []
     for place in PLACES:
         if place.is_for_operators and not asker.is_admin:
             continue
-        url = reverse(place.route)
+        url = place.url
         is_here = request.path == url or (place.route != "home" and request.path.startswith(f"{url}/"))
-        places.append({"place": place, "url": url, "is_here": is_here})
+        opens_group = place.group if not places or places[-1]["place"].group != place.group else ""
+        places.append({"place": place, "url": url, "is_here": is_here, "opens_group": opens_group})
     return places

@@ -18,6 +18,7 @@ from portal.pages import (
 )
 
 urlpatterns: list[URLPattern | URLResolver] = [
+from portal.pages.resources import urls as resources
     path("", home.home, name="home"),
     path("sign-in", accounts.sign_in, name="sign-in"),
     path("sign-out", accounts.sign_out, name="sign-out"),
@@ -41,4 +42,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("plugins/<slug:kind>/order", plugins.order, name="plugins-order"),
     path("plugins/<slug:kind>/of/<str:name>", plugins.plugin, name="plugin"),
     path("plugins/<slug:kind>/of/<str:name>/<slug:action>", plugins.shut, name="plugin-shut"),
+    *resources.urlpatterns,
 ]

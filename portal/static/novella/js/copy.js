@@ -12,6 +12,20 @@ export function startCopying() {
   });
 }
 
+/** What is shown once is saved by the browser itself: it travels no second time. */
+export function startSaving() {
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-save]");
+    if (!button) return;
+    const text = document.querySelector(button.dataset.save)?.textContent ?? "";
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+    link.download = button.dataset.saveAs || "secret";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+}
+
 async function put(text) {
   try {
     await navigator.clipboard.writeText(text);

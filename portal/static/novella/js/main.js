@@ -1,7 +1,8 @@
 /* Starts what a page needs. Everything here makes pages nicer; none of it is needed to read them. */
 import { startClock } from "./clock.js";
 import { startConsole } from "./console.js";
-import { startCopying } from "./copy.js";
+import { startCopying, startSaving } from "./copy.js";
+import { startDrawer } from "./drawer.js";
 import { startDialogs } from "./dialogs.js";
 import { startForms } from "./forms.js";
 import { startKeys } from "./keys.js";
@@ -9,7 +10,7 @@ import { startLive } from "./live/page.js";
 import { startTables } from "./tables.js";
 import { startTheme } from "./theme.js";
 
-for (const start of [startTheme, startDialogs, startForms, startTables, startKeys, startCopying, startConsole, startClock, startLive]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startLive]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

@@ -20,8 +20,11 @@ function count(form) {
     all.checked = picked > 0 && picked === boxes.length;
     all.indeterminate = picked > 0 && picked < boxes.length;
   }
-  form.querySelector("[data-bulk-bar]").hidden = picked === 0;
+  const bar = form.querySelector("[data-bulk-bar]");
+  if (!bar) return;
+  bar.hidden = picked === 0;
   const words = form.querySelector("[data-bulk-count]");
-  const text = picked === 1 ? "1 server picked" : `${picked} servers picked`;
+  const noun = form.dataset.noun ?? "server";
+  const text = picked === 1 ? `1 ${noun} picked` : `${picked} ${noun}s picked`;
   if (words.textContent !== text) words.textContent = text;
 }

@@ -1,0 +1,119 @@
+"""Asks the APIs as their clients do, without leaving the process: same routes, same rules, same words, same answers.
+
+What a page shows and does is thereby what `openstack …` and a script would see and do; a form can show the very call
+that it makes. The asker comes from the session; no token is made for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+from urllib.parse import unquote, urlencode
+
+from django.core.handlers.wsgi import WSGIRequest
+from django.urls import resolve
+
+from conductor.core.errors import Forbidden, Invalid, NotFound, NovellaError, Unavailable
+from portal.api.authentication import speak_for
+from portal.pages.access import PageRequest
+
+COPIED = ("SERVER_NAME", "SERVER_PORT", "HTTP_HOST", "REMOTE_ADDR", "wsgi.url_scheme")
+Query = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to an API; `secrets` are the names of values in the body that no page shows again.
+
+    `version` is the microversion where it is not the latest; `data` is sent as it is, in place of a body.
+    """
+
+    method: str
+    path: str
+    body: Any = None
+    secrets: frozenset[str] = frozenset()
+    version: str = "latest"
+    media_type: str = "application/json"
+    data: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def body_text(self) -> str:
+        """The body as people read it, without its secrets."""
+        return "" if self.body is None else json.dumps(_without(self.body, self.secrets), indent=2, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back. `message` and `field` say what was wrong; both are empty when nothing was."""
+
+    status: int
+    body: Any = field(default=None, repr=False)
+    message: str = ""
+    field: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        return self.status < 400
+
+
+def ask(request: PageRequest, path: str, query: Query | Iterable[tuple[str, Any]] = ()) -> Any:
+    """The body of a GET. Raises NotFound, Forbidden, Invalid or Unavailable with the API's own words."""
+    words = urlencode(list(query.items()) if isinstance(query, Mapping) else list(query), doseq=True)
+    answer = send(request, Call("GET", path), words)
+    if answer.is_good:
+        return answer.body
+    kinds: Mapping[int, type[NovellaError]] = {404: NotFound, 403: Forbidden, 400: Invalid, 406: Invalid}
+    raise kinds.get(answer.status, Unavailable)(answer.message)
+
+
+def send(request: PageRequest, call: Call, query: str = "") -> Answer:
+    """Make a call; a refusal is an answer too."""
+    inner = _request(request, call, query)
+    view, args, kwargs = resolve(unquote(call.path))
+    response = view(inner, *args, **kwargs)
+    body = getattr(response, "data", None)
+    if response.status_code < 400:
+        return Answer(response.status_code, body)
+    error = getattr(response, "cause", None)
+    said = error.message if isinstance(error, NovellaError) else _message(body)
+    details = getattr(error, "details", {})
+    return Answer(response.status_code, body, said, str(details.get("field") or ""))
+
+
+def _request(request: PageRequest, call: Call, query: str) -> WSGIRequest:
+    body = b"" if call.body is None else json.dumps(call.body).encode()
+    length = call.data.size if call.data is not None else len(body)
+    environ = {name: request.META[name] for name in COPIED if name in request.META}
+    environ |= {
+        "REQUEST_METHOD": call.method,
+        "PATH_INFO": unquote(call.path),
+        "QUERY_STRING": query,
+        "CONTENT_TYPE": call.media_type if length else "",
+        "CONTENT_LENGTH": str(length) if length else "",
+        "HTTP_OPENSTACK_API_VERSION": f"compute {call.version},volume {call.version}",
+        "wsgi.input": call.data.file if call.data is not None else BytesIO(body),
+        "wsgi.url_scheme": request.scheme,
+    }
+    inner = WSGIRequest(environ)
+    inner.request_id = request.asker.request_id  # type: ignore[attr-defined]
+    speak_for(inner, request.user, request.asker)
+    return inner
+
+
+def _message(body: Any) -> str:
+    """The words in a fault, whichever way the API spells it."""
+    if isinstance(body, Mapping):
+        for value in (body.get("message"), *body.values()):
+            found = value if isinstance(value, str) else _message(value)
+            if found:
+                return found
+    return ""
+
+
+def _without(body: Any, secrets: frozenset[str]) -> Any:
+    if isinstance(body, Mapping):
+        return {name: "…" if name in secrets and value else _without(value, secrets) for name, value in body.items()}
+    return [_without(one, secrets) for one in body] if isinstance(body, list) else body

@@ -1,0 +1,34 @@
+"""Every kind of resource that the portal shows in its shared pages, and the rules of the APIs that they stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conductor.core.context import RequestContext
+from portal.api import authorization
+from portal.api.compute import policies as compute
+from portal.api.identity import policies as identity
+from portal.api.image import policies as image
+from portal.api.network import policies as network
+from portal.api.volume import policies as volume
+from portal.pages.resources import keys, volumes
+from portal.pages.resources.model import Resource
+
+RULES: Mapping[str, authorization.RuleTable] = {
+    "compute": compute.RULES,
+    "identity": identity.RULES,
+    "image": image.RULES,
+    "network": network.RULES,
+    "volume": volume.RULES,
+}
+RESOURCES: tuple[Resource, ...] = (
+    keys.KEY_PAIRS,
+    volumes.VOLUMES_KIND,
+    volumes.SNAPSHOTS_KIND,
+)
+BY_ID: Mapping[str, Resource] = {resource.id: resource for resource in RESOURCES}
+
+
+def may(asker: RequestContext, service: str, rule: str) -> bool:
+    """Whether a rule of an API lets the asker: decides what is offered; the API itself decides what is done."""
+    return authorization.is_allowed(RULES[service][rule], asker)

@@ -1,0 +1,194 @@
+"""The forms that all kinds of resources share: asked once, with the call that they make; then done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.cache import patch_cache_control
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from portal.pages.access import PageRequest, signed_in
+from portal.pages.api_calls import Answer, Call, send
+from portal.pages.resources import forms
+from portal.pages.resources.model import Asked, Deed, Item, Resource
+from portal.pages.resources.views import item_of, item_url, list_url, resource_of
+
+MOST_AT_ONCE = 100
+KEPT_STATUS = frozenset({403, 404, 409, 413})
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A form that somebody has before them: for what, with what typed, and what is wrong with it."""
+
+    resource: Resource
+    deed: Deed
+    items: list[Item]
+    values: dict[str, str]
+    wrong: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def item(self) -> Item:
+        """The one that it is about; empty where one is made."""
+        return self.items[0] if self.items else {}
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """Complaints in the order of the fields, those about the whole first."""
+        order = [one.name for one in self.deed.fields]
+        return sorted(self.wrong.items(), key=lambda found: order.index(found[0]) if found[0] in order else -1)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one of several."""
+
+    name: str
+    is_good: bool
+    message: str
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def resource_deed(request: PageRequest, resource_id: str, deed_id: str) -> HttpResponse:
+    """A form; on POST the deed, or the form again with everything kept and the complaint at its field.
+
+    A script's POST (of htmx) changes nothing: it asks how the call would look.
+    """
+    resource = resource_of(resource_id)
+    deed = resource.deed(deed_id)
+    if deed is None:
+        raise Http404
+    sent = request.POST if request.method == "POST" else request.GET
+    picked = _picked(deed, sent)
+    if picked is None:
+        said = f"Pick 1 to {MOST_AT_ONCE} first." if deed.is_bulk else "Pick one of them first."
+        messages.add_message(request, messages.INFO, said, extra_tags="waiting")
+        return redirect(list_url(resource))
+    items = [item_of(request, resource, ident) for ident in picked]
+    if request.method == "POST" or request.htmx:
+        sheet = Sheet(resource, deed, items, forms.values_of(deed, sent))
+        return _form(request, sheet) if request.htmx else _do(request, sheet)
+    return _form(request, Sheet(resource, deed, items, forms.beginnings(deed, items[0] if items else {}, sent)))
+
+
+def _picked(deed: Deed, sent: QueryDict) -> list[str] | None:
+    """The ids that the form is about; None where they are too few or too many."""
+    if deed.is_creation:
+        return []
+    picked = list(dict.fromkeys(sent.getlist("item")))
+    return picked if 1 <= len(picked) <= (MOST_AT_ONCE if deed.is_bulk else 1) else None
+
+
+def _do(request: PageRequest, sheet: Sheet) -> HttpResponse:
+    wrong = forms.missing(sheet.deed, sheet.values)
+    if wrong:
+        return _form(request, replace(sheet, wrong=wrong), status=400)
+    if len(sheet.items) > 1:
+        return _outcomes(request, sheet)
+    asked = _asked(request, sheet.item, sheet.values)
+    answer = send(request, _with_file(request, sheet.deed, asked))
+    if answer.is_good:
+        return _done(request, sheet, asked, answer)
+    place = forms.place_of(sheet.deed, answer)
+    status = answer.status if answer.status in KEPT_STATUS else 400 if answer.status < 500 else 503
+    return _form(request, replace(sheet, wrong={place: answer.message}), status=status)
+
+
+def _with_file(request: PageRequest, deed: Deed, asked: Asked) -> Call:
+    call = deed.call(asked)
+    for one in deed.fields:
+        found = request.FILES.get(one.name)
+        if one.kind == "file" and found is not None:
+            return replace(call, data=found)
+    return call
+
+
+def _done(request: PageRequest, sheet: Sheet, asked: Asked, answer: Answer) -> HttpResponse:
+    resource, deed = sheet.resource, sheet.deed
+    body = answer.body if isinstance(answer.body, Mapping) else {}
+    made: Mapping[str, Any] = body.get(resource.one, body)
+    about = made if deed.is_creation and made else asked.item
+    name = resource.name_of(about)
+    if deed.reveals and made.get(deed.reveals):
+        return _told_once(request, sheet, made)
+    refused = [
+        found.message for found in (send(request, one) for one in deed.also_calls(asked, made)) if not found.is_good
+    ]
+    for message in refused:
+        messages.add_message(request, messages.INFO, message, extra_tags="bad")
+    if not refused:
+        messages.add_message(request, messages.INFO, f"{deed.title}: {name or resource.noun}.", extra_tags="good")
+    if deed.is_danger or not about:
+        return redirect(list_url(resource))
+    return redirect(item_url(resource, resource.id_of(about)))
+
+
+def _told_once(request: PageRequest, sheet: Sheet, made: Mapping[str, Any]) -> HttpResponse:
+    context = {
+        "resource": sheet.resource,
+        "deed": sheet.deed,
+        "name": sheet.resource.name_of(made),
+        "ident": sheet.resource.id_of(made),
+        "secret": made[sheet.deed.reveals],
+        "list_url": list_url(sheet.resource),
+    }
+    response = render(request, "resources/secret.html", context)
+    patch_cache_control(response, no_store=True)
+    return response
+
+
+def _outcomes(request: PageRequest, sheet: Sheet) -> HttpResponse:
+    """A result for each of several."""
+    found = []
+    for item in sheet.items:
+        answer = send(request, sheet.deed.call(_asked(request, item, sheet.values)))
+        name = sheet.resource.name_of(item) or sheet.resource.id_of(item)
+        found.append(Outcome(name, answer.is_good, answer.message))
+    good = sum(outcome.is_good for outcome in found)
+    context = {
+        "resource": sheet.resource,
+        "deed": sheet.deed,
+        "outcomes": found,
+        "good": good,
+        "bad": len(found) - good,
+        "list_url": list_url(sheet.resource),
+    }
+    return render(request, "resources/outcomes.html", context)
+
+
+def _asked(request: PageRequest, item: Item, values: Mapping[str, str]) -> Asked:
+    return Asked(item, values, request.asker.user_id, request.asker.project_id)
+
+
+def _form(request: PageRequest, sheet: Sheet, status: int = 200) -> HttpResponse:
+    resource, deed, values = sheet.resource, sheet.deed, dict(sheet.values)
+    choices = forms.first_choices(request, deed, values)
+    asked = _asked(request, sheet.item, values)
+    names = [
+        (resource.id_of(one), resource.name_of(one) or resource.id_of(one), deed.why_not(one)) for one in sheet.items
+    ]
+    is_single = len(sheet.items) == 1
+    context = {
+        "resource": resource,
+        "deed": deed,
+        "items": names,
+        "is_open": not names or any(not why_not for _, _, why_not in names),
+        "questions": forms.questions(deed, values, choices, sheet.wrong),
+        "problems": sheet.problems,
+        "call": deed.call(asked),
+        "command": forms.command(deed, asked),
+        "action": reverse("resource-deed", args=[resource.id, deed.id]),
+        "back_url": item_url(resource, resource.id_of(sheet.item)) if is_single else list_url(resource),
+        "list_url": list_url(resource),
+        "has_file": any(one.kind == "file" for one in deed.fields),
+    }
+    return render(request, "resources/_call.html" if request.htmx else "resources/form.html", context, status=status)

@@ -1,0 +1,54 @@
+"""Fields that several forms ask for, and how an answer gets into a body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portal.pages.resources.model import Field, Item, Source, Values
+
+NAME = Field("name", "Name", is_required=True)
+NAME_OR_NOT = Field("name", "Name")
+DESCRIPTION = Field("description", "Description")
+
+
+def own(name: str, label: str, **more: Any) -> Field:
+    """A field that begins as the resource has it."""
+    return Field(name, label, start=lambda item: str(item.get(name) or ""), **more)
+
+
+OWN_NAME = own("name", "Name")
+OWN_DESCRIPTION = own("description", "Description")
+
+
+def filled(values: Values, *names: str) -> dict[str, str]:
+    """Those of the values that say something."""
+    return {name: values[name] for name in names if values.get(name)}
+
+
+def whole(text: str) -> int | str:
+    """A number as a number; anything else as it was typed, so that the API says what is wrong with it."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else text
+
+
+def options(values: Values, **flags: str) -> list[str]:
+    """`--flag value` for those that say something."""
+    words: list[str] = []
+    for name, flag in flags.items():
+        if values.get(name):
+            words += [f"--{flag}", values[name]]
+    return words
+
+
+def named(item: Item) -> str:
+    return str(item.get("name") or item.get("id") or "ID")
+
+
+def with_id(item: Item) -> str:
+    """A name that leads nowhere else: with the first of its id where it has none."""
+    return str(item.get("name") or "") or str(item["id"])[:8]
+
+
+SERVERS = Source("/compute/v2.1/servers", "servers", with_id)
+VOLUMES = Source("/volume/v3/volumes/detail", "volumes", lambda item: f"{with_id(item)} ({item['size']} GB)")
+NETWORKS = Source("/network/v2.0/networks", "networks", with_id)
+SUBNETS = Source("/network/v2.0/subnets", "subnets", lambda item: f"{with_id(item)} ({item['cidr']})")

@@ -1,0 +1,24 @@
+"""Routes of the pages that all kinds of resources share."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, URLResolver, path, register_converter
+from django.urls.converters import StringConverter
+
+from portal.pages.resources import deeds, views
+from portal.pages.resources.catalog import BY_ID
+
+
+class KindConverter(StringConverter):
+    """The kinds that there are; anything else is another page's address."""
+
+    regex = "|".join(sorted(BY_ID, key=len, reverse=True))
+
+
+register_converter(KindConverter, "kind")
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("<kind:resource_id>", views.resource_list, name="resources"),
+    path("<kind:resource_id>/of/<str:ident>", views.resource_page, name="resource"),
+    path("<kind:resource_id>/do/<slug:deed_id>", deeds.resource_deed, name="resource-deed"),
+]

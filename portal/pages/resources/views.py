@@ -1,0 +1,229 @@
+"""The pages that all kinds of resources share: the list, and one of them. Their forms are in `deeds`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from conductor.core.errors import NovellaError
+from portal.pages.access import PageRequest, signed_in
+from portal.pages.api_calls import ask
+from portal.pages.live_marks import live_marks
+from portal.pages.resources import forms
+from portal.pages.resources.catalog import BY_ID, may
+from portal.pages.resources.model import Cell, Column, Deed, Item, Names, Part, Resource
+
+PAGE_SIZE = 50
+MOST = 1000
+DIRECTIONS = ("asc", "desc")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One of the list."""
+
+    ident: str
+    name: str
+    url: str
+    cells: list[tuple[Column, Cell]]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Something to do with one of them; `why_not` is empty where it can be done now."""
+
+    deed: Deed
+    url: str
+    why_not: str
+
+
+def resource_of(resource_id: str) -> Resource:
+    """Raises Http404."""
+    found = BY_ID.get(resource_id)
+    if found is None:
+        raise Http404
+    return found
+
+
+@require_safe
+@signed_in
+def resource_list(request: PageRequest, resource_id: str) -> HttpResponse:
+    """The list: filter, order and page are in the address."""
+    resource = resource_of(resource_id)
+    context = {**live_marks("things", "list"), **list_context(request, resource)}
+    return render(request, "resources/_list.html" if request.htmx else "resources/list.html", context)
+
+
+def list_context(request: PageRequest, resource: Resource, narrowed: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Context of a list; `narrowed` holds it to a part, for tables below other resources' pages."""
+    given: dict[str, str] = {}
+    if narrowed is None:
+        given = {name: str(value) for name, value in request.GET.items() if value}
+    items, next_query = _found(request, resource, given, narrowed or {})
+    names = names_for(request, resource)
+    asker = request.asker
+    columns = [column for column in resource.columns if column.is_in_list]
+    return {
+        "asker": asker,
+        "resource": resource,
+        "rows": [_row(resource, item, names) for item in items],
+        "columns": [_head(resource, column, given) for column in columns],
+        "given": given,
+        "filters": [
+            forms.Question(one, given.get(one.name, ""), one.choices if isinstance(one.choices, tuple) else ())
+            for one in resource.filters
+        ],
+        "is_narrowed": any(given.get(name) for name in ("q", *(one.name for one in resource.filters))),
+        "creations": [
+            Offer(deed, deed_url(resource, deed), "")
+            for deed in resource.deeds
+            if deed.is_creation and may(asker, resource.service, deed.rule)
+        ],
+        "bulk": [deed for deed in resource.deeds if deed.is_bulk and may(asker, resource.service, deed.rule)],
+        "next_url": f"{list_url(resource)}?{urlencode(next_query)}" if next_query else "",
+        "first_url": list_url(resource) if given.get("marker") else "",
+    }
+
+
+def _found(
+    request: PageRequest, resource: Resource, given: Mapping[str, str], narrowed: Mapping[str, str]
+) -> tuple[list[Item], dict[str, str]]:
+    """The items of one page, and the query of the next."""
+    text = given.get("q", "").strip()[:255]
+    filters = {one.name: given[one.name] for one in resource.filters if given.get(one.name)}
+    query: dict[str, Any] = {**resource.query, **filters, **narrowed, **_sorting(resource, given)}
+    in_page = bool(text) and not resource.search
+    if text and resource.search:
+        query[resource.search] = text
+    if resource.is_paged:
+        query["limit"] = MOST if in_page else PAGE_SIZE
+        query |= {"marker": given["marker"]} if given.get("marker") and not in_page else {}
+    body = ask(request, resource.path, query)
+    items = [resource.unwrap(one) for one in body.get(resource.key, ())]
+    if in_page:
+        return [item for item in items if text.lower() in resource.name_of(item).lower()], {}
+    has_more = bool(body.get(f"{resource.key}_links") or (isinstance(body.get("next"), str) and body["next"]))
+    if not (has_more and items and resource.is_paged):
+        return items, {}
+    return items, {
+        **{name: value for name, value in given.items() if name != "marker"},
+        "marker": resource.id_of(items[-1]),
+    }
+
+
+def _sorting(resource: Resource, given: Mapping[str, str]) -> dict[str, str]:
+    known = {column.sort for column in resource.columns if column.sort}
+    key, _, direction = given.get("sort", "").partition(":")
+    if not resource.sorting or key not in known or direction not in DIRECTIONS:
+        return {}
+    if resource.sorting == "sort":
+        return {"sort": f"{key}:{direction}"}
+    return {"sort_key": key, "sort_dir": direction}
+
+
+def _head(resource: Resource, column: Column, given: Mapping[str, str]) -> dict[str, Any]:
+    """A column's head: a link that turns its order around, where the API knows the order."""
+    if not (resource.sorting and column.sort):
+        return {"column": column}
+    key, _, direction = given.get("sort", "").partition(":")
+    is_sorted = key == column.sort
+    other = "desc" if is_sorted and direction == "asc" else "asc"
+    kept = {name: value for name, value in given.items() if name not in ("sort", "marker")}
+    url = f"{list_url(resource)}?{urlencode({**kept, 'sort': f'{column.sort}:{other}'})}"
+    words = {"asc": "ascending", "desc": "descending"}.get(direction, "") if is_sorted else ""
+    return {"column": column, "url": url, "direction": words}
+
+
+def names_for(request: PageRequest, resource: Resource) -> Names:
+    """The names of what the columns point at: one question per kind, however many rows there are."""
+    found: dict[str, dict[str, str]] = {}
+    for kind in resource.names:
+        path, key = ("/compute/v2.1/servers", "servers") if kind == "servers" else (BY_ID[kind].path, BY_ID[kind].key)
+        try:
+            body = ask(request, path, {"limit": MOST})
+        except NovellaError:
+            continue
+        found[kind] = {str(one["id"]): str(one.get("name") or "") for one in body.get(key, ())}
+    return found
+
+
+def _row(resource: Resource, item: Item, names: Names) -> Row:
+    shown = [(column, column.show(item, names)) for column in resource.columns if column.is_in_list]
+    ident = resource.id_of(item)
+    return Row(ident, resource.name_of(item) or ident[:8], item_url(resource, ident), shown)
+
+
+def list_url(resource: Resource) -> str:
+    return reverse("resources", args=[resource.id])
+
+
+def item_url(resource: Resource, ident: str) -> str:
+    return f"{list_url(resource)}/of/{quote(ident, safe='')}"
+
+
+def deed_url(resource: Resource, deed: Deed, ident: str = "") -> str:
+    url = reverse("resource-deed", args=[resource.id, deed.id])
+    return f"{url}?{urlencode({'item': ident})}" if ident else url
+
+
+@require_safe
+@signed_in
+def resource_page(request: PageRequest, resource_id: str, ident: str) -> HttpResponse:
+    """One of them: what there is to know, what can be done, and what belongs to it. As a part of the list: a drawer."""
+    resource = resource_of(resource_id)
+    context = {**live_marks("things", "page"), **page_context(request, resource, ident)}
+    return render(request, "resources/_page.html" if request.htmx else "resources/page.html", context)
+
+
+def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[str, Any]:
+    """Context of one resource's page. Raises NotFound."""
+    item = item_of(request, resource, ident)
+    names = names_for(request, resource)
+    offers = [
+        Offer(deed, deed_url(resource, deed, ident), deed.why_not(item))
+        for deed in resource.deeds
+        if not deed.is_creation and may(request.asker, resource.service, deed.rule)
+    ]
+    return {
+        "asker": request.asker,
+        "resource": resource,
+        "ident": ident,
+        "name": resource.name_of(item) or ident[:8],
+        "list_url": list_url(resource),
+        "item_url": item_url(resource, ident),
+        "facts": [(column, column.show(item, names)) for column in resource.columns],
+        "state": next((cell for cell in (c.show(item, names) for c in resource.columns) if cell.kind == "state"), None),
+        "offers": [offer for offer in offers if not offer.why_not],
+        "not_offered": [offer for offer in offers if offer.why_not],
+        "parts": [_part(request, part, item, ident) for part in resource.parts],
+    }
+
+
+def _part(request: PageRequest, part: Part, item: Item, ident: str) -> dict[str, Any]:
+    resource = BY_ID[part.resource]
+    deed = resource.deed(part.create) if part.create else None
+    may_create = deed is not None and may(request.asker, resource.service, deed.rule)
+    url = (
+        f"{deed_url(resource, deed)}?{urlencode({part.create_field: ident})}" if deed is not None and may_create else ""
+    )
+    return {
+        **list_context(request, resource, part.query(item)),
+        "part": part,
+        "create": deed,
+        "create_url": url,
+    }
+
+
+def item_of(request: PageRequest, resource: Resource, ident: str) -> Item:
+    """Raises NotFound."""
+    path = f"{resource.path_of or resource.path}/{quote(ident, safe='')}"
+    body = ask(request, path)
+    found: Item = body if resource.is_whole else body[resource.one]
+    return found

@@ -1,0 +1,45 @@
+/* The drawer: a resource beside its list, where there is room for both; its page where there is not. */
+const WIDE = 1000;
+let opener;
+
+export function startDrawer() {
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-drawer]");
+    const is_plain = !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0;
+    if (link && is_plain && innerWidth >= WIDE && link.closest("[data-list]") && drawer()) {
+      event.preventDefault();
+      open(link);
+    }
+    if (event.target.closest("[data-close-drawer]")) close();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && drawer() && !drawer().hidden && !document.querySelector("dialog[open], details[data-menu][open]")) close();
+  });
+}
+
+function drawer() {
+  return document.getElementById("drawer");
+}
+
+async function open(link) {
+  const response = await fetch(link.href, { headers: { "HX-Request": "true" } }).catch(() => undefined);
+  if (!response?.ok || response.redirected || response.status === 204) {
+    location.assign(link.href);
+    return;
+  }
+  const body = drawer().querySelector("[data-drawer-body]");
+  body.innerHTML = await response.text();
+  drawer().querySelector("[data-drawer-page]").href = link.href;
+  drawer().hidden = false;
+  opener = link;
+  document.dispatchEvent(new CustomEvent("novella:changed"));
+  body.querySelector("h1")?.focus();
+}
+
+function close() {
+  if (!drawer() || drawer().hidden) return;
+  drawer().hidden = true;
+  drawer().querySelector("[data-drawer-body]").replaceChildren();
+  if (opener?.isConnected) opener.focus();
+  else document.getElementById("main")?.focus();
+}

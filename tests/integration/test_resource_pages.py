@@ -1,0 +1,223 @@
+"""Pages of resources: lists, one of them, forms, refusals at their fields, and what costs how many queries."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from conductor.api_db.models import KeyPair
+from conductor.volume.models import Volume
+from portal.pages.resources.catalog import RESOURCES, RULES
+from tests import factories
+from tests.people import PASSWORD
+
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAkO8wRy7D4Jy2Fz2yl5d0RtmVv5Ijq2kCsmmRRcnq7Y ana@laptop"
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+def signed_in(name: str) -> Client:
+    client = Client()
+    assert client.post("/sign-in", {"username": name, "password": PASSWORD}).status_code == 302
+    return client
+
+
+@pytest.fixture
+def ana(people: Any) -> Client:
+    factories.cells()
+    return signed_in("ana")
+
+
+def text(answer: Any) -> str:
+    return html.unescape(" ".join(answer.content.decode().split()))
+
+
+def made(client: Client, name: str = "data", size: int = 3) -> Volume:
+    answer = client.post("/volumes/do/create", {"name": name, "size": str(size)})
+    assert answer.status_code == 302, text(answer)
+    return Volume.objects.get(name=name)
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda one: one.id)
+def test_every_kind_has_its_pages(ana: Client, resource: Any) -> None:
+    page = ana.get(f"/{resource.id}")
+    assert page.status_code == 200
+    body = page.content.decode()
+    assert f"<h1>{resource.title}</h1>" in body
+    assert not re.search(r"\sstyle=|<style|\son[a-z]+=|javascript:", body)
+    for deed in resource.deeds:
+        assert deed.rule in RULES[resource.service]
+        if deed.is_creation:
+            form = ana.get(f"/{resource.id}/do/{deed.id}")
+            assert form.status_code == 200
+            assert 'name="csrfmiddlewaretoken"' in form.content.decode()
+            assert "openstack " in form.content.decode()
+        else:
+            assert ana.get(f"/{resource.id}/do/{deed.id}").status_code == 302
+    assert ana.get(f"/{resource.id}/of/{NOBODY}").status_code == 404
+    assert ana.get(f"/{resource.id}/do/nothing").status_code == 404
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda one: one.id)
+def test_strangers_sign_in_first(databases: None, resource: Any) -> None:
+    for path in (
+        f"/{resource.id}",
+        f"/{resource.id}/of/{NOBODY}",
+        f"/{resource.id}/do/{resource.deeds[0].id}" if resource.deeds else f"/{resource.id}",
+    ):
+        assert Client().get(path)["Location"].startswith("/sign-in?next=")
+
+
+def test_a_key_is_uploaded_shown_and_deleted(ana: Client) -> None:
+    answer = ana.post("/key-pairs/do/create", {"name": "laptop key", "type": "ssh", "public_key": PUBLIC})
+    assert answer["Location"] == "/key-pairs/of/laptop%20key"
+    page = text(ana.get(answer["Location"]))
+    assert "Upload key: laptop key." in page
+    assert KeyPair.objects.get().fingerprint in page
+    assert "laptop key" in text(ana.get("/key-pairs"))
+    assert "laptop key" not in text(signed_in("bo").get("/key-pairs"))
+    assert ana.post("/key-pairs/do/delete", {"item": "laptop key"})["Location"] == "/key-pairs"
+    assert not KeyPair.objects.exists()
+
+
+def test_a_refused_key_says_so_at_its_field_and_keeps_what_was_typed(ana: Client) -> None:
+    answer = ana.post("/key-pairs/do/create", {"name": "mine", "type": "ssh", "public_key": "no key"})
+    assert answer.status_code == 400
+    page = text(answer)
+    assert 'id="field-public_key" data-wrong' in page
+    assert "failed to generate fingerprint" in page
+    assert 'value="mine"' in page
+    assert ">no key</textarea>" in page
+    assert not KeyPair.objects.exists()
+
+
+def test_a_name_that_is_taken_is_refused(ana: Client) -> None:
+    sent = {"name": "mine", "type": "ssh", "public_key": PUBLIC}
+    ana.post("/key-pairs/do/create", sent)
+    answer = ana.post("/key-pairs/do/create", sent)
+    assert answer.status_code == 409
+    assert "already exists" in text(answer)
+    assert KeyPair.objects.count() == 1
+
+
+def test_a_private_key_is_shown_once_and_kept_nowhere(ana: Client) -> None:
+    answer = ana.post("/key-pairs/do/generate", {"name": "made", "type": "ssh"})
+    assert answer.status_code == 200
+    assert "no-store" in answer["Cache-Control"]
+    assert "BEGIN OPENSSH PRIVATE KEY" in text(answer)
+    assert "PRIVATE KEY" not in text(ana.get("/key-pairs/of/made"))
+    assert "PRIVATE KEY" not in json.dumps(list(KeyPair.objects.values()), default=str)
+
+
+def test_a_volume_lives_through_its_forms(ana: Client) -> None:
+    volume = made(ana)
+    page = text(ana.get(f"/volumes/of/{volume.uuid}"))
+    assert "available" in page
+    assert "3 GB" in page
+    assert ana.post("/volumes/do/extend", {"item": str(volume.uuid), "new_size": "7"}).status_code == 302
+    assert Volume.objects.get().size_gb == 7
+    assert (
+        ana.post("/volumes/do/edit", {"item": str(volume.uuid), "name": "logs", "description": "d"}).status_code == 302
+    )
+    assert Volume.objects.get().name == "logs"
+    assert ana.post("/volumes/do/delete", {"item": str(volume.uuid)})["Location"] == "/volumes"
+    assert ana.get(f"/volumes/of/{volume.uuid}").status_code == 404
+
+
+def test_what_the_service_refuses_changes_nothing(ana: Client) -> None:
+    volume = made(ana, size=5)
+    answer = ana.post("/volumes/do/extend", {"item": str(volume.uuid), "new_size": "2"})
+    assert answer.status_code == 400
+    assert 'value="2"' in text(answer)
+    assert Volume.objects.get().size_gb == 5
+    assert ana.post("/volumes/do/extend", {"item": str(volume.uuid), "new_size": ""}).status_code == 400
+    assert ana.post("/volumes/do/extend", {"item": str(volume.uuid), "new_size": "many"}).status_code == 400
+    assert Volume.objects.get().size_gb == 5
+
+
+def test_a_quota_that_is_used_up_is_told(ana: Client) -> None:
+    answer = ana.post("/volumes/do/create", {"name": "huge", "size": "99999"})
+    assert answer.status_code == 413
+    assert "Quota exceeded for gigabytes" in text(answer)
+    assert not Volume.objects.exists()
+
+
+def test_several_are_deleted_with_a_result_for_each(ana: Client) -> None:
+    first, second = made(ana, "one"), made(ana, "two")
+    Volume.objects.filter(pk=second.pk).update(status="in-use")
+    ids = [str(first.uuid), str(second.uuid)]
+    assert "2 volumes" in text(ana.get("/volumes/do/delete", {"item": ids}))
+    page = text(ana.post("/volumes/do/delete", {"item": ids}))
+    assert "1 done, 1 refused" in page
+    assert not Volume.objects.filter(uuid=first.uuid).exists()
+    assert Volume.objects.get(uuid=second.uuid).status == "in-use"
+
+
+def test_who_only_reads_is_offered_nothing_and_can_do_nothing(ana: Client) -> None:
+    volume = made(ana)
+    rea = signed_in("rea")
+    page = text(rea.get(f"/volumes/of/{volume.uuid}"))
+    assert "/volumes/do/delete" not in page
+    assert "Create volume" not in text(rea.get("/volumes"))
+    for deed, values in (("delete", {"item": str(volume.uuid)}), ("create", {"name": "x", "size": "1"})):
+        assert rea.post(f"/volumes/do/{deed}", values).status_code == 403
+    assert Volume.objects.count() == 1
+
+
+def test_projects_are_walls(ana: Client) -> None:
+    volume = made(ana, "secret-9")
+    chi = signed_in("chi")
+    assert "secret-9" not in text(chi.get("/volumes"))
+    assert chi.get(f"/volumes/of/{volume.uuid}").status_code == 404
+    assert chi.post("/volumes/do/delete", {"item": str(volume.uuid)}).status_code == 404
+    assert Volume.objects.count() == 1
+
+
+def test_forms_show_the_call_that_they_make(ana: Client) -> None:
+    values = {"name": "logs", "size": "4"}
+    piece = ana.post("/volumes/do/create", values, headers={"HX-Request": "true"})
+    page = text(piece)
+    assert "openstack volume create --size 4 logs" in page
+    assert "POST /volume/v3/volumes" in page
+    assert '"size": 4' in page
+    assert not Volume.objects.exists()
+
+
+def test_filters_orders_and_pages_are_the_services(ana: Client) -> None:
+    for number in range(3):
+        made(ana, f"data-{number}", size=number + 1)
+    assert re.findall(r"data-drawer>(data-\d)<", text(ana.get("/volumes", {"q": "a-1"}))) == ["data-1"]
+    up = text(ana.get("/volumes", {"sort": "size:asc"}))
+    assert re.findall(r"data-drawer>(data-\d)<", up) == ["data-0", "data-1", "data-2"]
+    assert 'aria-sort="ascending"' in up
+    down = text(ana.get("/volumes", {"sort": "size:desc"}))
+    assert re.findall(r"data-drawer>(data-\d)<", down) == ["data-2", "data-1", "data-0"]
+    assert "No volume matches" in text(ana.get("/volumes", {"status": "error"}))
+    assert ana.get("/volumes", {"marker": NOBODY}).status_code in (400, 404)
+
+
+def queries(client: Client, path: str) -> int:
+    with CaptureQueriesContext(connections["default"]) as seen:
+        assert client.get(path).status_code == 200
+    return len(seen)
+
+
+def test_more_rows_cost_no_more_queries(ana: Client) -> None:
+    made(ana, "first")
+    ana.get("/volumes")
+    few = queries(ana, "/volumes")
+    for number in range(6):
+        made(ana, f"more-{number}")
+    assert queries(ana, "/volumes") == few
+
+
+def test_nobody_outside_can_speak_for_somebody(people: Any) -> None:
+    factories.cells()
+    for headers in ({"Novella-Spoken-For": "admin"}, {"novella_spoken_for": "admin"}):
+        assert Client().get("/volume/v3/volumes/detail", headers=headers).status_code == 401
