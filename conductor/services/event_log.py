@@ -20,7 +20,18 @@ from conductor.journal.event_order import is_by_commit
 from conductor.journal.models import Event
 from conductor.services.values import EventView
 
-__all__ = ["Cursor", "News", "after", "here", "is_by_commit", "news", "of_runs", "read_cursor", "write_cursor"]
+__all__ = [
+    "Cursor",
+    "News",
+    "after",
+    "here",
+    "is_by_commit",
+    "news",
+    "of_runs",
+    "read_cursor",
+    "visible",
+    "write_cursor",
+]
 
 # A reader that is further behind than this reads the whole page again: that is cheaper.
 LONGEST_REPLAY = 1000
@@ -99,6 +110,24 @@ def of_runs(runs: Mapping[str, Sequence[str]], after: Cursor, limit: int) -> tup
     """Events about runs, oldest first, and the cursor to go on from. `runs` maps databases to the uuids in them."""
     most = max(1, limit // max(1, len(runs)))
     rows, reached = _read(lambda alias: Q(run_uuid__in=runs[alias]), list(runs), after, most)
+    return [_view(row) for row in rows], reached
+
+
+def visible(
+    context: RequestContext, after: Cursor, limit: int, *, topic: str = "", kind: str = ""
+) -> tuple[list[EventView], Cursor]:
+    """Events that the asker may see, oldest first, and the cursor to go on from; `kind` is a prefix.
+
+    About `limit` in all, the same part of it from each database: what lies beyond is found from the cursor on.
+    """
+    wanted = Q() if context.is_admin else Q(project_id=context.project_id)
+    if topic:
+        wanted &= Q(topic=topic)
+    if kind:
+        wanted &= Q(kind__startswith=kind)
+    aliases = journal_aliases()
+    most = max(1, limit // max(1, len(aliases)))
+    rows, reached = _read(lambda alias: wanted, aliases, after, most)
     return [_view(row) for row in rows], reached
 
 

@@ -42,7 +42,7 @@ def for_instance(context: RequestContext, instance_uuid: UUID | str) -> list[Run
     if mapping is None or not context.may_see_project(mapping.project_id):
         raise NotFound(f"Instance {instance_uuid} could not be found.")
     mine = Q(instance_uuid=wanted) | Q(uuid=mapping.build_run_uuid)
-    found = _rows(lambda runs: _standing(runs.filter(mine)), journal_aliases())
+    found = _rows(lambda runs: standing(runs.filter(mine)), journal_aliases())
     views = flow_views.detailed(context, _pairs(found))
     return sorted(views, key=lambda view: (view.created_at, view.uuid), reverse=True)
 
@@ -62,14 +62,14 @@ def list_runs(
     A run that has handed all its work on is left out: its children stand for it. Raises Invalid for a marker
     that is not a run's.
     """
-    wanted = _scope(context, only_own_project=only_own_project)
+    wanted = scope(context, only_own_project=only_own_project)
     if states is not None:
         wanted &= Q(state__in=tuple(states))
     if since is not None:
         wanted &= Q(created_at__gte=since)
     if marker:
-        wanted &= _after(context, marker)
-    found = _rows(lambda runs: _standing(runs.filter(wanted))[: limit + 1], journal_aliases())
+        wanted &= before_marker(context, marker)
+    found = _rows(lambda runs: standing(runs.filter(wanted))[: limit + 1], journal_aliases())
     newest = sorted(_pairs(found), key=lambda pair: (-pair[1].created_at.timestamp(), str(pair[1].uuid)))
     shown = [flow_views.brief(context, alias, run) for alias, run in newest[:limit]]
     return Page(items=shown, has_more=len(newest) > limit, missing_cells=found.failures)
@@ -77,12 +77,12 @@ def list_runs(
 
 def count(context: RequestContext, *, states: Iterable[str], since: datetime | None = None) -> int:
     """How many runs of the asker's project `list_runs` would list."""
-    wanted = _scope(context, only_own_project=True) & Q(state__in=tuple(states))
+    wanted = scope(context, only_own_project=True) & Q(state__in=tuple(states))
     if since is not None:
         wanted &= Q(created_at__gte=since)
 
     def ask(alias: str) -> int:
-        return _standing(WorkflowRun.objects.using(alias).filter(wanted)).count()
+        return standing(WorkflowRun.objects.using(alias).filter(wanted)).count()
 
     return sum(scatter_gather(ask, journal_aliases()).answers.values())
 
@@ -91,7 +91,7 @@ def briefs(context: RequestContext, run_uuids: Sequence[str]) -> dict[str, RunVi
     """Runs by uuid, without steps: what a list of instances shows beside each. Unknown ones are left out."""
     if not run_uuids:
         return {}
-    found = _rows(lambda runs: runs.filter(_scope(context), uuid__in=run_uuids), journal_aliases())
+    found = _rows(lambda runs: runs.filter(scope(context), uuid__in=run_uuids), journal_aliases())
     return {str(run.uuid): flow_views.brief(context, alias, run) for alias, run in _pairs(found)}
 
 
@@ -105,6 +105,14 @@ def events_since(
     for place, row in [(alias, run), *_pairs(children)]:
         by_alias.setdefault(place, []).append(str(row.uuid))
     events, reached = event_log.of_runs(by_alias, after, limit)
+    return [flow_views.redacted(context, event) for event in events], reached
+
+
+def events_of_project(
+    context: RequestContext, after: Cursor, limit: int = MOST_EVENTS, *, topic: str = "", kind: str = ""
+) -> tuple[list[EventView], Cursor]:
+    """What happened to all that the asker may see; one topic, or kinds that begin so, where they are given."""
+    events, reached = event_log.visible(context, after, limit, topic=topic, kind=kind)
     return [flow_views.redacted(context, event) for event in events], reached
 
 
@@ -139,16 +147,18 @@ def _pairs(gathered: Gathered[list[WorkflowRun]]) -> list[tuple[str, WorkflowRun
     return [(alias, run) for alias, runs in gathered.answers.items() for run in runs]
 
 
-def _standing(runs: flow_views.Runs) -> flow_views.Runs:
+def standing(runs: flow_views.Runs) -> flow_views.Runs:
     """Newest first, without runs whose children stand for them."""
     return runs.exclude(flow="build_instances", state=RunState.DONE).order_by("-created_at", "uuid")
 
 
-def _scope(context: RequestContext, *, only_own_project: bool = False) -> Q:
+def scope(context: RequestContext, *, only_own_project: bool = False) -> Q:
+    """Runs that the asker may see."""
     return Q() if context.is_admin and not only_own_project else Q(project_id=context.project_id)
 
 
-def _after(context: RequestContext, marker: str) -> Q:
+def before_marker(context: RequestContext, marker: str) -> Q:
+    """Runs that come after `marker` in a list with the newest first. Raises Invalid."""
     try:
         _, anchor = locate(context, marker)
     except NotFound:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from rest_framework.response import Response
@@ -13,28 +12,27 @@ from conductor.services import decision_replays, decisions
 from conductor.services.decision_values import DecisionQuery
 from portal.api.base import ApiRequest
 from portal.api.own import schemas
+from portal.api.own.queries import PAGES, page_of, refuse_unknown, time_of, word_of
 from portal.api.own.view import OwnView, decision_body, plain
-from portal.api.pagination import next_links, parse_page
+from portal.api.pagination import next_links
 from portal.api.validation import validate
 
-USUAL_LIMIT = 100
 FILTERS = frozenset({"run_uuid", "instance_uuid", "project_id", "outcome"})
 TIMES = frozenset({"since", "until"})
-PAGES = frozenset({"limit", "marker"})
 
 
 class Decisions(OwnView):
     def get(self, request: ApiRequest) -> Response:
         """Newest first, narrowed by filters."""
         self.authorize("novella:decisions:list")
-        _refuse_unknown(request, FILTERS | TIMES | PAGES)
-        limit, marker = _page(request)
+        refuse_unknown(request, FILTERS | TIMES | PAGES)
+        limit, marker = page_of(request)
         query = DecisionQuery(
-            since=_time(request, "since"),
-            until=_time(request, "until"),
+            since=time_of(request, "since"),
+            until=time_of(request, "until"),
             limit=limit,
             marker=marker,
-            **{name: request.query_params.get(name, "") for name in FILTERS},
+            **{name: word_of(request, name) for name in FILTERS},
         )
         found = decisions.list_page(request.context, query)
         body = {"decisions": [plain(asdict(one)) for one in found.items], "missing_cells": found.missing_cells}
@@ -52,15 +50,15 @@ class Hosts(OwnView):
     def get(self, request: ApiRequest, decision_uuid: str) -> Response:
         """The hosts with their verdicts as decided; `verdict` and `rejected_by` narrow, `marker` is a position."""
         self.authorize("novella:decisions:hosts")
-        _refuse_unknown(request, PAGES | {"verdict", "rejected_by"})
-        limit, marker = _page(request)
+        refuse_unknown(request, PAGES | {"verdict", "rejected_by"})
+        limit, marker = page_of(request)
         if marker and not (marker.isascii() and marker.isdigit()):
             raise Invalid("The marker is the position that the link to the next page has.", field="marker")
         found = decisions.hosts_page(
             request.context,
             decision_uuid,
-            verdict=request.query_params.get("verdict", ""),
-            rejected_by=request.query_params.get("rejected_by", ""),
+            verdict=word_of(request, "verdict"),
+            rejected_by=word_of(request, "rejected_by"),
         )
         begin = int(marker or 0)
         end = begin + limit
@@ -79,8 +77,8 @@ class Matrix(OwnView):
     def get(self, request: ApiRequest, decision_uuid: str) -> Response:
         """Every filter about every host, as the hosts were then; those that few filters turn away first."""
         self.authorize("novella:decisions:hosts")
-        _refuse_unknown(request, PAGES)
-        limit, marker = _page(request)
+        refuse_unknown(request, PAGES)
+        limit, marker = page_of(request)
         found = decision_replays.matrix(request.context, decision_uuid, limit=limit, marker=marker)
         last = f"{found.hosts[-1]['host']}/{found.hosts[-1]['node']}" if found.hosts else None
         links = next_links(request, "hosts", last_id=last, has_more=found.has_more)
@@ -110,25 +108,3 @@ class Evaluate(OwnView):
         body = validate(request.data or {}, schemas.EVALUATE)
         found = decision_replays.evaluate(request.context, decision_uuid, body.get("fleet", decision_replays.THEN))
         return Response({"evaluation": asdict(found)})
-
-
-def _page(request: ApiRequest) -> tuple[int, str]:
-    page = parse_page(request)
-    return (page.limit if "limit" in request.query_params else USUAL_LIMIT), page.marker
-
-
-def _refuse_unknown(request: ApiRequest, known: frozenset[str]) -> None:
-    unknown = sorted(set(request.query_params) - known)
-    if unknown:
-        raise Invalid(f"There is no filter {unknown[0][:60]}; there are {', '.join(sorted(known))}.", field="query")
-
-
-def _time(request: ApiRequest, name: str) -> datetime | None:
-    text = request.query_params.get(name, "")
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise Invalid(f"{text[:60]} is not a time such as 2026-01-31T12:00:00Z.", field=name) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

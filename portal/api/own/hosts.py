@@ -9,14 +9,32 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conductor.services import drains, evacuations
+from conductor.services import drains, evacuations, hosts
 from conductor.services.drains import DrainView, PlannedMove, Wish
+from conductor.services.hosts import HypervisorQuery
+from conductor.services.values import HypervisorView
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.links import absolute
 from portal.api.own import schemas
-from portal.api.own.view import OwnView
+from portal.api.own.queries import PAGES, page_of, refuse_unknown, word_of
+from portal.api.own.view import OwnView, plain
+from portal.api.pagination import next_links
 from portal.api.validation import as_boolean, validate
+
+
+class Hosts(OwnView):
+    def get(self, request: ApiRequest) -> Response:
+        """Nodes of all cells by name, with their service; a part of the node's `name`, or the `host`, narrow."""
+        self.authorize("novella:hosts:list")
+        refuse_unknown(request, PAGES | {"name", "host"})
+        limit, marker = page_of(request)
+        host = word_of(request, "host")
+        query = HypervisorQuery(word_of(request, "name"), limit, marker, hosts=(host,) if host else ())
+        found = hosts.list_hypervisors(request.context, query)
+        body = {"hosts": [host_body(one) for one in found.items], "missing_cells": found.missing_cells}
+        last = found.items[-1].uuid if found.items else None
+        return Response(body | next_links(request, "hosts", last_id=last, has_more=found.has_more))
 
 
 class Drain(OwnView):
@@ -70,6 +88,10 @@ class Evacuate(OwnView):
         service = drains.service_of(request.context, host)
         begun, refused = evacuations.begin_all(request.context, service)
         return Response({"workflows": begun, "refused": refused}, status=202)
+
+
+def host_body(view: HypervisorView) -> dict[str, Any]:
+    return {**asdict(view), "service": plain(asdict(view.service))}
 
 
 def drain_body(request: Request, view: DrainView) -> dict[str, Any]:

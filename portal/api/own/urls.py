@@ -5,16 +5,23 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from conductor.core.interventions import INTERVENTIONS
-from portal.api.own import audit, decisions, findings, hosts, interventions, plugins, servers, views, what_if
+from portal.api.own import audit, decisions, findings, hosts, interventions, locks, plugins, servers, views, what_if
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", views.Workflows.as_view()),
     path("workflows/<str:run_uuid>", views.Workflow.as_view()),
+    path("workflows/<str:run_uuid>/steps", views.WorkflowSteps.as_view()),
+    path("workflows/<str:run_uuid>/actions", views.WorkflowActions.as_view()),
     path("workflows/<str:run_uuid>/events", views.WorkflowEvents.as_view()),
+    path("workflows/<str:run_uuid>/events/stream", views.WorkflowEvents.as_view()),
     *(
         path(f"workflows/<str:run_uuid>/{one.id}", interventions.Intervention.as_view(name=one.id))
         for one in INTERVENTIONS
     ),
+    path("events", views.Events.as_view()),
+    path("events/stream", views.Events.as_view()),  # as a stream: portal.live.event_streams
+    path("locks", locks.Locks.as_view()),
+    path("hosts", hosts.Hosts.as_view()),
     path("hosts/<str:host>/drain", hosts.Drain.as_view()),
     path("hosts/<str:host>/drain/action", hosts.DrainAction.as_view()),
     path("hosts/<str:host>/open", hosts.Open.as_view()),
