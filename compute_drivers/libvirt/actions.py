@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from compute_drivers.libvirt import disks, domain_xml, user_network
-from compute_drivers.libvirt.host import LibvirtHost
+from compute_drivers.libvirt import config_drive, devices_xml, disks, user_network
+from compute_drivers.libvirt.making import LibvirtMaker, image_ids
 from conductor.core.compute_driver import GuestSpec, NetworkPort, Progress, StoreImage, VolumeConnection
 from conductor.core.errors import DriverError
 from conductor.core.states import PowerState
@@ -28,7 +28,7 @@ ON = (PowerState.RUNNING, PowerState.PAUSED)
 OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
 
 
-class LibvirtActions(LibvirtHost):
+class LibvirtActions(LibvirtMaker):
     """What a guest is, is said anew before each of its starts: ports and volumes are those that it has then."""
 
     # -- power
@@ -80,25 +80,35 @@ class LibvirtActions(LibvirtHost):
             _require_on(found)
             found.interrupt()
 
+    def set_admin_password(self, instance_uuid: str, password: str) -> None:
+        with self._guest(instance_uuid, "set the guest's password") as found:
+            _require_on(found)
+            found.set_password(password)
+
     # -- other disks
 
     def rescue(self, guest: GuestSpec, password: str, progress: Progress) -> None:
-        """The password cannot be set: nothing inside of the guest is asked or written to."""
+        """The rescue system reads the password where it reads the rest: on its config drive."""
         uuid = guest.instance_uuid
-        rescue_disk = self._folder_of(uuid) / disks.RESCUE
+        folder = self._places.folder_of(uuid)
+        rescue_disk = folder / disks.RESCUE
         with self._guest(uuid, "look at the guest") as found:
             if found.uses(rescue_disk) and found.power_state() in ON:
                 return
-        boot, backing = self._boot_parts(guest, progress), self._backing(guest, progress)
-        progress("starting the rescue system", None)
-        self._end(uuid)
-        if backing is not None:
-            disks.create_overlay(rescue_disk, backing)
+        self._check(guest)
+        with self._images.held(*image_ids(guest)):
+            boot, backing = self._boot_parts(guest, progress), self._backing(guest, progress)
+            progress("starting the rescue system", None)
+            self._end(uuid)
+            if backing is not None:
+                disks.create_overlay(rescue_disk, backing)
+        config_drive.write(folder / config_drive.RESCUE_NAME, guest, password)
         self._launch(uuid, self._describe(guest, boot))
 
     def unrescue(self, guest: GuestSpec, *, is_running: bool) -> None:
         uuid = guest.instance_uuid
-        rescue_disk = self._folder_of(uuid) / disks.RESCUE
+        folder = self._places.folder_of(uuid)
+        rescue_disk = folder / disks.RESCUE
         # A disk of one of these names says that the guest is rescued: it goes when all is done.
         aside = rescue_disk.with_suffix(".old")
         self._state(uuid)
@@ -108,6 +118,7 @@ class LibvirtActions(LibvirtHost):
         self._end(uuid)
         if rescue_disk.exists():
             os.replace(rescue_disk, aside)
+        (folder / config_drive.RESCUE_NAME).unlink(missing_ok=True)
         described = self._describe(guest, boot)
         self._launch(uuid, described) if is_running else self._connection.define(described)
         aside.unlink()
@@ -115,10 +126,11 @@ class LibvirtActions(LibvirtHost):
     def rebuild(self, guest: GuestSpec, progress: Progress, *, is_running: bool) -> None:
         uuid = guest.instance_uuid
         self._state(uuid)
-        boot, backing = self._boot_parts(guest, progress), self._backing(guest, progress)
-        progress("making the disk", None)
-        folder, fresh = self._folder_of(uuid), self._folder_of(uuid) / "new"
-        with _files("The new disks could not be made"):
+        self._check(guest)
+        folder, fresh = self._places.folder_of(uuid), self._places.folder_of(uuid) / "new"
+        with self._images.held(*image_ids(guest)), files("The new disks could not be made"):
+            boot, backing = self._boot_parts(guest, progress), self._backing(guest, progress)
+            progress("making the disk", None)
             shutil.rmtree(fresh, ignore_errors=True)  # of a call that was cut off
             fresh.mkdir()
             made = disks.create_disks(fresh, guest.flavor, backing)
@@ -129,11 +141,12 @@ class LibvirtActions(LibvirtHost):
             for path in made:
                 os.replace(path, folder / path.name)
             fresh.rmdir()
+        config_drive.write(folder / config_drive.NAME, guest, guest.admin_password)
         described = self._describe(guest, boot)
         self._launch(uuid, described) if is_running else self._connection.define(described)
 
     def snapshot(self, instance_uuid: str, image_id: str, store: StoreImage, progress: Progress) -> None:
-        root = self._folder_of(instance_uuid) / disks.ROOT
+        root = self._places.folder_of(instance_uuid) / disks.ROOT
         copy = root.with_name("snapshot.qcow2")
         is_on = self._state(instance_uuid) in ON
         if not root.exists():
@@ -156,12 +169,12 @@ class LibvirtActions(LibvirtHost):
 
     def attach_volume(self, instance_uuid: str, volume: VolumeConnection) -> None:
         with self._guest(instance_uuid, "attach the volume") as found:
-            if found.power_state() in ON and not found.has_disk(domain_xml.alias_of(volume.volume_uuid)):
-                (disk,) = domain_xml.arranged((), [volume], found.targets())
-                found.plug_disk(domain_xml.disk(disk))
+            if found.power_state() in ON and not found.has_disk(devices_xml.alias_of(volume.volume_uuid)):
+                (disk,) = devices_xml.arranged((), [volume], found.targets())
+                found.plug_disk(devices_xml.disk(disk))
 
     def detach_volume(self, instance_uuid: str, volume_uuid: str) -> None:
-        alias = domain_xml.alias_of(volume_uuid)
+        alias = devices_xml.alias_of(volume_uuid)
         with self._guest(instance_uuid, "detach the volume") as found:
             if found.power_state() in ON and found.has_disk(alias):
                 found.unplug_disk(alias, UNPLUG_SECONDS)
@@ -203,7 +216,9 @@ class LibvirtActions(LibvirtHost):
         return self._state(instance_uuid) in OFF
 
     def _start_anew(self, guest: GuestSpec) -> None:
-        self._launch(guest.instance_uuid, self._describe(guest, self._boot_parts(guest, _quietly)))
+        self._check(guest)
+        with self._images.held(*image_ids(guest)):
+            self._launch(guest.instance_uuid, self._describe(guest, self._boot_parts(guest, _quietly)))
 
     def _launch(self, instance_uuid: str, described: str) -> None:
         self._connection.define(described)
@@ -239,7 +254,7 @@ def _quietly(message: str, share: float | None = None, figures: object = None, /
 
 
 @contextmanager
-def _files(complaint: str) -> Iterator[None]:
+def files(complaint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

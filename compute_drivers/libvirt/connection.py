@@ -6,13 +6,12 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import libvirt
 
-from compute_drivers.libvirt.domain_xml import NAMESPACE
 from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, Guest, passing_over
 from conductor.core.compute_driver import GuestInfo
 from conductor.core.errors import DriverError, GuestMissing
@@ -35,10 +34,13 @@ _has_event_loop = False
 
 
 class Connection:
-    """An open hypervisor, which any thread may use."""
+    """An open hypervisor, which any thread may use. Guests of another `host` of ours are none of ours."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, host: str) -> None:
         self._uri = uri
+        self._host = host
+        self._changed: Callable[[], None] | None = None
+        self._listener: int | None = None
         self._gate = threading.Lock()
         self._handle: Any = None
 
@@ -51,9 +53,25 @@ class Connection:
         """Let go; guests run on."""
         with self._gate:
             handle, self._handle = self._handle, None
+            listener, self._listener = self._listener, None
         if handle is not None:
             with translated("be closed"):
+                if listener is not None:  # it would keep the connection open
+                    handle.domainEventDeregisterAny(listener)
                 handle.close()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed`, from a thread of libvirt's, whenever a guest starts, ends or stands still."""
+        handle = self._open()
+        with self._gate, translated("tell of its guests"):
+            self._changed = changed
+            self._listen(handle)
+
+    def _listen(self, handle: Any) -> None:
+        changed = self._changed
+        if changed is not None:
+            kind = libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE
+            self._listener = handle.domainEventRegisterAny(None, kind, lambda *_: changed(), None)
 
     def version(self) -> int:
         """QEMU's: major * 1,000,000 + minor * 1,000 + release."""
@@ -65,7 +83,9 @@ class Connection:
         with translated("list the guests"):
             domains = self._open().listAllDomains(0)
             return [
-                GuestInfo(domain.UUIDString(), Guest(domain).power_state()) for domain in domains if _is_ours(domain)
+                GuestInfo(domain.UUIDString(), Guest(domain).power_state())
+                for domain in domains
+                if self._is_ours(domain)
             ]
 
     def is_running(self, instance_uuid: str) -> bool:
@@ -73,6 +93,11 @@ class Connection:
         with translated("look for the guest"):
             domain = self._find(instance_uuid)
             return domain is not None and Guest(domain).power_state() is PowerState.RUNNING
+
+    def has(self, instance_uuid: str) -> bool:
+        """Whether it is there, on or off."""
+        with translated("look for the guest"):
+            return self._find(instance_uuid) is not None
 
     @contextmanager
     def guest(self, instance_uuid: str, doing: str) -> Iterator[Guest]:
@@ -113,6 +138,7 @@ class Connection:
             if self._handle is None or not self._handle.isAlive():
                 with translated("be opened"):
                     self._handle = libvirt.open(self._uri)
+                    self._listen(self._handle)
             return self._handle
 
     def _find(self, instance_uuid: str) -> Any:
@@ -120,9 +146,14 @@ class Connection:
         domain = None
         with passing_over(GONE):
             domain = self._open().lookupByUUIDString(instance_uuid)
-        if domain is not None and not _is_ours(domain):
+        if domain is not None and not self._is_ours(domain):
             raise DriverError("A guest of somebody else has this instance's uuid.")
         return domain
+
+    def _is_ours(self, domain: Any) -> bool:
+        """By the mark in its description; one that names no host is of an earlier release."""
+        mark = Guest(domain).mark()
+        return bool(mark) and mark.get("host", self._host) == self._host
 
 
 @contextmanager
@@ -140,13 +171,6 @@ def translated(doing: str) -> Iterator[None]:
 def _forget(domain: Any) -> None:
     with passing_over(GONE):
         domain.undefineFlags(EVERYTHING)
-
-
-def _is_ours(domain: Any) -> bool:
-    mark = ""
-    with passing_over(GONE | {libvirt.VIR_ERR_NO_DOMAIN_METADATA}):
-        mark = domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, NAMESPACE)
-    return bool(mark)
 
 
 def _run_event_loop() -> None:

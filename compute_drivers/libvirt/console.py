@@ -1,12 +1,16 @@
-"""Console logs of guests: files that QEMU appends to and that never take more than their share of the disk."""
+"""Consoles of guests: logs that QEMU appends to and that never take more than their share of the disk, and sockets."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import socket
 from pathlib import Path
 
+from conductor.core.errors import DriverError
+
 LARGEST_READ = 1 << 20
+JOIN_SECONDS = 5.0
 KEPT_BYTES = 4 << 20
 PUNCH_AFTER_BYTES = 16 << 20
 BLOCK = 4096
@@ -22,6 +26,19 @@ def read(path: Path, offset: int) -> bytes:
             return file.read(LARGEST_READ)
     except FileNotFoundError:
         return b""
+
+
+def join(path: Path) -> socket.socket:
+    """A connection with a console's socket. Raises DriverError when nobody is at its other end."""
+    joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        joined.settimeout(JOIN_SECONDS)
+        joined.connect(str(path))
+        joined.settimeout(None)
+    except OSError as error:
+        joined.close()
+        raise DriverError("The guest has no such console now: it is off, or was started without one.") from error
+    return joined
 
 
 def trim(path: Path) -> None:

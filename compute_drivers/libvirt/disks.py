@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import struct
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +17,11 @@ from conductor.core.request_spec import FlavorSpec
 ROOT, RESCUE = "root.qcow2", "rescue.qcow2"
 MB = 1 << 20
 GB = 1 << 30
+# Magic, version, where the name of the file below begins, and its length.
+QCOW2_HEAD = struct.Struct(">4sIQI")
+QCOW2_MAGIC = b"QFI\xfb"
+# Of calls that were cut off: disks of a rebuild, copies of snapshots. What is rescued stays rescued.
+UNFINISHED = ("new", "snapshot.qcow2")
 
 
 def create_disks(directory: Path, flavor: FlavorSpec, backing: Backing | None) -> tuple[Path, ...]:
@@ -53,9 +61,51 @@ def create_blank(path: Path, size: int) -> None:
     _create(path, size)
 
 
-def copy_whole(source: Path, target: Path, tell: Callable[[], None]) -> None:
-    """A copy that lies on nothing else, of a disk that nobody writes to. What `tell` raises ends it."""
-    words = ("qemu-img", "convert", "-q", "-O", "qcow2", str(source), str(target))
+def images_below(*folders: Path) -> set[str]:
+    """The names of the files that disks in the guests' folders lie on."""
+    paths = (path for folder in folders if folder.is_dir() for path in folder.glob("*/**/*.qcow2"))
+    return {Path(name).name for name in map(_below, paths) if name}
+
+
+def drop_unfinished(instances_dir: Path) -> None:
+    """Remove what killed processes left in the folders of guests. Raises OSError."""
+    for path in (folder / name for folder in instances_dir.iterdir() for name in UNFINISHED):
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+
+
+def _below(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            head = file.read(QCOW2_HEAD.size)
+            if len(head) < QCOW2_HEAD.size:
+                return ""
+            magic, _, begin, length = QCOW2_HEAD.unpack(head)
+            if magic != QCOW2_MAGIC or not begin:
+                return ""
+            file.seek(begin)
+            return file.read(length).decode(errors="replace")
+    except OSError:  # it went meanwhile
+        return ""
+
+
+def grow(path: Path, size: int) -> None:
+    """Make a disk as large as `size`, where that is not 0. Raises BuildAborted for one that is larger."""
+    done = run("qemu-img", "info", "--output=json", "-f", "qcow2", str(path))
+    if done.returncode:
+        raise DriverError("The guest's disk cannot be read.")
+    has = int(json.loads(done.stdout)["virtual-size"])
+    if size and has > size:
+        raise BuildAborted(f"The guest's disk of {-(-has // GB)} GB does not go into {size // GB} GB.")
+    if size > has and run("qemu-img", "resize", "-q", "-f", "qcow2", str(path), str(size)).returncode:
+        raise DriverError("The guest's disk could not be made larger.")
+
+
+def copy_whole(source: Path, target: Path, tell: Callable[[], None], below: Backing | None = None) -> None:
+    """A copy, of a disk that nobody writes to, that lies on `below` or on nothing. What `tell` raises ends it."""
+    lies_on = ("-F", below.disk_format, "-B", str(below.path)) if below else ()
+    words = ("qemu-img", "convert", "-q", "-f", "qcow2", "-O", "qcow2", *lies_on, str(source), str(target))
     with subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as copying:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from compute_drivers.libvirt.actions import LibvirtActions
 from compute_drivers.libvirt.capability import can_save_memory
+from compute_drivers.libvirt.moves import LibvirtMoves
 
 
-class LibvirtDriver(LibvirtActions):
-    """`host.py` and `actions.py` are its parts. It moves no guests yet, and asks no agent inside of them."""
+class LibvirtDriver(LibvirtMoves):
+    """`host.py`, `making.py`, `actions.py` and `moves.py` are its parts. It moves no guests while they run yet."""
 
     name: ClassVar[str] = "libvirt"
     supports_console_log: ClassVar[bool] = True
     capabilities: frozenset[str] = frozenset(
-        {"pause", "suspend", "rescue", "rebuild", "snapshot", "crash_dump", "attach_volume", "attach_interface"}
+        {
+            *("pause", "suspend", "rescue", "rebuild", "snapshot", "set_password", "crash_dump"),
+            *("attach_volume", "attach_interface", "vnc_console", "serial_console", "migrate"),
+        }
     )
 
     def start(self) -> None:

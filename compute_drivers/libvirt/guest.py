@@ -14,6 +14,7 @@ import libvirt
 import libvirt_qemu
 
 from compute_drivers.libvirt.disks import create_blank
+from compute_drivers.libvirt.domain_xml import NAMESPACE
 from compute_drivers.libvirt.user_network import FIRST_SLOT, MOST_PORTS
 from conductor.core.errors import DriverError
 from conductor.core.states import PowerState
@@ -36,6 +37,12 @@ LETTING_GO = {
     *(libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_TIMEOUT),
 }
 POLL_SECONDS = 0.1
+# How long the agent inside of a guest may take to answer.
+AGENT_SECONDS = 10
+NO_AGENT = {
+    *(libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED, libvirt.VIR_ERR_AGENT_UNRESPONSIVE),
+    *(libvirt.VIR_ERR_AGENT_UNSYNCED, libvirt.VIR_ERR_CONFIG_UNSUPPORTED),
+}
 # What plugs into a slot, as QEMU describes devices.
 Describe = Callable[[int], dict[str, Any]]
 
@@ -56,6 +63,27 @@ class Guest:
         if state == libvirt.VIR_DOMAIN_SHUTOFF and reason in UNEXPECTED_ENDS:
             return PowerState.CRASHED
         return POWER_STATES.get(state, PowerState.NOSTATE)
+
+    def mark(self) -> dict[str, str]:
+        """What we wrote into its description; nothing for a guest of somebody else."""
+        told = ""
+        with passing_over(GONE | {libvirt.VIR_ERR_NO_DOMAIN_METADATA}):
+            told = self._domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, NAMESPACE)
+        found = ElementTree.fromstring(told) if told else ()
+        return {entry.tag.rpartition("}")[2]: entry.text or "" for entry in found}
+
+    def set_password(self, password: str) -> None:
+        """Have the agent inside of it set the administrator's password. Raises DriverError where there is none."""
+        user = self.mark().get("administrator") or "root"
+        try:
+            self._domain.agentSetResponseTimeout(AGENT_SECONDS, 0)
+            self._domain.setUserPassword(user, password, 0)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() not in NO_AGENT:
+                raise
+            raise DriverError(
+                "No agent answers inside of the guest: its image needs hw_qemu_guest_agent=yes and the agent's program."
+            ) from error
 
     def launch(self) -> None:
         """Start it; a suspended one goes on."""

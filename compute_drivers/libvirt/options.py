@@ -15,6 +15,8 @@ class LibvirtOptions:
     """`state_dir` holds images, disks and consoles. Amounts that are None are the machine's.
 
     `uri` "" is the hypervisor inside this process; `ram_allocation_ratio` None is what suits the virt type.
+    `pinned_cpus` are for guests that pin theirs, `pci_devices` are addresses or vendor:product with commas between.
+    `image_cache_gb` 0 has no bound; `shutdown_seconds` is what a guest gets to power itself off before it moves.
     """
 
     state_dir: Path = option()
@@ -28,3 +30,8 @@ class LibvirtOptions:
     cpu_allocation_ratio: float = option(4.0, least=0.01)
     ram_allocation_ratio: float | None = option(None, least=0.01)
     disk_allocation_ratio: float = option(1.0, least=0.01)
+    pinned_cpus: str = option("")
+    pci_devices: str = option("")
+    image_cache_gb: int = option(0, least=0)
+    image_cache_seconds: int = option(86400, least=0)
+    shutdown_seconds: float = option(20.0, least=0.0)

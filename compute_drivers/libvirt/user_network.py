@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from compute_drivers.libvirt.wishes import CARD_MODELS
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted
 
@@ -18,13 +19,18 @@ FIRST_SLOT = 0x10
 MOST_PORTS = 15
 
 
-def arguments(ports: Sequence[NetworkPort], hostname: str) -> list[str]:
+def arguments(ports: Sequence[NetworkPort], hostname: str, model: str = "virtio") -> list[str]:
     """QEMU's words for the guest's network cards. Raises BuildAborted for ports that this cannot serve."""
     if len(ports) > MOST_PORTS:
         raise BuildAborted(f"A guest on this host has at most {MOST_PORTS} ports, not {len(ports)}.")
     words: list[str] = []
     for index, port in enumerate(ports):
-        words += ["-netdev", _words(cable(index, port, hostname)), "-device", _words(card(FIRST_SLOT + index, port))]
+        words += [
+            "-netdev",
+            _words(cable(index, port, hostname)),
+            "-device",
+            _words(card(FIRST_SLOT + index, port, model)),
+        ]
     return words
 
 
@@ -37,12 +43,12 @@ def cable_id(port_uuid: str) -> str:
     return f"port-{_safe(port_uuid)}"
 
 
-def card(slot: int, port: NetworkPort) -> dict[str, Any]:
+def card(slot: int, port: NetworkPort, model: str = "virtio") -> dict[str, Any]:
     """The card in a slot of the guest's PCI bus, as QEMU describes devices."""
     if not MAC.fullmatch(port.mac_address):
         raise BuildAborted(f"Port {port.port_uuid} has no usable MAC address.")
     return {
-        "driver": "virtio-net-pci",
+        "driver": CARD_MODELS[model],
         "netdev": cable_id(port.port_uuid),
         "id": card_id(port.port_uuid),
         "mac": port.mac_address,

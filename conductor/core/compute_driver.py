@@ -76,6 +76,7 @@ class GuestSpec:
     metadata: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[VolumeConnection, ...] = ()
     admin_password: str = ""
+    hardware: Mapping[str, Any] = field(default_factory=dict)  # core.hardware's Grant as JSON: cells, pins, devices
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -234,6 +235,9 @@ class ComputeDriver:
 
     def stop(self) -> None:
         """Disconnect. Guests go on running."""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever a guest changes by itself, where the hypervisor tells; any thread will do."""
 
     def report(self) -> NodeReport:
         """What this host offers now."""

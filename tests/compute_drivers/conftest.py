@@ -8,7 +8,7 @@ import pytest
 
 from compute_drivers.libvirt.capability import missing_packages
 from compute_drivers.libvirt.driver import LibvirtDriver
-from tests.compute_drivers.real_guests import SHELF
+from tests.compute_drivers.real_guests import QUICK, SHELF
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +16,7 @@ def real_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibvirtDri
     """One for the session: libvirt opens one folder per process."""
     missing = missing_packages()
     assert not missing, f"the tests of real guests need: apt-get install {' '.join(missing)}"
-    driver = LibvirtDriver("real-1", {"state_dir": str(tmp_path_factory.mktemp("libvirt"))}, SHELF.open)
+    driver = LibvirtDriver("real-1", {"state_dir": str(tmp_path_factory.mktemp("libvirt")), **QUICK}, SHELF.open)
     driver.start()
     yield driver
     driver.stop()

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from compute_drivers.libvirt import actions, capability
+from compute_drivers.libvirt import actions, capability, embedded
 from compute_drivers.libvirt.capability import probe
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
@@ -26,6 +27,7 @@ from tests.compute_drivers.real_guests import (
     DISK,
     IMAGE,
     PROJECT,
+    QUICK,
     SECONDS,
     SHELF,
     files_of,
@@ -45,6 +47,15 @@ class TestConformance(DriverConformance):
     def driver(self, real_driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> ComputeDriver:
         monkeypatch.setattr(actions, "UNPLUG_SECONDS", 0.5)
         return real_driver
+
+    @pytest.fixture
+    def other(self, real_driver: LibvirtDriver, tmp_path: Path) -> Iterator[ComputeDriver]:
+        """A second host on the same hypervisor, with a folder of its own: neither has the other's guests."""
+        uri = embedded.prepare(state_dir(real_driver) / "libvirt")
+        driver = LibvirtDriver("real-2", {"state_dir": str(tmp_path / "second"), "uri": uri, **QUICK}, SHELF.open)
+        driver.start()
+        yield driver
+        driver.stop()
 
     @pytest.fixture
     def make_guest(self) -> MakeGuest:
@@ -100,7 +111,7 @@ def test_the_disk_is_as_large_as_the_flavor_says_and_lies_on_the_image(driver: L
     guest = guest_of(str(uuid4()), IMAGE, flavor=flavor)
     driver.spawn(guest, Told())
     directory = state_dir(driver) / "instances" / guest.instance_uuid
-    sizes = {path.name: _virtual_size(path) for path in directory.iterdir()}
+    sizes = {path.name: _virtual_size(path) for path in directory.glob("*.qcow2")}
     assert sizes == {"root.qcow2": 3 << 30, "ephemeral.qcow2": 1 << 30, "swap.qcow2": 64 << 20}
     assert (directory / "root.qcow2").stat().st_size < 1 << 20
     wait_for(driver, guest.instance_uuid, TICK)
@@ -330,7 +341,8 @@ def test_a_snapshot_is_whole_and_boots(driver: LibvirtDriver, tmp_path: Path, st
     assert disk_format == "qcow2"
     image = image_of(str(uuid4()), data, disk_format=disk_format)  # what refers to another file would be refused
     SHELF.images[image.image_id] = data
-    assert [path.name for path in (state_dir(driver) / "instances" / guest.instance_uuid).iterdir()] == ["root.qcow2"]
+    folder = state_dir(driver) / "instances" / guest.instance_uuid
+    assert [path.name for path in folder.glob("*.qcow2")] == ["root.qcow2"]
     driver.destroy(guest.instance_uuid)
     again = guest_of(str(uuid4()), image)
     driver.spawn(again, Told())

@@ -9,11 +9,14 @@ from django.db import connections
 
 from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
+from conductor.core.hardware.wire import grant_to_json
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.image import operations as images
+from conductor.placement.hardware import held_by
 from conductor.sql.rows import Rows
 from conductor.workflows.flow import Work
 
+ASKS_FOR_HARDWARE = ("hw:", "hw_", "pci_passthrough:", "resources")
 DEVICES = Rows(BlockDevice, "instance_uuid")
 
 
@@ -44,6 +47,7 @@ def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
         public_key=instance.public_key,
         metadata=instance.metadata,
         volumes=_volumes(work, instance),
+        hardware=_hardware(instance),
     )
     guest = replace(guest, **changes)
     kernel, ramdisk = _boot_part(guest.image, "kernel_id"), _boot_part(guest.image, "ramdisk_id")
@@ -62,6 +66,14 @@ def _volumes(work: Work, instance: Instance) -> tuple[VolumeConnection, ...]:
     devices = DEVICES.all(connections[work.alias], instance.uuid)
     ordered = sorted(devices, key=lambda device: (device.boot_index, device.pk))
     return tuple(VolumeConnection(**device.connection) for device in ordered)
+
+
+def _hardware(instance: Instance) -> dict[str, Any]:
+    """The cells, processors and devices that the guest was given; nothing for one that asks for none."""
+    keys = (*instance.flavor.get("extra_specs", {}), *instance.image.get("properties", {}))
+    if not any(key.startswith(ASKS_FOR_HARDWARE) for key in keys):
+        return {}
+    return next((grant_to_json(grant) for grant in held_by(instance.uuid).values()), {})
 
 
 def _boot_part(image: ImageSpec, name: str) -> ImageSpec | None:

@@ -1,0 +1,126 @@
+"""How guests that are off move from host to host, and change their size: by files that both hosts can open."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compute_drivers.libvirt import config_drive, disks
+from compute_drivers.libvirt.actions import OFF, LibvirtActions, files
+from conductor.core import disk_images
+from conductor.core.compute_driver import GuestSpec, Progress
+from conductor.core.errors import BuildAborted, DriverError
+
+TICKET = "ticket"
+# A folder that has this is on its way back; whoever finds it goes on with that.
+COMING_BACK = "coming-back"
+CONSOLE = "console.log"
+
+
+class LibvirtMoves(LibvirtActions):
+    """What went out lies in the folder `kept` until the move is confirmed or reverted."""
+
+    def migrate_out(self, guest: GuestSpec, destination: str, progress: Progress) -> Mapping[str, Any]:
+        uuid = guest.instance_uuid
+        folder, kept = self._places.folder_of(uuid), self._places.kept_of(uuid)
+        if not kept.exists():
+            progress("powering the guest off", None)
+            if self._state(uuid) not in OFF and not self._shuts_down(uuid, self._options.shutdown_seconds):
+                self._end(uuid)
+            with files("The guest could not be put aside"):
+                (folder / TICKET).write_text(secrets.token_hex(16))
+                _move(self._places.console_of(uuid), folder / CONSOLE)
+                os.replace(folder, kept)
+        if not folder.exists():  # else it is here already, in its new size
+            self._connection.remove(uuid)
+        with files("The guest that was put aside cannot be read"):
+            return {"path": str(kept), "ticket": (kept / TICKET).read_text()}
+
+    def migrate_in(self, guest: GuestSpec, disks: Mapping[str, Any], progress: Progress, *, is_running: bool) -> None:
+        uuid = guest.instance_uuid
+        if self._connection.has(uuid):
+            if is_running and self._state(uuid) in OFF:  # it was cut off before the last step
+                self.power_on(guest)
+            return
+        source = self._found(disks)
+        self.destroy(uuid)
+        with self._all_or_nothing(guest):
+            boot, backing = self._boot_parts(guest, progress), self._kept_image(guest, progress)
+            progress("copying the disks", 0.0)
+            _copy(source, self._make_folder(guest), guest, backing, progress)
+            progress("starting the guest", None)
+            described = self._describe(guest, boot)
+            self._connection.start(described) if is_running else self._connection.define(described)
+
+    def confirm_migration(self, instance_uuid: str) -> None:
+        with files("What was kept of the guest could not be removed"):
+            if self._places.kept_of(instance_uuid).exists():
+                shutil.rmtree(self._places.kept_of(instance_uuid))
+
+    def revert_migration(self, guest: GuestSpec, *, is_running: bool) -> None:
+        uuid = guest.instance_uuid
+        folder, kept = self._places.folder_of(uuid), self._places.kept_of(uuid)
+        mark = folder / COMING_BACK
+        if not kept.exists() and not mark.exists():
+            self._state(uuid)  # it never went out
+            return
+        boot = self._boot_parts(guest, lambda *_: None)
+        with files("The guest could not be brought back"):
+            if kept.exists():
+                self.destroy(uuid)
+                (kept / COMING_BACK).touch()
+                os.replace(kept, folder)
+            _move(folder / CONSOLE, self._places.console_of(uuid))
+        described = self._describe(guest, boot)
+        self._launch(uuid, described) if is_running else self._connection.define(described)
+        with files("The guest could not be brought back"):
+            (folder / TICKET).unlink(missing_ok=True)
+            mark.unlink()
+
+    @staticmethod
+    def _found(told: Mapping[str, Any]) -> Path:
+        """The folder that the source told of, if this host sees the very same. Raises DriverError."""
+        source = Path(str(told.get("path", "")))
+        try:
+            if source.is_absolute() and (source / TICKET).read_text() == told.get("ticket"):
+                return source
+        except OSError:
+            pass
+        raise DriverError("This host cannot open the guest's disks: they are gone, or on storage of the source's own.")
+
+    def _kept_image(self, guest: GuestSpec, progress: Progress) -> disk_images.Backing | None:
+        """The image below the root disk; None where there is none, or none any more: then the disk is copied whole."""
+        try:
+            return self._backing(guest, progress)
+        except BuildAborted:
+            return None
+
+
+def _copy(
+    source: Path, folder: Path, guest: GuestSpec, backing: disk_images.Backing | None, progress: Progress
+) -> None:
+    """The guest's disks at the size of its flavor. Raises BuildAborted for a disk that would have to shrink."""
+    flavor = guest.flavor
+    sizes = {disks.ROOT: flavor.root_gb * disks.GB, "ephemeral.qcow2": flavor.ephemeral_gb * disks.GB}
+    for name, size in sizes.items():
+        if (source / name).exists():
+            below = backing if name == disks.ROOT else None
+            disks.copy_whole(source / name, folder / name, lambda: progress("copying the disks", None), below)
+            disks.grow(folder / name, size)
+        elif size and name != disks.ROOT:
+            disks.create_blank(folder / name, size)
+    if flavor.swap_mb:
+        disks.create_blank(folder / "swap.qcow2", flavor.swap_mb * disks.MB)
+    with files("The disks could not be copied"):
+        if (source / config_drive.NAME).exists():
+            shutil.copy2(source / config_drive.NAME, folder / config_drive.NAME)
+
+
+def _move(path: Path, target: Path) -> None:
+    """Nothing where there is nothing, or no more."""
+    if path.exists():
+        os.replace(path, target)
