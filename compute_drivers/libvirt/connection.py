@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from xml.etree import ElementTree
 
 import libvirt
 
@@ -111,12 +112,12 @@ class Connection:
     def define(self, domain_xml: str) -> None:
         """Say anew what a guest is; it counts from its next start on."""
         with translated("define the guest"):
-            self._open().defineXML(domain_xml)
+            self._define(domain_xml)
 
     def start(self, domain_xml: str) -> None:
         """Define a domain and start it; one that does not start is forgotten again."""
         with translated("start the guest"):
-            domain = self._open().defineXML(domain_xml)
+            domain = self._define(domain_xml)
             try:
                 domain.create()
             except BaseException:
@@ -141,13 +142,25 @@ class Connection:
                     self._listen(self._handle)
             return self._handle
 
+    def _define(self, domain_xml: str) -> Any:
+        """Raises DriverError rather than say anew what a guest of another host is."""
+        uuid = ElementTree.fromstring(domain_xml).findtext("uuid", "")
+        domain = self._look_up(uuid)
+        if domain is not None and not self._is_ours(domain):
+            raise DriverError("Another host of this hypervisor has the guest.")
+        return self._open().defineXML(domain_xml)
+
     def _find(self, instance_uuid: str) -> Any:
-        """The domain, None when there is none."""
+        """The domain; None when there is none, or when it is another host's of ours."""
+        domain = self._look_up(instance_uuid)
+        if domain is not None and not Guest(domain).mark():
+            raise DriverError("A guest of somebody else has this instance's uuid.")
+        return domain if domain is not None and self._is_ours(domain) else None
+
+    def _look_up(self, instance_uuid: str) -> Any:
         domain = None
         with passing_over(GONE):
             domain = self._open().lookupByUUIDString(instance_uuid)
-        if domain is not None and not self._is_ours(domain):
-            raise DriverError("A guest of somebody else has this instance's uuid.")
         return domain
 
     def _is_ours(self, domain: Any) -> bool:

@@ -1,0 +1,89 @@
+"""Images that a host keeps: whole, right, and not for ever."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from compute_drivers.libvirt import disks
+from compute_drivers.libvirt.image_cache import ImageCache
+from conductor.core.disk_images import Backing
+from conductor.core.errors import DriverError
+from tests.guests import ImageShelf, image_of
+
+DATA = {"one": b"1" * 4096, "two": b"2" * 4096, "three": b"3" * 4096}
+SHELF = ImageShelf(DATA)
+
+
+def filled(folder: Path, **limits: float) -> ImageCache:
+    """All three, the first the longest unused."""
+    cache = ImageCache(folder, SHELF.open, **limits)  # type: ignore[arg-type]
+    cache.prepare()
+    for age, (name, data) in zip((300, 200, 100), DATA.items(), strict=True):
+        path = cache.fetch(image_of(name, data), lambda _: None)
+        os.utime(path, (time.time() - age, time.time() - age))
+    return cache
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_nobody_used_for_long_goes(tmp_path: Path) -> None:
+    cache = filled(tmp_path, keep_seconds=150.0)
+    assert cache.expire([]) == ["one", "two"]
+    assert names(tmp_path) == {"three"}
+
+
+def test_what_is_too_much_goes_the_longest_unused_first(tmp_path: Path) -> None:
+    cache = filled(tmp_path, most_bytes=9000)
+    assert cache.expire([]) == ["one"]
+    assert names(tmp_path) == {"two", "three"}
+
+
+def test_what_a_disk_lies_on_or_is_being_built_from_stays(tmp_path: Path) -> None:
+    cache = filled(tmp_path / "images", keep_seconds=0.0)
+    folder = tmp_path / "instances" / "guest"
+    folder.mkdir(parents=True)
+    disks.create_overlay(folder / disks.ROOT, Backing(tmp_path / "images" / "one", "raw", 4096))
+    in_use = disks.images_below(tmp_path / "instances", tmp_path / "nowhere")
+    assert in_use == {"one"}
+    with cache.held("two"):
+        assert cache.expire(in_use) == ["three"]
+    assert cache.expire(in_use) == []  # it has just looked
+    assert cache.expire(in_use, now=time.time() + 1) == ["two"]
+    assert names(tmp_path / "images") == {"one"}
+
+
+def test_using_an_image_makes_it_young(tmp_path: Path) -> None:
+    cache = filled(tmp_path, keep_seconds=150.0)
+    cache.fetch(image_of("one", DATA["one"]), lambda _: None)
+    assert cache.expire([]) == ["two"]
+
+
+def test_a_kept_image_that_was_damaged_is_fetched_anew_by_the_next_process(tmp_path: Path) -> None:
+    path = filled(tmp_path).fetch(image_of("one", DATA["one"]), lambda _: None)
+    path.write_bytes(b"x" * 4096)  # of the right size
+    again = ImageCache(tmp_path, SHELF.open)
+    assert again.fetch(image_of("one", DATA["one"]), lambda _: None).read_bytes() == DATA["one"]
+    opened = SHELF.opened["one"]
+    again.fetch(image_of("one", DATA["one"]), lambda _: None)
+    assert SHELF.opened["one"] == opened
+
+
+def test_what_killed_processes_left_of_rebuilds_and_snapshots_goes_at_the_start(tmp_path: Path) -> None:
+    guest = tmp_path / "guest"
+    (guest / "new").mkdir(parents=True)
+    for name in ("new/root.qcow2", "root.qcow2", "rescue.qcow2", "snapshot.qcow2", "config.iso"):
+        (guest / name).write_bytes(b"x")
+    disks.drop_unfinished(tmp_path)
+    assert names(guest) == {"root.qcow2", "rescue.qcow2", "config.iso"}
+
+
+def test_a_disk_that_is_cut_short_cannot_be_grown(tmp_path: Path) -> None:
+    (tmp_path / "root.qcow2").write_bytes(b"QFI\xfb")
+    with pytest.raises(DriverError, match="cannot be read"):
+        disks.grow(tmp_path / "root.qcow2", 1 << 30)
