@@ -52,7 +52,14 @@ class Subject:
 
 
 def about_run(run: WorkflowRun) -> Subject:
-    return Subject(f"wf:{run.uuid}", run.project_id, run.uuid, run.instance_uuid)
+    """Kept with the object of the run: its worker tells many, and a run is about the same for ever."""
+    known: Subject | None = run.__dict__.get(_ABOUT)
+    if known is None:
+        known = run.__dict__[_ABOUT] = Subject(f"wf:{run.uuid}", run.project_id, run.uuid, run.instance_uuid)
+    return known
+
+
+_ABOUT = "_about"
 
 
 def about_instance(instance_uuid: UUID | str, project_id: str, run_uuid: UUID | str | None = None) -> Subject:
@@ -99,6 +106,8 @@ def append_told(alias: str, *told: Told) -> None:
 
 def announce(alias: str, told: Sequence[Told], numbers: Sequence[int]) -> None:
     """Tell who listens of events that are committed under these numbers."""
+    if not _listeners:
+        return
     for event, number in zip(told, numbers, strict=True):
         subject = event.subject
         announcement = Announcement(

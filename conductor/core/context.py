@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -35,10 +35,15 @@ class RequestContext:
         return self.is_admin or project_id == self.project_id
 
     def to_json(self) -> dict[str, Any]:
-        kept = {**asdict(self), "roles": sorted(self.roles)}
-        for passing in ("remote_address", "domain_id", "project_domain_id", "is_on_system"):
-            del kept[passing]
-        return kept
+        """What is kept with a run: all but what says only how, and from where, it was asked."""
+        return {
+            "user_id": self.user_id,
+            "project_id": self.project_id,
+            "request_id": self.request_id,
+            "roles": sorted(self.roles),
+            "user_name": self.user_name,
+            "project_name": self.project_name,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RequestContext:

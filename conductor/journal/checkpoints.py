@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -58,6 +59,9 @@ _STEP_COLUMNS = (
     *("run_id", "index", "direction", "attempt", "try_number"),
     *("name", "worker", "step_key", "fencing_token"),
 )
+# What of a new record is not a default, from anything that has it.
+step_row = attrgetter(*_STEP_COLUMNS)
+
 RECORDS = Rows(StepRecord, "id")
 RECORDS_BY_KEY = Rows(StepRecord, "step_key")
 RUNS = Rows(WorkflowRun, "id")
@@ -179,11 +183,6 @@ def last_failure(connection: BaseDatabaseWrapper, run_id: int, attempt: int) -> 
     """The error of the newest step that failed in this attempt on the way forward; empty when none did."""
     rows = run(connection, _LAST_FAILURE, (run_id, attempt))
     return json.loads(rows[0][0]) if rows and rows[0][0] else {}
-
-
-def step_row(record: StepRecord) -> tuple[Any, ...]:
-    """What of a new record is not a default."""
-    return tuple(getattr(record, column) for column in _STEP_COLUMNS)
 
 
 def close_step(connection: BaseDatabaseWrapper, step_key: str, state: str, values: Mapping[str, Any]) -> None:

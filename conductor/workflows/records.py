@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import connections
@@ -20,6 +21,28 @@ log = logging.getLogger(__name__)
 OPEN_STATES = (StepState.RUNNING, StepState.WAITING)
 
 
+@dataclass(slots=True)
+class Opened:
+    """The record of a step that this worker has begun: what it knows of it, without the weight of a model's object."""
+
+    run_id: int
+    index: int
+    direction: str
+    attempt: int
+    try_number: int
+    name: str
+    worker: str
+    step_key: str
+    fencing_token: int
+    state: str = StepState.RUNNING
+    host: str = ""
+    answer: Any = None
+    pk: int = 0  # once it is written
+
+
+Record = StepRecord | Opened
+
+
 def key_of(run: WorkflowRun, index: int, try_number: int) -> str:
     """The idempotency key of one try of one step: the same after a crash, another for each retry."""
     return f"{run.uuid}:{run.direction}:{index}:{run.attempt}:{try_number}"
@@ -31,21 +54,20 @@ def current(alias: str, run: WorkflowRun, index: int) -> StepRecord | None:
     return None if pk is None else checkpoints.RECORDS.get(connections[alias], pk)
 
 
-def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: StepRecord | None) -> StepRecord:
+def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: Record | None) -> Record:
     """The open record of a step: `last` when a dead owner left it open, else a new try. In a fenced transaction."""
     if last is not None and last.state in OPEN_STATES:
         return last
     try_number = last.try_number + 1 if last else 1
     record = new_record(run, step, index, try_number)
-    (pk,) = checkpoints.open_steps(connections[alias], [checkpoints.step_row(record)])
-    is_written(alias, record, pk)
+    (record.pk,) = checkpoints.open_steps(connections[alias], [checkpoints.step_row(record)])
     tell(alias, run, "step.started", record)
     return record
 
 
-def new_record(run: WorkflowRun, step: Step, index: int, try_number: int) -> StepRecord:
+def new_record(run: WorkflowRun, step: Step, index: int, try_number: int) -> Opened:
     """A step's record before it is written."""
-    return StepRecord(
+    return Opened(
         run_id=run.pk,
         index=index,
         direction=run.direction,
@@ -58,13 +80,7 @@ def new_record(run: WorkflowRun, step: Step, index: int, try_number: int) -> Ste
     )
 
 
-def is_written(alias: str, record: StepRecord, pk: int) -> None:
-    """The record has its row now."""
-    record.pk = pk
-    record._state.adding, record._state.db = False, alias
-
-
-def close_record(alias: str, run: WorkflowRun, record: StepRecord, state: str, **values: Any) -> None:
+def close_record(alias: str, run: WorkflowRun, record: Record, state: str, **values: Any) -> None:
     """End a record; inside a fenced transaction."""
     checkpoints.close_step(connections[alias], record.step_key, state, values)
     record.state = state
@@ -82,12 +98,12 @@ _KINDS: dict[str, str] = {
 }
 
 
-def tell(alias: str, run: WorkflowRun, kind: str, record: StepRecord | None = None, **data: Any) -> None:
+def tell(alias: str, run: WorkflowRun, kind: str, record: Record | None = None, **data: Any) -> None:
     """Append an event about `run`, with the step that it is about."""
     events.append_told(alias, told(run, kind, record, **data))
 
 
-def told(run: WorkflowRun, kind: str, record: StepRecord | None = None, **data: Any) -> events.Told:
+def told(run: WorkflowRun, kind: str, record: Record | None = None, **data: Any) -> events.Told:
     """The same before it is appended."""
     if record is not None:
         data |= {"step": record.name, "index": record.index, "attempt": record.attempt, "host": record.host}

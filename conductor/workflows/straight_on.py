@@ -15,13 +15,13 @@ from django.conf import settings
 from conductor import events
 from conductor.core.states import StepState
 from conductor.journal import checkpoints, passages
-from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.journal.models import WorkflowRun
 from conductor.journal.passages import Passage
 from conductor.workflows import records
 from conductor.workflows.flow import Flow, Result, Step
 
 
-def go_on(alias: str, run: WorkflowRun, flow: Flow, done: StepRecord, result: Result) -> StepRecord | None:
+def go_on(alias: str, run: WorkflowRun, flow: Flow, done: records.Record, result: Result) -> records.Record | None:
     """Close the record `done` and open the next step's, in one commit; the new record.
 
     None when that is not all there is to do, or when the run is no longer as its owner knows it: nothing is written.
@@ -48,7 +48,7 @@ def go_on(alias: str, run: WorkflowRun, flow: Flow, done: StepRecord, result: Re
     if not passages.write(alias, passage):
         return None
     run.position, run.variables = position, variables
-    records.is_written(alias, opened, passage.step_id)
+    opened.pk = passage.step_id
     events.announce(alias, told, passage.numbers)
     return opened
 

@@ -16,7 +16,7 @@ from conductor.core.errors import HostSilent, StaleToken
 from conductor.core.states import RunState, StepState, WaitCause
 from conductor.failpoints import reach
 from conductor.journal import checkpoints
-from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
+from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.rpc import outbox
 from conductor.sql.dialect import NOW, Later
 from conductor.transactions import write_tx
@@ -36,7 +36,7 @@ class Turn:
         self.run = run
         self.flow = flow
         self.is_over = False
-        self._opened: StepRecord | None = None  # the record of the step under way, once this turn knows it
+        self._opened: records.Record | None = None  # the record of the step under way, once this turn knows it
         self._has_begun = False
         self._row = RunRow(alias, run)
         self._save = self._row.save
@@ -76,7 +76,7 @@ class Turn:
 
     # -- one step ---------------------------------------------------------------------------------------------
 
-    def _here(self, step: Step, record: StepRecord) -> None:
+    def _here(self, step: Step, record: records.Record) -> None:
         """A step that this worker does itself."""
         work, place = self._work(record.step_key), self._place(step)
         reach(f"{place}.before")
@@ -100,7 +100,7 @@ class Turn:
                 self._proceed()
         reach(f"{place}.after")
 
-    def _remote(self, step: RemoteStep, record: StepRecord) -> None:
+    def _remote(self, step: RemoteStep, record: records.Record) -> None:
         """A step that a host does: send, park, and take the answer once it is there."""
         place = self._place(step)
         if record.state == StepState.RUNNING:
@@ -126,7 +126,7 @@ class Turn:
             self._proceed()
         transaction.on_commit(partial(reach, f"{place}.after"), using=self.alias)
 
-    def _take(self, step: RemoteStep, record: StepRecord) -> None:
+    def _take(self, step: RemoteStep, record: records.Record) -> None:
         """Go on with what the host answered; inside a fenced transaction."""
         reach(f"{self._place(step)}.answered")
         if record.answer is None:
@@ -137,7 +137,7 @@ class Turn:
             self._fail(step, {**record.answer["error"], "step": step.name, "attempt": self.run.attempt})
         self._proceed()
 
-    def _dispatch(self, step: RemoteStep, record: StepRecord) -> None:
+    def _dispatch(self, step: RemoteStep, record: records.Record) -> None:
         work = self._work(record.step_key)
         command = step.revert_command(work) if self.run.direction == "undo" else step.command(work)
         is_owed = command is not None and self._may_be_owed() and is_silent(self.alias, command.host)
@@ -155,7 +155,7 @@ class Turn:
             else:
                 self._park(WaitCause.HOST, command.host, settings.NOVELLA_HOST_DOWN_SECONDS)
 
-    def _wait_longer(self, step: RemoteStep, record: StepRecord) -> None:
+    def _wait_longer(self, step: RemoteStep, record: records.Record) -> None:
         """Woken without an answer: a host that is alive gets more time, a silent one has failed."""
         sent = OutboxMessage.objects.using(self.alias).filter(step_key=record.step_key)
         if not is_silent(self.alias, record.host):
@@ -278,7 +278,7 @@ class Turn:
         self._save(direction="undo", position=position, error=self.run.error or error, state=RunState.UNDOING)
         records.tell(self.alias, self.run, "run.undoing", error=error)
 
-    def _record_here(self) -> StepRecord | None:
+    def _record_here(self) -> records.Record | None:
         """The newest record of the step at the run's position, most often the one that this turn has opened."""
         known, run = self._opened, self.run
         if known and (known.index, known.direction, known.attempt) == (run.position, run.direction, run.attempt):
@@ -372,7 +372,7 @@ class Turn:
         )
 
     @property
-    def _record(self) -> StepRecord:
+    def _record(self) -> records.Record:
         assert self._opened is not None, "every step is opened by the transaction before it"
         return self._opened
 
