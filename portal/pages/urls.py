@@ -16,9 +16,9 @@ from portal.pages import (
     server_actions,
     servers,
 )
+from portal.pages.resources import urls as resources
 
 urlpatterns: list[URLPattern | URLResolver] = [
-from portal.pages.resources import urls as resources
     path("", home.home, name="home"),
     path("sign-in", accounts.sign_in, name="sign-in"),
     path("sign-out", accounts.sign_out, name="sign-out"),
