@@ -40,6 +40,7 @@ SCRIPTS = {
     "udhcpc.sh": ("etc/udhcpc.sh", 0o755),
     "power_button.sh": ("etc/acpi/PWRF/00000080", 0o755),
     "profile": ("etc/profile", 0o644),
+    "read_disc.sh": ("bin/read_disc", 0o755),
 }
 # In the order of loading: each needs the ones before it.
 MODULES = (
@@ -53,6 +54,13 @@ MODULES = (
     "failover",
     "net_failover",
     "virtio_net",
+    "scsi_common",
+    "scsi_mod",
+    "cdrom",
+    "sr_mod",
+    "libata",
+    "ata_piix",
+    "isofs",
     "button",
     "evdev",
 )

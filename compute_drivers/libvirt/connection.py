@@ -158,10 +158,13 @@ class Connection:
         return domain if domain is not None and self._is_ours(domain) else None
 
     def _look_up(self, instance_uuid: str) -> Any:
-        domain = None
-        with passing_over(GONE):
-            domain = self._open().lookupByUUIDString(instance_uuid)
-        return domain
+        handle = self._open()
+        try:
+            return handle.lookupByUUIDString(instance_uuid)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() not in GONE:
+                raise
+            return None
 
     def _is_ours(self, domain: Any) -> bool:
         """By the mark in its description; one that names no host is of an earlier release."""

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_drivers.libvirt import domain_xml, embedded, machine, user_network
+from compute_drivers.libvirt import devices_xml, domain_xml, embedded, machine, user_network, wishes
 from compute_drivers.libvirt.capability import missing_packages, probe
 from compute_drivers.libvirt.image_cache import ImageCache
 from compute_drivers.libvirt.virt_type import choose
@@ -30,7 +30,7 @@ INTEL = "processor : 0\nflags\t\t: fpu vme vmx sse\n"
 AMD = "processor : 0\nflags\t\t: fpu svm sse\n"
 NEITHER = "processor : 0\nflags\t\t: fpu svmx notvmx sse\nmodel name : vmx svm\n"
 SECTIONS = {
-    *("name", "uuid", "metadata", "memory", "vcpu", "os", "features", "clock"),
+    *("name", "uuid", "metadata", "memory", "vcpu", "os", "features", "cpu", "clock"),
     *("on_poweroff", "on_reboot", "on_crash", "devices", "commandline"),
 }
 UUID = "4f1c8e9a-0000-4000-8000-000000000001"
@@ -161,9 +161,11 @@ class TestUserNetwork:
 
 def built(guest: GuestSpec, **values: object) -> ElementTree.Element:
     told = {
+        "host": "h1",
         "virt_type": "qemu",
-        "disks": domain_xml.arranged([Path("/s/root.qcow2")], []),
-        "console": Path("/s/c.log"),
+        "wished": wishes.read(guest),
+        "disks": devices_xml.arranged([Path("/s/root.qcow2")], []),
+        "lines": devices_xml.Lines(Path("/s/c.log"), Path("/s/c.tty"), Path("/s/c.vnc")),
     } | values
     return ElementTree.fromstring(domain_xml.build(guest, domain_xml.Machine(**told)))  # type: ignore[arg-type]
 
@@ -180,10 +182,10 @@ class TestDomainXml:
         assert domain.findtext("vcpu") == "2"
         mark = domain.find(f"metadata/{{{domain_xml.NAMESPACE}}}instance")
         assert mark is not None
-        assert [item.text for item in mark] == [UUID, "web-1", "5" * 32]
+        assert [item.text for item in mark] == [UUID, "web-1", "5" * 32, "h1", "root"]
 
     def test_disks_in_order(self) -> None:
-        domain = built(self.GUEST, disks=domain_xml.arranged([Path("/s/root.qcow2"), Path("/s/swap.qcow2")], []))
+        domain = built(self.GUEST, disks=devices_xml.arranged([Path("/s/root.qcow2"), Path("/s/swap.qcow2")], []))
         found = [
             (disk.find("source").get("file"), disk.find("target").get("dev"))  # type: ignore[union-attr]
             for disk in domain.findall("devices/disk")
@@ -191,9 +193,9 @@ class TestDomainXml:
         assert found == [("/s/root.qcow2", "vda"), ("/s/swap.qcow2", "vdb")]
 
     def test_the_console_is_appended_to(self) -> None:
-        source = built(self.GUEST).find("devices/serial/source")
-        assert source is not None
-        assert source.attrib == {"path": "/s/c.log", "append": "on"}
+        log = built(self.GUEST).find("devices/serial/log")
+        assert log is not None
+        assert log.attrib == {"file": "/s/c.log", "append": "on"}
 
     def test_without_a_kernel_the_disk_is_booted(self) -> None:
         boot = built(self.GUEST).find("os")
@@ -222,7 +224,7 @@ class TestDomainXml:
         kvm, qemu = built(self.GUEST, virt_type="kvm"), built(self.GUEST)
         assert kvm.find("cpu[@mode='host-passthrough']") is not None
         assert kvm.find("features/tcg") is None
-        assert qemu.find("cpu") is None
+        assert qemu.find("cpu[@mode]") is None
         assert qemu.findtext("features/tcg/tb-cache") == "64"
 
     @given(st.text(), st.lists(st.text()))
