@@ -154,6 +154,25 @@ def _urls(*schemes: str) -> Callable[[str], tuple[str, ...]]:
     return lambda text: tuple(parse(part.strip()) for part in text.split(",") if part.strip())
 
 
+def _console_listen(text: str) -> tuple[str, int] | None:
+    """ "127.0.0.1:0": an address of this machine and a port, where 0 takes a free one; "off" for no consoles."""
+    if text.lower() == "off":
+        return None
+    host, _, port = text.rpartition(":")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise _Refused(f'"{text}" is neither off nor an address with a port (127.0.0.1:0)')
+    return _host(host.removeprefix("[").removesuffix("]")), int(port)
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    """Origins of web pages, as browsers name them: a scheme and a host, no path."""
+    origins = tuple(part.strip().rstrip("/").lower() for part in text.split(",") if part.strip())
+    for origin in origins:
+        if not re.fullmatch(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?|\*", origin):
+            raise _Refused(f'"{origin}" is not an origin (https://host:port, separated by commas, or *)')
+    return origins
+
+
 def _failpoint(text: str) -> str:
     if not re.fullmatch(r"@?[A-Za-z0-9_.:/-]+", text):
         raise _Refused(f'"{text}" is not the name of a failpoint, nor @ and a file')
@@ -230,6 +249,10 @@ class Environment:
     keep_events_days: int = _variable(_integer("a number of days", 0, 36_500), "30")
     keep_decisions_days: int = _variable(_integer("a number of days", 0, 36_500), "30")
     keep_snapshots_days: int = _variable(_integer("a number of days", 0, 36_500), "7")
+    console_listen: tuple[str, int] | None = _variable(_console_listen, "127.0.0.1:0")
+    console_address: str = _variable(_host)
+    console_token_seconds: float = _variable(_seconds(5, 86_400), "600")
+    console_session_seconds: float = _variable(_seconds(0, 30 * 86_400), "14400")
     decision_sample: float = _variable(_share, "1")
     snapshot_hosts: int = _variable(_integer("a number of hosts", 0, 1_000_000), "10000")
     keep_consoles_days: int = _variable(_integer("a number of days", 0, 36_500), "7")

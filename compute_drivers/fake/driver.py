@@ -15,4 +15,4 @@ class FakeDriver(FakeMoves):
     is_simulated: ClassVar[bool] = True
     supports_console_log: ClassVar[bool] = True
     # Its disks are on no shared storage.
-    capabilities: frozenset[str] = frozenset(CAPABILITIES) - {"evacuate", "vnc_console", "serial_console"}
+    capabilities: frozenset[str] = frozenset(CAPABILITIES) - {"evacuate"}

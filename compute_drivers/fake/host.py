@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 import time
 import weakref
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from compute_drivers.fake import inside
+from compute_drivers.fake import consoles, inside
 from compute_drivers.fake.faults import EVENTS, Faults
 from compute_drivers.fake.notes import Note, Notes, note_of
 from compute_drivers.fake.options import FakeOptions
@@ -26,6 +27,7 @@ from conductor.core.compute_driver import (
     OpenImage,
     Progress,
 )
+from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import DriverError, GuestMissing, Invalid
 from conductor.core.hardware.wire import cell_to_json, device_to_json
 from conductor.core.metrics import NAMES, kept
@@ -123,6 +125,18 @@ class FakeHost(ComputeDriver):
         note = self._look().guests.get(instance_uuid)
         self._faults.meet("console_log", note.name if note else "")
         return note.console()[offset:] if note else b""
+
+    def open_console(self, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
+        note = present(self._look(), instance_uuid)
+        self._faults.meet("open_console", note.name)
+        if not note.is_on:
+            raise DriverError("The guest is off: it has no console.")
+
+        def is_on() -> bool:
+            found = self._look().guests.get(instance_uuid)
+            return found is not None and found.is_on
+
+        return consoles.connect(consoles.Guest(note.hostname, note.console(), is_on), kind)
 
     def _let_things_happen(self) -> None:
         """Have guests shut themselves down or crash, where the faults say so."""

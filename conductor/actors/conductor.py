@@ -7,8 +7,8 @@ from typing import Any
 
 from conductor.rpc.broker import CONDUCTOR_QUEUE, door, put_back
 from conductor.rpc.codec import UnknownMessage, decode
-from conductor.rpc.messages import ConsoleWritten, HostReported, StepAnswered, StepProgressed
-from conductor.services import console_logs, host_reports
+from conductor.rpc.messages import ConsolesOffered, ConsoleWritten, HostReported, StepAnswered, StepProgressed
+from conductor.services import console_doors, console_logs, host_reports
 from conductor.workflows import engine
 
 RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
@@ -16,6 +16,7 @@ RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
     StepProgressed: engine.progress,
     HostReported: host_reports.record,
     ConsoleWritten: console_logs.store,
+    ConsolesOffered: console_doors.record,
 }
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import math
 import random
+import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from conductor.compute.console_door import ConsoleDoor, DoorOffer, DoorPlace
 from conductor.compute.host_agent import HostAgent
 from conductor.compute.hosts import HostConfig
 from conductor.compute.lanes import Lanes
 from conductor.compute.manager import Send, Shared, store_nowhere
 from conductor.core.compute_driver import ComputeDriver, OpenImage, StoreImage
+from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import NotFound
 from conductor.rpc.broker import tell_conductor
 
@@ -48,7 +51,8 @@ class ComputeAgent:
         self._reports = Lanes("compute-report", REPORT_THREADS)
         self._stopped = threading.Event()
         self._woken = threading.Event()
-        shared = Shared(self._commands, self._urgent, send, self._woken.set, store_image)
+        self._door: ConsoleDoor | None = None
+        shared = Shared(self._commands, self._urgent, send, self._woken.set, store_image, self._console_offer)
         self._hosts = {
             config.host: HostAgent(config, partial(_make_driver, config, drivers, open_image), shared)
             for config in hosts
@@ -72,8 +76,20 @@ class ComputeAgent:
             raise NotFound(f"Host {host} is not served here.")
         self._hosts[host].receive(body)
 
+    def open_console(self, host: str, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
+        """A console of a guest of one of the hosts. Raises NotFound, and what its driver raises."""
+        if host not in self._hosts:
+            raise NotFound(f"Host {host} is not served here.")
+        return self._hosts[host].open_console(instance_uuid, kind)
+
+    def open_door(self, place: DoorPlace | None) -> None:
+        """Have the consoles of all guests be reached at `place`, from the start on; None: they cannot be reached."""
+        self._door = ConsoleDoor(place, self.open_console) if place is not None else None
+
     def start(self) -> None:
         """Begin to start the drivers and to report; returns at once."""
+        if self._door is not None:
+            self._door.start()
         for thread in self._threads:
             thread.start()
 
@@ -81,6 +97,8 @@ class ComputeAgent:
         """Begin nothing more, give what is under way a moment, let go of hypervisors and journals."""
         self._stopped.set()
         self._woken.set()
+        if self._door is not None:
+            self._door.stop()
         for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(STOP_SECONDS)
         are_quiet = [lanes.stop(STOP_SECONDS) for lanes in (self._commands, self._urgent, self._reports)]
@@ -89,6 +107,9 @@ class ComputeAgent:
             return
         for host in self._hosts.values():
             host.stop()
+
+    def _console_offer(self) -> DoorOffer | None:
+        return self._door.offer if self._door is not None else None
 
     def _keep_time(self) -> None:
         while not self._stopped.is_set():

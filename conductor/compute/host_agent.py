@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
+import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from conductor.compute.console_follower import ConsoleFollower
@@ -15,7 +16,9 @@ from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import ComputeManager, Shared
 from conductor.core.compute_driver import ComputeDriver
-from conductor.core.errors import NovellaError
+from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
+from conductor.core.errors import NotSupported, NovellaError, Unavailable
+from conductor.rpc.messages import ConsolesOffered
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +27,7 @@ LONGEST_PAUSE_SECONDS = 60.0
 # After a command the host reports at once, but many commands make no more reports than this.
 SHORTEST_BEAT_SECONDS = 0.5
 PRUNE_SECONDS = 3600.0
+OFFER_CONSOLES_SECONDS = 60.0  # again and again: a message may be lost
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class HostAgent:
         self._parts: _Parts | None = None
         self._last_beat_at = 0.0
         self._pruned_at = time.monotonic()
+        self._offer_consoles_at = 0.0
         self._failures = 0
         self._complaint = ""
 
@@ -66,6 +71,7 @@ class HostAgent:
             parts = self._parts or self._start()
             self._last_beat_at = time.monotonic()
             parts.heartbeat.beat()
+            self._offer_consoles(parts.driver)
             self._prune_sometimes()
         except Exception as error:
             self._fail(error)
@@ -73,6 +79,15 @@ class HostAgent:
             self._recover()
         finally:
             self._shared.wake()
+
+    def open_console(self, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
+        """A console of a guest. Raises Unavailable before the driver has started, NotSupported, DriverError."""
+        if self._parts is None:
+            raise Unavailable(f"Host {self.config.host} is only starting.")
+        driver = self._parts.driver
+        if CAPABILITY_OF[kind] not in driver.capabilities:
+            raise NotSupported(f"The driver of host {self.config.host} has no such console.")
+        return driver.open_console(instance_uuid, kind)
 
     def follow_consoles(self) -> None:
         """Send what guests wrote since the last time."""
@@ -130,6 +145,16 @@ class HostAgent:
         self._failures, self._complaint = self._failures + 1, complaint
         if self._parts is None:  # a driver that has started is asked with each beat
             self.due_at = time.monotonic() + pause * random.uniform(0.8, 1.0)
+
+    def _offer_consoles(self, driver: ComputeDriver) -> None:
+        """Say where the guests' consoles are, once they can be reached; consoles are not worth a heartbeat."""
+        offer = self._shared.console_offer()
+        if offer is None or time.monotonic() < self._offer_consoles_at:
+            return
+        if driver.capabilities.isdisjoint(CAPABILITY_OF.values()):
+            return
+        self._offer_consoles_at = time.monotonic() + OFFER_CONSOLES_SECONDS * random.uniform(0.9, 1.0)
+        self._shared.send(self.config.cell, ConsolesOffered(host=self.config.host, **asdict(offer)))
 
     def _prune_sometimes(self) -> None:
         if self._journal is not None and time.monotonic() - self._pruned_at > PRUNE_SECONDS:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from conductor.compute.console_door import DoorOffer
 from conductor.compute.failures import LONGEST_MESSAGE, describe, hide
 from conductor.compute.handlers import HANDLERS, Hands, carry_out
 from conductor.compute.host_journal import Command, Decision, HostJournal
@@ -43,6 +44,7 @@ class Shared:
     send: Send
     wake: Callable[[], None] = lambda: None
     store_image: StoreImage = store_nowhere
+    console_offer: Callable[[], DoorOffer | None] = lambda: None
 
 
 class ComputeManager:

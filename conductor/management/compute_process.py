@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from django.db import connections
 from conductor import plugins
 from conductor.actors import compute as compute_door
 from conductor.compute.agent import ComputeAgent
+from conductor.compute.console_door import DoorPlace
 from conductor.compute.hosts import HostConfig
 from conductor.image import store
 from conductor.rpc import broker
@@ -29,6 +31,7 @@ STOP_MILLISECONDS = 5_000
 DRAIN_SECONDS = 2.0
 START_POLL_SECONDS = 0.05
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+ALL_ADDRESSES = ("0.0.0.0", "::")
 NO_DATABASE = "conductor.management.no_database"
 
 
@@ -71,6 +74,15 @@ def _option(text: str) -> tuple[str, Any]:
         return key, value
 
 
+def console_place() -> DoorPlace | None:
+    """Where the settings have consoles be joined; None for nowhere."""
+    if settings.NOVELLA_CONSOLE_LISTEN is None:
+        return None
+    listen, port = settings.NOVELLA_CONSOLE_LISTEN
+    own = socket.getfqdn() if listen in ALL_ADDRESSES else listen
+    return DoorPlace(listen, port, settings.NOVELLA_CONSOLE_ADDRESS or own)
+
+
 class ComputeProcess:
     """The agent of one host, behind its queue."""
 
@@ -82,6 +94,7 @@ class ComputeProcess:
             settings.NOVELLA_HEARTBEAT_SECONDS,
             store_image=store.store_image,
         )
+        self._agent.open_door(console_place())
         self._worker = broker.make_worker([broker.compute_queue(config.host)], threads=THREADS, prefetch=PREFETCH)
 
     def serve(self, stop: threading.Event, on_ready: Callable[[], None]) -> None:

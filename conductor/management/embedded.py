@@ -19,6 +19,7 @@ from conductor.compute.agent import ComputeAgent
 from conductor.compute.hosts import HostConfig
 from conductor.image import store
 from conductor.management import web_server
+from conductor.management.compute_process import console_place
 from conductor.management.conductor_process import conductor_name, hand_on
 from conductor.rpc import broker
 from conductor.workflows import recovery
@@ -42,6 +43,7 @@ class Embedded:
             settings.NOVELLA_HEARTBEAT_SECONDS,
             store_image=store.store_image,
         )
+        self._agent.open_door(console_place())
         self._aliases = journal_aliases()
         queues = {*(queue_of(alias) for alias in self._aliases), *(broker.compute_queue(host.host) for host in hosts)}
         self._worker = broker.make_worker(queues, threads=WORKER_THREADS, prefetch=2 * WORKER_THREADS)

@@ -8,6 +8,7 @@ SERVICE_VERSION_HISTORY = (
     "spawn_instance, destroy_instance; step_answered, step_progressed, host_reported, console_written: all 1.0",
     "a command for each verb of drivers, all 1.0; spawn_instance 1.1 (is_running); step_progressed 1.1 (figures)",
     "host_reported 1.1 (NUMA cells and PCI devices)",
+    "consoles_offered 1.0",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -26,6 +27,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
     dict.fromkeys(_FIRST, "1.0"),
     {**dict.fromkeys(_VERBS, "1.0"), "spawn_instance": "1.1", "step_progressed": "1.1"},
     {"host_reported": "1.1"},
+    {"consoles_offered": "1.0"},
 )
 
 

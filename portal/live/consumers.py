@@ -42,7 +42,7 @@ NOT_FROM_HERE = 4403
 MISUNDERSTOOD = 4400
 BROKEN = 1011
 
-_readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="live")
+readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="live")
 
 
 class SignedOut(Exception):
@@ -285,7 +285,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 raise SignedOut
             return ask(asker)
 
-        return await DatabaseSyncToAsync(read, thread_sensitive=False, executor=_readers)()  # type: ignore[no-any-return]
+        return await DatabaseSyncToAsync(read, thread_sensitive=False, executor=readers)()  # type: ignore[no-any-return]
 
     async def _guarded(self, work: Any) -> None:
         """Whatever ends the work ends the socket; one that is gone already has nobody to tell."""

@@ -7,8 +7,16 @@ from channels.sessions import SessionMiddlewareStack
 from django.urls import path
 
 from portal.live import hub
+from portal.live.consoles import ConsoleConsumer
 from portal.live.consumers import LiveConsumer
 
 hub.listen()
 
-application = SessionMiddlewareStack(URLRouter([path("live", LiveConsumer.as_asgi())]))
+application = SessionMiddlewareStack(
+    URLRouter(
+        [
+            path("live", LiveConsumer.as_asgi()),
+            path("console/<str:token>", ConsoleConsumer.as_asgi()),
+        ]
+    )
+)

@@ -75,7 +75,30 @@ def test_defaults() -> None:
         token_recheck_seconds=1.0,
         lockout_failures=0,
         lockout_seconds=1800.0,
+        console_listen=("127.0.0.1", 0),
+        console_address="",
+        console_token_seconds=600.0,
+        console_session_seconds=14400.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("off", None),
+        ("0.0.0.0:7000", ("0.0.0.0", 7000)),
+        ("[::1]:0", ("::1", 0)),
+        ("sim.example:1", ("sim.example", 1)),
+    ],
+)
+def test_where_consoles_are_joined(text: str, place: tuple[str, int] | None) -> None:
+    assert parsed(NOVELLA_CONSOLE_LISTEN=text).console_listen == place
+
+
+@pytest.mark.parametrize("text", ["7000", "0.0.0.0", "a:b", "host:70000", ":1", "a b:1"])
+def test_a_place_for_consoles_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InvalidEnvironment, match="NOVELLA_CONSOLE_LISTEN"):
+        parsed(NOVELLA_CONSOLE_LISTEN=text)
 
 
 @pytest.mark.parametrize(

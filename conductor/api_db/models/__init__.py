@@ -3,6 +3,7 @@
 from conductor.api_db.models.aggregate import Aggregate, AggregateHost
 from conductor.api_db.models.cell_mapping import CellMapping, HostMapping, InstanceMapping
 from conductor.api_db.models.client_request import ClientRequest
+from conductor.api_db.models.console_token import ConsoleToken
 from conductor.api_db.models.finding import Finding
 from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
@@ -17,6 +18,7 @@ __all__ = [
     "BuildRequest",
     "CellMapping",
     "ClientRequest",
+    "ConsoleToken",
     "Finding",
     "Flavor",
     "FlavorAccess",

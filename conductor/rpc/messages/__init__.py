@@ -32,7 +32,13 @@ from conductor.rpc.messages.to_compute import (
     UnpauseInstance,
     UnrescueInstance,
 )
-from conductor.rpc.messages.to_conductor import ConsoleWritten, HostReported, StepAnswered, StepProgressed
+from conductor.rpc.messages.to_conductor import (
+    ConsolesOffered,
+    ConsoleWritten,
+    HostReported,
+    StepAnswered,
+    StepProgressed,
+)
 
 __all__ = [
     "AbortLiveMigration",
@@ -42,6 +48,7 @@ __all__ = [
     "Command",
     "ConfirmMigration",
     "ConsoleWritten",
+    "ConsolesOffered",
     "DestroyInstance",
     "DetachInterface",
     "DetachVolume",

@@ -65,3 +65,14 @@ class ConsoleWritten:
     instance_uuid: str
     offset: int
     text: str
+
+
+@message("consoles_offered", version="1.0")
+class ConsolesOffered:
+    """Where the consoles of a host's guests are joined, and how: `fingerprint` is its certificate's, `key` a secret."""
+
+    host: str
+    address: str
+    tcp_port: int
+    fingerprint: str
+    key: str

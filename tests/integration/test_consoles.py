@@ -1,0 +1,339 @@
+"""Consoles from the browser's socket to a guest on a host in a process of its own: who gets in, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.testing import ApplicationCommunicator
+from django.contrib.sessions.backends.db import SessionStore
+from django.test import Client
+
+from conductor.api_db.models import ConsoleToken
+from conductor.cell_db.models import ComputeNode, ConsoleDoor, Instance
+from conductor.core.consoles import ConsoleKind
+from conductor.core.errors import Conflict, Forbidden, NotFound, NotSupported, Unavailable
+from conductor.identity.models import RoleAssignment
+from conductor.journal.models import AuditRecord
+from conductor.rpc.codec import encode
+from conductor.rpc.messages import ConsolesOffered, SpawnInstance, StepAnswered
+from conductor.services import console_doors, console_lines, consoles
+from conductor.services.consoles import Door, OpenedConsole
+from conductor.transactions import database_now
+from portal.live import consoles as sockets
+from portal.live.routing import application
+from tests import factories
+from tests.integration.test_agent_killed import Agent
+from tests.people import PASSWORD
+from tests.tiny_driver import guest_json
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+GUEST = str(uuid4())
+SECONDS = 20.0
+VNC, SERIAL = ConsoleKind.VNC, ConsoleKind.SERIAL
+RFB = b"RFB 003.008\n"
+
+
+@pytest.fixture(scope="module")
+def offer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsolesOffered]:
+    """What a host with one guest says of its consoles."""
+    folder: Path = tmp_path_factory.mktemp("agent")
+    agent = Agent(folder, "fake")
+    said = agent.hear(ConsolesOffered)
+    spawn = SpawnInstance(
+        step_key="k", run_uuid=str(uuid4()), fencing_token=1, host="host-1", cell="cell1",
+        instance_uuid=GUEST, guest=guest_json(GUEST),
+    )  # fmt: skip
+    agent.tell(encode(spawn))
+    assert agent.hear(StepAnswered).ok
+    yield said
+    agent.kill_9()
+
+
+@pytest.fixture
+def server(people: Any, offer: ConsolesOffered) -> Instance:
+    """Ana's server, which is that guest."""
+    factories.cells()
+    factories.host("host-1")
+    console_doors.record("cell1", offer)
+    return factories.instance(people.ana.context(), "web-1", uuid=GUEST, host="host-1", node="host-1")
+
+
+def granted(people: Any, kind: ConsoleKind, **options: Any) -> str:
+    return consoles.grant(people.ana.context(), GUEST, kind, **options).token
+
+
+class Browser(ApplicationCommunicator):
+    """The browser's end of a console's socket."""
+
+    def __init__(self, token: str, headers: Any = ()) -> None:
+        scope = {"type": "websocket", "path": f"/console/{token}", "query_string": b"", "subprotocols": ["binary"]}
+        super().__init__(application, {**scope, "headers": list(headers)})
+
+    async def opens(self) -> int:
+        """0 once it is open, else the code with which it was refused."""
+        await self.send_input({"type": "websocket.connect"})
+        said = await self.receive_output(SECONDS)
+        if said["type"] == "websocket.close":
+            return int(said["code"])
+        assert (said["type"], said["subprotocol"]) == ("websocket.accept", "binary")
+        return 0
+
+    async def types(self, said: bytes | str) -> None:
+        name = "bytes" if isinstance(said, bytes) else "text"
+        await self.send_input({"type": "websocket.receive", name: said})
+
+    async def hears(self) -> bytes:
+        said = await self.receive_output(SECONDS)
+        assert said["type"] == "websocket.send", said
+        return bytes(said["bytes"])
+
+    async def hangs_up(self) -> None:
+        await self.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self.wait(SECONDS)
+
+
+def talk(token: str, work: Callable[[Browser], Awaitable[Any]], headers: Any = ()) -> Any:
+    """Open the console with a token, do `work` on it, and hang up."""
+
+    async def talked() -> Any:
+        browser = Browser(token, headers)
+        refused = await browser.opens()
+        try:
+            return refused or await work(browser)
+        finally:
+            await browser.hangs_up()
+
+    return async_to_sync(talked)()
+
+
+async def ending(browser: Browser) -> tuple[int, str]:
+    """Why the console was closed."""
+    while True:
+        said = await browser.receive_output(SECONDS)
+        if said["type"] == "websocket.close":
+            return said["code"], said["reason"]
+
+
+async def heard(browser: Browser, words: bytes) -> bytes:
+    found = b""
+    while words not in found:
+        found += await browser.hears()
+    return found
+
+
+def test_what_is_typed_reaches_the_guest_and_it_answers(people: Any, server: Instance) -> None:
+    async def work(browser: Browser) -> None:
+        await heard(browser, b"web-1# ")
+        await browser.types("date\r")
+        assert b"you typed date" in await heard(browser, b"typed date")
+
+    talk(granted(people, SERIAL), work)
+    told = AuditRecord.objects.get(action="server.open_console")
+    assert (str(told.instance_uuid), told.user_name) == (GUEST, "ana")
+    assert told.details == {"type": "serial", "host": "host-1"}
+
+
+def test_the_screen_comes_as_it_is_and_changes_with_each_key(people: Any, server: Instance) -> None:
+    async def work(browser: Browser) -> None:
+        stream = b""
+
+        async def read(amount: int) -> bytes:
+            nonlocal stream
+            while len(stream) < amount:
+                stream += await browser.hears()
+            found, stream = stream[:amount], stream[amount:]
+            return found
+
+        async def picture() -> tuple[int, bytes]:
+            assert await read(4) == b"\0\0\0\1"
+            where = await read(12)
+            width, height = (int.from_bytes(where[at : at + 2], "big") for at in (4, 6))
+            return height, await read(width * height * 4)
+
+        assert await read(12) == RFB
+        await browser.types(RFB)
+        assert await read(2) == b"\1\1"
+        await browser.types(b"\1")
+        assert await read(4) == b"\0\0\0\0"
+        await browser.types(b"\1")
+        await read(24 + len("web-1"))
+        await browser.types(b"\3\0" + b"\0" * 8)
+        height, first = await picture()
+        assert len(set(zip(*[iter(first)] * 4, strict=True))) == 2  # ink and paper
+        await browser.types(b"\3\1" + b"\0" * 8)
+        await browser.types(b"\4\1\0\0\0\0\0A")
+        line, news = await picture()
+        assert line < height
+        assert news not in first
+
+    talk(granted(people, VNC), work)
+
+
+def test_a_token_opens_once_and_not_when_it_is_too_old(people: Any, server: Instance) -> None:
+    token = granted(people, SERIAL)
+    assert talk(token, lambda browser: heard(browser, b"web-1# "))
+    code, why = talk(token, ending)
+    assert (code, why) == (4403, "This link to a console was used before, or is too old. Ask for another one.")
+    old = granted(people, SERIAL)
+    ConsoleToken.objects.filter(used_at=None).update(expires_at=database_now(-1))
+    assert talk(old, ending)[0] == 4403
+    assert talk("no-such-token", ending)[0] == 4403
+    assert AuditRecord.objects.filter(action="server.open_console").count() == 1
+    assert not ConsoleToken.objects.filter(token_hash__in=[token, old]).exists()  # only its hash is kept
+
+
+def test_a_page_of_somebody_else_opens_nothing_and_uses_nothing(people: Any, server: Instance) -> None:
+    token = granted(people, SERIAL)
+    foreign = [(b"host", b"localhost"), (b"origin", b"http://evil.example")]
+    assert talk(token, ending, foreign) == 4403
+    own = [(b"host", b"localhost"), (b"origin", b"http://localhost")]
+    assert talk(token, lambda browser: heard(browser, b"web-1# "), own)
+
+
+def test_whoever_opens_a_serial_line_takes_it_over(people: Any, server: Instance) -> None:
+    second = granted(people, SERIAL)
+
+    async def work(first: Browser) -> tuple[int, str]:
+        await heard(first, b"web-1# ")
+        other = Browser(second)
+        assert await other.opens() == 0
+        await heard(other, b"web-1# ")
+        ended = await ending(first)
+        await other.hangs_up()
+        return ended
+
+    assert talk(granted(people, SERIAL), work) == (1000, "The guest is off, or somebody else has opened this console.")
+
+
+def _moves(people: Any) -> None:
+    Instance.objects.using("cell1").update(host="host-2")
+
+
+def _is_deleted(people: Any) -> None:
+    Instance.objects.using("cell1").update(task_state="deleting")
+
+
+def _is_gone(people: Any) -> None:
+    Instance.objects.using("cell1").update(deleted_at=database_now())
+
+
+def _loses_the_right(people: Any) -> None:
+    RoleAssignment.objects.filter(user=people.ana.user).delete()
+
+
+def _revoked(people: Any) -> None:
+    ConsoleToken.objects.all().delete()
+
+
+@pytest.mark.parametrize("event", [_moves, _is_deleted, _is_gone, _loses_the_right, _revoked])
+def test_an_open_console_ends_with_what_it_was_opened_for(
+    people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch, event: Callable[[Any], None]
+) -> None:
+    monkeypatch.setattr(sockets, "CHECK_SECONDS", 0.05)
+    before = granted(people, SERIAL)
+
+    async def work(browser: Browser) -> tuple[int, str]:
+        await heard(browser, b"web-1# ")
+        await sync_to_async(event)(people)
+        return await ending(browser)
+
+    code, why = talk(granted(people, SERIAL), work)
+    assert code == 4403
+    assert why
+    assert talk(before, ending)[0] == 4403  # nor does one open that was not used yet
+
+
+def test_signing_out_ends_the_consoles_of_that_session_alone(
+    people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "CHECK_SECONDS", 0.05)
+    client = Client()
+    client.post("/sign-in", {"username": "ana", "password": PASSWORD})
+    token = granted(people, SERIAL, session_key=str(client.session.session_key))
+
+    async def work(browser: Browser) -> tuple[int, str]:
+        await heard(browser, b"web-1# ")
+        await asyncio.sleep(0.2)
+        await browser.types("still\r")
+        await heard(browser, b"typed still")
+        await sync_to_async(client.post)("/sign-out")
+        return await ending(browser)
+
+    other = granted(people, SERIAL)
+    assert talk(token, work)[0] == 4403
+    assert not SessionStore(client.session.session_key).exists(str(client.session.session_key))
+    assert talk(other, lambda browser: heard(browser, b"web-1# "))
+
+
+def test_the_time_of_a_console_is_over_at_its_end(
+    people: Any, server: Instance, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.NOVELLA_CONSOLE_SESSION_SECONDS = 0.3
+    assert talk(granted(people, SERIAL), ending) == (4408, "The time of this console is over.")
+
+
+def test_the_key_is_told_to_the_host_alone(people: Any, server: Instance, offer: ConsolesOffered) -> None:
+    door = Door(offer.address, offer.tcp_port, offer.fingerprint, offer.key)
+    console = OpenedConsole("", GUEST, "host-1", SERIAL, door, 0)
+
+    def refused(changed: OpenedConsole) -> str:
+        with pytest.raises(Unavailable) as caught:
+            async_to_sync(console_lines.dial)(changed)
+        return caught.value.message
+
+    impostor = replace(console, door=replace(door, fingerprint="0" * 64))
+    assert refused(impostor) == "What answers for host host-1 is not that host."
+    assert refused(replace(console, door=replace(door, key="guessed"))) == "The host gave no answer."
+    assert refused(replace(console, host="host-9")) == "Host host-9 is not served here."
+    assert refused(replace(console, instance_uuid=str(uuid4()))) != ""
+    assert refused(replace(console, door=replace(door, port=1))) == "Host host-1 cannot be reached for consoles."
+
+
+REFUSED: tuple[tuple[dict[str, Any], type[Exception]], ...] = (
+    ({"host": None}, Conflict),
+    ({"power_state": 4}, Conflict),
+    ({"task_state": "deleting"}, Conflict),
+    ({"task_state": "migrating"}, Conflict),
+    ({"host": "host-2"}, NotSupported),
+)
+
+
+@pytest.mark.parametrize(("values", "error"), REFUSED)
+def test_a_server_that_has_no_console_now_gives_no_token(
+    people: Any, server: Instance, values: dict[str, Any], error: type[Exception]
+) -> None:
+    Instance.objects.using("cell1").update(**values)
+    with pytest.raises(error):
+        granted(people, SERIAL)
+    assert not ConsoleToken.objects.exists()
+
+
+def test_who_may_not_open_it_gets_no_token(people: Any, server: Instance) -> None:
+    for name, error in (("rea", Forbidden), ("chi", NotFound)):
+        with pytest.raises(error):
+            consoles.grant(people[name].context(), GUEST, SERIAL)
+    ConsoleDoor.objects.using("cell1").all().delete()
+    with pytest.raises(Unavailable, match="has not said where its consoles are"):
+        granted(people, SERIAL)
+    report = {"capabilities": {"actions": ["serial_console"]}}
+    ComputeNode.objects.using("cell1").update(report=report)
+    with pytest.raises(NotSupported, match="no console of type vnc"):
+        granted(people, VNC)
+    assert not ConsoleToken.objects.exists()
+
+
+def test_an_offer_is_kept_as_it_was_said_last(server: Instance, offer: ConsolesOffered) -> None:
+    kept = ConsoleDoor.objects.using("cell1").get()
+    console_doors.record("cell1", offer)
+    assert ConsoleDoor.objects.using("cell1").get().updated_at == kept.updated_at
+    console_doors.record("cell1", replace(offer, tcp_port=4444))
+    console_doors.record("cell1", replace(offer, tcp_port=0))
+    assert ConsoleDoor.objects.using("cell1").get().tcp_port == 4444
