@@ -61,9 +61,11 @@ def django_db_setup(django_test_environment: None, django_db_blocker: Any) -> It
 def databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Every database, empty; emptied again afterwards."""
     from conductor.rpc import backports
+    from conductor.services import usual_times
     from tests.databases import empty_all
 
     backports.forget()  # what the hosts of another test spoke
+    usual_times.forget()
     with django_db_blocker.unblock():
         yield
         empty_all()

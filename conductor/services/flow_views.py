@@ -25,6 +25,7 @@ Placed = tuple[str, WorkflowRun]  # with the alias of its database
 COMPUTE_LANE = "Compute"
 # Steps that run only at a bad end are in no plan.
 LAST_STEPS = {"BuryInCell0": "Keep as failed", "MarkFailed": "Mark as failed"}
+OPERATORS_ONLY = frozenset({"host", "owner", "worker", "token", "newest", "in_cell"})  # of an event's data
 UNOWNED = {"owner": "", "fencing_token": 0, "lease_expires_at": None}
 
 
@@ -94,7 +95,7 @@ def redacted(context: RequestContext, event: EventView) -> EventView:
     """An event as the asker may see it: tenants see no host and no worker."""
     if context.is_admin:
         return event
-    data = {key: value for key, value in event.data.items() if key not in ("host", "owner", "worker")}
+    data = {key: value for key, value in event.data.items() if key not in OPERATORS_ONLY}
     if isinstance(data.get("waits_for"), Mapping):
         data["waits_for"] = _waits_for_tenant(data["waits_for"])
     return replace(event, data=data)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connections
@@ -19,6 +21,7 @@ from conductor.cells.targeting import target_cell
 from conductor.core.errors import StaleToken
 from conductor.core.states import StepState
 from conductor.journal import checkpoints
+from conductor.journal.models import WorkflowRun
 from conductor.rpc.messages import StepAnswered, StepProgressed
 from conductor.transactions import has_crossed, write_tx
 from conductor.workflows import catalog, interventions, leases, records
@@ -58,6 +61,7 @@ def _work_on(alias: str, run_uuid: UUID | str, first: Callable[[], bool] = lambd
                 first()
         except StaleToken as error:
             log.warning("gave way: run=%s %s", run_uuid, error)
+            _tell_of_refusal(alias, run_uuid, error)
         except (OperationalError, InterfaceError) as error:
             # The database does not answer: nothing is known, so nothing is decided. The lease ends when it answers
             # again, or runs out, and somebody is rung.
@@ -67,6 +71,15 @@ def _work_on(alias: str, run_uuid: UUID | str, first: Callable[[], bool] = lambd
             else:
                 log.exception("database failed: run=%s", run_uuid)
                 leases.give_up(alias, run_uuid)
+
+
+def _tell_of_refusal(alias: str, run_uuid: UUID | str, error: StaleToken) -> None:
+    """A late owner's write came to nothing: whoever reads the run's history sees that it was kept out."""
+    refused: dict[str, Any] = {**error.details, "owner": leases.WORKER}
+    with suppress(OperationalError, InterfaceError), write_tx(alias):
+        found = WorkflowRun.objects.using(alias).filter(uuid=run_uuid).first()
+        if found is not None:
+            records.tell(alias, found, "run.write_refused", **refused, newest=found.fencing_token)
 
 
 def _take_up(alias: str, run_uuid: UUID | str, first: Callable[[], bool]) -> Turn | None:

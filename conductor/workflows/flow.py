@@ -78,7 +78,7 @@ class Work:
         """
         asked = checkpoints.hold(connections[self.alias], self.run.pk, self.token)
         if asked is None:
-            raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is no longer the newest")
+            raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is no longer the newest", token=self.token)
         is_cancel_requested, self.run.cancel_reason = asked
         self.run.is_cancel_requested = bool(is_cancel_requested)
 
@@ -86,7 +86,8 @@ class Work:
         """One statement: of two owners at once the second waits for the first, and the higher token stays."""
         held = dialect.run(connections[alias], FENCE_ABROAD, (self.run.uuid.hex, self.token))
         if not held:
-            raise StaleToken(f"workflow {self.run.uuid}: token {self.token} is older than one that wrote to {alias}")
+            message = f"workflow {self.run.uuid}: token {self.token} is older than one that wrote to {alias}"
+            raise StaleToken(message, token=self.token, in_cell=alias)
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,13 @@ class Flow:
                 "may_retry": self.is_retryable and not has_secrets,  # they are gone when the run has ended
                 "may_reschedule": self.max_attempts > 1 and isinstance(step, RemoteStep),
                 "has_undo": step.has_revert,
+                **_rules(step),
             }
             for index, step in enumerate(self.steps)
         ]
+
+
+def _rules(step: Step) -> dict[str, Any]:
+    """How often it is tried, where that is not once; 0 tries are without end."""
+    retry = step.retry
+    return {} if retry == ONCE else {"tries": retry.tries or 0, "pause_seconds": retry.pause_seconds}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -14,16 +14,18 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.states import LIVE_RUN_STATES, RunState
-from conductor.services import audit, flows
-from conductor.services.audit import AuditQuery
-from conductor.services.values import EventView
-from portal.pages import faces, interventions, placement, stories
+from conductor.services import flows, step_logs
+from portal.pages import faces, flow_tabs, interventions, steps, stories
 from portal.pages.access import PageRequest, signed_in
+from portal.pages.flow_tabs import TABS, Asked
 from portal.pages.live_marks import live_marks
 from portal.pages.stories import Story
 
+__all__ = ["TABS", "list_context", "log", "page_context", "workflow", "workflow_list"]
+
 PAGE_SIZE = 50
-MOST_AUDITED = 21  # a request and its first children
+# What narrows a tab; a page that is narrowed is read again by its reader, not by itself.
+NARROWED: Mapping[str, tuple[str, ...]] = {"logs": ("level", "component", "host", "step"), "placement": ("lost",)}
 FAILED = (RunState.FAILED_UNDONE, RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR)
 VIEWS: Mapping[str, tuple[str, tuple[str, ...] | None, timedelta | None]] = {
     "": ("All", None, None),
@@ -83,25 +85,49 @@ def workflow(request: PageRequest, run_uuid: str, tab: str = "timeline") -> Http
     """One workflow; every tab has its own address."""
     if tab not in TABS:
         raise Http404
-    context = {**live_marks(f"wf:{run_uuid}", tab), **page_context(request.asker, run_uuid, tab)}
-    return render(request, "workflows/page.html", context)
+    marks = live_marks(f"wf:{run_uuid}", tab)
+    context = page_context(request.asker, run_uuid, tab, request.GET)
+    if request.GET.get("step") and (shown := steps.anchor_key(request.GET["step"])):
+        context |= steps.step_context(request.asker, context["run"], shown, request.GET["step"])
+    is_past = context.get("slider", {}).get("is_past")
+    is_narrowed = tab in NARROWED and any(request.GET.get(name) for name in NARROWED[tab])
+    return render(request, "workflows/page.html", {**({} if is_past or is_narrowed else marks), **context})
 
 
-def page_context(asker: RequestContext, run_uuid: str, tab: str) -> dict[str, Any]:
-    """Context of a workflow's page. Raises NotFound."""
-    story = stories.load(asker, run_uuid)
+@require_safe
+@signed_in
+def log(request: PageRequest, run_uuid: str) -> HttpResponse:
+    """The log as a file, narrowed as the page is."""
+    story = stories.load(request.asker, run_uuid)
+    context = flow_tabs.log_context(request.asker, story, request.GET)
+    answer = HttpResponse(step_logs.as_text(context["log"]), content_type="text/plain; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="workflow-{story.uuid[:8]}.log"'
+    return answer
+
+
+def page_context(
+    asker: RequestContext, run_uuid: str, tab: str, query: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Context of a workflow's page. Raises NotFound, and Invalid for a moment that it did not have."""
+    asked_for = query or {}
+    newest = stories.load(asker, run_uuid)
+    story, slider, events = flow_tabs.at_moment(asker, newest, tab, asked_for.get("as_of", ""))
     _, template, extra = TABS[tab]
+    asked = Asked(asker, story, asked_for, events)
     return {
         "asker": asker,
         "run": story,
         "timeline": story.timeline,
+        "tab": tab,
         "tabs": [
-            {"name": name, "url": _tab_url(run_uuid, key), "is_here": key == tab} for key, (name, *_) in TABS.items()
+            {"name": name, "key": key, "url": _tab_url(run_uuid, key), "is_here": key == tab}
+            for key, (name, *_) in TABS.items()
         ],
         "body_template": template,
-        "panel": interventions.panel_of(asker, story),
+        "panel": interventions.panel_of(asker, newest),
+        **slider,
         **_cause(story),
-        **extra(asker, story),
+        **extra(asked),
     }
 
 
@@ -146,89 +172,3 @@ def _why(story: Story) -> str:
     if story.view.state == RunState.QUEUED and not face.detail:
         return "It was accepted and stands in the queue for a conductor."
     return f"It is {face.word} {face.detail}.".replace(" .", ".")
-
-
-def _no_extra(asker: RequestContext, story: Story) -> dict[str, Any]:
-    return {}
-
-
-def _placement(asker: RequestContext, story: Story) -> dict[str, Any]:
-    return placement.context_of(asker, story)
-
-
-def _locks(asker: RequestContext, story: Story) -> dict[str, Any]:
-    locks = []
-    for run in story.runs:
-        for resource in run.locks:
-            kind, _, name = resource.partition(":")
-            holder = f"{faces.intent(run)} {run.instance_name or faces.subject(run)}"
-            locks.append({"kind": kind, "name": name, "holder": holder, "since": run.created_at})
-    owners = [
-        {
-            "flow": run.flow,
-            "cell": run.cell,
-            "owner": run.owner,
-            "face": faces.of_run(run),
-            "is_live": run.state in LIVE_RUN_STATES,
-            "fencing_token": run.fencing_token,
-            "lease_expires_at": run.lease_expires_at,
-        }
-        for run in story.runs
-    ]
-    return {"locks": locks, "owners": owners}
-
-
-def _events(asker: RequestContext, story: Story) -> dict[str, Any]:
-    titles = {step.name: step.title for run in story.runs for step in run.steps}
-    shown = {run.uuid for run in story.runs}
-    events, _ = flows.events_since(asker, story.view.uuid, {})
-    found = [event for event in events if event.run_uuid in shown]
-    of = {run.uuid: run.instance_name for run in story.view.children} if len(story.view.children) > 1 else {}
-    rows = []
-    for event in found:
-        name = event.data.get("step", "")
-        rows.append(
-            {"view": event, "step": titles.get(name, name), "words": _words(event), "of": of.get(event.run_uuid)}
-        )
-    return {"events": rows}
-
-
-def _words(event: EventView) -> str:
-    """What an event says beside its kind and step."""
-    data = event.data
-    said = []
-    if isinstance(data.get("error"), Mapping):
-        said.append(str(data["error"].get("message", "")))
-    if isinstance(data.get("waits_for"), Mapping):
-        said.append(
-            " ".join(filter(None, ("waits for", data["waits_for"].get("cause"), data["waits_for"].get("detail"))))
-        )
-    said += [
-        str(data[name])
-        for name in ("intervention", "by", "state", "reason", "message", "owner", "host")
-        if data.get(name)
-    ]
-    if data.get("attempt", 1) > 1:
-        said.append(f"attempt {data['attempt']}")
-    return " · ".join(said)
-
-
-def _audit(asker: RequestContext, story: Story) -> dict[str, Any]:
-    """What was done to the workflow by order, and what was refused."""
-    found = [
-        record
-        for run in story.runs[:MOST_AUDITED]
-        for record in audit.list_records(asker, AuditQuery(run_uuid=run.uuid)).items
-    ]
-    return {"records": sorted(found, key=lambda record: record.created_at, reverse=True)}
-
-
-Extra = Callable[[RequestContext, Story], dict[str, Any]]
-TABS: Mapping[str, tuple[str, str, Extra]] = {
-    "timeline": ("Timeline", "workflows/_timeline_tab.html", _no_extra),
-    "steps": ("Steps", "workflows/_steps.html", _no_extra),
-    "placement": ("Placement", "workflows/_placement.html", _placement),
-    "locks": ("Locks", "workflows/_locks.html", _locks),
-    "audit": ("Audit", "workflows/_audit.html", _audit),
-    "events": ("Events", "workflows/_events.html", _events),
-}

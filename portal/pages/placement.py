@@ -30,7 +30,7 @@ class Stage:
     lost_share: float
 
 
-def context_of(asker: RequestContext, story: Story) -> dict[str, Any]:
+def context_of(asker: RequestContext, story: Story, query: Mapping[str, str]) -> dict[str, Any]:
     """Context of the placement tab."""
     found = decisions.for_run(asker, story.view.uuid)
     why_none = "No host has been asked for yet." if story.is_live else "This workflow did not need a host chosen."

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from conductor.core.context import RequestContext
-from conductor.services import flows
+from conductor.services import flows, usual_times
+from conductor.services.usual_times import Usual
 from conductor.services.values import RunView, StepView
 from portal.pages import faces, timeline
 from portal.pages.faces import Face
@@ -62,7 +63,16 @@ class Story:
 
     @cached_property
     def timeline(self) -> Timeline:
-        return timeline.draw(self.view, self.now)
+        return timeline.draw(self.view, self.now, usual_times.of_steps(run.flow for run in self.runs))
+
+    @cached_property
+    def usual(self) -> Usual | None:
+        """How long such a workflow takes, as far as that is known."""
+        return usual_times.of_story(self.view)
+
+    @property
+    def is_slow(self) -> bool:
+        return self.usual is not None and self.seconds > self.usual.p95
 
     @property
     def current_step(self) -> StepView | None:

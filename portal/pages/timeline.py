@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from conductor.core.states import StepState
+from conductor.services.usual_times import Usual
 from conductor.services.values import RunView, StepView
-from portal.pages import faces
+from portal.pages import faces, timeline_axis
 from portal.pages.faces import Face
+from portal.pages.timeline_axis import TICKS, Axis, Fold, Tick
+
+__all__ = ["TICKS", "Bar", "Row", "Section", "Thread", "Tick", "Timeline", "draw"]
 
 # Room on the right for what is planned, and for the labels of the last bars.
-PLANNED_SHARE = 0.22
+LEAST_PLANNED_SHARE = 0.22
+MOST_PLANNED_SHARE = 0.55
 END_SHARE = 0.04
-SHORTEST_SPAN_SECONDS = 0.1
-TICKS = 5
-LAST_TEXT = 0.9  # a tick further right has no room for its words
-NICE_SECONDS = (
-    0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400
-)  # fmt: skip
+LEAST_GHOST = 0.02
 COMPUTE_PREFIX = "Compute/"
 MOST_CHILDREN = 20
+
+UsualSteps = Mapping[str, Mapping[str, Usual]]  # by flow and step
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,20 @@ class Bar:
     tone: str
     is_undo: bool = False
     is_open: bool = False  # still growing
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A piece of the line from an undo up to what it undoes, in one row: from `y1` to `y2` at `x`.
+
+    `to` is where the line leaves for the undo's bar, in the row where it begins; `is_head` ends in an arrow.
+    """
+
+    x: float
+    y1: str
+    y2: str
+    to: float | None = None
+    is_head: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +66,14 @@ class Row:
     begins_lane: bool = False
     note: str = ""
     anchor: str = ""
+    key: str = ""  # of the step, in addresses
+    usual: Usual | None = None
+    slow_at: float | None = None  # where nineteen of twenty would have ended
+    threads: tuple[Thread, ...] = ()
+
+    @property
+    def is_slow(self) -> bool:
+        return self.usual is not None and self.seconds is not None and self.seconds > self.usual.p95
 
 
 @dataclass(frozen=True)
@@ -62,13 +86,9 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Tick:
-    at: float
-    text: str
-
-
-@dataclass(frozen=True)
 class Timeline:
+    """`begin` is where the axis would begin without folds; `span_seconds` is its length, as drawn, until now."""
+
     sections: tuple[Section, ...]
     ticks: tuple[Tick, ...]
     now: float | None
@@ -78,43 +98,68 @@ class Timeline:
     summary: str
     folded: int = 0
     rows: tuple[Row, ...] = field(default=())
+    folds: tuple[Fold, ...] = ()
+    has_usual: bool = False
 
 
-@dataclass(frozen=True)
-class _Axis:
-    begin: datetime
-    end: datetime
-    scale: float
-
-    @property
-    def seconds(self) -> float:
-        return max((self.end - self.begin).total_seconds(), SHORTEST_SPAN_SECONDS)
-
-    def at(self, moment: datetime) -> float:
-        share = (moment - self.begin).total_seconds() / self.seconds
-        return min(max(share, 0.0), 1.0) * self.scale
-
-
-def draw(run: RunView, now: datetime) -> Timeline:
-    """Lay out a run and its children."""
+def draw(run: RunView, now: datetime, usual: UsualSteps | None = None) -> Timeline:
+    """Lay out a run and its children; planned steps are as long as they usually are."""
     children = sorted(run.children, key=_place_among_children)
     runs = [run, *children[:MOST_CHILDREN]]
     is_live = faces.is_live(run)
-    has_planned = is_live and any(_is_ahead(step) for one in runs for step in one.steps)
-    axis = _Axis(run.created_at, now if is_live else _end(run, now), 1 - (PLANNED_SHARE if has_planned else END_SHARE))
-    sections = tuple(section for one in runs for section in _sections(one, run, axis, now))
+    place = _Places(_axis(run, runs, now, usual or {}), usual or {})
+    axis = place.axis
+    sections = tuple(section for one in runs for section in _sections(one, run, place, now))
     rows = tuple(row for section in sections for row in section.rows)
     return Timeline(
         sections=sections,
-        ticks=tuple(_ticks(axis)),
+        ticks=tuple(axis.ticks()),
         now=axis.scale if is_live else None,
-        begin=axis.begin,
-        span_seconds=axis.seconds,
+        begin=axis.end - timedelta(seconds=axis.drawn_seconds),
+        span_seconds=axis.drawn_seconds,
         scale=axis.scale,
         summary=_summary(run, rows, axis),
         folded=max(0, len(children) - MOST_CHILDREN),
         rows=rows,
+        folds=tuple(axis.folds()),
+        has_usual=any(row.usual for row in rows),
     )
+
+
+def step_key(run: RunView, step: StepView) -> str:
+    """A step of a run, whichever try of it, in addresses."""
+    return f"{run.uuid[:8]}-{step.index}"
+
+
+def anchor_of(run: RunView, step: StepView) -> str:
+    """One try of a step in a page."""
+    return f"step-{run.uuid[:8]}-{step.direction}-{step.attempt}-{step.index}-{step.try_number}"
+
+
+def _axis(run: RunView, runs: Sequence[RunView], now: datetime, usual: UsualSteps) -> Axis:
+    is_live = faces.is_live(run)
+    end = now if is_live else _end(run, now)
+    planned = [(one, step) for one in runs for step in one.steps if _is_ahead(step)]
+    if not is_live or not planned:
+        scale = 1 - END_SHARE
+    else:
+        known = [_usual_of(usual, one, step) for one, step in planned]
+        ahead = sum(found.p50 for found in known if found is not None)
+        elapsed = max((end - run.created_at).total_seconds(), timeline_axis.SHORTEST_SPAN_SECONDS)
+        scale = 1 - min(max(ahead / (ahead + elapsed), LEAST_PLANNED_SHARE), MOST_PLANNED_SHARE)
+    return timeline_axis.fitted(run.created_at, end, _busy(runs, end), scale)
+
+
+def _busy(runs: Sequence[RunView], end: datetime) -> Iterable[tuple[datetime, datetime]]:
+    for one in runs:
+        yield one.created_at, one.started_at or one.finished_at or end
+        for step in one.steps:
+            if step.started_at is not None:
+                yield step.started_at, step.finished_at or end
+
+
+def _usual_of(usual: UsualSteps, run: RunView, step: StepView) -> Usual | None:
+    return usual.get(run.flow, {}).get(step.name) if step.direction == "do" else None
 
 
 def _place_among_children(child: RunView) -> tuple[bool, int, str]:
@@ -131,21 +176,21 @@ def _is_ahead(step: StepView) -> bool:
     return step.state == StepState.PLANNED
 
 
-def _sections(run: RunView, story: RunView, axis: _Axis, now: datetime) -> Iterable[Section]:
+def _sections(run: RunView, story: RunView, place: _Places, now: datetime) -> Iterable[Section]:
     is_child = run is not story
     prefix = f"{run.instance_name or run.instance_uuid[:8]} in {run.cell}" if is_child else ""
     attempts = sorted({step.attempt for step in run.steps}) or [1]
     is_over = not faces.is_live(run)
-    place = _Places(axis)
+    place.begin_run()
     for attempt in attempts:
         steps = [step for step in run.steps if step.attempt == attempt]
-        rows = [_accepted(run, axis, now)] if attempt == attempts[0] and not is_child else []
+        rows = [_accepted(run, place.axis, now)] if attempt == attempts[0] and not is_child else []
         rows += [_row(step, run, place, now, is_over=is_over) for step in steps]
         heading = " · ".join(filter(None, (prefix, f"attempt {attempt}" if len(attempts) > 1 else "")))
-        yield Section(heading, tuple(_with_lanes(rows)), run.instance_uuid if is_child else "")
+        yield Section(heading, tuple(_with_threads(list(_with_lanes(rows)))), run.instance_uuid if is_child else "")
 
 
-def _accepted(run: RunView, axis: _Axis, now: datetime) -> Row:
+def _accepted(run: RunView, axis: Axis, now: datetime) -> Row:
     """What the API did, and how long the request then waited for a conductor."""
     taken_at = run.started_at or run.finished_at or now
     start = axis.at(run.created_at)
@@ -155,39 +200,76 @@ def _accepted(run: RunView, axis: _Axis, now: datetime) -> Row:
 
 
 class _Places:
-    """Where the next planned bar goes: side by side in the room on the right."""
+    """Where the next planned bar goes: one after the other in the room on the right, as long as it usually takes."""
 
-    def __init__(self, axis: _Axis) -> None:
+    def __init__(self, axis: Axis, usual: UsualSteps) -> None:
         self.axis = axis
-        self._next = axis.scale + 0.01
+        self.usual = usual
+        self._next = axis.scale
+        self._ended: dict[tuple[str, int, int], datetime] = {}  # by direction, attempt and index: the try before
 
-    def take(self) -> tuple[float, float]:
-        length = 0.045
-        start = min(self._next, 1 - length)
-        self._next += length + 0.008
+    def begin_run(self) -> None:
+        """Runs of a story go on side by side: each one's plan begins now."""
+        self._next = self.axis.scale
+        self._ended.clear()
+
+    def take(self, usual: Usual | None) -> tuple[float, float]:
+        wanted = usual.p50 / self.axis.seconds_per_share if usual else LEAST_GHOST * 2
+        start = min(self._next + 0.006, 1 - LEAST_GHOST)
+        length = min(max(wanted, LEAST_GHOST), 1 - start)
+        self._next = start + length
         return start, length
+
+    def slow_at(self, begun: datetime, usual: Usual | None) -> float | None:
+        """Where the slow end of what is usual lies, if that is on the axis."""
+        if usual is None:
+            return None
+        seconds = (begun - self.axis.begin).total_seconds() + usual.p95
+        beyond = max(0.0, seconds - self.axis.seconds) / self.axis.seconds_per_share
+        share = self.axis.at_seconds(seconds) + beyond
+        return share if share <= 1 else None
+
+    def waited_since(self, step: StepView) -> datetime | None:
+        """When the try before ended; and this one's end is noted."""
+        place = (step.direction, step.attempt, step.index)
+        before = self._ended.get(place)
+        if step.finished_at is not None:
+            self._ended[place] = step.finished_at
+        return before
 
 
 def _row(step: StepView, run: RunView, place: _Places, now: datetime, *, is_over: bool) -> Row:
     face = faces.of_step(step, is_run_over=is_over)
     lane, _, host = step.lane.partition("/")
+    usual = _usual_of(place.usual, run, step)
     bars: tuple[Bar, ...] = ()
-    seconds = None
+    seconds = slow_at = None
     if step.started_at is not None:
-        end = step.finished_at or now
-        start = place.axis.at(step.started_at)
-        is_undo = step.direction == "undo"
-        bars = (Bar(start, place.axis.at(end) - start, "work", face.tone, is_undo, step.finished_at is None),)
-        seconds = (end - step.started_at).total_seconds()
+        bars = tuple(_bars(step, place, now, face))
+        seconds = ((step.finished_at or now) - step.started_at).total_seconds()
+        slow_at = place.slow_at(step.started_at, usual)
     elif not is_over:
-        start, length = place.take()
+        start, length = place.take(usual)
         bars = (Bar(start, length, "planned", "none"),)
     again = f"try {step.try_number}" if step.try_number > 1 else ""
     title = f"Undo: {step.title}" if step.direction == "undo" else step.title
-    anchor = f"step-{run.uuid[:8]}-{step.direction}-{step.attempt}-{step.index}-{step.try_number}"
+    where = "Compute host" if lane == "Compute" else lane
     return Row(
-        title, "Compute host" if lane == "Compute" else lane, host, face, bars, step, seconds, note=again, anchor=anchor
-    )
+        title, where, host, face, bars, step, seconds, note=again, anchor=anchor_of(run, step),
+        key=step_key(run, step), usual=usual, slow_at=slow_at,
+    )  # fmt: skip
+
+
+def _bars(step: StepView, place: _Places, now: datetime, face: Face) -> Iterable[Bar]:
+    """What it waited for its turn again, and its work: the two are never one bar."""
+    assert step.started_at is not None
+    start = place.axis.at(step.started_at)
+    before = place.waited_since(step)
+    if before is not None and before < step.started_at:
+        waited_from = place.axis.at(before)
+        yield Bar(waited_from, start - waited_from, "wait", "waiting")
+    length = place.axis.at(step.finished_at or now) - start
+    yield Bar(start, length, "work", face.tone, step.direction == "undo", step.finished_at is None)
 
 
 def _with_lanes(rows: Sequence[Row]) -> Iterable[Row]:
@@ -199,26 +281,34 @@ def _with_lanes(rows: Sequence[Row]) -> Iterable[Row]:
         before = here
 
 
-def _ticks(axis: _Axis) -> Iterable[Tick]:
-    step = next((nice for nice in NICE_SECONDS if axis.seconds / nice <= TICKS), axis.seconds / TICKS)
-    count = int(axis.seconds / step)
-    for number in range(count + 1):
-        moment = axis.begin + timedelta(seconds=number * step)
-        share = axis.at(moment)
-        yield Tick(share, _tick_text(number * step, step) if share < LAST_TEXT else "")
+def _with_threads(rows: list[Row]) -> list[Row]:
+    """Each undo points up to the newest try of what it undoes."""
+    threads: dict[int, list[Thread]] = {}
+    for number, row in enumerate(rows):
+        done = _undone_by(rows[:number], row)
+        if done is None or not row.bars:
+            continue
+        x = rows[done].bars[-1].start + rows[done].bars[-1].length
+        threads.setdefault(number, []).append(Thread(x, "50%", "0", to=row.bars[-1].start))
+        for between in range(done + 1, number):
+            threads.setdefault(between, []).append(Thread(x, "100%", "0"))
+        threads.setdefault(done, []).append(Thread(x, "100%", "82%", is_head=True))
+    return [replace(row, threads=tuple(threads.get(number, ()))) for number, row in enumerate(rows)]
 
 
-def _tick_text(seconds: float, step: float) -> str:
-    if step < 1:
-        return f"{seconds:.2f}".rstrip("0").rstrip(".") + " s"
-    if step < 60:
-        return f"{seconds:g} s"
-    if step < 3600:
-        return f"{seconds / 60:g} min"
-    return f"{seconds / 3600:g} h"
+def _undone_by(before: Sequence[Row], row: Row) -> int | None:
+    if row.step is None or row.step.direction != "undo":
+        return None
+    index = row.step.index
+    mine = [
+        number
+        for number, one in enumerate(before)
+        if one.step is not None and one.step.direction == "do" and one.step.index == index and one.bars
+    ]
+    return mine[-1] if mine else None
 
 
-def _summary(run: RunView, rows: Sequence[Row], axis: _Axis) -> str:
+def _summary(run: RunView, rows: Sequence[Row], axis: Axis) -> str:
     done = sum(row.face.word == StepState.DONE for row in rows)
     failed = sum(row.face.tone == "bad" for row in rows)
     undone = sum(row.face.word == StepState.UNDONE for row in rows)

@@ -15,6 +15,8 @@ from portal.pages import (
     plugins,
     server_actions,
     servers,
+    steps,
+    waits,
 )
 from portal.pages.resources import urls as resources
 
@@ -34,6 +36,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", flows.workflow_list, name="workflows"),
     path("workflows/<str:run_uuid>", flows.workflow, name="workflow"),
     path("workflows/<str:run_uuid>/do/<slug:name>", interventions.intervene, name="intervene"),
+    path("workflows/<str:run_uuid>/step/<slug:key>", steps.step, name="workflow-step"),
+    path("workflows/<str:run_uuid>/why", waits.why, name="workflow-why"),
+    path("workflows/<str:run_uuid>/log", flows.log, name="workflow-log"),
     path("workflows/<str:run_uuid>/<slug:tab>", flows.workflow, name="workflow-tab"),
     path("decisions/<str:decision_uuid>", decisions.decision, name="decision"),
     path("decisions/<str:decision_uuid>/fits-if", decisions.fits_if, name="decision-fits-if"),

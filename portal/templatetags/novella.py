@@ -107,6 +107,12 @@ def percent(share: float) -> str:
 
 
 @register.filter
+def words(text: str) -> list[str]:
+    """The words of a text."""
+    return text.split()
+
+
+@register.filter
 def get(mapping: Mapping[Any, Any], key: Any) -> Any:
     """mapping[key], or nothing."""
     return mapping.get(key)

@@ -60,11 +60,10 @@ function grow() {
         shape.setAttribute("width", percent(length * shrink));
       }
     }
-    for (const mark of timeline.querySelectorAll(".grid, text")) {
-      const name = mark.matches("text") ? "x" : "x1";
-      const at = (mark.__at ??= parseFloat(mark.getAttribute(name)) / 100) * shrink;
-      mark.setAttribute(name, percent(at));
-      if (name === "x1") mark.setAttribute("x2", percent(at));
+    for (const mark of timeline.querySelectorAll(".grid, .thread, text")) {
+      const ends = mark.matches("text") ? ["x"] : ["x1", "x2"];
+      mark.__at ??= ends.map((end) => parseFloat(mark.getAttribute(end)) / 100);
+      ends.forEach((end, which) => mark.setAttribute(end, percent(mark.__at[which] * shrink)));
     }
   }
 }

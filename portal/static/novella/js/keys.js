@@ -33,7 +33,7 @@ const ACTIONS = {
   Enter: (event) => (event.target.closest("a, button, summary, [data-row]") === picked() && picked() ? open() : false),
 };
 
-function isTyping(element) {
+export function isTyping(element) {
   if (element.isContentEditable || element.matches("textarea, select")) return true;
   return element.matches("input") && !["checkbox", "radio", "button", "submit"].includes(element.type);
 }

@@ -9,8 +9,9 @@ import { startKeys } from "./keys.js";
 import { startLive } from "./live/page.js";
 import { startTables } from "./tables.js";
 import { startTheme } from "./theme.js";
+import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startLive]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startLive]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

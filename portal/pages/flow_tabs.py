@@ -1,0 +1,200 @@
+"""The tabs of a workflow's page: the template of each, and what it shows beside the workflow itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Invalid
+from conductor.services import audit, flows, lock_views, run_data, step_logs
+from conductor.services.audit import AuditQuery
+from conductor.services.step_logs import LEVELS, LogQuery
+from conductor.services.values import EventView
+from portal.pages import faces, graph, moments, placement, waits
+from portal.pages.stories import Story
+
+MOST_AUDITED = 21  # a request and its first children
+MOST_SHOWN_INPUTS = 21
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a tab is asked for: who asks, the story as of the moment that the address names, and the address."""
+
+    asker: RequestContext
+    story: Story
+    query: Mapping[str, str]
+    events: list[EventView]
+
+
+def no_extra(asked: Asked) -> dict[str, Any]:
+    return {}
+
+
+def placed(asked: Asked) -> dict[str, Any]:
+    return placement.context_of(asked.asker, asked.story, asked.query)
+
+
+def drawn(asked: Asked) -> dict[str, Any]:
+    return {"graph": graph.draw(asked.story.view)}
+
+
+def locks(asked: Asked) -> dict[str, Any]:
+    """Held and waited for; who owns the work; what was kept out; who waits for whom."""
+    story = asked.story
+    view = lock_views.of_runs(asked.asker, story.runs)
+    titles = {run.uuid: f"{faces.intent(run)} {run.instance_name or faces.subject(run)}" for run in story.runs}
+    leases = {lease.run_uuid: lease for lease in view.leases}
+    owners = [{"run": run, "face": faces.of_run(run), "lease": leases.get(run.uuid)} for run in story.runs]
+    return {
+        "locks": view,
+        "titles": titles,
+        "owners": owners,
+        "wait_graph": waits.draw(view, story),
+    }  # fmt: skip
+
+
+def logged(asked: Asked) -> dict[str, Any]:
+    """Lines, narrowed by what the address names. Raises Invalid for a level that there is none of."""
+    return log_context(asked.asker, asked.story, asked.query)
+
+
+def log_context(asker: RequestContext, story: Story, given: Mapping[str, str]) -> dict[str, Any]:
+    """The log of a story, and the ways to narrow it."""
+    level = given.get("level", "")
+    if level and level not in LEVELS:
+        raise Invalid(f"level is one of {', '.join(LEVELS)}.", field="level")
+    run_uuid, name, title = _step_of(story, given.get("step", ""))
+    query = LogQuery(
+        level=level, component=given.get("component", ""), host=given.get("host", ""), run_uuid=run_uuid, step=name
+    )
+    log = step_logs.read(asker, story.runs, query)
+    kept = {key: given[key] for key in ("level", "component", "host", "step") if given.get(key)}
+    return {
+        "log": log,
+        "levels": LEVELS,
+        "asked": {"level": level, "component": query.component, "host": query.host, "step": given.get("step", "")},
+        "step_title": title,
+        "is_narrowed": bool(kept),
+        "raw_url": f"{reverse('workflow-log', args=[story.uuid])}?{urlencode(kept)}",
+        "of": {run.uuid: run.instance_name for run in story.view.children} if len(story.view.children) > 1 else {},
+    }
+
+
+def _step_of(story: Story, key: str) -> tuple[str, str, str]:
+    """Run, name and title of the step that an address names; empty for none or for one that is not there."""
+    for row in story.timeline.rows:
+        if key and row.key == key and row.step is not None:
+            run = next(run for run in story.runs if key.startswith(run.uuid[:8]))
+            return run.uuid, row.step.name, row.step.title
+    return "", "", ""
+
+
+def happened(asked: Asked) -> dict[str, Any]:
+    """The events in order."""
+    story = asked.story
+    titles = {step.name: step.title for run in story.runs for step in run.steps}
+    of = {run.uuid: run.instance_name for run in story.view.children} if len(story.view.children) > 1 else {}
+    rows = []
+    for place, event in enumerate(asked.events, start=1):
+        name = event.data.get("step", "")
+        rows.append(
+            {
+                "place": place,
+                "view": event,
+                "step": titles.get(name, name),
+                "words": _words(event),
+                "of": of.get(event.run_uuid),
+            }
+        )
+    return {"events": rows}
+
+
+def _words(event: EventView) -> str:
+    """What an event says beside its kind and step."""
+    data = event.data
+    said = []
+    if isinstance(data.get("error"), Mapping):
+        said.append(str(data["error"].get("message", "")))
+    if isinstance(data.get("waits_for"), Mapping):
+        said.append(
+            " ".join(filter(None, ("waits for", data["waits_for"].get("cause"), data["waits_for"].get("detail"))))
+        )
+    said += [
+        str(data[name])
+        for name in ("intervention", "by", "state", "reason", "message", "owner", "host")
+        if data.get(name)
+    ]
+    if data.get("attempt", 1) > 1:
+        said.append(f"attempt {data['attempt']}")
+    return " · ".join(said)
+
+
+def given(asked: Asked) -> dict[str, Any]:
+    """What went in and what came out, of each run."""
+    shown = asked.story.runs[:MOST_SHOWN_INPUTS]
+    return {
+        "data": [
+            {
+                "run": run,
+                "title": f"{faces.intent(run)} {run.instance_name}" if run.cell else faces.intent(run),
+                "data": run_data.of_run(asked.asker, run.uuid),
+            }
+            for run in shown
+        ],
+        "not_shown": len(asked.story.runs) - len(shown),
+    }
+
+
+def audited(asked: Asked) -> dict[str, Any]:
+    """What was done to the workflow by order, and what was refused."""
+    found = [
+        record
+        for run in asked.story.runs[:MOST_AUDITED]
+        for record in audit.list_records(asked.asker, AuditQuery(run_uuid=run.uuid)).items
+    ]
+    return {"records": sorted(found, key=lambda record: record.created_at, reverse=True)}
+
+
+def events_of(asker: RequestContext, story: Story) -> list[EventView]:
+    """What happened to the runs of a story, in order."""
+    shown = {run.uuid for run in story.runs}
+    events, _ = flows.events_since(asker, story.view.uuid, {})
+    return [event for event in events if event.run_uuid in shown]
+
+
+Moment = tuple[Story, dict[str, Any], list[EventView]]
+
+
+def at_moment(asker: RequestContext, story: Story, tab: str, text: str) -> Moment:
+    """The story as of the event that an address names, and the slider over its events, on tabs that have one."""
+    if tab not in REPLAYED or (not text and tab != "events"):
+        return story, {"may_replay": tab in REPLAYED}, []
+    events = events_of(asker, story)
+    place = moments.position(text, events)
+    slider: dict[str, Any] = {"count": len(events), "place": place or len(events), "is_past": place is not None}
+    if place is not None:
+        event = events[place - 1]
+        slider |= {"event": event, "before": max(1, place - 1), "after": place + 1}
+        story = moments.as_of(story, events, place)
+    return story, {"slider": slider}, events
+
+
+Extra = Callable[[Asked], dict[str, Any]]
+TABS: Mapping[str, tuple[str, str, Extra]] = {
+    "timeline": ("Timeline", "workflows/_timeline_tab.html", no_extra),
+    "graph": ("Graph", "workflows/_graph.html", drawn),
+    "steps": ("Steps", "workflows/_steps.html", no_extra),
+    "placement": ("Placement", "workflows/_placement.html", placed),
+    "locks": ("Locks", "workflows/_locks.html", locks),
+    "logs": ("Logs", "workflows/_logs.html", logged),
+    "events": ("Events", "workflows/_events.html", happened),
+    "data": ("Input/Output", "workflows/_data.html", given),
+    "audit": ("Audit", "workflows/_audit.html", audited),
+}
+REPLAYED = frozenset({"timeline", "graph", "steps", "events"})

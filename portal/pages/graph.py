@@ -1,0 +1,216 @@
+"""A workflow as a graph: steps from left to right, the way back beneath them, and what each run handed on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from conductor.core.states import StepState
+from conductor.services.values import RunView, StepView
+from portal.pages import faces, timeline
+from portal.pages.faces import Face
+
+NODE_WIDTH, NODE_HEIGHT = 168, 52
+GAP_X, GAP_Y = 40, 28
+UNDO_DROP = 26
+HEAD = 26  # room for a lane's name
+FOLD_FROM = 20
+LONGEST_TITLE = 24
+
+
+@dataclass(frozen=True)
+class Node:
+    """A step, or many runs folded into one (`counts`: word of a state → how many)."""
+
+    x: int
+    y: int
+    title: str
+    note: str
+    face: Face
+    key: str = ""
+    anchor: str = ""
+    run_uuid: str = ""
+    counts: tuple[tuple[str, int], ...] = ()
+    width: int = NODE_WIDTH
+    height: int = NODE_HEIGHT
+
+
+@dataclass(frozen=True)
+class Edge:
+    """`kind`: order (done), ahead (not yet), undo (the way back), hand (to another run)."""
+
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    y: int
+
+
+@dataclass(frozen=True)
+class Graph:
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    rows: tuple[Row, ...]
+    width: int
+    height: int
+    summary: str
+
+
+@dataclass
+class _Canvas:
+    nodes: list[Node] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    bottom: int = 0
+
+    @property
+    def width(self) -> int:
+        return max((node.x + node.width for node in self.nodes), default=NODE_WIDTH) + GAP_X
+
+
+def draw(run: RunView) -> Graph:
+    """Lay out a run, and its children beneath: each in a row of its own, or all in one node where they are many."""
+    canvas = _Canvas(bottom=4)
+    last = _chain(canvas, run, "", 0)
+    children = sorted(run.children, key=lambda child: (faces.of_run(child).tone != "bad", child.instance_name))
+    if len(children) >= FOLD_FROM:
+        _folded(canvas, children, last)
+    else:
+        for child in children:
+            name = f"{child.instance_name or child.instance_uuid[:8]} in {child.cell}"
+            before = len(canvas.nodes)
+            _chain(canvas, child, name, GAP_X)
+            if last is not None and len(canvas.nodes) > before:
+                canvas.edges.append(_hand(last, canvas.nodes[before]))
+    summary = _summary(canvas.nodes, children)
+    return Graph(
+        tuple(canvas.nodes), tuple(canvas.edges), tuple(canvas.rows), canvas.width, canvas.bottom + GAP_Y, summary
+    )
+
+
+def _chain(canvas: _Canvas, run: RunView, name: str, indent: int) -> Node | None:
+    """The attempts of one run, each a row; the last node of the last one."""
+    attempts = sorted({step.attempt for step in run.steps}) or [1]
+    last = None
+    for attempt in attempts:
+        steps = [step for step in run.steps if step.attempt == attempt]
+        heading = " · ".join(filter(None, (name, f"attempt {attempt}" if len(attempts) > 1 else "")))
+        y = canvas.bottom + HEAD
+        canvas.rows.append(Row(heading or "Steps", canvas.bottom + HEAD - 8))
+        nodes = _nodes(run, steps, indent + GAP_X // 2, y)
+        undone = _undone(steps)
+        canvas.nodes += nodes
+        canvas.edges += _order(nodes)
+        canvas.edges += _back(nodes, undone)
+        canvas.bottom = y + NODE_HEIGHT + (UNDO_DROP if undone else 0) + GAP_Y // 2
+        last = nodes[-1] if nodes else last
+    return last
+
+
+def _newest(steps: Iterable[StepView]) -> list[StepView]:
+    """Of each forward step the newest try, in order."""
+    newest: dict[int, StepView] = {}
+    for step in steps:
+        if step.direction == "do":
+            newest[step.index] = step
+    return [step for _, step in sorted(newest.items())]
+
+
+def _nodes(run: RunView, steps: Sequence[StepView], left: int, y: int) -> list[Node]:
+    is_over = not faces.is_live(run)
+    undo_state = {step.index: step for step in steps if step.direction == "undo"}
+    nodes = []
+    for place, step in enumerate(_newest(steps)):
+        undo = undo_state.get(step.index)
+        face = faces.of_step(undo or step, is_run_over=is_over)
+        lane = step.lane.partition("/")
+        nodes.append(
+            Node(
+                x=left + place * (NODE_WIDTH + GAP_X),
+                y=y,
+                title=_short(step.title),
+                note=_note(lane[2] or lane[0], step, face),
+                face=face,
+                key=timeline.step_key(run, step),
+                anchor=timeline.anchor_of(run, step),
+                run_uuid=run.uuid,
+            )
+        )
+    return nodes
+
+
+def _note(where: str, step: StepView, face: Face) -> str:
+    again = f", try {step.try_number}" if step.try_number > 1 else ""
+    return f"{face.word}{again} · {where}"[: LONGEST_TITLE + 4]
+
+
+def _short(title: str) -> str:
+    return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…"
+
+
+def _undone(steps: Sequence[StepView]) -> list[int]:
+    """Places whose undo has begun, in the order of its going back."""
+    return [step.index for step in steps if step.direction == "undo" and step.started_at is not None]
+
+
+def _order(nodes: Sequence[Node]) -> list[Edge]:
+    edges = []
+    for one, other in pairwise(nodes):
+        is_ahead = other.face.word in (StepState.PLANNED, "not run")
+        y = one.y + NODE_HEIGHT // 2
+        edges.append(Edge(f"M{one.x + one.width} {y}H{other.x}", "ahead" if is_ahead else "order"))
+    return edges
+
+
+def _back(nodes: Sequence[Node], undone: Sequence[int]) -> list[Edge]:
+    """The way back: from the step that failed, beneath the others, up into each one that was undone."""
+    if not undone or not nodes:
+        return []
+    by_index = {int(node.key.rpartition("-")[2]): node for node in nodes}
+    here = [by_index[index] for index in dict.fromkeys(undone) if index in by_index]
+    failed = [node for node in nodes if node.face.tone in ("bad", "undo")]
+    edges = []
+    before = failed[-1] if failed else nodes[-1]
+    for node in here:
+        if node is before:
+            continue
+        deep = node.y + NODE_HEIGHT + UNDO_DROP - 8
+        start, end = before.x + before.width // 2, node.x + node.width // 2
+        edges.append(Edge(f"M{start} {before.y + NODE_HEIGHT}V{deep}H{end}V{node.y + NODE_HEIGHT + 5}", "undo"))
+        before = node
+    return edges
+
+
+def _hand(last: Node, first: Node) -> Edge:
+    """From the end of what handed over, along the left, to where the other run begins."""
+    x, y = last.x + last.width, last.y + NODE_HEIGHT // 2
+    down, left = last.y + NODE_HEIGHT + GAP_Y // 2, first.x - GAP_X // 2 - 6
+    return Edge(f"M{x} {y}h10V{down}H{left}V{first.y + NODE_HEIGHT // 2}H{first.x}", "hand")
+
+
+def _folded(canvas: _Canvas, children: Sequence[RunView], last: Node | None) -> None:
+    """Many runs as one node with how many are in which state; those that failed are named beneath."""
+    counts = Counter(faces.of_run(child).word for child in children)
+    y = canvas.bottom + HEAD
+    canvas.rows.append(Row(f"{len(children)} servers", canvas.bottom + HEAD - 8))
+    worst = next((child for child in children if faces.of_run(child).tone == "bad"), children[0])
+    note = ", ".join(f"{number} {word}" for word, number in counts.most_common(2))
+    node = Node(
+        GAP_X + GAP_X // 2, y, f"{len(children)} servers", note, faces.of_run(worst), counts=tuple(counts.most_common())
+    )
+    canvas.nodes.append(node)
+    if last is not None:
+        canvas.edges.append(_hand(last, node))
+    canvas.bottom = y + NODE_HEIGHT + GAP_Y // 2
+
+
+def _summary(nodes: Sequence[Node], children: Sequence[RunView]) -> str:
+    counts = Counter(node.face.word for node in nodes if node.key)
+    said = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    handed = f" Handed on to {len(children)} run{'s' if len(children) != 1 else ''}." if children else ""
+    return f"{sum(counts.values())} steps: {said or 'none yet'}.{handed}"

@@ -1,0 +1,135 @@
+"""The time axis of a timeline: long idle stretches are folded, so that what happened keeps its room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil, floor
+
+SHORTEST_SPAN_SECONDS = 0.1
+IDLE_SHARE = 0.2  # of the whole span: an idle stretch longer than this is folded
+FOLDED_SHARE = 0.06  # of what is left of the span: the room that a folded stretch takes
+TICKS = 5
+LAST_TEXT = 0.9  # a tick further right has no room for its words
+NICE_SECONDS = (
+    0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400
+)  # fmt: skip
+
+Span = tuple[datetime, datetime]
+
+
+@dataclass(frozen=True)
+class Tick:
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """An idle stretch that was folded: where it is drawn, and how long it was."""
+
+    start: float
+    length: float
+    seconds: float
+
+    @property
+    def middle(self) -> float:
+        return self.start + self.length / 2
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Places of moments as shares of the axis; `scale` is the share that the past takes.
+
+    `idle` are the folded stretches in seconds after `begin`, each drawn as `folded_seconds`.
+    """
+
+    begin: datetime
+    end: datetime
+    scale: float
+    idle: tuple[tuple[float, float], ...] = ()
+    folded_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """From begin to end, as it was."""
+        return max((self.end - self.begin).total_seconds(), SHORTEST_SPAN_SECONDS)
+
+    @property
+    def drawn_seconds(self) -> float:
+        """From begin to end, as it is drawn."""
+        return self._drawn(self.seconds)
+
+    @property
+    def seconds_per_share(self) -> float:
+        return self.drawn_seconds / self.scale
+
+    def at(self, moment: datetime) -> float:
+        return self.at_seconds((moment - self.begin).total_seconds())
+
+    def at_seconds(self, seconds: float) -> float:
+        share = self._drawn(min(max(seconds, 0.0), self.seconds)) / self.drawn_seconds
+        return min(max(share, 0.0), 1.0) * self.scale
+
+    def folds(self) -> list[Fold]:
+        found = []
+        for begun, ended in self.idle:
+            start = self.at_seconds(begun)
+            found.append(Fold(start, self.at_seconds(ended) - start, ended - begun))
+        return found
+
+    def ticks(self) -> list[Tick]:
+        """Round moments, none of them inside a fold."""
+        most = max(TICKS - len(self.idle), 1)
+        step = next((nice for nice in NICE_SECONDS if self.drawn_seconds / nice <= most), self.drawn_seconds / most)
+        starts = [0.0, *(ended for _, ended in self.idle)]
+        ends = [*(begun for begun, _ in self.idle), self.seconds]
+        found = []
+        for begun, ended in zip(starts, ends, strict=True):
+            for number in range(ceil(begun / step), floor(ended / step) + 1):
+                share = self.at_seconds(number * step)
+                found.append(Tick(share, _words(number * step, step) if share < LAST_TEXT else ""))
+        return found
+
+    def _drawn(self, seconds: float) -> float:
+        drawn = seconds
+        for begun, ended in self.idle:
+            if seconds >= ended:
+                drawn -= (ended - begun) - self.folded_seconds
+            elif seconds > begun:
+                drawn -= (seconds - begun) * (1 - self.folded_seconds / (ended - begun))
+        return max(drawn, 0.0)
+
+
+def fitted(begin: datetime, end: datetime, busy: Iterable[Span], scale: float) -> Axis:
+    """An axis on which the stretches outside `busy` that are long for its span are folded."""
+    plain = Axis(begin, end, scale)
+    idle = tuple(_idle(plain, busy))
+    left = plain.seconds - sum(ended - begun for begun, ended in idle)
+    return Axis(begin, end, scale, idle, max(left, SHORTEST_SPAN_SECONDS) * FOLDED_SHARE)
+
+
+def _idle(axis: Axis, busy: Iterable[Span]) -> Iterable[tuple[float, float]]:
+    reached = 0.0
+    for begun, ended in _in_seconds(axis, busy):
+        if begun - reached > axis.seconds * IDLE_SHARE:
+            yield reached, begun
+        reached = max(reached, ended)
+    if axis.seconds - reached > axis.seconds * IDLE_SHARE and reached > 0:
+        yield reached, axis.seconds
+
+
+def _in_seconds(axis: Axis, busy: Iterable[Span]) -> Sequence[tuple[float, float]]:
+    spans = [((begun - axis.begin).total_seconds(), (ended - axis.begin).total_seconds()) for begun, ended in busy]
+    return sorted((max(0.0, begun), min(axis.seconds, ended)) for begun, ended in spans if begun <= axis.seconds)
+
+
+def _words(seconds: float, step: float) -> str:
+    if step < 1:
+        return f"{seconds:.2f}".rstrip("0").rstrip(".") + " s"
+    if step < 60:
+        return f"{seconds:g} s"
+    if step < 3600:
+        return f"{seconds / 60:.3g} min"
+    return f"{seconds / 3600:.3g} h"

@@ -1,0 +1,10 @@
+/* What only the pages of workflows need. */
+import { startDrawer } from "./drawer.js";
+import { startWorkflowKeys } from "./keys.js";
+import { startLog } from "./log.js";
+import { startMoments } from "./moments.js";
+import { startWhy } from "./why.js";
+
+export function startWorkflows() {
+  for (const start of [startDrawer, startWhy, startLog, startMoments, startWorkflowKeys]) start();
+}

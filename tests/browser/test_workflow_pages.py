@@ -1,0 +1,144 @@
+"""The pages of workflows in a real browser: the step beside its workflow, why something waits, the log, the replay."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from conductor.journal.models import LockWait, WorkflowRun
+from tests import factories
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage, wait_until_live, wait_until_ready
+from tests.browser.pictures import rescheduled
+
+CHECKS = (Path(__file__).parent / "checks.js").read_text()
+
+
+def keep(page: Page, name: str) -> None:
+    """Leaves a picture where somebody looks at it, when asked to."""
+    folder = os.environ.get("PICTURES_OF_TESTS")
+    if folder:
+        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
+
+
+def known_kind(asker: Any, count: int = 5) -> None:
+    """Builds of the past, so that it is known how long one takes."""
+    for number in range(count):
+        done = factories.run(asker, "cell1", age=4000 - number, state="done", finished_at=factories.ago(3985 - number))
+        for index, (begun, ended) in enumerate(((0.3, 0.6), (0.6, 1.6), (1.6, 9.5), (9.5, 10.0))):
+            factories.step(done, index, 4000 - begun, 4000 - ended)
+        parent = factories.run(asker, age=4000 - number, state="done", finished_at=factories.ago(3999 - number))
+        for index in range(3):
+            factories.step(parent, index, 3999.9 - index * 0.2, 3999.8 - index * 0.2)
+
+
+@pytest.fixture
+def run(people: Any) -> WorkflowRun:
+    """A build at its second attempt, of a kind that is known; another that waits for its lock; events of both."""
+    asker = people.admin.context()
+    known_kind(asker)
+    child = rescheduled(asker)
+    waiter = factories.run(
+        asker, "cell1", flow="stop_instance", action="stop", state="queued", plan=[], started_at=None, owner=None,
+        instance_uuid=child.instance_uuid, instance_name="cache-1", waits_for={"cause": "lock", "detail": "instance"},
+    )  # fmt: skip
+    LockWait.objects.using("cell1").create(resource=f"instance:{child.instance_uuid}", run=waiter)
+    for kind, data in (
+        ("run.started", {}),
+        ("step.started", {"step": "SpawnOnHost", "attempt": 1, "host": "sim-1"}),
+        ("step.progress", {"step": "SpawnOnHost", "progress": {"message": "copying the image", "share": 0.4}}),
+        ("step.failed", {"step": "SpawnOnHost", "error": {"class": "DriverError", "message": "no memory"}}),
+        ("run.write_refused", {"token": 5, "newest": 7, "owner": "worker-0"}),
+    ):
+        factories.tell(child, kind, **data)
+    child.waiter = waiter
+    return child
+
+
+TABS = ("", "/graph", "/steps", "/placement", "/locks", "/logs", "/events", "/data", "/audit")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_tab_can_be_read_at_every_size(open_page: OpenPage, run: WorkflowRun, scheme: Any) -> None:
+    page = open_page("admin", viewport=DESKTOP, color_scheme=scheme, reduced_motion="reduce")
+    paths = [*TABS, "/why", "?as_of=2", f"?step=step-{str(run.uuid)[:8]}-do-2-2-1", f"/step/{str(run.uuid)[:8]}-2"]
+    for path in paths:
+        page.goto(f"/workflows/{run.uuid}{path}")
+        assert page.evaluate(f"({CHECKS}).all()") == [], path
+        keep(page, f"{scheme}{path.replace('/', '-').replace('?', '-') or '-timeline'}")
+    page.set_viewport_size(PHONE)
+    for path in paths:
+        page.goto(f"/workflows/{run.uuid}{path}")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= PHONE["width"], (path, page.evaluate(f"({CHECKS}).wide()"))
+        assert page.evaluate(f"({CHECKS}).smallTargets()") == [], path
+        keep(page, f"phone-{scheme}{path.replace('/', '-').replace('?', '-') or '-timeline'}")
+
+
+def test_a_step_opens_beside_its_workflow_by_keyboard_and_has_an_address(open_page: OpenPage, run: WorkflowRun) -> None:
+    page = open_page("admin", viewport=DESKTOP)
+    page.goto(f"/workflows/{run.uuid}")
+    wait_until_ready(page)
+    page.keyboard.press("n")
+    page.keyboard.press("o")
+    drawer = page.locator("#step-drawer")
+    expect(drawer.get_by_role("heading", name="Spawn on host")).to_be_focused()
+    expect(drawer).to_contain_text("The host ran out of memory")
+    assert "?step=step-" in page.url
+    drawer.get_by_role("link", name="attempt 2").click()
+    expect(drawer).not_to_contain_text("The host ran out of memory")
+    page.reload()
+    expect(drawer.get_by_role("heading", name="Spawn on host")).to_be_visible()
+    wait_until_ready(page)
+    page.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
+    assert "?step" not in page.url
+    page.go_back()
+    expect(drawer).to_be_visible()
+
+
+def test_without_scripts_a_step_is_a_page(open_page: OpenPage, run: WorkflowRun) -> None:
+    page = open_page("admin", viewport=PHONE, java_script_enabled=False)
+    page.goto(f"/workflows/{run.uuid}/steps")
+    page.get_by_role("link", name="Claim host").first.click()
+    expect(page.get_by_role("heading", level=2, name="Claim host")).to_be_visible()
+    assert "/step/" in page.url
+    page.goto(f"/workflows/{run.waiter.uuid}")
+    page.get_by_role("link", name="Why?").click()
+    expect(page.get_by_text("holds it; this one is next in the queue")).to_be_visible()
+
+
+def test_why_is_answered_on_the_spot(open_page: OpenPage, run: WorkflowRun) -> None:
+    page = open_page("admin", viewport=DESKTOP)
+    page.goto(f"/workflows/{run.waiter.uuid}")
+    wait_until_live(page)
+    page.keyboard.press("w")
+    popover = page.get_by_role("dialog", name="Why it waits")
+    expect(popover).to_contain_text("Create cache-1 holds it; this one is next in the queue")
+    keep(page, "why-popover")
+    page.keyboard.press("Escape")
+    expect(popover).to_have_count(0)
+    expect(page.get_by_role("link", name="Why?")).to_be_focused()
+
+
+def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: WorkflowRun) -> None:
+    page = open_page("admin", viewport=DESKTOP)
+    page.goto(f"/workflows/{run.uuid}/logs")
+    wait_until_live(page)
+    page.get_by_label("Search the log").fill("no memory")
+    expect(page.get_by_text("1 line matches")).to_be_visible()
+    keep(page, "log-searched")
+    factories.tell(run, "step.progress", step="SpawnOnHost", progress={"message": "no memory yet", "share": None})
+    expect(page.get_by_text("2 lines match")).to_be_visible()
+    page.goto(f"/workflows/{run.uuid}/events")
+    wait_until_ready(page)
+    page.get_by_label("As of").evaluate(
+        "(it) => { it.value = 2; it.dispatchEvent(new Event('input', {bubbles: true})); }"
+    )
+    page.wait_for_url("**/events?as_of=2")
+    expect(page.locator("tr.here")).to_contain_text("step.started")
+    page.get_by_role("link", name="Back to now").click()
+    expect(page.locator("tr.here")).to_have_count(0)
