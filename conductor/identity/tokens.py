@@ -19,7 +19,7 @@ from conductor.core.errors import NotAuthenticated, NotFound
 from conductor.identity import effective, rights
 from conductor.identity.models import AccessRule, ApplicationCredential, Domain, Project, Role, Token, Trust, User
 from conductor.identity.revocations import revoke_where
-from conductor.transactions import database_now, write_tx
+from conductor.transactions import database_now, database_time, write_tx
 
 LIFETIME_SECONDS = 4 * 3600
 EXPIRED_KEPT_SECONDS = 48 * 3600  # so long services may still ask whom a token was of, to finish what was begun
@@ -181,6 +181,15 @@ def validate(text: str, *, allow_expired: bool = False) -> Granted:
     granted = _granted(token, _roles_of(token))
     _remember(digest, number, granted, token.left.total_seconds())
     return granted
+
+
+def of_session(context: RequestContext) -> Granted:
+    """What somebody who has signed in to the portal stands for: as their token for the same project would."""
+    user = User.objects.get(id=context.user_id)
+    project = Project.objects.select_related("domain").get(id=context.project_id)
+    now = database_time()
+    held = effective.roles_on(user.id, project=project)
+    return Granted(user, Scope(project=project), held, ["password"], [""], issued_at=now, expires_at=now)
 
 
 def revoke(text: str) -> None:

@@ -9,7 +9,7 @@ from conductor.core.errors import Forbidden, Invalid
 from conductor.identity import tokens
 from conductor.identity.listing import OPERATORS, Question
 from conductor.identity.tokens import Granted
-from portal.api.authentication import HEADER
+from portal.api.authentication import HEADER, spoken_for
 from portal.api.base import ApiView
 from portal.api.identity.policies import RULES
 from portal.api.pagination import parse_page
@@ -27,7 +27,10 @@ class IdentityView(ApiView):
 
     @property
     def granted(self) -> Granted:
-        """All that the caller's token stands for."""
+        """All that the caller's token stands for, or the session of a page that asks for somebody."""
+        asker = spoken_for(self.request._request)
+        if asker is not None:
+            return tokens.of_session(asker[1])
         return tokens.validate(self.request.headers[HEADER])
 
     def question(self, *names: str) -> Question:

@@ -11,7 +11,7 @@ from portal.api.identity import policies as identity
 from portal.api.image import policies as image
 from portal.api.network import policies as network
 from portal.api.volume import policies as volume
-from portal.pages.resources import keys, volumes
+from portal.pages.resources import access, images, keys, networks, routers, volumes
 from portal.pages.resources.model import Resource
 
 RULES: Mapping[str, authorization.RuleTable] = {
@@ -22,9 +22,17 @@ RULES: Mapping[str, authorization.RuleTable] = {
     "volume": volume.RULES,
 }
 RESOURCES: tuple[Resource, ...] = (
-    keys.KEY_PAIRS,
+    images.IMAGES,
+    images.FLAVORS,
+    access.SERVER_GROUPS,
     volumes.VOLUMES_KIND,
     volumes.SNAPSHOTS_KIND,
+    *networks.KINDS,
+    routers.ROUTERS,
+    routers.FLOATING_IPS,
+    *access.SECURITY,
+    keys.KEY_PAIRS,
+    access.CREDENTIALS,
 )
 BY_ID: Mapping[str, Resource] = {resource.id: resource for resource in RESOURCES}
 

@@ -15,12 +15,13 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from portal.pages.access import PageRequest, signed_in
-from portal.pages.api_calls import Answer, Call, send
+from portal.pages.api_calls import Answer, send
 from portal.pages.resources import forms
 from portal.pages.resources.model import Asked, Deed, Item, Resource
 from portal.pages.resources.views import item_of, item_url, list_url, resource_of
 
 MOST_AT_ONCE = 100
+FILE = "file"
 KEPT_STATUS = frozenset({403, 404, 409, 413})
 
 
@@ -94,22 +95,13 @@ def _do(request: PageRequest, sheet: Sheet) -> HttpResponse:
         return _form(request, replace(sheet, wrong=wrong), status=400)
     if len(sheet.items) > 1:
         return _outcomes(request, sheet)
-    asked = _asked(request, sheet.item, sheet.values)
-    answer = send(request, _with_file(request, sheet.deed, asked))
+    asked = replace(_asked(request, sheet.item, sheet.values), file=request.FILES.get(FILE))
+    answer = send(request, sheet.deed.call(asked))
     if answer.is_good:
         return _done(request, sheet, asked, answer)
     place = forms.place_of(sheet.deed, answer)
     status = answer.status if answer.status in KEPT_STATUS else 400 if answer.status < 500 else 503
     return _form(request, replace(sheet, wrong={place: answer.message}), status=status)
-
-
-def _with_file(request: PageRequest, deed: Deed, asked: Asked) -> Call:
-    call = deed.call(asked)
-    for one in deed.fields:
-        found = request.FILES.get(one.name)
-        if one.kind == "file" and found is not None:
-            return replace(call, data=found)
-    return call
 
 
 def _done(request: PageRequest, sheet: Sheet, asked: Asked, answer: Answer) -> HttpResponse:

@@ -85,6 +85,7 @@ class Asked:
     values: Values
     user_id: str = ""
     project_id: str = ""
+    file: Any = None
 
 
 def never_refused(item: Item) -> str:

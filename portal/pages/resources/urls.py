@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path, register_converter
 from django.urls.converters import StringConverter
 
+from portal.pages import topology
 from portal.pages.resources import deeds, views
 from portal.pages.resources.catalog import BY_ID
 
@@ -18,6 +19,8 @@ class KindConverter(StringConverter):
 register_converter(KindConverter, "kind")
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("networks/picture", topology.topology, name="topology"),
+    path("security-groups/reach", topology.reach, name="reach"),
     path("<kind:resource_id>", views.resource_list, name="resources"),
     path("<kind:resource_id>/of/<str:ident>", views.resource_page, name="resource"),
     path("<kind:resource_id>/do/<slug:deed_id>", deeds.resource_deed, name="resource-deed"),

@@ -105,7 +105,7 @@ def _found(
     if resource.is_paged:
         query["limit"] = MOST if in_page else PAGE_SIZE
         query |= {"marker": given["marker"]} if given.get("marker") and not in_page else {}
-    body = ask(request, resource.path, query)
+    body = ask(request, path_of(request, resource.path), query)
     items = [resource.unwrap(one) for one in body.get(resource.key, ())]
     if in_page:
         return [item for item in items if text.lower() in resource.name_of(item).lower()], {}
@@ -221,9 +221,14 @@ def _part(request: PageRequest, part: Part, item: Item, ident: str) -> dict[str,
     }
 
 
+def path_of(request: PageRequest, path: str) -> str:
+    """A path that may stand below the asker."""
+    return path.replace("{user_id}", request.asker.user_id)
+
+
 def item_of(request: PageRequest, resource: Resource, ident: str) -> Item:
     """Raises NotFound."""
     path = f"{resource.path_of or resource.path}/{quote(ident, safe='')}"
-    body = ask(request, path)
+    body = ask(request, path_of(request, path))
     found: Item = body if resource.is_whole else body[resource.one]
     return found

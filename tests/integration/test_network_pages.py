@@ -1,0 +1,220 @@
+"""Pages of networks, images, groups and credentials: made through their forms, drawn, and asked who reaches whom."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from conductor.core.errors import Invalid, NotFound
+from conductor.identity.models import ApplicationCredential
+from conductor.image.models import Image
+from conductor.network import port_operations, security_groups
+from conductor.network.models import FloatingIp, Network, Port, Router, SecurityGroup, SecurityGroupRule, Subnet
+from conductor.network.port_operations import PortWish
+from conductor.network.security_groups import RuleWish
+from conductor.services import flavors, reachability
+from tests import factories
+from tests.people import PASSWORD
+
+
+@pytest.fixture
+def ana(people: Any) -> Client:
+    factories.cells()
+    client = Client()
+    assert client.post("/sign-in", {"username": "ana", "password": PASSWORD}).status_code == 302
+    return client
+
+
+def text(answer: Any) -> str:
+    return html.unescape(" ".join(answer.content.decode().split()))
+
+
+def do(client: Client, path: str, **values: Any) -> Any:
+    answer = client.post(path, values)
+    assert answer.status_code == 302, text(answer)
+    return answer
+
+
+def lan(name: str, asker: Any, start: str = "10.9.0", **values: Any) -> Network:
+    """A network with one subnet of 256 addresses."""
+    made = factories.network(name, asker, f"{start}.0/24", **values)
+    pools = [{"start": f"{start}.10", "end": f"{start}.250"}]
+    made.subnets.update(gateway_ip=f"{start}.1", allocation_pools=pools)
+    return made
+
+
+def plugged(people: Any, network: Network, name: str, *groups: str) -> tuple[str, Port]:
+    """A server of ana's with a port on the network."""
+    context = people.ana.context()
+    server = factories.instance(context, name)
+    wish = PortWish(
+        network_id=str(network.uuid),
+        security_groups=list(groups) or None,
+        values={"device_id": str(server.uuid), "device_owner": "compute:nova", "name": f"{name}-port"},
+    )
+    return str(server.uuid), port_operations.create_port(context, wish)
+
+
+def test_networks_are_made_joined_and_drawn(ana: Client, people: Any) -> None:
+    outside = lan("outside", people.admin.context(), "203.0.113", is_external=True)
+    do(ana, "/networks/do/create", name="inner", mtu="", description="")
+    inner = Network.objects.get(name="inner")
+    wrong = ana.post("/subnets/do/create", {"network_id": str(inner.uuid), "cidr": "10.9.0.0/99", "ip_version": "4"})
+    assert wrong.status_code == 400
+    assert 'id="field-cidr" data-wrong' in text(wrong)
+    assert not Subnet.objects.filter(network=inner).exists()
+    do(ana, "/subnets/do/create", network_id=str(inner.uuid), cidr="10.9.0.0/24", ip_version="4", enable_dhcp="yes")
+    do(ana, "/routers/do/create", name="door", gateway=str(outside.uuid), description="")
+    router = Router.objects.get()
+    subnet = Subnet.objects.get(network=inner)
+    do(ana, "/routers/do/add-subnet", item=str(router.uuid), subnet_id=str(subnet.uuid))
+    page = text(ana.get(f"/networks/of/{inner.uuid}"))
+    assert "10.9.0.0/24" in page
+    picture = text(ana.get("/networks/picture"))
+    assert picture.count("<line ") == 2
+    assert "door" in picture
+    taken = do(ana, "/floating-ips/do/create", floating_network_id=str(outside.uuid))
+    address = FloatingIp.objects.get()
+    assert address.address in text(ana.get(taken["Location"]))
+    do(ana, "/floating-ips/do/delete", item=str(address.uuid))
+    assert not FloatingIp.objects.exists()
+
+
+def test_a_router_in_use_is_not_deleted(ana: Client, people: Any) -> None:
+    inner = lan("inner", people.ana.context())
+    do(ana, "/routers/do/create", name="door")
+    router = Router.objects.get()
+    do(ana, "/routers/do/add-subnet", item=str(router.uuid), subnet_id=str(inner.subnets.get().uuid))
+    refused = ana.post("/routers/do/delete", {"item": str(router.uuid)})
+    assert refused.status_code == 409
+    assert "Nothing was changed" in text(refused)
+    assert Router.objects.count() == 1
+
+
+def test_rules_are_added_at_their_group(ana: Client) -> None:
+    do(ana, "/security-groups/do/create", name="web", description="")
+    group = SecurityGroup.objects.get(name="web")
+    sent = {
+        "security_group_id": str(group.uuid),
+        "direction": "ingress",
+        "ethertype": "IPv4",
+        "protocol": "tcp",
+        "ports": "8000:8010",
+        "remote_ip_prefix": "203.0.113.0/24",
+    }
+    do(ana, "/security-rules/do/create", **sent)
+    rule = SecurityGroupRule.objects.get(group=group, direction="ingress")
+    assert (rule.port_range_min, rule.port_range_max) == (8000, 8010)
+    assert "ports 8000 to 8010" in text(ana.get(f"/security-groups/of/{group.uuid}"))
+    wrong = ana.post("/security-rules/do/create", {**sent, "ports": "99999"})
+    assert wrong.status_code == 400
+    assert 'value="99999"' in text(wrong)
+    assert SecurityGroupRule.objects.filter(group=group, direction="ingress").count() == 1
+
+
+def test_an_image_is_uploaded_with_its_file(ana: Client) -> None:
+    sent = {"name": "mine", "disk_format": "raw", "visibility": "private", "min_disk": "1", "min_ram": "0"}
+    file = SimpleUploadedFile("mine.raw", b"x" * 5000)
+    answer = ana.post("/images/do/create", {**sent, "file": file})
+    assert answer.status_code == 302, text(answer)
+    image = Image.objects.get()
+    assert (image.status, image.size) == ("active", 5000)
+    do(
+        ana,
+        "/images/do/edit",
+        item=str(image.uuid),
+        name="ours",
+        visibility="private",
+        min_disk="2",
+        min_ram="",
+        protected="yes",
+    )
+    image.refresh_from_db()
+    assert (image.name, image.min_disk_gb, image.is_protected) == ("ours", 2, True)
+    assert "It is protected" in text(ana.get(f"/images/of/{image.uuid}"))
+    assert ana.post("/images/do/delete", {"item": str(image.uuid)}).status_code == 403
+    assert Image.objects.count() == 1
+
+
+def test_flavors_are_for_reading(ana: Client) -> None:
+    flavors.seed()
+    page = text(ana.get("/flavors", {"sort": "memory_mb:desc"}))
+    assert page.index(">large<") < page.index(">tiny<")
+    assert "/flavors/do/" not in page
+    assert "512 MB" in text(ana.get("/flavors/of/2"))
+
+
+def test_a_credential_tells_its_secret_once(ana: Client) -> None:
+    answer = ana.post("/credentials/do/create", {"name": "ci", "role": "reader", "expires_at": "2099-01-31T12:00"})
+    assert answer.status_code == 200, text(answer)
+    assert "no-store" in answer["Cache-Control"]
+    made = ApplicationCredential.objects.get()
+    assert [role.name for role in made.roles.all()] == ["reader"]
+    assert "Keep this secret now" in text(answer)
+    page = text(ana.get(f"/credentials/of/{made.id}"))
+    assert "2099-01-31 12:00 UTC" in page
+    assert "the-secret" not in page
+    late = ana.post("/credentials/do/create", {"name": "late", "expires_at": "2001-01-31T12:00"})
+    assert late.status_code == 400
+    assert 'id="field-expires_at" data-wrong' in text(late)
+    do(ana, "/credentials/do/delete", item=made.id)
+    assert not ApplicationCredential.objects.exists()
+
+
+def test_server_groups_are_made_and_deleted(ana: Client) -> None:
+    do(ana, "/server-groups/do/create", name="apart", policy="anti-affinity", max_server_per_host="2")
+    page = text(ana.get("/server-groups"))
+    assert "Apart: never two on one host" in page
+    wrong = ana.post("/server-groups/do/create", {"name": "both", "policy": "affinity", "max_server_per_host": "2"})
+    assert wrong.status_code == 400
+
+
+def test_what_the_rules_let_through(ana: Client, people: Any) -> None:
+    context = people.ana.context()
+    network = lan("inner", context)
+    web = security_groups.create_group(context, {"name": "web"})
+    a, _ = plugged(people, network, "a")
+    b, _ = plugged(people, network, "b", str(web.uuid))
+    closed = reachability.ask(context, a, b, "tcp", "443")
+    assert [leg.is_open for leg in closed.legs] == [True, True, False]
+    assert "No rule of web lets tcp to port 443" in closed.legs[-1].why
+    default = SecurityGroup.objects.get(name="default", project_id=context.project_id)
+    wish = RuleWish("ingress", "IPv4", "tcp", 440, 450, remote_group_id=str(default.uuid), group_id=str(web.uuid))
+    security_groups.create_rule(context, wish)
+    found = reachability.ask(context, a, b, "tcp", "443")
+    assert found.is_open
+    assert "ports 440 to 450, from servers of default" in found.legs[-1].why
+    assert not reachability.ask(context, a, b, "tcp", "451").is_open
+    assert not reachability.ask(context, a, b, "udp", "443").is_open
+    outside = reachability.ask(context, "203.0.113.9", b, "tcp", "443")
+    assert "No floating IP leads to" in outside.legs[0].why
+    page = ana.get("/security-groups/reach", {"source": a, "target": b, "protocol": "tcp", "port": "443"})
+    assert "a can reach b" in text(page)
+
+
+def test_networks_that_nothing_joins_are_told(people: Any) -> None:
+    factories.cells()
+    context = people.ana.context()
+    a, _ = plugged(people, lan("one", context, "10.8.0"), "a")
+    b, _ = plugged(people, lan("two", context), "b")
+    assert "No router joins" in reachability.ask(context, a, b, "icmp", "").legs[1].why
+
+
+@pytest.mark.parametrize(("protocol", "port"), [("tcp", ""), ("tcp", "0"), ("tcp", "65536"), ("gre", "1")])
+def test_questions_that_make_no_sense_are_refused(ana: Client, people: Any, protocol: str, port: str) -> None:
+    server = factories.instance(people.ana.context(), "a")
+    with pytest.raises(Invalid):
+        reachability.ask(people.ana.context(), str(server.uuid), str(server.uuid), protocol, port)
+    answer = ana.get("/security-groups/reach", {"target": str(server.uuid), "protocol": protocol, "port": port})
+    assert answer.status_code == 400
+
+
+def test_nobody_asks_about_servers_of_others(ana: Client, people: Any) -> None:
+    server = factories.instance(people.chi.context(), "secret-7")
+    with pytest.raises(NotFound):
+        reachability.ask(people.ana.context(), str(server.uuid), str(server.uuid), "icmp", "")
+    assert "secret-7" not in text(ana.get("/security-groups/reach", {"target": str(server.uuid), "protocol": "icmp"}))
