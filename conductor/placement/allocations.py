@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -13,24 +12,14 @@ from django.db.models import F
 
 from conductor.core.errors import ConcurrentUpdate
 from conductor.core.placement.forest import SHARES
+from conductor.placement import fresh_claims
 from conductor.placement.changes import ALIAS, chunks, touch
+from conductor.placement.claim import INSTANCE as INSTANCE
+from conductor.placement.claim import Claim as Claim
 from conductor.placement.models import Allocation, Consumer, Inventory, ResourceProvider
 from conductor.transactions import write_tx
 
-INSTANCE = "INSTANCE"
 MIGRATION = "MIGRATION"
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What one consumer wants of one provider, by resource class. Several of one consumer are parts of one tree."""
-
-    consumer_uuid: str
-    provider_uuid: str
-    resources: Mapping[str, int]
-    project_id: str
-    user_id: str
-    consumer_type: str = INSTANCE
 
 
 class ProviderFull(ConcurrentUpdate):
@@ -55,6 +44,14 @@ def claim_many(claims: Sequence[Claim]) -> None:
     """
     if not claims:
         return
+    try:
+        fresh_claims.grant(claims)
+    except fresh_claims.NotFresh:
+        _claim_with_care(claims)
+
+
+def _claim_with_care(claims: Sequence[Claim]) -> None:
+    """The long way, which looks before it writes: for what may be held already, and to say what is in the way."""
     with write_tx(ALIAS):
         # Rows are locked in the order of their ids: claims side by side wait for each other, never in a ring.
         providers = _locked_providers({claim.provider_uuid for claim in claims})

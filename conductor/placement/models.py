@@ -94,16 +94,21 @@ class Consumer(models.Model):
     """Who holds: an instance, or a migration for what its instance held at the source. Without a type, anybody."""
 
     uuid = models.UUIDField(unique=True)
-    project_id = models.CharField(max_length=64, db_index=True)
+    project_id = models.CharField(max_length=64)
     user_id = models.CharField(max_length=64)
     generation = models.BigIntegerField(default=0)
     consumer_type = models.CharField(max_length=255, null=True)
+
+    class Meta:
+        # Not of the field: that would bring a second one for patterns, which nobody asks for.
+        indexes = [models.Index(fields=["project_id"], name="consumers_by_project")]
 
 
 class Allocation(models.Model):
     """Amount that a consumer holds of a provider's resource class."""
 
-    consumer = models.ForeignKey(Consumer, on_delete=models.CASCADE, related_name="allocations")
+    # Found by the constraint below, which begins with it.
+    consumer = models.ForeignKey(Consumer, on_delete=models.CASCADE, related_name="allocations", db_index=False)
     provider = models.ForeignKey(ResourceProvider, on_delete=models.PROTECT, related_name="allocations")
     resource_class = models.CharField(max_length=255)
     amount = models.BigIntegerField()
