@@ -121,11 +121,15 @@ class HostAgent:
         )
         heartbeat = Heartbeat(self.config, driver, journal=self._journal, send=self._shared.send)
         self._parts = _Parts(driver, manager, heartbeat, follower)
+        driver.watch(self._report_soon)
         return self._parts
 
     def _after_command(self, instance_uuid: str) -> None:
         if self._parts is not None:
             self._parts.follower.forget(instance_uuid)
+        self._report_soon()
+
+    def _report_soon(self) -> None:
         self.due_at = min(self.due_at, self._last_beat_at + SHORTEST_BEAT_SECONDS)
         self._shared.wake()
 

@@ -13,7 +13,7 @@ import pytest
 
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.hosts import HostConfig
-from conductor.core.compute_driver import ComputeDriver, GuestInfo, NodeReport
+from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, NodeReport
 from conductor.core.errors import DriverError, NotFound
 from conductor.rpc.codec import encode
 from conductor.rpc.messages import ConsoleWritten, DestroyInstance, HostReported, SpawnInstance, StepAnswered
@@ -69,7 +69,15 @@ class Moody(Registered):
         return super().guests()
 
 
+class Telling(Registered):
+    """Says when a guest changed by itself."""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
+
+
 DRIVERS: dict[str, type[ComputeDriver]] = {
+    "telling": Telling,
     "tiny": Registered,
     "refusing": Refusing,
     "hanging": Hanging,
@@ -149,6 +157,19 @@ def _address(key: str, token: int, host: str, uuid: str) -> dict[str, Any]:
         "host": host,
         "instance_uuid": uuid,
     }
+
+
+def test_a_guest_that_changed_by_itself_is_reported_soon(
+    run: Callable[..., ComputeAgent], conductor: Conductor
+) -> None:
+    run("telling")
+    conductor.until(lambda: len(conductor.of(HostReported)) == 1)
+    driver = made["host-1"]
+    assert isinstance(driver, Telling)
+    driver.running[ANA] = GuestSpec.from_json(guest_json(ANA))
+    driver.changed()
+    conductor.until(lambda: len(conductor.of(HostReported)) == 2)
+    assert list(conductor.of(HostReported)[-1].guests) == [ANA]
 
 
 def test_every_host_reports_at_once_and_in_full(run: Callable[..., ComputeAgent], conductor: Conductor) -> None:
