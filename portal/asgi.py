@@ -9,17 +9,24 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 from a2wsgi import WSGIMiddleware
 from channels.routing import ProtocolTypeRouter
+from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
 from portal.request_bodies import WatchedBodies
 
-# A thread keeps its database connections, and no more requests than these run at once.
-HTTP_THREADS = 16
-
 _http: Any = get_wsgi_application()
 
-from portal.live.routing import application as _websocket  # noqa: E402 - needs the apps that the line above loads
+# What follows needs the apps that the line above loads.
+from portal.front_door import STREAMS_AT_ONCE, FrontDoor, Pace  # noqa: E402
+from portal.live.event_streams import EventStreams  # noqa: E402
+from portal.live.routing import application as _websocket  # noqa: E402
 
-_pool: Any = WSGIMiddleware(_http, workers=HTTP_THREADS)
+# A thread keeps its database connections, and no more requests than these run at once; streams of image data have
+# threads of their own, and so has the question whether this process lives.
+HTTP_THREADS = 16
+EXTRA_THREADS = STREAMS_AT_ONCE + 1
+
+_pool: Any = WSGIMiddleware(_http, workers=HTTP_THREADS + EXTRA_THREADS)
 _watched = WatchedBodies(_pool)
-application = ProtocolTypeRouter({"http": _watched, "websocket": _websocket})
+_door = FrontDoor(_watched, workers=HTTP_THREADS, pace=Pace(answer=settings.NOVELLA_REQUEST_SECONDS))
+application = ProtocolTypeRouter({"http": EventStreams(_door), "websocket": _websocket})

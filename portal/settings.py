@@ -52,6 +52,23 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
 ]
 
+# Pages of other origins may use the APIs where the operator names them, with a token: cookies stay at home.
+if environment.cors_origins:
+    MIDDLEWARE.insert(1, "corsheaders.middleware.CorsMiddleware")
+CORS_ALLOW_ALL_ORIGINS = "*" in environment.cors_origins
+CORS_ALLOWED_ORIGINS = [origin for origin in environment.cors_origins if origin != "*"]
+CORS_URLS_REGEX = r"^/(identity|compute|image|network|volume|placement|api)(/|$)"
+CORS_ALLOW_HEADERS = (
+    *("accept", "content-type", "if-match", "last-event-id", "idempotency-key"),
+    *("x-auth-token", "x-subject-token", "x-openstack-request-id"),
+    *("openstack-api-version", "x-openstack-nova-api-version"),
+)
+CORS_EXPOSE_HEADERS = (
+    *("etag", "link", "location", "retry-after", "idempotency-replayed"),
+    *("x-subject-token", "x-openstack-request-id", "x-compute-request-id"),
+    *("openstack-api-version", "x-openstack-nova-api-version"),
+)
+
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -124,7 +141,14 @@ NOVELLA_LEASE_SECONDS = environment.lease_seconds
 NOVELLA_SWEEP_SECONDS = environment.sweep_seconds
 NOVELLA_SHUTDOWN_SECONDS = environment.shutdown_seconds
 NOVELLA_RECLAIM_SECONDS = environment.reclaim_seconds
+NOVELLA_REQUEST_SECONDS = environment.request_seconds
+NOVELLA_REQUESTS_PER_MINUTE = environment.requests_per_minute
+NOVELLA_CHANGES_PER_MINUTE = environment.changes_per_minute
 NOVELLA_TOKEN_RECHECK_SECONDS = environment.token_recheck_seconds
+NOVELLA_CONSOLE_LISTEN = environment.console_listen
+NOVELLA_CONSOLE_ADDRESS = environment.console_address
+NOVELLA_CONSOLE_TOKEN_SECONDS = environment.console_token_seconds
+NOVELLA_CONSOLE_SESSION_SECONDS = environment.console_session_seconds
 NOVELLA_LOCKOUT_FAILURES = environment.lockout_failures
 NOVELLA_LOCKOUT_SECONDS = environment.lockout_seconds
 NOVELLA_RECONCILE_SECONDS = environment.reconcile_seconds
@@ -145,10 +169,6 @@ NOVELLA_NOTIFICATION_WEBHOOKS = environment.notification_webhooks
 NOVELLA_NOTIFICATION_SECRET = environment.notification_secret
 NOVELLA_NOTIFICATION_URL = environment.notification_url
 NOVELLA_CRASH_AT = environment.crash_at
-NOVELLA_CONSOLE_LISTEN = environment.console_listen
-NOVELLA_CONSOLE_ADDRESS = environment.console_address
-NOVELLA_CONSOLE_TOKEN_SECONDS = environment.console_token_seconds
-NOVELLA_CONSOLE_SESSION_SECONDS = environment.console_session_seconds
 NOVELLA_MESSAGE_FAULTS = environment.message_faults or None
 NOVELLA_HOST = environment.host
 NOVELLA_PORT = environment.port

@@ -13,6 +13,8 @@ from socket import socket
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from conductor.management.http_protocol import BoundedProtocol
+
 GRACEFUL_SECONDS = 5
 POLL_SECONDS = 0.1
 
@@ -24,6 +26,7 @@ def config_of(application: str, host: str, port: int, *, workers: int = 1) -> uv
         host=host,
         port=port,
         workers=workers,
+        http=BoundedProtocol,
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,

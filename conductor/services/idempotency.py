@@ -111,13 +111,13 @@ def _known(digest: str, fingerprint: str) -> ClientRequest:
     with write_tx(API_ALIAS):
         row = ClientRequest.objects.select_for_update().filter(key_digest=digest).first()
         if row is None:
-            raise KeyInUse()  # it was refused this very moment, and its key is free again
+            raise KeyInUse(retry_after=1)  # it was refused this very moment, and its key is free again
         if row.fingerprint != fingerprint:
             raise KeyUsedOtherwise()
         if row.answer:
             return row
         if row.claimed_until > database_time(API_ALIAS):
-            raise KeyInUse()
+            raise KeyInUse(retry_after=1)
         ClientRequest.objects.filter(pk=row.pk).update(claimed_until=database_now(CLAIM_SECONDS))
         return row
 

@@ -37,7 +37,7 @@ from rest_framework.views import APIView
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, NotAuthenticated, NotFound
-from portal.api import authorization, microversions
+from portal.api import authorization, microversions, rate_limits
 from portal.api.authentication import TokenAuthentication
 from portal.api.microversions import Microversion, VersionTable
 from portal.api.parsing import JsonParser
@@ -127,6 +127,8 @@ class ApiView(APIView):
             request.microversion = self.versions.negotiate(request.headers)
         if not self.is_public:
             self._authenticate(request)
+        elif request.method not in READS:
+            rate_limits.charge(request._request, f"address:{remote_address_of(request._request)}")
         if self.versions is not None and (self.min_microversion or self.max_microversion):
             first = self.min_microversion or str(self.versions.minimum)
             microversions.require(request.microversion, first, self.max_microversion)
@@ -137,6 +139,7 @@ class ApiView(APIView):
             raise NotAuthenticated()
         if (context.domain_id or context.is_on_system) and not self.takes_any_scope:
             raise Forbidden("This API is asked on behalf of a project: log in with a project as the scope.")
+        rate_limits.charge(request._request, f"project:{context.project_id or context.user_id}")
         request.context = replace(context, remote_address=remote_address_of(request._request))
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:

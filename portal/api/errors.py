@@ -23,6 +23,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conductor.core import errors
+from portal.api.rate_limits import TooOften
 from portal.api.roots import service_of
 from portal.request_ids import request_id_of
 
@@ -55,6 +56,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (UnsupportedVersion, 406),
     (Gone, 410),
     (TooLarge, 413),
+    (TooOften, 429),
     (RequestDataTooBig, 413),
     (SuspiciousOperation, 400),
     (PermissionDenied, 403),
@@ -172,6 +174,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     message = message_of(error, status, request_id)
     response = Response(fault_body(service, status, message, kind=kind, request_id=request_id), status=status)
     response.cause = error  # type: ignore[attr-defined]  # pages put it beside the field that it is about
+    if "retry_after" in details:
+        response["Retry-After"] = str(details["retry_after"])
     if status == 401:
         response["WWW-Authenticate"] = _challenge(request)
     return response

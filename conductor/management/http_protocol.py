@@ -1,0 +1,88 @@
+"""HTTP as our web processes read it: headers are bounded in size and in time, which the server leaves open."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+MOST_HEADER_BYTES = 64 << 10  # the request line and all headers
+HEADER_SECONDS = 15.0  # from the connection, or from the first byte of a request, to its last header
+
+
+class _TooMuch(Exception):
+    """The headers are larger than they may be."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. What takes too long is closed, what is too large is told so first."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_in_headers = True
+        self._read = 0
+        self._is_too_large = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._read += len(data)
+        super().data_received(data)
+        if self._is_in_headers and self._read > MOST_HEADER_BYTES and not self.transport.is_closing():
+            self._is_too_large = True
+            self.send_400_response("")
+
+    def handle_websocket_upgrade(self) -> None:
+        self._disarm()
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        if self.transport.is_closing():
+            return
+        if not self._is_too_large:
+            super().send_400_response(msg)
+            return
+        text = f"The headers are larger than {MOST_HEADER_BYTES} bytes.".encode()
+        head = b"content-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
+        self.transport.write(STATUS_LINE[431] + head + text)
+        self.transport.close()
+
+    # -- what the parser says -----------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_headers, self._read = True, 0
+        self._arm()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_headers = False
+        self._disarm()
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > MOST_HEADER_BYTES:
+            self._is_too_large = True
+            raise _TooMuch  # the parser stops, and has `send_400_response` called
+        super().on_headers_complete()
+
+    # -- the clock ----------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing():
+            self.transport.close()

@@ -1,0 +1,67 @@
+"""How often a project may ask: token buckets in the memory of each process, off unless the operator sets a rate.
+
+A bucket holds as many requests as a minute brings, so a project that was quiet may ask for a minute's worth at once.
+Each process counts for itself: N web processes behind one port let up to N times the rate through, and less where the
+balance is uneven.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from conductor.core.errors import NovellaError
+
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+MOST_BUCKETS = 20_000  # the one that was used longest ago goes first: it is full by then, or nearly
+OF_A_STREAM = "novella.page_of_a_stream"  # in an ASGI scope: nobody asked for this page
+
+
+class TooOften(NovellaError):
+    """Too many requests."""
+
+
+class Buckets:
+    """Buckets by key. Each refills by itself, up to what a minute brings."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._gate = threading.Lock()
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: str, per_minute: int) -> float:
+        """Take one: 0 when there was one, else the seconds until there is."""
+        now = self._clock()
+        with self._gate:
+            level, seen = self._levels.pop(key, (float(per_minute), now))
+            level = min(per_minute, level + (now - seen) * per_minute / 60)
+            is_enough = level >= 1
+            self._levels[key] = (level - 1 if is_enough else level, now)
+            if len(self._levels) > MOST_BUCKETS:
+                self._levels.popitem(last=False)
+        return 0.0 if is_enough else (1 - level) * 60 / per_minute
+
+
+buckets = Buckets()
+
+
+def charge(request: HttpRequest, who: str) -> None:
+    """Count a request of `who`, "project:<id>" or "address:<ip>". Raises TooOften with the seconds to wait."""
+    if OF_A_STREAM in request.META.get("asgi.scope", ()):
+        return
+    _charge(f"requests {who}", settings.NOVELLA_REQUESTS_PER_MINUTE, "requests")
+    if request.method not in READS:
+        _charge(f"changes {who}", settings.NOVELLA_CHANGES_PER_MINUTE, "requests that change something")
+
+
+def _charge(key: str, per_minute: int, what: str) -> None:
+    wait = buckets.take(key, per_minute) if per_minute else 0.0
+    if wait:
+        seconds = max(1, math.ceil(wait))
+        raise TooOften(f"More than {per_minute} {what} a minute; try again in {seconds} s.", retry_after=seconds)

@@ -1,0 +1,274 @@
+"""In front of the worker threads: here requests wait, bodies arrive and answers leave, where waiting costs no thread.
+
+client ──body, bounded──▶ FrontDoor ──whole──▶ worker ──▶ buffer ──at the client's pace──▶ client
+
+A client that sends or reads slowly keeps a task and some memory, never a worker. Image data are too large for that:
+they go through worker by worker, a few at once, and not slower than something every IDLE_SECONDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from portal.api.errors import fault_body
+from portal.api.roots import service_of
+from portal.body_bounds import most_bytes
+from portal.request_ids import HEADER, new_request_id
+
+log = logging.getLogger(__name__)
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+STREAMS = re.compile(r"\A/image/v[0-9.]+/images/[^/]+/(file|stage)/?\Z")
+STREAMS_AT_ONCE = 4
+BODY_SECONDS = 30.0  # from the first byte of a body to its last
+IDLE_SECONDS = 30.0  # between two pieces of image data, and while a client reads nothing
+WAIT_SECONDS = 20.0  # for a worker
+MOST_WAITING = 256
+MOST_BUFFERED = 4 << 20  # of one answer, before its worker waits for the client
+MOST_BODIES = 128 << 20  # of all bodies that are here at once
+
+
+class Refused(Exception):
+    """The request goes no further."""
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers
+
+
+class _Gone(Exception):
+    """The client has left."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long things may take, in seconds."""
+
+    body: float = BODY_SECONDS
+    idle: float = IDLE_SECONDS
+    wait: float = WAIT_SECONDS
+    answer: float = 60.0
+
+
+class FrontDoor:
+    """ASGI middleware around an application that keeps a thread from the first byte of a request to the last."""
+
+    def __init__(self, application: Application, *, workers: int, pace: Pace = Pace()) -> None:
+        self.application = application
+        self.pace = pace
+        self._workers = asyncio.Semaphore(workers)
+        self._streams = asyncio.Semaphore(STREAMS_AT_ONCE)
+        self._waiting = 0
+        self._held = 0  # bytes of bodies
+        self._late: set[asyncio.Future[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/healthz":  # that the process lives is said however busy it is
+            await self.application(scope, receive, send)
+            return
+        is_stream = bool(STREAMS.match(scope["path"]))
+        body = b""
+        try:
+            if not is_stream:
+                body = await self._body(scope, receive)
+            answer = _Answer(send, self.pace.idle)
+            if is_stream:  # its answer begins when all has arrived
+                await self._serve(self._streams, scope, self._paced(receive), answer)
+            else:
+                await self._serve(self._workers, scope, _replayed(body, receive), answer, self.pace.answer)
+        except Refused as refused:
+            await _refuse(scope, send, refused)
+        except _Gone:
+            return
+        finally:
+            self._held -= len(body)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """All of it. Raises Refused for one that is too large or too slow, _Gone when the client left meanwhile."""
+        most = most_bytes(scope["path"])
+        length = dict(scope["headers"]).get(b"content-length", b"")
+        if length.isdigit() and int(length) > most:
+            raise _too_large(most)
+        pieces, size = [], 0
+        try:
+            async with asyncio.timeout(self.pace.body):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise _Gone
+                    pieces.append(message.get("body", b""))
+                    size += len(pieces[-1])
+                    if size > most:
+                        raise _too_large(most)
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            raise Refused(408, f"The request body was not there after {self.pace.body:g} seconds.") from None
+        if self._held + size > MOST_BODIES:
+            raise _busy()
+        self._held += size
+        return b"".join(pieces)
+
+    async def _serve(
+        self, gate: asyncio.Semaphore, scope: Scope, receive: Receive, answer: _Answer, seconds: float | None = None
+    ) -> None:
+        """Raises Refused when no worker is free in time, or when its answer does not begin within `seconds`."""
+        if gate.locked() and self._waiting >= MOST_WAITING:
+            raise _busy()
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self.pace.wait):
+                await gate.acquire()
+        except TimeoutError:
+            raise _busy() from None
+        finally:
+            self._waiting -= 1
+        work = asyncio.ensure_future(self.application(scope, receive, answer.take))
+        work.add_done_callback(lambda _: gate.release())
+        if seconds is not None:
+            await self._until_begun(work, answer, seconds)
+        try:
+            await answer.deliver(work)
+        except _Gone:
+            work.add_done_callback(_heard)
+            raise
+        await work
+
+    async def _until_begun(self, work: asyncio.Future[None], answer: _Answer, seconds: float) -> None:
+        begun: asyncio.Future[Any] = asyncio.ensure_future(answer.begun.wait())
+        try:
+            either: set[asyncio.Future[Any]] = {work, begun}
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            begun.cancel()
+        if work.done() or answer.begun.is_set():
+            return
+        answer.abandon()  # the thread cannot be stopped: it goes on, and nobody hears it
+        self._late.add(work)  # else it might be collected
+        work.add_done_callback(self._late.discard)
+        work.add_done_callback(_heard)
+        late = f"There was no answer after {seconds:g} seconds; what was asked for may still be carried out."
+        raise Refused(503, late)
+
+    def _paced(self, receive: Receive) -> Receive:
+        """A client that sends nothing for a while counts as gone."""
+
+        async def paced() -> Message:
+            try:
+                return await asyncio.wait_for(receive(), self.pace.idle)
+            except TimeoutError:
+                return {"type": "http.disconnect"}
+
+        return paced
+
+
+class _Answer:
+    """What a worker answers, on its way to a client that may be slow."""
+
+    def __init__(self, send: Send, idle_seconds: float) -> None:
+        self.begun = asyncio.Event()
+        self._send, self._idle_seconds = send, idle_seconds
+        self._messages: asyncio.Queue[Message] = asyncio.Queue()
+        self._size = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._is_dead = False
+
+    async def take(self, message: Message) -> None:
+        """Returns at once, unless much is waiting to be read."""
+        self.begun.set()
+        await self._has_room.wait()
+        if self._is_dead:
+            return
+        self._size += len(message.get("body", b""))
+        if self._size > MOST_BUFFERED:
+            self._has_room.clear()
+        self._messages.put_nowait(message)
+
+    def abandon(self) -> None:
+        """Let the worker finish; nobody reads what it says."""
+        self._is_dead = True
+        self._has_room.set()
+
+    async def deliver(self, work: asyncio.Future[None]) -> None:
+        """Send until the last piece is sent, or the work ends without one."""
+        is_last = False
+        while not is_last:
+            message = await self._next(work)
+            if message is None:
+                return
+            is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            try:
+                await asyncio.wait_for(self._send(message), self._idle_seconds)
+            except (TimeoutError, OSError):
+                self.abandon()
+                raise _Gone from None
+            self._size -= len(message.get("body", b""))
+            if self._size <= MOST_BUFFERED:
+                self._has_room.set()
+
+    async def _next(self, work: asyncio.Future[None]) -> Message | None:
+        if not self._messages.empty():
+            return self._messages.get_nowait()
+        if work.done():
+            return None
+        getting = asyncio.ensure_future(self._messages.get())
+        either: set[asyncio.Future[Any]] = {getting, work}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if getting.done():
+            return getting.result()
+        getting.cancel()
+        return self._messages.get_nowait() if not self._messages.empty() else None
+
+
+def _heard(work: asyncio.Future[None]) -> None:
+    """Nobody waits for it any more, so its error is told here."""
+    if not work.cancelled() and work.exception() is not None:
+        log.error("a request failed that nobody waited for", exc_info=work.exception())
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    is_told = False
+
+    async def replayed() -> Message:
+        nonlocal is_told
+        if is_told:
+            return await receive()
+        is_told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replayed
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(413, f"The request body is larger than {most} bytes.")
+
+
+def _busy() -> Refused:
+    return Refused(503, "Too many requests are under way; try again in a moment.", **{"retry-after": "1"})
+
+
+async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
+    """The fault as the API of the path spells it, or as text. The connection ends, as some of the body is unread."""
+    request_id = new_request_id()
+    service = service_of(scope["path"])
+    if service is None:
+        content, kind = refused.message.encode(), "text/plain; charset=utf-8"
+    else:
+        fault = fault_body(service, refused.status, refused.message, request_id=request_id)
+        content, kind = json.dumps(fault).encode(), "application/json"
+    headers = {"content-type": kind, "content-length": str(len(content)), "connection": "close", HEADER: request_id}
+    lines = [(name.encode(), value.encode()) for name, value in {**headers, **refused.headers}.items()]
+    await send({"type": "http.response.start", "status": refused.status, "headers": lines})
+    await send({"type": "http.response.body", "body": content})

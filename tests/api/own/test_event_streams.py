@@ -1,0 +1,157 @@
+"""Events as a stream: from a place in the log on, with the rights of the moment, and after a cut from where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from conductor.identity import tokens
+from portal.live import event_streams
+from portal.live.event_streams import EventStreams
+from tests import factories
+
+pytestmark = pytest.mark.usefixtures("databases")
+
+
+@pytest.fixture
+def door() -> EventStreams:
+    """As it stands in the web process, with worker threads of its own."""
+    from portal import asgi
+
+    return EventStreams(asgi.FrontDoor(asgi.WatchedBodies(asgi.WSGIMiddleware(asgi._http, workers=2)), workers=2))
+
+
+@pytest.fixture
+def runs(people: Any) -> Any:
+    factories.cells()
+    return [factories.build(person.context(), name)[1] for person, name in ((people.ana, "web"), (people.chi, "lab"))]
+
+
+class Listener:
+    def __init__(self, path: str, token: str | None, last: str = "") -> None:
+        path, _, query = path.partition("?")
+        given = {"host": "testserver", "x-auth-token": token, "last-event-id": last}
+        headers = {name: value for name, value in given.items() if value}
+        self.scope = {
+            "type": "http", "method": "GET", "path": path, "query_string": query.encode(), "http_version": "1.1",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()], "client": ("127.0.0.1", 1),
+        }  # fmt: skip
+        self.start: Any = None
+        self.text, self.is_over = "", False
+        self.leaves = asyncio.Event()
+
+    async def receive(self) -> Any:
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.start = message
+        else:
+            self.text += message.get("body", b"").decode()
+            self.is_over = not message.get("more_body", False)
+
+    async def until(self, is_there: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not is_there():
+                await asyncio.sleep(0.02)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line[6:]) for line in self.text.splitlines() if line.startswith('data: {"alias"')]
+
+    @property
+    def ids(self) -> list[str]:
+        return [line[4:] for line in self.text.splitlines() if line.startswith("id: ")]
+
+
+@asynccontextmanager
+async def listening(door: EventStreams, *args: Any) -> AsyncIterator[Listener]:
+    listener = Listener(*args)
+    task = asyncio.create_task(door(listener.scope, listener.receive, listener.send))
+    try:
+        await listener.until(lambda: "retry:" in listener.text or task.done())
+        yield listener
+    finally:
+        listener.leaves.set()
+        await asyncio.wait_for(task, 20)
+
+
+def test_what_happens_is_told_and_goes_on_where_it_was_cut(door: EventStreams, runs: Any, people: Any) -> None:
+    token, own, foreign = people.ana.token(), *runs
+
+    async def work() -> None:
+        async with listening(door, "/api/events/stream", token) as first:
+            assert dict(first.start["headers"])[b"content-type"].startswith(b"text/event-stream")
+            await asyncio.to_thread(factories.tell, own, "step.started", step="SpawnOnHost")
+            await first.until(lambda: len(first.events) == 1)
+            await asyncio.to_thread(factories.tell, foreign, "step.started", step="SpawnOnHost")
+            await asyncio.to_thread(factories.tell, own, "step.done", step="SpawnOnHost", host="sim-1")
+            await first.until(lambda: len(first.events) == 2)
+        assert [event["kind"] for event in first.events] == ["step.started", "step.done"]
+        assert "event: step.done\n" in first.text
+        assert "sim-1" not in first.text  # as on pages: no host for tenants
+        async with listening(door, "/api/events/stream", token, first.ids[0]) as second:
+            await second.until(lambda: len(second.events) == 1)
+        assert second.events == first.events[1:]
+        assert second.ids == first.ids[1:]
+        async with listening(door, f"/api/workflows/{own.uuid}/events/stream?after=", token) as whole:
+            await whole.until(lambda: len(whole.events) == 2)
+
+    asyncio.run(work())
+    assert door._open == 0
+
+
+def test_a_right_that_ends_ends_the_stream(
+    door: EventStreams, runs: Any, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_streams, "ALIVE_SECONDS", 0.1)
+    token = people.ana.token()
+
+    async def work() -> None:
+        async with listening(door, "/api/events/stream", token) as listener:
+            await listener.until(lambda: ": alive" in listener.text)
+            await asyncio.to_thread(tokens.revoke, token)
+            await listener.until(lambda: listener.is_over)
+        assert "event: end\n" in listener.text
+        assert '"code": 401' in listener.text.replace('"code":401', '"code": 401')
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("path", "who", "status"),
+    [
+        ("/api/events/stream", None, 401),
+        ("/api/events/stream?after=everything", "ana", 400),
+        ("/api/events/stream?colour=red", "ana", 400),
+        ("/api/workflows/{lab}/events/stream", "ana", 404),
+    ],
+)
+def test_a_stream_that_cannot_be_is_refused_as_the_page_is(
+    door: EventStreams, runs: Any, people: Any, path: str, who: str | None, status: int
+) -> None:
+    async def work() -> None:
+        listener = Listener(path.format(lab=runs[1].uuid), people[who].token() if who else None)
+        await asyncio.wait_for(door(listener.scope, listener.receive, listener.send), 20)
+        assert (listener.start["status"], json.loads(listener.text)["error"]["code"]) == (status, status)
+
+    asyncio.run(work())
+
+
+def test_streams_are_so_many_and_no_more(door: EventStreams, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_streams, "MOST_STREAMS", 1)
+    token = people.ana.token()
+
+    async def work() -> None:
+        async with listening(door, "/api/events/stream", token):
+            late = Listener("/api/events/stream", token)
+            await asyncio.wait_for(door(late.scope, late.receive, late.send), 20)
+            assert (late.start["status"], dict(late.start["headers"])[b"retry-after"]) == (503, b"30")
+
+    asyncio.run(work())

@@ -1,0 +1,83 @@
+"""Rates of requests by project, and pages of other origins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.api_db.models import PluginQuarantine
+from portal.api import rate_limits
+from portal.api.rate_limits import Buckets
+
+
+@pytest.fixture(autouse=True)
+def fresh_buckets(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    clock = [0.0]
+    monkeypatch.setattr(rate_limits, "buckets", Buckets(lambda: clock[0]))
+    return clock
+
+
+def test_a_project_that_asks_too_often_is_told_when_to_come_back(
+    api_client: Any, settings: Any, fresh_buckets: list[float]
+) -> None:
+    settings.NOVELLA_REQUESTS_PER_MINUTE = 6
+    ana, bo, chi = (api_client(who) for who in ("ana", "bo", "chi"))
+    assert [one.get("/api/workflows").status_code for one in (ana, bo) * 3] == [200] * 6
+    late = bo.get("/compute/v2.1/flavors")
+    assert (late.status_code, late.headers["Retry-After"]) == (429, "10")
+    assert "6 requests a minute" in late.json()["overLimit"]["message"]
+    assert chi.get("/api/workflows").status_code == 200  # another project
+    fresh_buckets[0] += 10
+    assert [ana.get("/api/workflows").status_code for _ in range(2)] == [200, 429]
+
+
+def test_changes_are_counted_besides_and_nothing_is_done(api_client: Any, settings: Any) -> None:
+    settings.NOVELLA_CHANGES_PER_MINUTE = 1
+    admin, path = api_client("admin"), "/api/plugins/filter/{}/quarantine"
+    first = admin.post(path.format("ComputeFilter"), {"reason": "a test"})
+    second = admin.post(path.format("SameHostFilter"), {"reason": "a test"})
+    assert (first.status_code, second.status_code) == (200, 429)
+    assert [row.name for row in PluginQuarantine.objects.all()] == ["ComputeFilter"]
+    assert admin.get("/api/plugins").status_code == 200
+
+
+def test_who_tries_passwords_is_counted_by_address(databases: None, api_client: Any, settings: Any) -> None:
+    settings.NOVELLA_CHANGES_PER_MINUTE = 2
+    codes = [api_client(None).post("/identity/v3/auth/tokens", {}).status_code for _ in range(3)]
+    assert codes == [400, 400, 429]
+
+
+def test_nobody_is_counted_unless_the_operator_wants_it(api_client: Any) -> None:
+    ana = api_client("ana")
+    assert {ana.get("/api/plugins").status_code for _ in range(30)} == {403}
+    assert not rate_limits.buckets._levels
+
+
+def test_buckets_are_full_again_after_a_minute_and_never_fuller() -> None:
+    clock = [0.0]
+    buckets = Buckets(lambda: clock[0])
+    assert [buckets.take("a", 3) for _ in range(4)] == [0, 0, 0, pytest.approx(20)]
+    clock[0] = 600
+    assert [buckets.take("a", 3) > 0 for _ in range(4)] == [False, False, False, True]
+
+
+ORIGIN = {"Origin": "https://shop.example"}
+
+
+def test_other_origins_are_told_nothing_unless_they_are_named(api_client: Any, settings: Any) -> None:
+    ana = api_client("ana")
+    assert "Access-Control-Allow-Origin" not in ana.get("/api/workflows", headers=ORIGIN).headers
+    settings.MIDDLEWARE = [settings.MIDDLEWARE[0], "corsheaders.middleware.CorsMiddleware", *settings.MIDDLEWARE[1:]]
+    settings.CORS_ALLOWED_ORIGINS = ["https://shop.example"]
+    ana = api_client("ana")
+    named = ana.get("/api/workflows", headers=ORIGIN)
+    assert named.headers["Access-Control-Allow-Origin"] == "https://shop.example"
+    assert "Access-Control-Allow-Credentials" not in named.headers
+    assert "idempotency-replayed" in named.headers["Access-Control-Expose-Headers"]
+    before = ana.call("OPTIONS", "/compute/v2.1/servers", headers=ORIGIN | {"Access-Control-Request-Method": "POST"})
+    assert (before.status_code, "x-auth-token" in before.headers["Access-Control-Allow-Headers"]) == (200, True)
+    assert before.headers["x-openstack-request-id"]
+    for origin, path in (("https://evil.example", "/api/workflows"), ("https://shop.example", "/sign-in")):
+        answer = ana.get(path, headers={"Origin": origin})
+        assert "Access-Control-Allow-Origin" not in answer.headers

@@ -1,0 +1,282 @@
+"""What a web process bears: slow clients, large bodies and headers, and more requests than it has workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from conductor.management.http_protocol import MOST_HEADER_BYTES, BoundedProtocol
+from portal import front_door
+from portal.front_door import FrontDoor, Pace
+
+QUICK = Pace(body=0.2, idle=0.2, wait=0.2, answer=0.2)
+
+
+class Client:
+    """Speaks ASGI to an application; `pieces` are those of its body, and None stops in the middle for good."""
+
+    def __init__(self, path: str = "/compute/v2.1/servers", pieces: tuple[bytes | None, ...] = (b"",)) -> None:
+        self.scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+        self._pieces = list(pieces)
+        self.sent: list[Any] = []
+        self.reads = asyncio.Event()
+        self.reads.set()
+
+    async def receive(self) -> Any:
+        if not self._pieces:
+            await asyncio.Future()
+        piece = self._pieces.pop(0)
+        if piece is None:
+            await asyncio.Future()
+        return {"type": "http.request", "body": piece, "more_body": bool(self._pieces)}
+
+    async def send(self, message: Any) -> None:
+        await self.reads.wait()
+        self.sent.append(message)
+
+    @property
+    def status(self) -> int:
+        return int(self.sent[0]["status"])
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+    async def ask(self, door: FrontDoor) -> Client:
+        await door(self.scope, self.receive, self.send)
+        return self
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, 20))
+
+
+def answering(*pieces: bytes) -> Any:
+    """An application that reads all and answers so."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    return application
+
+
+def test_a_slow_sender_holds_no_worker() -> None:
+    async def work() -> None:
+        door = FrontDoor(answering(b"ok"), workers=1, pace=QUICK)
+        slow = [asyncio.create_task(Client(pieces=(b"{", None)).ask(door)) for _ in range(20)]
+        await asyncio.sleep(0)
+        quick = await Client().ask(door)
+        assert (quick.status, quick.body) == (200, b"ok")
+        for late in await asyncio.gather(*slow):
+            assert late.status == 408
+            assert "0.2 seconds" in json.loads(late.body)["computeFault"]["message"]
+
+    run(work())
+
+
+def test_a_slow_reader_holds_no_worker_and_is_left() -> None:
+    async def work() -> None:
+        door = FrontDoor(answering(b"x" * 100_000, b"y" * 100_000), workers=1, pace=QUICK)
+        slow = Client()
+        slow.reads.clear()
+        task = asyncio.create_task(slow.ask(door))
+        await asyncio.sleep(0.05)
+        assert len((await Client().ask(door)).body) == 200_000
+        await task
+        assert slow.sent == []
+
+    run(work())
+
+
+def test_a_worker_waits_for_its_reader_only_when_much_is_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_door, "MOST_BUFFERED", 1000)
+
+    async def work() -> None:
+        made = 0
+
+        async def application(scope: Any, receive: Any, send: Any) -> None:
+            nonlocal made
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(10):
+                await send({"type": "http.response.body", "body": b"x" * 500, "more_body": True})
+                made += 1
+            await send({"type": "http.response.body", "body": b""})
+
+        client = Client()
+        client.reads.clear()
+        task = asyncio.create_task(client.ask(FrontDoor(application, workers=1)))
+        await asyncio.sleep(0.05)
+        assert made == 3
+        client.reads.set()
+        await task
+        assert (made, len(client.body)) == (10, 5000)
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [("/identity/v3/auth/tokens", 65_536), ("/api/what-if/launch", 1_048_576), ("/compute/v2.1/servers", 2_500_000)],
+)
+def test_a_body_is_bounded_by_its_route(path: str, most: int) -> None:
+    async def work() -> None:
+        door = FrontDoor(answering(b"ok"), workers=1)
+        half = most // 2
+        assert (await Client(path, (b"x" * half, b"x" * (most - half))).ask(door)).status == 200
+        refused = await Client(path, (b"x" * most, b"x")).ask(door)
+        assert (refused.status, f"{most} bytes" in refused.body.decode()) == (413, True)
+        said = Client(path, (None,))  # refused by what it announces, before a byte of it
+        said.scope["headers"] = [(b"content-length", str(most + 1).encode())]
+        assert (await said.ask(door)).status == 413
+        names = dict(refused.sent[0]["headers"])
+        assert names[b"x-openstack-request-id"].startswith(b"req-")
+        assert door._held == 0
+
+    run(work())
+
+
+def test_who_finds_no_worker_is_told_when_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_door, "MOST_WAITING", 1)
+
+    async def work() -> None:
+        release = asyncio.Event()
+
+        async def busy(scope: Any, receive: Any, send: Any) -> None:
+            await release.wait()
+            await answering(b"ok")(scope, receive, send)
+
+        door = FrontDoor(busy, workers=1, pace=Pace(wait=0.2))
+        first, second = (asyncio.create_task(Client().ask(door)) for _ in range(2))
+        await asyncio.sleep(0.05)
+        third = await Client().ask(door)  # one works, one waits: that is enough
+        assert (third.status, dict(third.sent[0]["headers"])[b"retry-after"]) == (503, b"1")
+        assert (await second).status == 503  # it has waited long enough
+        alive = asyncio.create_task(Client("/healthz").ask(door))
+        release.set()
+        assert [one.status for one in await asyncio.gather(first, alive)] == [200, 200]
+        assert (await Client().ask(door)).status == 200
+
+    run(work())
+
+
+def test_an_answer_that_does_not_come_is_a_503_and_its_worker_comes_back() -> None:
+    async def work() -> None:
+        release, heard = asyncio.Event(), []
+
+        async def stuck(scope: Any, receive: Any, send: Any) -> None:
+            await release.wait()
+            await answering(b"too late")(scope, receive, send)
+            heard.append(True)
+
+        door = FrontDoor(stuck, workers=1, pace=QUICK)
+        late = await Client().ask(door)
+        assert (late.status, "may still be carried out" in late.body.decode()) == (503, True)
+        assert (await Client().ask(door)).status == 503  # the worker is busy still
+        release.set()
+        assert (await Client().ask(door)).body == b"too late"
+        assert len(heard) == 2
+
+    run(work())
+
+
+def test_a_client_that_stops_sending_an_image_counts_as_gone() -> None:
+    async def work() -> None:
+        seen = []
+
+        async def upload(scope: Any, receive: Any, send: Any) -> None:
+            while (message := await receive())["type"] == "http.request":
+                seen.append(message["body"])
+            seen.append(message["type"].encode())
+            await answering(b"")(scope, receive, send)
+
+        path = "/image/v2/images/5f1c0a6e-0000-4000-8000-000000000001/file"
+        await Client(path, (b"half", None)).ask(FrontDoor(upload, workers=1, pace=QUICK))
+        assert seen == [b"half", b"http.disconnect"]
+
+    run(work())
+
+
+# -- headers --------------------------------------------------------------------------------------------------------
+
+
+class Wire(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.is_closed = b"", False
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+
+def connected(check: Callable[[BoundedProtocol, Wire], Coroutine[Any, Any, None]], **patches: Any) -> None:
+    async def work() -> None:
+        config = Config(answering(b"ok"), log_config=None)
+        protocol, wire = BoundedProtocol(config, ServerState(), {}), Wire()
+        protocol.connection_made(wire)
+        await check(protocol, wire)
+        protocol.connection_lost(None)
+
+    run(work())
+
+
+def test_headers_are_bounded() -> None:
+    async def check(protocol: BoundedProtocol, wire: Wire) -> None:
+        protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\nbig: " + b"a" * MOST_HEADER_BYTES + b"\r\n\r\n")
+        assert wire.written.startswith(b"HTTP/1.1 431 ")
+        assert wire.is_closed
+
+    async def check_without_end(protocol: BoundedProtocol, wire: Wire) -> None:
+        protocol.data_received(b"GET / HTTP/1.1\r\nbig: ")
+        for _ in range(70):
+            if not wire.is_closed:
+                protocol.data_received(b"a" * 1024)
+        assert wire.written.startswith(b"HTTP/1.1 431 ")
+        assert wire.is_closed
+
+    async def check_large_body(protocol: BoundedProtocol, wire: Wire) -> None:
+        protocol.data_received(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n" + b"a" * 100_000)
+        await asyncio.sleep(0.05)
+        assert wire.written.startswith(b"HTTP/1.1 200 ")
+        assert not wire.is_closed
+
+    for each in (check, check_without_end, check_large_body):
+        connected(each)
+
+
+def test_who_never_ends_his_headers_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conductor.management.http_protocol.HEADER_SECONDS", 0.1)
+
+    async def check(protocol: BoundedProtocol, wire: Wire) -> None:
+        protocol.data_received(b"GET / HTTP/1.1\r\nhost: ")
+        await asyncio.sleep(0.05)
+        protocol.data_received(b"x")
+        assert not wire.is_closed
+        await asyncio.sleep(0.1)
+        assert wire.is_closed
+
+    connected(check)
