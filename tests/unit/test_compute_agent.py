@@ -249,7 +249,7 @@ def test_an_unknown_driver_and_a_damaged_journal_are_named_and_stop_no_other(
     run("unheard-of", "tiny", "tiny")
     conductor.until(lambda: conductor.of(HostReported, "host-3"))
     conductor.until(lambda: caplog.text.count("host does not start") == 2)
-    assert "There is no driver unheard-of. Known drivers: hanging, moody, refusing, tiny." in caplog.text
+    assert "There is no driver unheard-of. Known drivers: hanging, moody, refusing, telling, tiny." in caplog.text
     assert f"Host journal {tmp_path / 'host-2.sqlite3'}: file is not a database." in caplog.text
     assert conductor.of(HostReported, "host-1") == conductor.of(HostReported, "host-2") == []
 
