@@ -9,9 +9,10 @@ from typing import Any, cast
 from django.contrib.auth import get_user
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
+from django.utils import timezone
 
 from conductor.core.context import RequestContext
-from conductor.services import sign_in
+from conductor.services import preferences, sign_in
 
 PROJECT_KEY = "project_id"
 
@@ -27,6 +28,7 @@ def user_of(session: Session) -> Any:
 def asker_of(session: Session, request_id: str) -> RequestContext | None:
     """The person and the project of a session; None when there is none, or the right to it is gone."""
     user = user_of(session)
+    timezone.activate(preferences.read(user.preferences if user is not None else None).zone)  # of what is drawn next
     project_id = session.get(PROJECT_KEY)
     if user is None or not project_id:
         return None

@@ -168,6 +168,8 @@ NOVELLA_SHELVED_OFFLOAD_SECONDS = environment.shelved_offload_seconds
 NOVELLA_NOTIFICATION_WEBHOOKS = environment.notification_webhooks
 NOVELLA_NOTIFICATION_SECRET = environment.notification_secret
 NOVELLA_NOTIFICATION_URL = environment.notification_url
+# What servers cost per hour: {"currency": "EUR", "vcpu": 0.012, "memory_gb": 0.004, "disk_gb": 0.0001}.
+NOVELLA_PRICES: dict[str, Any] = {}
 NOVELLA_CRASH_AT = environment.crash_at
 NOVELLA_MESSAGE_FAULTS = environment.message_faults or None
 NOVELLA_HOST = environment.host

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
-from conductor.services import sign_in
+from conductor.services import preferences, sign_in
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,9 @@ PLACES = (
     Place("Security groups", "resources", "shield", "g x", group="Network", argument="security-groups"),
     Place("Key pairs", "resources", "key", "g k", group="Access", argument="key-pairs"),
     Place("Credentials", "resources", "lock", "g c", group="Access", argument="credentials"),
+    Place("Quota", "quotas", "meter", "g q", group="Project"),
+    Place("Usage", "usage", "coins", "g u", group="Project"),
+    Place("Activity", "activity", "history", "g a", group="Project"),
     Place("Hosts", "hosts", "host", "g o", group="Operators", is_for_operators=True),
     Place("Plugins", "plugins", "plugin", "g p", group="Operators", is_for_operators=True),
 )
@@ -60,6 +63,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     return {
         "asker": asker,
         "theme": user.theme if user is not None and is_signed_in else "system",
+        "density": preferences.read(user.preferences).density if user is not None and is_signed_in else "",
         "themes": sign_in.THEMES,
         "places": _places(request, asker),
     }

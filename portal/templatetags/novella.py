@@ -9,6 +9,7 @@ from typing import Any
 
 from django import template
 from django.templatetags.static import static
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -68,8 +69,8 @@ def age(moment: datetime | None) -> str:
 
 @register.filter
 def utc(moment: datetime | None) -> str:
-    """2026-01-31 12:00:05 UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if moment else ""
+    """2026-01-31 12:00:05 UTC; in the zone that the viewer has chosen."""
+    return timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S %Z") if moment else ""
 
 
 @register.filter

@@ -87,6 +87,7 @@ class User(AbstractBaseUser):
     description = models.TextField(default="")
     default_project_id = models.CharField(max_length=64, null=True)
     theme = models.CharField(max_length=8, default="system")  # system, light or dark
+    preferences = models.JSONField(default=dict, db_default={})  # what else they want of the portal
     is_active = models.BooleanField(default=True)
     options = models.JSONField(default=dict, db_default={})
     extra = models.JSONField(default=dict, db_default={})

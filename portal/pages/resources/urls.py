@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.pages import topology
+from portal.pages import profile, project, topology
 from portal.pages.resources import deeds, views
 from portal.pages.resources.catalog import BY_ID
 
@@ -19,6 +19,11 @@ class KindConverter(StringConverter):
 register_converter(KindConverter, "kind")
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("quotas", project.quota_page, name="quotas"),
+    path("usage", project.usage_page, name="usage"),
+    path("usage.csv", project.usage_csv, name="usage-csv"),
+    path("activity", project.activity, name="activity"),
+    path("profile", profile.profile, name="profile"),
     path("networks/picture", topology.topology, name="topology"),
     path("security-groups/reach", topology.reach, name="reach"),
     path("<kind:resource_id>", views.resource_list, name="resources"),

@@ -1,0 +1,106 @@
+"""What people want of the portal: their time zone, how dense rows are, which columns and views of the server list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
+
+from django.contrib.auth import get_user_model
+
+from conductor.core.errors import Invalid
+from conductor.transactions import write_tx
+
+DENSITIES = ("comfortable", "compact")
+UTC_NAME = "UTC"
+SERVER_COLUMNS = ("addresses", "flavor", "image", "key", "zone", "host", "age")
+USUAL_COLUMNS = ("addresses", "flavor", "zone", "age")
+MOST_VIEWS = 20
+LONGEST_NAME = 60
+LONGEST_QUERY = 500
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """A person's wishes; `views` are saved queries of the server list by name."""
+
+    time_zone: str = UTC_NAME
+    density: str = DENSITIES[0]
+    server_columns: tuple[str, ...] = USUAL_COLUMNS
+    views: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.time_zone)
+
+
+def read(kept: Mapping[str, Any] | None) -> Preferences:
+    """The wishes as they are kept with a person; what is unknown by now counts as not said."""
+    given = kept or {}
+    columns = [name for name in given.get("server_columns", USUAL_COLUMNS) if name in SERVER_COLUMNS]
+    zone = given.get("time_zone", UTC_NAME)
+    density = given.get("density", DENSITIES[0])
+    return Preferences(
+        time_zone=zone if zone in time_zones() else UTC_NAME,
+        density=density if density in DENSITIES else DENSITIES[0],
+        server_columns=tuple(columns),
+        views=dict(given.get("views", {})),
+    )
+
+
+def of(user_id: str) -> Preferences:
+    """A person's wishes."""
+    return read(get_user_model().objects.filter(pk=user_id).values_list("preferences", flat=True).first())
+
+
+def time_zones() -> list[str]:
+    """The zones that can be chosen."""
+    return _ZONES
+
+
+def change(user_id: str, values: Mapping[str, str]) -> Preferences:
+    """Change the time zone, the density. Raises Invalid naming the field."""
+    if values.get("time_zone", UTC_NAME) not in time_zones():
+        raise Invalid("Choose a time zone of the list.", field="time_zone")
+    if values.get("density", DENSITIES[0]) not in DENSITIES:
+        raise Invalid(f"The density is one of {', '.join(DENSITIES)}.", field="density")
+    return _keep(user_id, {name: values[name] for name in ("time_zone", "density") if name in values})
+
+
+def choose_columns(user_id: str, names: list[str]) -> Preferences:
+    """Choose the columns of the server list. Raises Invalid for one that there is not."""
+    unknown = [name for name in names if name not in SERVER_COLUMNS]
+    if unknown:
+        raise Invalid(f"There is no column {unknown[0][:LONGEST_NAME]}.", field="columns")
+    return _keep(user_id, {"server_columns": [name for name in SERVER_COLUMNS if name in names]})
+
+
+def save_view(user_id: str, name: str, query: str) -> Preferences:
+    """Keep a query of the server list under a name; one of the same name is replaced. Raises Invalid."""
+    name = name.strip()
+    if not 1 <= len(name) <= LONGEST_NAME:
+        raise Invalid(f"Give the view a name of 1 to {LONGEST_NAME} characters.", field="view")
+    if len(query) > LONGEST_QUERY:
+        raise Invalid("This filter is too long to be kept.", field="view")
+    views = {**of(user_id).views, name: query}
+    if len(views) > MOST_VIEWS:
+        raise Invalid(f"There are {MOST_VIEWS} views already: delete one first.", field="view")
+    return _keep(user_id, {"views": views})
+
+
+def delete_view(user_id: str, name: str) -> Preferences:
+    """Forget a view; one that is not there is forgotten already."""
+    return _keep(user_id, {"views": {key: query for key, query in of(user_id).views.items() if key != name}})
+
+
+def _keep(user_id: str, changed: Mapping[str, Any]) -> Preferences:
+    people = get_user_model().objects
+    with write_tx():
+        kept = people.select_for_update().filter(pk=user_id).values_list("preferences", flat=True).first() or {}
+        people.filter(pk=user_id).update(preferences={**kept, **changed})
+    return of(user_id)
+
+
+_ZONES = sorted(name for name in available_timezones() if "/" in name and not name.startswith(("Etc/", "SystemV/")))
+_ZONES.insert(0, UTC_NAME)

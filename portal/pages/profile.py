@@ -1,0 +1,44 @@
+"""What somebody wants of the portal: theme, time zone, density."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from conductor.core.errors import Invalid
+from conductor.services import preferences, sign_in
+from portal.pages.access import PageRequest, signed_in
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def profile(request: PageRequest) -> HttpResponse:
+    """The form; on POST it is kept, or shown again with what is wrong at its field."""
+    user_id = request.asker.user_id
+    kept = preferences.of(user_id)
+    form = {"theme": getattr(request.user, "theme", "system"), "density": kept.density, "time_zone": kept.time_zone}
+    problems: dict[str, str] = {}
+    if request.method == "POST":
+        form |= {name: request.POST[name][:64] for name in form if name in request.POST}
+        try:
+            if form["theme"] not in sign_in.THEMES:
+                raise Invalid(f"The theme is one of {', '.join(sign_in.THEMES)}.", field="theme")
+            preferences.change(user_id, {name: form[name] for name in ("time_zone", "density")})
+            sign_in.remember_theme(user_id, form["theme"])
+            messages.add_message(request, messages.INFO, "Kept.", extra_tags="good")
+            return redirect("profile")
+        except Invalid as error:
+            problems = {str(error.details["field"]): error.message}
+    context = {
+        "form": form,
+        "problems": problems,
+        "densities": preferences.DENSITIES,
+        "zones": preferences.time_zones(),
+        "roles": sorted(request.asker.roles),
+        "now": datetime.now(UTC),
+    }
+    return render(request, "account/profile.html", context, status=400 if problems else 200)

@@ -1,0 +1,116 @@
+"""Quotas, usage with its CSV and its cost, activity, and what people want of the portal."""
+
+from __future__ import annotations
+
+import csv
+import html
+from decimal import Decimal
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from conductor.core.errors import Invalid
+from conductor.services import audit, costs, preferences
+from conductor.services.audit import Entry
+from tests import factories
+from tests.people import PASSWORD
+
+PRICES = {"currency": "EUR", "vcpu": 0.02, "memory_gb": 0.01, "disk_gb": 0.001}
+
+
+def signed_in(name: str) -> Client:
+    client = Client()
+    assert client.post("/sign-in", {"username": name, "password": PASSWORD}).status_code == 302
+    return client
+
+
+@pytest.fixture
+def ana(people: Any) -> Client:
+    factories.cells()
+    return signed_in("ana")
+
+
+def text(answer: Any) -> str:
+    return html.unescape(" ".join(answer.content.decode().split()))
+
+
+def rows(client: Client, query: str = "") -> list[dict[str, str]]:
+    answer = client.get(f"/usage.csv{query}")
+    assert answer.status_code == 200
+    assert answer["Content-Type"].startswith("text/csv")
+    return list(csv.DictReader(StringIO(b"".join(answer.streaming_content).decode())))
+
+
+def test_quotas_of_every_service_are_bars(ana: Client, people: Any) -> None:
+    ana.post("/volumes/do/create", {"name": "data", "size": "3"})
+    page = text(ana.get("/quotas"))
+    for words in ("Servers", "Volumes", "Floating IPs", "Security rules"):
+        assert words in page
+    assert 'aria-label="Volumes: 1 of 100"' in page
+
+
+def test_the_csv_adds_up_to_the_page(ana: Client, people: Any, settings: Any) -> None:
+    settings.NOVELLA_PRICES = PRICES
+    for name, age in (("a", 7200), ("=cmd", 3600)):
+        factories.instance(people.ana.context(), name, age=2 * age)
+    factories.instance(people.chi.context(), "secret-7", age=7200)
+    found = rows(ana)
+    assert [row["name"] for row in found] == ["a", "'=cmd"]
+    assert {row["currency"] for row in found} == {"EUR"}
+    for row in found:
+        hours, vcpus, memory = Decimal(row["hours"]), int(row["vcpus"]), Decimal(row["memory_mb"]) / 1024
+        due = hours * (vcpus * Decimal("0.02") + memory * Decimal("0.01") + int(row["disk_gb"]) * Decimal("0.001"))
+        assert abs(Decimal(row["cost"]) - due) < Decimal("0.0002")
+    total = sum(Decimal(row["cost"]) for row in found)
+    page = text(ana.get("/usage"))
+    assert f"{total:.2f} EUR" in page
+    assert "secret-7" not in page
+
+
+def test_without_prices_nothing_is_said_of_cost(ana: Client, people: Any) -> None:
+    factories.instance(people.ana.context(), "a", age=7200)
+    assert costs.prices() is None
+    assert "Cost" not in text(ana.get("/usage"))
+    assert [row["cost"] for row in rows(ana)] == [""]
+
+
+@pytest.mark.parametrize(
+    "query", ["?from=soon", "?from=2026-02-01&to=2026-01-01", "?from=2999-01-01", "?from=2001-01-01"]
+)
+def test_periods_that_cannot_be_are_refused(ana: Client, query: str) -> None:
+    assert ana.get(f"/usage{query}").status_code == 400
+    assert ana.get(f"/usage.csv{query}").status_code == 400
+
+
+def test_activity_tells_who_did_what(ana: Client, people: Any) -> None:
+    context = people.ana.context()
+    audit.record("default", context, Entry(action="reboot", project_id=context.project_id))
+    audit.record_refusal(context, "delete", "", Invalid("It is locked."))
+    page = text(ana.get("/activity"))
+    assert "reboot" in page
+    only = text(ana.get("/activity", {"action": "reboot"}))
+    assert "No records" not in only
+    assert only.count("data-row>") == 1
+    assert text(signed_in("chi").get("/activity")).count("data-row>") == 0
+
+
+def test_a_profile_is_kept_with_the_person(ana: Client, people: Any) -> None:
+    server = factories.instance(people.ana.context(), "a")
+    sent = {"theme": "dark", "density": "compact", "time_zone": "Asia/Tokyo"}
+    assert ana.post("/profile", sent).status_code == 302
+    page = text(signed_in("ana").get(f"/servers/{server.uuid}"))
+    assert 'data-theme="dark" data-density="compact"' in page
+    assert " JST" in page
+    assert " UTC<" in text(signed_in("bo").get(f"/servers/{server.uuid}"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("theme", "neon"), ("density", "tiny"), ("time_zone", "Mars/Base")])
+def test_wishes_that_there_are_not_are_refused(ana: Client, people: Any, name: str, value: str) -> None:
+    before = preferences.of(people.ana.user.pk)
+    answer = ana.post("/profile", {"theme": "dark", "density": "compact", "time_zone": "UTC", name: value})
+    assert answer.status_code == 400
+    assert f'href="#field-{name}"' in text(answer)
+    assert preferences.of(people.ana.user.pk) == before
+    assert 'data-theme="system"' in text(ana.get("/profile"))
