@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
-from conductor.services import flows, instances
+from conductor.services import flow_lists, flows, instances
 from portal.pages import flows as flow_pages
 from portal.pages import home, hosts, servers, stories
 
@@ -78,8 +78,9 @@ def server_rows(asker: RequestContext, server_uuids: Sequence[str]) -> dict[str,
 def workflow_rows(asker: RequestContext, run_uuids: Sequence[str]) -> dict[str, str]:
     """Rows of the list of workflows by uuid."""
     found = flows.briefs(asker, run_uuids)
+    names = flow_lists.project_names(asker, {run.project_id for run in found.values()})
     return {
-        uuid: render_to_string("workflows/_row.html", {"run": stories.of(run), "asker": asker})
+        uuid: render_to_string("workflows/_row.html", {"run": stories.of(run), "asker": asker, "project_names": names})
         for uuid, run in found.items()
     }
 

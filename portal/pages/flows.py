@@ -1,11 +1,9 @@
-"""Workflow pages: the list, and one workflow under its tabs."""
+"""One workflow under its tabs; see flow_list for the list."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
@@ -13,70 +11,18 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
-from conductor.core.states import LIVE_RUN_STATES, RunState
-from conductor.services import flows, step_logs
+from conductor.core.states import RunState
+from conductor.services import step_logs
 from portal.pages import faces, flow_tabs, interventions, steps, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.flow_tabs import TABS, Asked
 from portal.pages.live_marks import live_marks
 from portal.pages.stories import Story
 
-__all__ = ["TABS", "list_context", "log", "page_context", "workflow", "workflow_list"]
+__all__ = ["TABS", "log", "page_context", "workflow"]
 
-PAGE_SIZE = 50
 # What narrows a tab; a page that is narrowed is read again by its reader, not by itself.
 NARROWED: Mapping[str, tuple[str, ...]] = {"logs": ("level", "component", "host", "step"), "placement": ("lost",)}
-FAILED = (RunState.FAILED_UNDONE, RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR)
-VIEWS: Mapping[str, tuple[str, tuple[str, ...] | None, timedelta | None]] = {
-    "": ("All", None, None),
-    "running": ("Running", tuple(LIVE_RUN_STATES), None),
-    "waiting": ("Waiting", (RunState.QUEUED, RunState.WAITING), None),
-    "failed": ("Failed 24 h", FAILED, timedelta(hours=24)),
-    "not-clean": ("Not clean", (RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR), None),
-}
-
-
-@require_safe
-@signed_in
-def workflow_list(request: PageRequest) -> HttpResponse:
-    """Newest first, a view of it, a page at a time."""
-    context = {**live_marks("workflows", "list"), **list_context(request.asker, request.GET)}
-    return render(request, "workflows/_list.html" if request.htmx else "workflows/list.html", context)
-
-
-def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, Any]:
-    """Context of the list of workflows. Raises Invalid for a marker that is not a workflow's."""
-    wanted = query.get("view", "")
-    if wanted not in VIEWS:
-        raise Http404
-    _, states, within = VIEWS[wanted]
-    since = datetime.now(UTC) - within if within else None
-    marker = query.get("marker", "")
-    everybody = "1" if query.get("all") and asker.is_admin else ""
-    page = flows.list_runs(
-        asker, states=states, since=since, limit=PAGE_SIZE, marker=marker, only_own_project=not everybody
-    )
-    base = reverse("workflows")
-    return {
-        "asker": asker,
-        "runs": [stories.of(run) for run in page.items],
-        "views": [
-            {"name": name, "url": _url(base, view=view, all=everybody), "is_here": view == wanted}
-            for view, (name, *_) in VIEWS.items()
-        ],
-        "is_filtered": bool(wanted),
-        "view": wanted,
-        "everybody": everybody,
-        "is_first_page": not marker,
-        "first_url": _url(base, view=wanted, all=everybody),
-        "next_url": _url(base, view=wanted, all=everybody, marker=page.items[-1].uuid) if page.has_more else "",
-        "missing_cells": page.missing_cells,
-    }
-
-
-def _url(base: str, **query: str) -> str:
-    given = {name: value for name, value in query.items() if value}
-    return f"{base}?{urlencode(given)}" if given else base
 
 
 @require_safe

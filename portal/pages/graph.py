@@ -12,7 +12,7 @@ from conductor.services.values import RunView, StepView
 from portal.pages import faces, timeline
 from portal.pages.faces import Face
 
-NODE_WIDTH, NODE_HEIGHT = 168, 52
+NODE_WIDTH, NODE_HEIGHT = 186, 52
 GAP_X, GAP_Y = 40, 28
 UNDO_DROP = 26
 HEAD = 26  # room for a lane's name
@@ -49,6 +49,7 @@ class Edge:
 class Row:
     name: str
     y: int
+    x: int = GAP_X // 2
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _chain(canvas: _Canvas, run: RunView, name: str, indent: int) -> Node | None
         steps = [step for step in run.steps if step.attempt == attempt]
         heading = " · ".join(filter(None, (name, f"attempt {attempt}" if len(attempts) > 1 else "")))
         y = canvas.bottom + HEAD
-        canvas.rows.append(Row(heading or "Steps", canvas.bottom + HEAD - 8))
+        canvas.rows.append(Row(heading or "Steps", canvas.bottom + HEAD - 8, indent + GAP_X // 2))
         nodes = _nodes(run, steps, indent + GAP_X // 2, y)
         undone = _undone(steps)
         canvas.nodes += nodes
@@ -127,7 +128,7 @@ def _nodes(run: RunView, steps: Sequence[StepView], left: int, y: int) -> list[N
     nodes = []
     for place, step in enumerate(_newest(steps)):
         undo = undo_state.get(step.index)
-        face = faces.of_step(undo or step, is_run_over=is_over)
+        face = _face(step, undo, is_over=is_over)
         lane = step.lane.partition("/")
         nodes.append(
             Node(
@@ -142,6 +143,15 @@ def _nodes(run: RunView, steps: Sequence[StepView], left: int, y: int) -> list[N
             )
         )
     return nodes
+
+
+def _face(step: StepView, undo: StepView | None, *, is_over: bool) -> Face:
+    """What failed stays to be seen, although it was undone."""
+    face = faces.of_step(step, is_run_over=is_over)
+    if undo is None:
+        return face
+    undone = faces.of_step(undo)
+    return Face(face.tone, f"{face.word}, {undone.word}", is_loud=undone.is_loud) if face.tone == "bad" else undone
 
 
 def _note(where: str, step: StepView, face: Face) -> str:

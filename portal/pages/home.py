@@ -14,7 +14,7 @@ from conductor.core.states import LIVE_RUN_STATES
 from conductor.services import flows, quotas
 from portal.pages import quota_bars, stories
 from portal.pages.access import PageRequest, signed_in
-from portal.pages.flows import FAILED
+from portal.pages.flow_list import FAILED
 from portal.pages.live_marks import live_marks
 
 MOST_RUNS = 8

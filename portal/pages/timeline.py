@@ -220,14 +220,15 @@ class _Places:
         self._next = start + length
         return start, length
 
-    def slow_at(self, begun: datetime, usual: Usual | None) -> float | None:
-        """Where the slow end of what is usual lies, if that is on the axis."""
-        if usual is None:
+    def slow_at(self, step: StepView, usual: Usual | None, bar: Bar) -> float | None:
+        """Where the slow end of what is usual lies, if that is on the axis and says something beside the bar."""
+        if usual is None or step.started_at is None:
             return None
-        seconds = (begun - self.axis.begin).total_seconds() + usual.p95
+        seconds = (step.started_at - self.axis.begin).total_seconds() + usual.p95
         beyond = max(0.0, seconds - self.axis.seconds) / self.axis.seconds_per_share
         share = self.axis.at_seconds(seconds) + beyond
-        return share if share <= 1 else None
+        is_told = bar.is_open or abs(share - bar.start - bar.length) > LEAST_GHOST
+        return share if is_told and share <= 1 else None
 
     def waited_since(self, step: StepView) -> datetime | None:
         """When the try before ended; and this one's end is noted."""
@@ -247,7 +248,7 @@ def _row(step: StepView, run: RunView, place: _Places, now: datetime, *, is_over
     if step.started_at is not None:
         bars = tuple(_bars(step, place, now, face))
         seconds = ((step.finished_at or now) - step.started_at).total_seconds()
-        slow_at = place.slow_at(step.started_at, usual)
+        slow_at = place.slow_at(step, usual, bars[-1])
     elif not is_over:
         start, length = place.take(usual)
         bars = (Bar(start, length, "planned", "none"),)

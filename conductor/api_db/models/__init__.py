@@ -11,6 +11,7 @@ from conductor.api_db.models.keypair import KeyPair
 from conductor.api_db.models.plugin import PluginChoice, PluginMetric, PluginQuarantine
 from conductor.api_db.models.quota import Quota, UserQuota
 from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
+from conductor.api_db.models.saved_view import SavedView
 
 __all__ = [
     "Aggregate",
@@ -33,6 +34,7 @@ __all__ = [
     "PluginQuarantine",
     "Quota",
     "RequestSpecRecord",
+    "SavedView",
     "SchedulingDecision",
     "UserQuota",
 ]

@@ -2,6 +2,7 @@
 import { announce } from "../copy.js";
 import { holdingConsole } from "../console.js";
 import { Link } from "./link.js";
+import { holdBack } from "../workflows/queue.js";
 import { morph, parse } from "./morph.js";
 
 const STALE_AFTER = 4000;
@@ -126,7 +127,11 @@ function refetch() {
     const response = await fetch(location.href, { headers: { "HX-Request": "true" } }).catch(() => undefined);
     const away = response?.headers.get("HX-Redirect");
     if (away) location.assign(away);
-    else if (response?.ok) patch([await response.text()]);
+    else if (response?.ok) {
+      const html = await response.text();
+      if (holdBack(list, html)) changed();
+      else patch([html]);
+    }
   }, REFETCH_PAUSE);
 }
 

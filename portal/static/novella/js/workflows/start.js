@@ -3,8 +3,9 @@ import { startDrawer } from "./drawer.js";
 import { startWorkflowKeys } from "./keys.js";
 import { startLog } from "./log.js";
 import { startMoments } from "./moments.js";
+import { startQueue } from "./queue.js";
 import { startWhy } from "./why.js";
 
 export function startWorkflows() {
-  for (const start of [startDrawer, startWhy, startLog, startMoments, startWorkflowKeys]) start();
+  for (const start of [startDrawer, startWhy, startLog, startMoments, startQueue, startWorkflowKeys]) start();
 }

@@ -1,0 +1,52 @@
+/* News of a list that would move rows waits behind a button: nothing jumps away under the pointer or the focus. */
+import { morph, parse } from "../live/morph.js";
+
+let waiting;
+
+/** Show what changed in place; true when more than that has changed, which then waits until it is asked for. */
+export function holdBack(list, html) {
+  if (!list.hasAttribute("data-queue")) return false;
+  const fresh = parse(html).find((element) => element.id === list.id);
+  const now = idsOf(list);
+  const then = fresh ? idsOf(fresh) : [];
+  if (!fresh || !now.length || String(now) === String(then)) return false;
+  for (const row of list.querySelectorAll("[data-rows] > [id]")) {
+    const after = fresh.querySelector(`#${CSS.escape(row.id)}`);
+    if (after) morph(row, after.cloneNode(true));
+  }
+  waiting = { id: list.id, html };
+  tell(list, now, then);
+  return true;
+}
+
+export function startQueue() {
+  // Where there is little room the facets wait folded.
+  if (innerWidth < 1000) document.querySelectorAll("[data-fold-on-phones]").forEach((fold) => fold.removeAttribute("open"));
+  document.addEventListener("click", ({ target }) => {
+    if (!target.closest("[data-apply-news]") || !waiting) return;
+    const list = document.getElementById(waiting.id);
+    const fresh = parse(waiting.html).find((element) => element.id === waiting.id);
+    waiting = undefined;
+    if (!list || !fresh) return;
+    morph(list, fresh);
+    list.querySelector("[data-rows] a")?.focus({ preventScroll: true });
+    document.dispatchEvent(new CustomEvent("novella:changed"));
+  });
+}
+
+function idsOf(list) {
+  return [...list.querySelectorAll("[data-rows] > [id]")].map((row) => row.id);
+}
+
+function tell(list, now, then) {
+  const come = then.filter((id) => !now.includes(id)).length;
+  const gone = now.filter((id) => !then.includes(id)).length;
+  const kept = then.filter((id) => now.includes(id));
+  const moved = now.filter((id) => then.includes(id)).filter((id, at) => id !== kept[at]).length;
+  const said = [come && `${come} new`, gone && `${gone} gone`, moved && `${moved} moved`].filter(Boolean).join(", ");
+  const place = list.querySelector("[data-needs-news]");
+  if (!place) return;
+  const words = place.querySelector("[data-news-words]");
+  if (words.textContent !== said) words.textContent = said;
+  place.hidden = false;
+}

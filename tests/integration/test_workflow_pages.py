@@ -1,0 +1,253 @@
+"""Pages of workflows without a browser: facets, kept views, steps, logs, waits, and what tenants must not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from conductor.api_db.models import SavedView
+from conductor.core.errors import StaleToken
+from conductor.journal.models import Event, LockWait, WorkflowRun
+from conductor.services import flow_lists, lock_views, usual_times
+from conductor.services.flow_lists import ListQuery
+from conductor.workflows import engine
+from tests import factories
+from tests.people import PASSWORD
+
+
+def signed_in(name: str) -> Client:
+    client = Client()
+    assert client.post("/sign-in", {"username": name, "password": PASSWORD}).status_code == 302
+    return client
+
+
+@pytest.fixture
+def asker(people: Any) -> Any:
+    factories.cells()
+    return people.ana.context()
+
+
+def ended(asker: Any, seconds: float, **values: Any) -> WorkflowRun:
+    """A build in a cell that ended well after so many seconds, an hour ago."""
+    return factories.run(
+        asker, "cell1", age=3600, state="done", finished_at=factories.ago(3600 - seconds), owner=None, **values
+    )
+
+
+# -- what is usual --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_usual_is_known_from_three_on(asker: Any) -> None:
+    for seconds in (10, 30):
+        ended(asker, seconds)
+    assert usual_times.of_flows() == {}
+    third = ended(asker, 20)
+    factories.step(third, 2, 3500, 3492)
+    usual_times.forget()
+    known = usual_times.of_flows()["build_in_cell"]
+    assert (round(known.p50), round(known.p95), known.count) == (20, 30, 3)
+    assert usual_times.of_steps(["build_in_cell"]) == {"build_in_cell": {}}
+
+
+def test_what_is_usual_is_read_once_for_many_rows(asker: Any) -> None:
+    for number in range(3):
+        done = ended(asker, 10 + number)
+        factories.step(done, 2, 3500, 3492)
+    for number in range(12):
+        factories.run(asker, "cell1", instance_name=f"web-{number}")
+    assert usual_times.of_steps(["build_in_cell"])["build_in_cell"]["SpawnOnHost"].count == 3
+    with CaptureQueriesContext(connections["cell1"]) as seen:
+        assert usual_times.of_flows()
+        assert usual_times.of_steps(["build_in_cell"])
+    assert len(seen) == 0
+    page = signed_in("ana").get("/workflows").content.decode()
+    assert "of ≈ 11 s" in page
+
+
+# -- the list -------------------------------------------------------------------------------------------------------
+
+
+def test_facets_narrow_and_count_as_if_they_were_not_narrowed(asker: Any) -> None:
+    for number in range(3):
+        ended(asker, 10, instance_name=f"done-{number}")
+    factories.run(asker, "cell1", flow="stop_instance", action="stop", instance_name="busy-1")
+    waits_for = {"cause": "lock", "detail": "instance:1"}
+    factories.run(asker, "cell2", flow="stop_instance", state="waiting", waits_for=waits_for, instance_name="late-1")
+    found = flow_lists.search(asker, ListQuery(chosen={"flow": ("stop_instance",)}))
+    assert {run.instance_name for run in found.page.items} == {"busy-1", "late-1"}
+    assert found.facets["flow"] == {"build_in_cell": 3, "stop_instance": 2}
+    assert found.facets["state"] == {"running": 1, "waiting": 1}
+    assert found.facets["cause"] == {"lock": 1}
+    assert not found.facets.keys() & flow_lists.OPERATORS_FACETS
+    page = signed_in("ana").get("/workflows?type=stop_instance&state=waiting").content.decode()
+    assert "late-1" in page
+    assert "busy-1" not in page
+    assert "0 of 5 workflows fit" in signed_in("ana").get("/workflows?type=stop_instance&state=done").content.decode()
+
+
+def test_the_slow_are_those_that_nineteen_of_twenty_outrun(asker: Any) -> None:
+    for _ in range(20):
+        ended(asker, 10)
+    ended(asker, 40, instance_name="slow-1")
+    factories.run(asker, "cell1", age=100, instance_name="stuck-1")
+    factories.run(asker, "cell1", age=5, instance_name="quick-1")
+    usual_times.forget()
+    page = signed_in("ana").get("/workflows?view=slow").content.decode()
+    assert "slow-1" in page
+    assert "stuck-1" in page
+    assert "quick-1" not in page
+
+
+def test_operators_narrow_by_cell_owner_and_project(asker: Any, people: Any) -> None:
+    factories.run(asker, "cell1", owner="worker-7", instance_name="one")
+    factories.run(people.chi.context(), "cell2", instance_name="lab-guest-9")
+    admin = signed_in("admin")
+    assert "lab-guest-9" not in admin.get("/workflows?all=1&cell=cell1").content.decode()
+    assert "one" in admin.get("/workflows?all=1&owner=worker-7").content.decode()
+    lab = factories.project("lab").pk
+    page = admin.get(f"/workflows?all=1&project={lab}").content.decode()
+    assert "lab-guest-9" in page
+    assert "worker-7" not in signed_in("ana").get("/workflows?cell=cell1").content.decode()
+
+
+def test_the_list_asks_as_often_for_many_as_for_few(asker: Any) -> None:
+    client = signed_in("ana")
+
+    def asked() -> int:
+        usual_times.forget()
+        with CaptureQueriesContext(connections["cell1"]) as cell, CaptureQueriesContext(connections["default"]) as api:
+            assert client.get("/workflows").status_code == 200
+        return len(cell) + len(api)
+
+    factories.run(asker, "cell1", instance_name="first")
+    few = asked()
+    for number in range(40):
+        factories.run(asker, "cell1", instance_name=f"web-{number}", waits_for={"cause": "timer"}, state="waiting")
+    assert asked() == few
+
+
+def test_views_are_kept_replaced_and_forgotten_by_their_owner_alone(asker: Any) -> None:
+    ana, bo = signed_in("ana"), signed_in("bo")
+    answer = ana.post("/workflows/views", {"name": " Stuck  builds ", "query": "state=waiting&evil=1&marker=x"})
+    assert answer["Location"] == "/workflows?state=waiting"
+    kept = SavedView.objects.get()
+    assert (kept.name, kept.query) == ("Stuck builds", "state=waiting")
+    ana.post("/workflows/views", {"name": "Stuck builds", "query": "state=queued"})
+    assert SavedView.objects.get().query == "state=queued"
+    assert "Stuck builds" in ana.get("/workflows").content.decode()
+    assert "Stuck builds" not in bo.get("/workflows").content.decode()
+    assert bo.post(f"/workflows/views/{kept.uuid}/forget").status_code == 404
+    ana.post("/workflows/views", {"name": "", "query": "state=done"})
+    assert SavedView.objects.count() == 1
+    assert ana.get(f"/workflows/views/{kept.uuid}/forget").status_code == 200
+    assert SavedView.objects.count() == 1
+    assert ana.post(f"/workflows/views/{kept.uuid}/forget").status_code == 302
+    assert not SavedView.objects.exists()
+
+
+# -- one workflow ---------------------------------------------------------------------------------------------------
+
+
+def test_tenants_see_their_steps_and_logs_without_hosts(asker: Any) -> None:
+    _, child = factories.build(asker, "web-1")
+    WorkflowRun.objects.using("cell1").filter(pk=child.pk).update(
+        inputs={"selections": [{"host": "sim-1"}], "name": "web-1", "user_data": "c2VjcmV0"},
+        variables={"ClaimDestination": {"host": "sim-1"}},
+    )
+    factories.tell(child, "step.started", step="SpawnOnHost", host="sim-1", attempt=1)
+    factories.tell(child, "run.write_refused", token=3, newest=7, owner="worker-0")
+    ana, admin = signed_in("ana"), signed_in("admin")
+    key = f"{str(child.uuid)[:8]}-2"
+    for tab in ("", "/graph", "/steps", "/logs", "/log", "/data", "/locks", "/why", f"/step/{key}"):
+        mine, theirs = ana.get(f"/workflows/{child.uuid}{tab}"), admin.get(f"/workflows/{child.uuid}{tab}")
+        assert (mine.status_code, theirs.status_code) == (200, 200), tab
+        text = mine.content.decode()
+        assert "sim-1" not in text, tab
+        assert "worker-" not in text, tab
+        assert "c2VjcmV0" not in text + theirs.content.decode(), tab
+        assert signed_in("chi").get(f"/workflows/{child.uuid}{tab}").status_code == 404
+    assert "sim-1" in admin.get(f"/workflows/{child.uuid}/data").content.decode()
+    assert "write with" in admin.get(f"/workflows/{child.uuid}/locks").content.decode()
+    assert ana.get(f"/workflows/{child.uuid}/step/{'0' * 8}-2").status_code == 404
+
+
+def test_logs_are_narrowed_and_downloaded(asker: Any) -> None:
+    _, child = factories.build(asker, "web-1")
+    error = {"class": "DriverError", "message": "the disk is full"}
+    factories.tell(child, "step.started", step="SpawnOnHost", attempt=1)
+    factories.tell(child, "step.failed", step="SpawnOnHost", attempt=1, error=error)
+    ana = signed_in("ana")
+    page = ana.get(f"/workflows/{child.uuid}/logs?level=error").content.decode()
+    assert "the disk is full" in page
+    assert "begins" not in page
+    answer = ana.get(f"/workflows/{child.uuid}/log")
+    assert answer["Content-Disposition"] == f'attachment; filename="workflow-{str(child.uuid)[:8]}.log"'
+    assert answer.content.decode().splitlines()[1].endswith("“Spawn on host” failed: the disk is full (DriverError)")
+    assert ana.get(f"/workflows/{child.uuid}/logs?level=loud").status_code == 400
+
+
+def test_the_past_is_shown_as_it_was(asker: Any) -> None:
+    _, child = factories.build(asker, "web-1", age=12)
+    for kind in ("run.started", "step.started", "step.done"):
+        factories.tell(child, kind, step="ClaimDestination")
+    Event.objects.using("cell1").filter(kind="run.started").update(created_at=factories.ago(11.05))
+    Event.objects.using("cell1").filter(kind="step.started").update(created_at=factories.ago(10.95))
+    ana = signed_in("ana")
+    now = ana.get(f"/workflows/{child.uuid}/steps").content.decode()
+    then = ana.get(f"/workflows/{child.uuid}/steps?as_of=1").content.decode()
+    assert now.count("planned") < then.count("planned")
+    assert "data-live-topic" in now
+    assert "data-live-topic" not in then
+    assert ana.get(f"/workflows/{child.uuid}?as_of=99").status_code == 400
+    assert ana.get(f"/workflows/{child.uuid}?as_of=soon").status_code == 400
+
+
+# -- locks ----------------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_sees_the_holder_and_its_own_place(asker: Any, people: Any) -> None:
+    _, child = factories.build(asker, "web-1")
+    waiting = [
+        factories.run(asker, "cell1", flow="stop_instance", action="stop", state="queued", plan=[], owner=None,
+                      started_at=None, instance_name="web-1", waits_for={"cause": "lock", "detail": "instance"})
+        for _ in range(2)
+    ]  # fmt: skip
+    for run in waiting:
+        LockWait.objects.using("cell1").create(resource=f"instance:{child.instance_uuid}", run=run)
+    ana = signed_in("ana")
+    page = ana.get(f"/workflows/{waiting[1].uuid}/why").content.decode()
+    assert "Create web-1 holds it; this one is number 2 in the queue" in page
+    assert "worker-1" not in page
+    held = ana.get(f"/workflows/{child.uuid}/locks").content.decode()
+    assert 'data-name="Waiting behind">2<' in held
+    admin = signed_in("admin").get(f"/workflows/{waiting[0].uuid}/locks").content.decode()
+    assert "Who waits for whom" in admin
+
+
+@pytest.mark.parametrize(
+    ("pairs", "ring"),
+    [
+        ([("a", "b"), ("b", "c")], set()),
+        ([("a", "b"), ("b", "a"), ("c", "a")], {"a", "b"}),
+        ([("a", "a")], {"a"}),
+        ([("a", "b"), ("b", "c"), ("c", "a")], {"a", "b", "c"}),
+    ],
+)
+def test_rings_are_found(pairs: list[tuple[str, str]], ring: set[str]) -> None:
+    assert lock_views.rings_in(pairs) == ring
+
+
+def test_a_late_owners_write_leaves_a_trace(asker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = factories.run(asker, "cell1", owner=None, fencing_token=9)
+
+    def too_late(*given: Any) -> None:
+        raise StaleToken("too late", token=4)
+
+    monkeypatch.setattr(engine, "_take_up", too_late)
+    engine._work_on("cell1", run.uuid)
+    told = Event.objects.using("cell1").get(kind="run.write_refused")
+    assert (told.run_uuid, told.data["token"], told.data["newest"]) == (run.uuid, 4, 9)
