@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from django.http import HttpRequest
 from rest_framework.request import Request
+
+from conductor.core.consoles import ConsoleKind
+from conductor.services.consoles import ConsoleTicket
 
 
 def base_url(request: Request | HttpRequest) -> str:
@@ -14,3 +19,12 @@ def base_url(request: Request | HttpRequest) -> str:
 def absolute(request: Request | HttpRequest, path: str) -> str:
     """An absolute link to a path that begins with a slash."""
     return base_url(request) + path
+
+
+def console_url(request: Request | HttpRequest, ticket: ConsoleTicket) -> str:
+    """What opens a console: a page for a screen, and for a serial line the socket itself, as programs read it."""
+    socket = f"console/{ticket.token}"
+    if ticket.kind is ConsoleKind.VNC:
+        return absolute(request, f"/console?{urlencode({'path': socket})}")
+    scheme = "wss" if request.scheme == "https" else "ws"
+    return f"{scheme}://{request.get_host()}/{socket}"

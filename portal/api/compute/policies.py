@@ -19,6 +19,8 @@ _RULES: RuleTable = {
     "servers:create:requested_destination": ADMIN,
     "os-extended-server-attributes": ADMIN,
     "os-console-output": MEMBER,
+    "os-remote-consoles": MEMBER,
+    "os-console-auth-tokens": ADMIN,
     "servers:create_image": MEMBER,
     "os-create-backup": MEMBER,
     "os-shelve:shelve": MEMBER,

@@ -8,6 +8,7 @@ from portal.api.compute.views import (
     aggregates,
     audit_log,
     availability_zones,
+    consoles,
     extensions,
     external_events,
     flavors,
@@ -167,6 +168,12 @@ OPERATORS: tuple[Route, ...] = (
         aggregates.AggregateAction,
         {"POST": _targeted("os-aggregates:add_host")},
         "`add_host`, `remove_host` (409 where servers would change their zone), `set_metadata`",
+    ),
+    Route(
+        "os-console-auth-tokens/<str:token>",
+        consoles.ConsoleAuthToken,
+        {"GET": Op("os-console-auth-tokens")},
+        "where the host joins the console; 401 before 2.31, `tls_port` from 2.99",
     ),
     Route("os-migrations", migrations.Migrations, {"GET": Op("os-migrations:index")}, "newest first; pages 2.59"),
     Route(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from portal.api.compute.table import Operation as Op
 from portal.api.compute.table import Route
 from portal.api.compute.views import (
+    consoles,
     instance_actions,
     interfaces,
     migrations,
@@ -145,6 +146,12 @@ ROUTES: tuple[Route, ...] = (
         migrations.ServerMigrationAction,
         {"POST": _own("servers:migrations:force_complete", 202, since="2.22")},
         "`force_complete`",
+    ),
+    Route(
+        f"{SERVER}/remote-consoles",
+        consoles.RemoteConsoles,
+        {"POST": _own("os-remote-consoles", since="2.6")},
+        "`vnc` with `novnc`, `serial` with `serial`; all other types 400. The link opens once",
     ),
     Route(
         f"{SERVER}/diagnostics",

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotSupported, QuotaExceeded
 from conductor.services import audit
 from portal.api.base import ApiRequest
-from portal.api.compute.views import actions_moves, actions_network, actions_power, actions_storage
+from portal.api.compute.views import actions_moves, actions_network, actions_power, actions_storage, consoles
 from portal.api.compute.views.offered import Offered
 from portal.api.compute.views.servers import ServerView
 from portal.api.microversions import Microversion
@@ -23,6 +23,7 @@ OFFERED: Mapping[str, Offered] = {
     **actions_moves.OFFERED,
     **actions_storage.OFFERED,
     **actions_network.OFFERED,
+    **consoles.OFFERED,
 }
 
 # What the audit log keeps: a request that was understood, and turned down.
@@ -73,9 +74,6 @@ _KNOWN: Mapping[str, Known] = {
         Known(),
     ),
     "trigger_crash_dump": Known("2.17"),
-    **dict.fromkeys(
-        ("os-getVNCConsole", "os-getSPICEConsole", "os-getRDPConsole", "os-getSerialConsole"), Known(until="2.5")
-    ),
     **dict.fromkeys(
         ("addFloatingIp", "removeFloatingIp", "addFixedIp", "removeFixedIp", "resetNetwork", "injectNetworkInfo"),
         Known(until="2.43"),
