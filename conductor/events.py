@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -41,7 +41,7 @@ def subscribe(listener: Listener) -> None:
         _listeners.append(listener)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subject:
     """What an event is about: its topic, and whom it concerns."""
 
@@ -49,6 +49,11 @@ class Subject:
     project_id: str = ""
     run_uuid: UUID | str | None = None
     instance_uuid: UUID | str | None = None
+
+    @cached_property
+    def uuids(self) -> tuple[str | None, str | None]:
+        """Of run and instance, as columns take them."""
+        return checkpoints.uuid_param(self.run_uuid), checkpoints.uuid_param(self.instance_uuid)
 
 
 def about_run(run: WorkflowRun) -> Subject:
@@ -80,15 +85,8 @@ class Told:
 
     def row(self) -> tuple[Any, ...]:
         """Values for checkpoints.append_events."""
-        subject, uuid = self.subject, checkpoints.uuid_param
-        return (
-            subject.topic,
-            self.kind,
-            uuid(subject.run_uuid),
-            uuid(subject.instance_uuid),
-            subject.project_id,
-            json.dumps(dict(self.data)),
-        )
+        subject = self.subject
+        return (subject.topic, self.kind, *subject.uuids, subject.project_id, json.dumps(dict(self.data)))
 
 
 def append(alias: str, subject: Subject, kind: str, data: Mapping[str, Any] | None = None) -> None:

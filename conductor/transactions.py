@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 
+from django.conf import settings
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, Value
@@ -55,19 +56,20 @@ def bare_tx(using: str) -> Iterator[None]:
         return
     connection.ensure_connection()
     database = connection.connection
-    with _writers[using], connection.wrap_database_errors:
-        database.execute("BEGIN IMMEDIATE")
+    with _writers[using]:
         try:
+            database.execute("BEGIN IMMEDIATE")
             yield
             database.commit()
         except BaseException:
-            database.rollback()
-            raise
+            with connection.wrap_database_errors:
+                database.rollback()
+                raise
 
 
 def is_watched(connection: BaseDatabaseWrapper) -> bool:
     """Whether somebody counts or logs statements; then they go the long way round, where he sees them."""
-    return bool(connection.execute_wrappers) or connection.queries_logged
+    return bool(connection.execute_wrappers or connection.force_debug_cursor or settings.DEBUG)
 
 
 def has_crossed(error: BaseException) -> bool:

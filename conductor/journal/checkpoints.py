@@ -6,19 +6,21 @@ All of it runs inside the caller's write transaction, which begins with `hold`: 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import DateTimeField, Field, JSONField, UUIDField
+from django.db.models import BooleanField, DateTimeField, Field, JSONField, UUIDField
 
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
 from conductor.journal.models import Event, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.sql.dialect import NOW, Insert, Later, names, run, update
 from conductor.sql.rows import Rows
+
+Convert = Callable[[Any], Any] | None
 
 # What a run may be told while somebody works on it: read with each fence, so that no transaction decides without it.
 ASKED = ("is_cancel_requested", "cancel_reason")
@@ -89,8 +91,10 @@ _LOCKS = Insert(
 
 def create_run(connection: BaseDatabaseWrapper, made: WorkflowRun) -> WorkflowRun:
     """Insert a run that is due at once, as it was made."""
-    fields = _given_fields()
-    row = [_to_column(field, getattr(made, field.attname)) for field in fields]
+    row = []
+    for name, convert in _given_columns():
+        value = getattr(made, name)
+        row.append(value if convert is None or value is None else convert(value))
     ((made.pk,),) = _runs().run(connection, [row])
     made._state.adding, made._state.db = False, connection.alias
     return made
@@ -209,10 +213,13 @@ def claim(connection: BaseDatabaseWrapper, run_uuid: UUID | str, owner: str, lea
     granted = run(connection, _GRANT, (owner, CLAIMED, TAKEN_OVER, uuid))
     if not granted:
         return None
-    fields = _loaded_fields()
-    text = _OWN + names(field.column for field in fields)
+    attributes, converters, text = _loaded()
     (row,) = run(connection, text, (owner, granted[0][0], lease, uuid))
-    return _as_run(connection.alias, fields, row)
+    values = [
+        value if convert is None or value is None else convert(value)
+        for convert, value in zip(converters, row, strict=True)
+    ]
+    return WorkflowRun.from_db(connection.alias, attributes, values)
 
 
 def keep_answer(
@@ -264,28 +271,27 @@ def _runs() -> Insert:
     return Insert(WorkflowRun, *(str(field.column) for field in _given_fields()), now=("wake_at", "created_at"))
 
 
-def _to_column(field: Field[Any, Any], value: Any) -> Any:
-    if value is None:
-        return None
-    if isinstance(field, UUIDField):
-        return uuid_param(value)
-    return json.dumps(value) if isinstance(field, JSONField) else value
+@cache
+def _given_columns() -> tuple[tuple[str, Convert], ...]:
+    """The attributes of a new run, each with what makes a value of its column of it."""
+    return tuple((str(field.attname), _chosen(field, json.dumps, uuid_param)) for field in _given_fields())
 
 
 @cache
-def _loaded_fields() -> tuple[Field[Any, Any], ...]:
-    """All fields of a run but its times, which a turn does not read: they are fetched when somebody asks."""
-    return tuple(field for field in WorkflowRun._meta.concrete_fields if not isinstance(field, DateTimeField))
+def _loaded() -> tuple[list[str], list[Convert], str]:
+    """The attributes of a run, what makes them of their columns, and the statement that claims it and returns these.
+
+    All but its times, which a turn does not read: they are fetched when somebody asks.
+    """
+    fields = [field for field in WorkflowRun._meta.concrete_fields if not isinstance(field, DateTimeField)]
+    converters = [
+        _chosen(field, json.loads, field.to_python, bool if isinstance(field, BooleanField) else None)
+        for field in fields
+    ]
+    return [str(field.attname) for field in fields], converters, _OWN + names(field.column for field in fields)
 
 
-def _as_run(alias: str, fields: tuple[Field[Any, Any], ...], row: tuple[Any, ...]) -> WorkflowRun:
-    values = [_from_column(field, value) for field, value in zip(fields, row, strict=True)]
-    return WorkflowRun.from_db(alias, [str(field.attname) for field in fields], values)
-
-
-def _from_column(field: Field[Any, Any], value: Any) -> Any:
-    if value is None:
-        return None
-    if isinstance(field, JSONField):
-        return json.loads(value)
-    return field.to_python(value)
+def _chosen(field: Field[Any, Any], for_json: Convert, for_uuid: Convert, for_rest: Convert = None) -> Convert:
+    if isinstance(field, UUIDField):
+        return for_uuid
+    return for_json if isinstance(field, JSONField) else for_rest

@@ -51,7 +51,7 @@ def write(alias: str, passage: Passage) -> bool:
     connection = connections[alias]
     if connection.vendor == "postgresql":
         return _write_at_once(connection, passage)
-    return _group_of(alias).write(passage)
+    return _group_of(alias).write(connection, passage)
 
 
 class _Waiting:
@@ -73,13 +73,12 @@ class _Waiting:
 class _Group:
     """The passages of one SQLite file. Who finds nobody leading leads: writes for all that wait, and hands on."""
 
-    def __init__(self, alias: str) -> None:
-        self._alias = alias
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
         self._is_led = False
 
-    def write(self, passage: Passage) -> bool:
+    def write(self, connection: BaseDatabaseWrapper, passage: Passage) -> bool:
         mine = _Waiting(passage)
         with self._lock:
             self._waiting.append(mine)
@@ -87,17 +86,17 @@ class _Group:
         if not leads:
             mine.turn.acquire()
         if not mine.is_settled:
-            self._lead()
+            self._lead(connection)
         if mine.error is not None:
             raise mine.error
         return mine.is_written
 
-    def _lead(self) -> None:
+    def _lead(self, connection: BaseDatabaseWrapper) -> None:
         """Write what waits. The leader's own passage is the oldest, so it is among them."""
         with self._lock:
             batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
         try:
-            _settle(self._alias, batch)
+            _settle(connection, batch)
         finally:
             with self._lock:
                 heir = self._waiting[0] if self._waiting else None
@@ -106,17 +105,17 @@ class _Group:
                 waiting.turn.release()
 
 
-def _settle(alias: str, batch: Sequence[_Waiting]) -> None:
+def _settle(connection: BaseDatabaseWrapper, batch: Sequence[_Waiting]) -> None:
     """One commit for all of them; when that fails, one for each, so that nobody suffers for another."""
     try:
-        with bare_tx(alias):
-            _write(connections[alias], [waiting.passage for waiting in batch])
+        with bare_tx(connection.alias):
+            _write(connection, [waiting.passage for waiting in batch])
     except BaseException as error:
         if len(batch) == 1:
             batch[0].settle(error=None if isinstance(error, _NotAsKnown) else error)
             return
         for waiting in batch:
-            _settle(alias, [waiting])
+            _settle(connection, [waiting])
     else:
         for waiting in batch:
             waiting.settle(is_written=True)
@@ -156,5 +155,5 @@ def _group_of(alias: str) -> _Group:
     group = _groups.get(alias)
     if group is None:
         with _groups_lock:
-            group = _groups.setdefault(alias, _Group(alias))
+            group = _groups.setdefault(alias, _Group())
     return group

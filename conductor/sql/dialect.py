@@ -5,6 +5,7 @@ An ORM query of one row costs ten times what the database does for it; on the pa
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -74,10 +75,11 @@ def run(connection: BaseDatabaseWrapper, template: str, params: Sequence[Any] = 
         with connection.cursor() as cursor:
             cursor.execute(spoken(template, connection.vendor), params)
             return cursor.fetchall() if cursor.description else []
-    connection.ensure_connection()
-    connection.validate_no_broken_transaction()
-    with connection.wrap_database_errors:
-        return connection.connection.execute(_native(template), params).fetchall()  # type: ignore[no-any-return]
+    try:
+        return _driver(connection).execute(_native(template), params).fetchall()  # type: ignore[no-any-return]
+    except sqlite3.Error:
+        with connection.wrap_database_errors:
+            raise
 
 
 def run_many(connection: BaseDatabaseWrapper, template: str, rows: Sequence[Sequence[Any]]) -> int:
@@ -86,10 +88,20 @@ def run_many(connection: BaseDatabaseWrapper, template: str, rows: Sequence[Sequ
         with connection.cursor() as cursor:
             cursor.executemany(spoken(template, connection.vendor), rows)
             return int(cursor.rowcount)
-    connection.ensure_connection()
-    connection.validate_no_broken_transaction()
-    with connection.wrap_database_errors:
-        return connection.connection.executemany(_native(template), rows).rowcount  # type: ignore[no-any-return]
+    try:
+        return _driver(connection).executemany(_native(template), rows).rowcount  # type: ignore[no-any-return]
+    except sqlite3.Error:
+        with connection.wrap_database_errors:
+            raise
+
+
+def _driver(connection: BaseDatabaseWrapper) -> Any:
+    """SQLite's own connection, as Django's would hand a cursor out."""
+    if connection.connection is None:
+        connection.ensure_connection()
+    if connection.needs_rollback:
+        connection.validate_no_broken_transaction()
+    return connection.connection
 
 
 class Insert:

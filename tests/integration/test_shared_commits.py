@@ -27,9 +27,9 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     settle = passages._settle
 
-    def noted(alias: str, batch: Any) -> None:
+    def noted(connection: Any, batch: Any) -> None:
         sizes.append(len(batch))
-        settle(alias, batch)
+        settle(connection, batch)
 
     monkeypatch.setattr(passages, "_settle", noted)
     return sizes
