@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from compute_drivers.libvirt import actions, capability, embedded
+from compute_drivers.libvirt import actions, embedded
 from compute_drivers.libvirt.capability import probe
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
@@ -391,17 +391,3 @@ def test_an_image_for_a_rebuild_that_cannot_be_used_leaves_the_guest_as_it_is(dr
             rebuild(broken)
     assert qemu_of(guest.instance_uuid) == [process]
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
-
-
-def test_a_host_that_cannot_write_memory_offers_no_suspending(
-    real_driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(capability, "LIBRARY_DIRS", ())
-    real_driver.stop()
-    try:
-        poorer = LibvirtDriver(real_driver.host, real_driver.options, real_driver.open_image)
-        poorer.start()
-        assert real_driver.capabilities - poorer.capabilities == {"suspend"}
-        poorer.stop()
-    finally:
-        real_driver.start()

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from compute_drivers.libvirt import embedded
+from compute_drivers.libvirt import capability, embedded
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import GuestInfo
 from conductor.core.errors import BuildAborted, DriverError, Invalid
@@ -214,3 +214,17 @@ def test_events_of_a_session_end_with_it(driver: LibvirtDriver, short_folder: Pa
     driver.spawn(guest_of(str(uuid4()), IMAGE), Told())
     time.sleep(0.2)
     assert not changed.is_set()
+
+
+def test_a_host_that_cannot_write_memory_offers_no_suspending(
+    real_driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capability, "LIBRARY_DIRS", ())
+    real_driver.stop()
+    try:
+        poorer = LibvirtDriver(real_driver.host, real_driver.options, real_driver.open_image)
+        poorer.start()
+        assert real_driver.capabilities - poorer.capabilities == {"suspend"}
+        poorer.stop()
+    finally:
+        real_driver.start()
