@@ -37,11 +37,16 @@ def _route(route: str, view: Any) -> Any:
     return re_path(rf"^v3/(?:[0-9a-f]{{32}}/)?{route}$", view)
 
 
+def _detailed(noun: str, view: Any, **attributes: Any) -> Any:
+    """A list that shows all of each; made is what is posted to the list beside it."""
+    return _route(noun, view.as_view(**attributes, http_method_names=["get", "head", "options"]))
+
+
 def _transfers(noun: str, *, is_newer: bool) -> list[Any]:
     """The same below two names."""
     return [
         _route(noun, transfers.Transfers.as_view(is_newer=is_newer)),
-        _route(f"{noun}/detail", transfers.Transfers.as_view(is_newer=is_newer, is_detailed=True)),
+        _detailed(f"{noun}/detail", transfers.Transfers, is_newer=is_newer, is_detailed=True),
         _route(f"{noun}/{_TRANSFER}", transfers.TransferById.as_view(is_newer=is_newer)),
         _route(f"{noun}/{_TRANSFER}/accept", transfers.Accept.as_view(is_newer=is_newer)),
     ]
@@ -51,7 +56,7 @@ def _nothing(noun: str, name: str) -> list[Any]:
     """A collection that is not offered."""
     return [
         _route(noun, service.Empty.as_view(name=noun)),
-        _route(f"{noun}/detail", service.Empty.as_view(name=noun)),
+        _detailed(f"{noun}/detail", service.Empty, name=noun),
         _route(rf"{noun}/(?P<ref>[^/]+)", service.EmptyById.as_view(name=name)),
     ]
 
@@ -60,14 +65,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(r"^$", service.Root.as_view()),
     re_path(r"^v3/?$", service.V3.as_view()),
     _route("volumes", volumes.Volumes.as_view()),
-    _route("volumes/detail", volumes.Volumes.as_view(is_detailed=True)),
+    _detailed("volumes/detail", volumes.Volumes, is_detailed=True),
     _route("volumes/summary", volumes.Summary.as_view()),
     _route(_VOLUME, volumes.VolumeById.as_view()),
     _route(rf"{_VOLUME}/action", volume_actions.VolumeAction.as_view()),
     _route(rf"{_VOLUME}/metadata", volumes.Metadata.as_view()),
     _route(rf"{_VOLUME}/metadata/(?P<key>[^/]+)", volumes.MetadataItem.as_view()),
     _route("snapshots", snapshots.Snapshots.as_view()),
-    _route("snapshots/detail", snapshots.Snapshots.as_view(is_detailed=True)),
+    _detailed("snapshots/detail", snapshots.Snapshots, is_detailed=True),
     _route(_SNAPSHOT, snapshots.SnapshotById.as_view()),
     _route(rf"{_SNAPSHOT}/action", snapshots.SnapshotAction.as_view()),
     _route(rf"{_SNAPSHOT}/metadata", snapshots.Metadata.as_view()),
@@ -88,16 +93,16 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *_transfers("os-volume-transfer", is_newer=False),
     *_transfers("volume-transfers", is_newer=True),
     _route("attachments", attachments.Attachments.as_view()),
-    _route("attachments/(?:detail|summary)", attachments.Attachments.as_view(is_detailed=True)),
+    _detailed("attachments/(?:detail|summary)", attachments.Attachments, is_detailed=True),
     _route(_ATTACHMENT, attachments.AttachmentById.as_view()),
     _route(rf"{_ATTACHMENT}/action", attachments.AttachmentAction.as_view()),
     _route("groups", groups.Groups.as_view()),
-    _route("groups/detail", groups.Groups.as_view(is_detailed=True)),
+    _detailed("groups/detail", groups.Groups, is_detailed=True),
     _route("groups/action", groups.GroupFromSource.as_view()),
     _route(r"groups/(?P<group_id>[^/]+)", groups.GroupById.as_view()),
     _route(r"groups/(?P<group_id>[^/]+)/action", groups.GroupAction.as_view()),
     _route("group_snapshots", groups.GroupSnapshots.as_view()),
-    _route("group_snapshots/detail", groups.GroupSnapshots.as_view(is_detailed=True)),
+    _detailed("group_snapshots/detail", groups.GroupSnapshots, is_detailed=True),
     _route(_GROUP_SNAPSHOT, groups.GroupSnapshotById.as_view()),
     _route(rf"{_GROUP_SNAPSHOT}/action", groups.GroupSnapshotAction.as_view()),
     _route("group_types", groups.GroupTypes.as_view()),

@@ -1,0 +1,115 @@
+"""Who may do what: every method of every route of every API, asked by everybody, has the one documented answer.
+
+The tables beside this file say the rule and the status; `policies.py` of each API says whom the rule lets through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connections, transaction
+from django.urls import resolve
+
+from portal.api.authorization import RuleTable
+from portal.api.compute.policies import full_name
+from portal.api.compute.routes import ROUTES
+from portal.api.own.view import RULES as OWN_RULES
+from tests.api.rights.askers import make_askers
+from tests.api.rights.scene import Names, filled, make_scene
+from tests.api.rights.table import APIS, PUBLIC, Row, expected, methods_of, rows_of
+from tests.api_client import ApiClient
+from tests.people import People
+
+# In which version a row is asked that names none
+USUAL = {"volume": "3.67", "placement": "1.39"}
+
+
+def rules_of(api: str) -> RuleTable:
+    """The table of rules that an API goes by."""
+    if api == "own":
+        return OWN_RULES
+    found: RuleTable = import_module(f"portal.api.{api}.policies").RULES
+    return found
+
+
+def route_of(row: Row) -> str:
+    """The route that answers the row's path."""
+    return str(resolve(row.path.partition("?")[0]).route)
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """What is done inside is taken back: all that ask find the same."""
+    with ExitStack() as stack:
+        for alias in connections:
+            stack.enter_context(transaction.atomic(using=alias))
+        yield
+        for alias in connections:
+            transaction.set_rollback(True, using=alias)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_everybody_gets_the_one_documented_answer(api: str, people: People, settings: Any, tmp_path: Path) -> None:
+    settings.NOVELLA_DATA = tmp_path
+    names = make_scene(api, people)
+    askers = make_askers(people)
+    clients = {name: ApiClient(asker.token) for name, asker in askers.items()}
+    rules, wrong = rules_of(api), []
+    subject = str(askers["owner"].token)
+    for row in rows_of(api):
+        sent = _request(row, api, names, subject)
+        for name, asker in askers.items():
+            with undone():
+                answer = clients[name].call(row.method, *sent[0], headers=sent[1])
+            promised = expected(row, asker, api, rules, names)
+            if answer.status_code != promised:
+                wrong.append(f"{row}: {name} {answer.status_code}, not {promised}: {answer.content[:120]!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _request(row: Row, api: str, names: Names, subject: str) -> tuple[list[Any], dict[str, str]]:
+    """Path and body, and headers."""
+    arguments: list[Any] = [filled(row.path, names)]
+    body = row.more.get("body", {} if row.method in ("POST", "PUT", "PATCH") else None)
+    if body is not None:
+        arguments.append(filled(body, names))
+    headers = dict(row.more.get("headers", {}))
+    version = row.more.get("version", USUAL.get(api))
+    if version:
+        headers["OpenStack-API-Version"] = f"{api} {version}"
+    if row.path.endswith("/auth/tokens"):
+        headers["X-Subject-Token"] = subject
+    return arguments, headers
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_every_method_of_every_route_has_a_row(api: str) -> None:
+    """A new route comes with a line that says who may: see table.py for what stands in one."""
+    patterns = import_module(f"portal.api.{api}.urls").urlpatterns
+    root = f"^{'api' if api == 'own' else api}(?:/|$)"
+    offered = {(root + route.removeprefix("^"), method) for route, method in methods_of(patterns)}
+    named = {(route_of(row), row.method) for row in rows_of(api)}
+    assert sorted(offered - named) == []
+
+
+def test_the_rules_of_the_tables_are_those_of_the_apis() -> None:
+    unknown = [(api, row.rule) for api in APIS for row in rows_of(api) if row.rule not in ("", PUBLIC, *rules_of(api))]
+    assert unknown == []
+
+
+def test_compute_goes_by_the_rules_of_its_own_table() -> None:
+    """The table of routes names the rule of each method; rows with bodies may stand for a rule that asks for more."""
+    ruled = [row for row in rows_of("compute") if row.rule not in ("", PUBLIC)]
+    named = {(row.method, route_of(row).rpartition("?:[0-9a-f]{32}/)?")[2], row.rule) for row in ruled}
+    wanted = {
+        (method, route.path, full_name(operation.rule))
+        for route in ROUTES
+        for method, operation in route.operations.items()
+        if operation.rule
+    }
+    assert sorted(wanted - named) == []
