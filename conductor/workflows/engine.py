@@ -106,7 +106,8 @@ def progress(alias: str, message: StepProgressed) -> None:
         record.run = checkpoints.RUNS.get(connection, record.run_id)
         shown = {"message": message.message, "share": message.share}
         checkpoints.RECORDS.update(connection, record.pk, progress=shown)
-        records.tell(alias, record.run, "step.progress", record, progress=shown)
+        figures = dict(message.figures or {})
+        records.tell(alias, record.run, "step.progress", record, progress=shown, figures=figures)
         if message.figures and record.direction == "do" and catalog.is_known(record.run.flow, record.run.flow_version):
             step = catalog.flow_of(record.run).steps[record.index]
             if isinstance(step, RemoteStep):

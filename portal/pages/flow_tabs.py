@@ -15,7 +15,7 @@ from conductor.services import audit, flows, lock_views, run_data, step_logs
 from conductor.services.audit import AuditQuery
 from conductor.services.step_logs import LEVELS, LogQuery
 from conductor.services.values import EventView
-from portal.pages import faces, graph, moments, placement, waits
+from portal.pages import faces, graph, migrations, moments, placement, waits
 from portal.pages.stories import Story
 
 MOST_AUDITED = 21  # a request and its first children
@@ -34,6 +34,11 @@ class Asked:
 
 def no_extra(asked: Asked) -> dict[str, Any]:
     return {}
+
+
+def moved(asked: Asked) -> dict[str, Any]:
+    """Of a workflow that moves a guest while it runs, how that goes on."""
+    return migrations.context_of(asked.asker, asked.story)
 
 
 def placed(asked: Asked) -> dict[str, Any]:
@@ -187,7 +192,7 @@ def at_moment(asker: RequestContext, story: Story, tab: str, text: str) -> Momen
 
 Extra = Callable[[Asked], dict[str, Any]]
 TABS: Mapping[str, tuple[str, str, Extra]] = {
-    "timeline": ("Timeline", "workflows/_timeline_tab.html", no_extra),
+    "timeline": ("Timeline", "workflows/_timeline_tab.html", moved),
     "graph": ("Graph", "workflows/_graph.html", drawn),
     "steps": ("Steps", "workflows/_steps.html", no_extra),
     "placement": ("Placement", "workflows/_placement.html", placed),

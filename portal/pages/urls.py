@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from portal.pages import (
     accounts,
+    consoles,
     decisions,
     flow_list,
     flows,
@@ -13,6 +14,7 @@ from portal.pages import (
     hosts,
     interventions,
     launch,
+    migrations,
     plugins,
     server_actions,
     server_list,
@@ -36,6 +38,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("servers/delete", servers.delete_servers, name="delete-servers"),
     path("servers/do/<slug:action>", server_actions.act, name="act-on-servers"),
     path("servers/<str:server_uuid>", servers.server, name="server"),
+    path("servers/<str:server_uuid>/console/<slug:kind>", consoles.open_console, name="open-console"),
+    path("console", consoles.linked, name="console"),
     path("servers/<str:server_uuid>/<slug:tab>", servers.server, name="server-tab"),
     path("workflows", flow_list.workflow_list, name="workflows"),
     path("workflows/views", flow_list.save_view, name="workflow-views"),
@@ -43,6 +47,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows/<str:run_uuid>", flows.workflow, name="workflow"),
     path("workflows/<str:run_uuid>/do/<slug:name>", interventions.intervene, name="intervene"),
     path("workflows/<str:run_uuid>/step/<slug:key>", steps.step, name="workflow-step"),
+    path("workflows/<str:run_uuid>/migration/<slug:name>", migrations.order, name="migration-order"),
     path("workflows/<str:run_uuid>/why", waits.why, name="workflow-why"),
     path("workflows/<str:run_uuid>/log", flows.log, name="workflow-log"),
     path("workflows/<str:run_uuid>/<slug:tab>", flows.workflow, name="workflow-tab"),

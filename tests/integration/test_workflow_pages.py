@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connections
@@ -10,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import SavedView
+from conductor.cell_db.models import Migration
 from conductor.core.errors import StaleToken
 from conductor.journal.models import Event, LockWait, WorkflowRun
 from conductor.services import flow_lists, lock_views, usual_times
@@ -251,3 +254,61 @@ def test_a_late_owners_write_leaves_a_trace(asker: Any, monkeypatch: pytest.Monk
     engine._work_on("cell1", run.uuid)
     told = Event.objects.using("cell1").get(kind="run.write_refused")
     assert (told.run_uuid, told.data["token"], told.data["newest"]) == (run.uuid, 4, 9)
+
+
+# -- live migration -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def moving(asker: Any) -> WorkflowRun:
+    """A guest that moves, and whose source has reported five times."""
+    uuid = uuid4()
+    names = ("LookAtSource", "PickDestination", "PrepareAtDestination", "MoveLive", "FinishAtDestination")
+    plan = [{"name": name, "title": name, "lane": "Cell conductor", "event": ""} for name in names]
+    server = factories.instance(asker, "web-1", task_state="migrating")
+    run = factories.run(
+        asker, "cell1", flow="live_migrate_instance", action="live-migration", instance_uuid=server.uuid, plan=plan,
+        instance_name="web-1", inputs={"migration_uuid": str(uuid)}, position=3, owner=None, state="waiting",
+        waits_for={"cause": "host", "detail": "sim-1"}, age=30,
+    )  # fmt: skip
+    for index in range(3):
+        factories.step(run, index, 29 - index, 28 - index)
+    factories.step(run, 3, 26, None, host="sim-1", state="waiting")
+    Migration.objects.using("cell1").create(
+        uuid=uuid, instance_uuid=server.uuid, run_uuid=run.uuid, migration_type="live-migration", status="running",
+        source_host="sim-1", destination_host="sim-2", project_id=asker.project_id, user_id=asker.user_id,
+        created_at=factories.ago(30), updated_at=factories.ago(1),
+    )  # fmt: skip
+    for number in range(5):
+        figures = {"memory_total": 1000, "memory_processed": 100 * number, "memory_remaining": 1000 - 100 * number}
+        factories.tell(run, "step.progress", step="MoveLive", progress={"message": "copying"}, figures=figures)
+    for number, told in enumerate(Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")):
+        Event.objects.using("cell1").filter(pk=told.pk).update(created_at=factories.ago(6 - number))
+    return run
+
+
+def test_a_migration_is_judged_and_stopped_from_its_page(moving: WorkflowRun) -> None:
+    admin, ana = signed_in("admin"), signed_in("ana")
+    page = admin.get(f"/workflows/{moving.uuid}").content.decode()
+    assert re.search(r"Converging: about \d+–\d+ s", page)
+    assert "sim-1 → sim-2" in page
+    mine = ana.get(f"/workflows/{moving.uuid}").content.decode()
+    assert "Converging" in mine
+    assert "sim-" not in mine
+    assert "It takes the role manager." in mine
+    refused = ana.post(f"/workflows/{moving.uuid}/migration/abort")
+    assert refused.status_code == 200
+    assert not WorkflowRun.objects.using("cell1").filter(flow="abort_live_migration").exists()
+    assert admin.get(f"/workflows/{moving.uuid}/migration/explode").status_code == 404
+    assert admin.post(f"/workflows/{moving.uuid}/migration/abort").status_code == 302
+    assert WorkflowRun.objects.using("cell1").get(flow="abort_live_migration").inputs == {
+        "live_run_uuid": str(moving.uuid)
+    }
+
+
+def test_what_is_over_offers_nothing(moving: WorkflowRun) -> None:
+    Migration.objects.using("cell1").update(status="completed")
+    WorkflowRun.objects.using("cell1").filter(pk=moving.pk).update(state="done", finished_at=factories.ago(0))
+    page = signed_in("admin").get(f"/workflows/{moving.uuid}").content.decode()
+    assert "The guest runs at its destination." in page
+    assert "Finish now" not in page

@@ -1,0 +1,126 @@
+"""Whether a guest's memory arrives faster than the guest changes it: figures of a live migration, made out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+STALLED_SECONDS = 20.0  # nothing was moved for so long
+WINDOW_SECONDS = 30.0  # what rates are measured over
+LEAST_SAMPLES = 2
+UNSURE = 1.6  # the far end of an estimate, times the near one
+DIRTY_NAMES = ("memory_dirty_rate", "dirty_rate")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One report of the source, in bytes: all that there is, what was moved so far, and what is left."""
+
+    at: datetime
+    total: int
+    moved: int
+    left: int
+    dirty_rate: float | None = None  # bytes per second that the guest changes, where the hypervisor tells
+    pass_number: int | None = None
+    downtime_ms: int | None = None
+    downtime_limit_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Between two reports: bytes per second that were moved, and that the guest changed meanwhile."""
+
+    at: datetime
+    moved: float
+    dirtied: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One sentence, and its tone. `low` and `high` are the seconds that it may still take, where that can be said."""
+
+    text: str
+    tone: str
+    low: float | None = None
+    high: float | None = None
+
+
+def sample_of(at: datetime, figures: Mapping[str, Any]) -> Sample | None:
+    """A report of figures; None for one that does not tell how much memory there is."""
+    if not figures.get("memory_total"):
+        return None
+    total = int(figures["memory_total"])
+    left = int(figures.get("memory_remaining") or 0)
+    moved = int(figures.get("memory_processed") or max(0, total - left))
+    dirty = next((float(figures[name]) for name in DIRTY_NAMES if figures.get(name) is not None), None)
+    return Sample(
+        at, total, moved, left, dirty, _whole(figures, "memory_pass"), _whole(figures, "downtime_ms"),
+        _whole(figures, "downtime_limit_ms"),
+    )  # fmt: skip
+
+
+def rates_of(samples: Sequence[Sample]) -> list[Rates]:
+    """Between each report and the next. What is left grows by what the guest changed and shrinks by what was moved."""
+    found = []
+    for one, other in pairwise(samples):
+        seconds = (other.at - one.at).total_seconds()
+        if seconds <= 0:
+            continue
+        moved = max(0, other.moved - one.moved) / seconds
+        grown = (other.left - one.left) / seconds
+        dirtied = other.dirty_rate if other.dirty_rate is not None else max(0.0, moved + grown)
+        found.append(Rates(other.at, moved, dirtied))
+    return found
+
+
+def judge(samples: Sequence[Sample], now: datetime) -> Verdict:
+    """What the last half minute says. Never one number: an estimate is a range."""
+    if len(samples) < LEAST_SAMPLES:
+        return Verdict("It has just begun: there is nothing to judge by yet.", "none")
+    last = samples[-1]
+    if last.left == 0:
+        return Verdict("All memory has arrived; the guest switches over.", "good", 0.0, 0.0)
+    near = [one for one in samples if (last.at - one.at).total_seconds() <= WINDOW_SECONDS]
+    seconds = (last.at - near[0].at).total_seconds()
+    quiet = (now - _last_moved(samples)).total_seconds()
+    if quiet > STALLED_SECONDS:
+        return Verdict(f"Stalled: nothing has moved for {quiet:.0f} s.", "bad")
+    if len(near) < LEAST_SAMPLES or seconds <= 0:
+        return Verdict("Too little was reported lately to judge.", "none")
+    moved = max(0, last.moved - near[0].moved) / seconds
+    told = [one.dirty_rate for one in near if one.dirty_rate is not None]
+    shrinks = sum(told) / len(told) if told else max(0.0, moved + (last.left - near[0].left) / seconds)
+    if shrinks >= moved:
+        return Verdict(f"Not converging: the guest changes {rate(shrinks)}, the link moves {rate(moved)}.", "bad")
+    low = last.left / (moved - shrinks)
+    return Verdict(f"Converging: about {span(low, low * UNSURE)}.", "working", low, low * UNSURE)
+
+
+def rate(bytes_per_second: float) -> str:
+    """1.2 GB/s, in powers of ten, as links are told."""
+    for size, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
+        if bytes_per_second >= size:
+            return f"{bytes_per_second / size:.1f} {unit}"
+    return f"{bytes_per_second:.0f} B/s"
+
+
+def span(low: float, high: float) -> str:
+    """40–70 s, 3–5 min."""
+    size, unit = (60.0, "min") if low >= 120 else (1.0, "s")
+    near, far = max(1, round(low / size)), max(2, round(high / size))
+    return f"{near}–{max(far, near + 1)} {unit}"
+
+
+def _last_moved(samples: Sequence[Sample]) -> datetime:
+    moment = samples[0].at
+    for one, other in pairwise(samples):
+        if other.moved != one.moved or other.left != one.left:
+            moment = other.at
+    return moment
+
+
+def _whole(figures: Mapping[str, Any], name: str) -> int | None:
+    return int(figures[name]) if figures.get(name) is not None else None
