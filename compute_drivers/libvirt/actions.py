@@ -134,14 +134,14 @@ class LibvirtActions(LibvirtMaker):
             shutil.rmtree(fresh, ignore_errors=True)  # of a call that was cut off
             fresh.mkdir()
             made = disks.create_disks(fresh, guest.flavor, backing)
+            config_drive.write(fresh / config_drive.NAME, guest, guest.admin_password)
             # From here on there is no way back to the old disks.
             self._end(uuid)
             for path in disks.own_disks(folder):
                 path.unlink()
-            for path in made:
+            for path in (*made, fresh / config_drive.NAME):
                 os.replace(path, folder / path.name)
             fresh.rmdir()
-        config_drive.write(folder / config_drive.NAME, guest, guest.admin_password)
         described = self._describe(guest, boot)
         self._launch(uuid, described) if is_running else self._connection.define(described)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from compute_drivers.libvirt import console, disks, embedded, numa, offer, pci
@@ -63,7 +64,7 @@ class LibvirtHost(ComputeDriver):
         self._connection.watch(changed)
 
     def report(self) -> NodeReport:
-        self._images.expire(disks.images_below(self._places.instances_dir, self._places.kept_dir))
+        self._images.expire_sometimes(partial(disks.images_below, self._places.instances_dir, self._places.kept_dir))
         version = self._connection.version()
         return offer.node_report(self.host, version, self._virt_type, self._places.state_dir, self._options)
 

@@ -80,18 +80,18 @@ class ImageCache:
                 os.utime(path)  # the time of its last use
         return path
 
-    def expire(self, in_use: Collection[str], *, now: float | None = None) -> list[str]:
-        """Remove what is too old or too much, the longest unused first; the ids of what went.
+    def expire_sometimes(self, find_in_use: Callable[[], Collection[str]]) -> None:
+        """`expire`, however often it is called, about once in a minute."""
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_SECONDS
+            self.expire(find_in_use)
 
-        Asked often, it looks about once in a minute.
-        """
-        if now is None and time.monotonic() < self._look_at:
-            return []
-        self._look_at = time.monotonic() + LOOK_SECONDS
+    def expire(self, find_in_use: Callable[[], Collection[str]]) -> list[str]:
+        """Remove what is too old or too much, the longest unused first; the ids of what went."""
         gone = []
-        with self._hold_gate:
-            busy = set(in_use) | {image_id for image_id, count in self._held.items() if count > 0}
-            for image_id, path in self._too_many(busy, time.time() if now is None else now):
+        with self._hold_gate:  # who holds an image from here on fetches it anew; disks made before are found
+            busy = {image_id for image_id, count in self._held.items() if count > 0} | set(find_in_use())
+            for image_id, path in self._too_many(busy, time.time()):
                 with suppress(OSError):
                     path.unlink()
                     gone.append(image_id)
