@@ -41,6 +41,7 @@ SCRIPTS = {
     "power_button.sh": ("etc/acpi/PWRF/00000080", 0o755),
     "profile": ("etc/profile", 0o644),
     "read_disc.sh": ("bin/read_disc", 0o755),
+    "chpasswd.sh": ("bin/chpasswd", 0o755),
 }
 # In the order of loading: each needs the ones before it.
 MODULES = (
@@ -54,6 +55,7 @@ MODULES = (
     "failover",
     "net_failover",
     "virtio_net",
+    "virtio_console",
     "scsi_common",
     "scsi_mod",
     "cdrom",

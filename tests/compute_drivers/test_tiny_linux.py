@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import re
 import subprocess
 import sys
@@ -16,12 +18,16 @@ import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import GuestInfo, GuestSpec, NetworkPort, VolumeConnection
+from conductor.core.consoles import ConsoleKind
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.conformance import Told
 from tests.compute_drivers.real_guests import PROJECT, SHELF, wait_for
 from tests.guests import guest_of, image_of
+from tools import cpio
 
+AGENT_PACKAGE = "qemu-guest-agent"
+STARTS_AGENT = b"#!/bin/sh\nmkdir -p /var/run /var/log\nqemu-ga -d -m virtio-serial -p $(ls -d /dev/vport*)\n"
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
 UNADDRESSED = NetworkPort("p3", "bare", "fa:16:3e:00:00:03", "", 0, "")
@@ -36,11 +42,30 @@ def tiny_linux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def linux(tiny_linux: Path, **values: Any) -> GuestSpec:
-    """A guest of its three files."""
+@pytest.fixture(scope="session")
+def agent_files(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Debian's agent for guests with the libraries of this machine, to be unpacked beside the first file system."""
+    folder = tmp_path_factory.mktemp("agent")
+    folder.chmod(0o777)  # apt downloads as a user of its own
+    for words in (["apt-get", "-qq", "download", AGENT_PACKAGE], ["sh", "-c", f"dpkg-deb -x {AGENT_PACKAGE}_*.deb ."]):
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
+        assert done.returncode == 0, done.stderr
+    program = folder / "usr" / "sbin" / "qemu-ga"
+    linked = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    libraries = [Path(found) for found in re.findall(r"(/\S+) \(0x", linked)]
+    folders = dict.fromkeys(
+        str(parent).lstrip("/") for path in libraries for parent in reversed(path.parents) if parent != Path("/")
+    )
+    entries = [*map(cpio.directory, folders), cpio.file("bin/qemu-ga", program.read_bytes(), 0o755)]
+    entries += [cpio.file(str(path).lstrip("/"), path.read_bytes(), 0o755) for path in libraries]
+    return gzip.compress(cpio.archive(entries), compresslevel=1, mtime=0)
+
+
+def linux(tiny_linux: Path, *, more: bytes = b"", **values: Any) -> GuestSpec:
+    """A guest of its three files, with `more` in its first file system."""
     images = {}
     for name in ("vmlinuz", "ramdisk.cpio.gz", "disk.raw"):
-        data = (tiny_linux / name).read_bytes()
+        data = (tiny_linux / name).read_bytes() + (more if name == "ramdisk.cpio.gz" else b"")
         images[name] = image_of(str(uuid4()), data)
         SHELF.images[images[name].image_id] = data
     return guest_of(
@@ -72,14 +97,20 @@ def test_the_guest_has_the_name_and_the_addresses_of_its_ports(
     assert "does not load" not in text
 
 
-def test_the_guest_sees_what_is_done_to_it(driver: LibvirtDriver, tiny_linux: Path, tmp_path: Path) -> None:
+def test_the_guest_sees_what_is_done_to_it(
+    driver: LibvirtDriver, tiny_linux: Path, agent_files: bytes, tmp_path: Path
+) -> None:
     """One guest through it all, as each boot takes its time; its kernel says on the console what it sees."""
-    guest = linux(tiny_linux, ports=(FIRST,))
-    loud = {"os_command_line": "console=ttyS0 no_timer_check panic=-1 ignore_loglevel"}
+    guest = linux(tiny_linux, more=agent_files, ports=(FIRST,), user_data=base64.b64encode(STARTS_AGENT).decode())
+    loud = {
+        "os_command_line": "console=ttyS0 no_timer_check panic=-1 ignore_loglevel",
+        "hw_qemu_guest_agent": "yes",
+    }
     guest = replace(guest, image=replace(guest.image, properties=loud))
     driver.spawn(guest, Told())
     listener = Listener(driver, guest)
     listener.hears(b"novella: up after")
+    _set_a_password(driver, listener)
     _plug_a_volume(driver, listener, tmp_path / "volume.raw")
     _plug_a_port(driver, listener)
     _reboot_softly(driver, listener)
@@ -96,6 +127,15 @@ class Listener:
     def hears(self, words: bytes) -> None:
         text = wait_for(self.driver, self.uuid, words, after=self.heard)
         self.heard = text.index(words, self.heard) + len(words)
+
+
+def _set_a_password(driver: LibvirtDriver, listener: Listener) -> None:
+    """By the agent inside of it, then asked on its serial line what became of root's entry."""
+    driver.set_admin_password(listener.uuid, "correct horse")
+    with driver.open_console(listener.uuid, ConsoleKind.SERIAL) as line:
+        line.sendall(b"\necho root has $(grep -c '^root:[$]' /etc/passwd) password\n")
+        listener.hears(b"root has 1 password")
+    assert b"correct horse" not in driver.console_log(listener.uuid, 0)
 
 
 def _plug_a_volume(driver: LibvirtDriver, listener: Listener, path: Path) -> None:
