@@ -1,0 +1,61 @@
+"""Asks a real guest from inside: a root shell on its serial line."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import socket
+import time
+from pathlib import Path
+
+from compute_drivers.libvirt.embedded import short_path
+
+SECONDS = 120.0
+NUMBERS = itertools.count(1)
+
+
+class SerialLine:
+    """The serial line of one guest on this machine; it is joined anew for each question, as guests come and go."""
+
+    def __init__(self, state_dir: Path, instance_uuid: str) -> None:
+        self._path = short_path(state_dir / "lines") / f"{instance_uuid}.tty"
+
+    def ask(self, command: str, seconds: float = SECONDS) -> str:
+        """What a command of the guest's shell says. A guest that boots overhears the first tries."""
+        deadline = time.monotonic() + seconds
+        heard = ""
+        while time.monotonic() < deadline:
+            try:
+                found, heard = self._try(command)
+            except OSError:  # it is only starting
+                time.sleep(0.2)
+                continue
+            if found is not None:
+                return found
+        raise AssertionError(f"no answer to {command!r} within {seconds} seconds: {heard[-2000:]!r}")
+
+    def number(self, command: str) -> int:
+        return int(self.ask(command))
+
+    def _try(self, command: str) -> tuple[str | None, str]:
+        """The words between two marks that the shell works out: the echo of the line does not have them."""
+        number = next(NUMBERS)
+        begin, end = f"<<{number + 1000}>>", f"<<{number + 2000}>>"
+        line = f"\necho '<<'$(({number}+1000))'>>'; {command}; echo; echo '<<'$(({number}+2000))'>>'\n"
+        heard = b""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as joined:
+            joined.settimeout(0.5)
+            joined.connect(str(self._path))
+            joined.sendall(line.encode())
+            until = time.monotonic() + 5.0
+            while time.monotonic() < until and end.encode() not in heard:
+                try:
+                    news = joined.recv(4096)
+                except TimeoutError:
+                    continue
+                if not news:
+                    break
+                heard += news
+        text = heard.decode(errors="replace").replace("\r", "")
+        found = re.search(rf"^{begin}\n(.*?)^{end}$", text, re.DOTALL | re.MULTILINE)
+        return (found[1].strip() if found else None), text
