@@ -219,6 +219,10 @@ class HostTable:
     num_instances: Column
     age_seconds: float = 0.0
     claimed_rows: Set[int] = frozenset()  # hosts that took an instance after `factor` made its columns
+    # Who this table is, None where its rows may change, and the tables that it came from, each with the rows in which
+    # the next one differs: what was worked out for one of them is out of date in these rows only.
+    identity: object | None = field(default_factory=object, repr=False, compare=False)
+    descent: tuple[tuple[object, frozenset[int]], ...] = field(default=(), repr=False, compare=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -306,8 +310,21 @@ class HostTable:
             mask[self.rows_of(hosts)] = True
         return mask
 
+    def rows_since(self, identity: object) -> Set[int] | None:
+        """The rows in which it may differ from the table of that identity; None where that one is too long ago."""
+        if identity is self.identity:
+            return frozenset()
+        rows: set[int] = set()
+        for earlier, changed in reversed(self.descent):
+            rows |= changed
+            if earlier is identity:
+                return rows
+        return None
+
     def with_rows(self, changes: Mapping[int, HostState], *, age_seconds: float = 0.0) -> HostTable:
         """The same hosts with some rows replaced by newer states of the same host and node."""
+        if not changes and self.identity is not None:
+            return replace(self, age_seconds=age_seconds)
         states = list(self.states)
         for row, state in changes.items():
             states[row] = state
@@ -335,12 +352,15 @@ class HostTable:
             self,
             states=tuple(states),
             age_seconds=age_seconds,
+            identity=object(),
+            descent=(*self.descent[1 - DESCENT_KEPT :], (self.identity, frozenset(changes))) if self.identity else (),
             _kept=kept,
             **frozen_columns,
         )
 
 
 FACTORS_KEPT = 64
+DESCENT_KEPT = 32
 
 
 def read_only(array: _A) -> _A:

@@ -17,6 +17,7 @@ from django.db.models.functions import Now
 from conductor.api_db.models import PluginChoice as ChoiceRow
 from conductor.api_db.models import PluginQuarantine
 from conductor.core.plugin_choice import PluginChoice, PluginKey
+from conductor.core.scheduling.recall import Recall
 from conductor.core.scheduling.select import Pipeline
 from conductor.core.scheduling.watching import Rules
 from conductor.core.scheduling.weighing import Multipliers
@@ -39,6 +40,7 @@ class _Kept:
 
 _lock = threading.Lock()
 _kept: _Kept | None = None
+recall = Recall()  # of this process
 
 
 def in_force() -> InForce:
@@ -75,6 +77,7 @@ def pipeline() -> Pipeline:
         host_subset_size=settings.NOVELLA_HOST_SUBSET_SIZE,
         max_attempts=settings.NOVELLA_MAX_BUILD_ATTEMPTS,
         keeps_order=not settings.NOVELLA_SHUFFLE_BEST_SAME_WEIGHED_HOSTS,
+        recall=recall,
     )
 
 

@@ -18,7 +18,7 @@ class PCIWeigher(Weigher):
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
         column = hosts.factor("pci_wanted", _wanted).numbers
-        if hosts.claimed_rows:
+        if hosts.claimed_rows and (spec.numa is not None or spec.pci_requests):  # others take no devices
             column = column.copy()
             for row in hosts.claimed_rows:
                 column[row] = _wanted(hosts.states[row])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from conductor.core.host_state import Column, HostTable
@@ -35,7 +37,9 @@ def _members(hosts: HostTable, spec: RequestSpec, policy: str, *, sign: float) -
     members = members_by_host(spec.group, policy)
     own = spec.instance_uuid
     if spec.group is not None and spec.group.policy == policy and own and own not in spec.group.member_hosts:
-        members.update(filter(None, [spec.instance_hosts.get(own)]))  # one that moves counts where it still is
+        members = members + Counter(
+            filter(None, [spec.instance_hosts.get(own)])
+        )  # one that moves counts where it still is
     if not members:
         return hosts.zeros
     counts = np.zeros(len(hosts), np.float64)

@@ -14,10 +14,13 @@ LEAVING = ":leaving"  # after a member's uuid: the host that it is leaving
 HARD = frozenset({AFFINITY, ANTI_AFFINITY})
 
 
+NOBODY: Counter[str] = Counter()
+
+
 def members_by_host(group: GroupSpec | None, policy: str) -> Counter[str]:
-    """Members placed on each host, of a group with this policy; empty for any other."""
+    """Members placed on each host, of a group with this policy; nobody for any other. To be read only."""
     if group is None or group.policy != policy:
-        return Counter()
+        return NOBODY
     return Counter(host for host in group.member_hosts.values() if host)
 
 

@@ -20,8 +20,18 @@ from conductor.core.scheduling.hardware_fit import NO_HARDWARE, HardwareFit, wan
 from conductor.core.scheduling.links import MoveRange, Placement, RequestedCell, RequestedHosts, RequestedZone
 from conductor.core.scheduling.needs import Needs, needs_of
 from conductor.core.scheduling.provider_answers import parts_at, resources_at
+from conductor.core.scheduling.recall import (
+    ROWS_AT_MOST,
+    Key,
+    Recall,
+    Remembered,
+    answers_for_all,
+    class_of,
+    filtered_again,
+    unchanged,
+)
 from conductor.core.scheduling.watching import Use, Watch
-from conductor.core.scheduling.weighing import Multipliers, Weighing, weigh
+from conductor.core.scheduling.weighing import Multipliers, Since, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
 from conductor.core.selection import Selection
 from conductor.core.weigher import Weigher
@@ -52,6 +62,7 @@ class Pipeline:
     keeps_order: bool = False
     rechecks_room: bool = True
     watcher: RoundWatcher | None = None
+    recall: Recall | None = field(default=None, compare=False, repr=False)  # what earlier requests of a class found
 
     @property
     def counts_images(self) -> bool:
@@ -181,14 +192,19 @@ class _Placing:
         self.pipeline = pipeline
         self.seed = seed
         self.random = random.Random(seed) if pipeline.host_subset_size > 1 else None
-        self.needs = needs or needs_of(spec)
+        self.answers_for_all = answers_for_all(pipeline)
+        recall = pipeline.recall if self.answers_for_all and needs is None and hosts.identity else None
+        self.key: Key | None = class_of(self.spec, pipeline) if recall else None
+        kept = recall.find(self.key) if recall and self.key else None
+        self.needs = needs or (kept.needs if kept else needs_of(spec))
         self.room = Placement(self.needs)
         self.links = links_of(spec, pipeline, self.needs)
         self.repeated = tuple(one for one in self.links if self._is_repeated(one))
         self.faults: list[PluginFault] = []
         self.picks: list[int] = []
         self.placed: list[Selection] = []
-        self.first = self._round(0)
+        self.first = self._first_round(kept)
+        self.since: Since | None = None  # what is known of the hosts but for the last pick
         self.passing: Mask = self.first.filtering.passing
         self._once: Mask | None = None
 
@@ -201,7 +217,7 @@ class _Placing:
             if row is None:
                 shown = self._round(index) if index and not self.pipeline.watcher else self.first
                 return self._ended(shown, picks=(), alternates={})
-            self._take(row, uuid)
+            self._take(row, uuid, weighing)
         count = self.pipeline.max_attempts - 1
         if len(self.picks) > 1 and count > 0:
             # the alternates must fit beside all that was picked
@@ -214,6 +230,31 @@ class _Placing:
             seed=None if self.pipeline.keeps_order else self.seed,
         )
         return self._ended(self.first, picks=tuple(self.picks), alternates=alternates)
+
+    def _first_round(self, kept: Remembered | None) -> Round:
+        """What is known of the request's class, brought up to date where that costs less than a look at all hosts."""
+        hosts, recall = self.table.hosts, self.pipeline.recall
+        rows = hosts.rows_since(kept.identity) if kept else None
+        found = None
+        if kept and rows is not None and not rows:
+            for one in self.pipeline.weighers:
+                self.watch.note(WEIGHER, one, 0.0)
+            return self._counted(Round(0, hosts, self.spec, unchanged(kept, self.watch), kept.weighing), is_hit=True)
+        if kept and rows is not None and len(rows) <= ROWS_AT_MOST:
+            changed = sorted(rows)
+            filtering = filtered_again(kept, hosts, self.spec, changed, self.watch)
+            if filtering:
+                since = Since.of(kept.weighing, kept.filtering.passing, changed).now(filtering.passing)
+                found = Round(0, hosts, self.spec, filtering, self._weigh(since))
+        first = found or self._round(0)
+        if recall and self.key and hosts.identity and not self.faults:
+            recall.keep(self.key, Remembered(hosts.identity, self.needs, first.filtering, first.weighing))
+        return self._counted(first, is_hit=found is not None)
+
+    def _counted(self, first: Round, *, is_hit: bool) -> Round:
+        if self.pipeline.recall and self.key:
+            self.pipeline.recall.count(is_hit=is_hit)
+        return first
 
     def _is_repeated(self, one: Filter) -> bool:
         if isinstance(one, Placement) and not self.pipeline.rechecks_room:
@@ -238,9 +279,9 @@ class _Placing:
             )
             self.passing = filtering.passing
             watcher.filtered(self.table.hosts, self.spec, came, filtering)
-        return self._weigh(self.passing)
+        return self._weigh(self.since.now(self.passing) if self.since else self.passing)
 
-    def _weigh(self, passing: Mask) -> Weighing:
+    def _weigh(self, passing: Mask | Since) -> Weighing:
         weighing = weigh(
             self.table.hosts,
             self.spec,
@@ -267,7 +308,7 @@ class _Placing:
         states = self.table.hosts.states
         return next((row for row in (chosen, *ordered) if self.room.host_passes(states[row], self.spec)), None)
 
-    def _take(self, row: int, instance_uuid: str) -> None:
+    def _take(self, row: int, instance_uuid: str, weighing: Weighing) -> None:
         """Give the host in `row` one instance more, and ask again what its answer may change."""
         self.picks.append(row)
         if len(self.instance_uuids) == 1:
@@ -275,8 +316,10 @@ class _Placing:
         if len(self.picks) == 1:
             self.passing = self.passing.copy()  # the first round keeps its own
         self.placed.append(selection_of(self.table.hosts, row, self.needs, wanted_of(self.first.spec)))
+        known = Since.of(weighing, self.passing, (row,)) if self.answers_for_all else None
         self.spec = self.table.take(row, self.spec, self.needs)
         group = self.spec.group
+        self.since = None if group is not None or self.table.sharers else known
         if group is not None:
             members = {**group.member_hosts, instance_uuid: self.table.hosts.states[row].host}
             following = next(iter(self.instance_uuids[len(self.picks) :]), instance_uuid)

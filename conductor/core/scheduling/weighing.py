@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby
 from typing import NamedTuple
@@ -41,10 +41,23 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
     high: float
     multiplier: float | Column
     is_beyond: bool = False  # some candidates' numbers lie beyond the ends
+    ends: tuple[float, float] = (0.0, 0.0)  # the least and the greatest of the candidates' numbers
 
     def of_its_own(self) -> Part:
         """With a column that nobody else holds, whatever a plugin does with the one that it gave."""
         return self._replace(column=self.column.copy()) if self.column.flags.writeable else self
+
+    def numbers(self, rows: Sequence[int]) -> list[float]:
+        """The raw numbers of some rows."""
+        return [float(self.column[row]) for row in rows]
+
+    def weight(self, row: int) -> float:
+        """What it adds to the total of one candidate, where the factor is one for all: the very sum of a column."""
+        if self.low == self.high or not self.multiplier:
+            return 0.0
+        raw = float(self.column[row])
+        share = ((min(max(raw, self.low), self.high) if self.is_beyond else raw) - self.low) / (self.high - self.low)
+        return share * float(self.multiplier)
 
     def of(self, row: int) -> tuple[float, float, float]:
         """Raw number, share and factor of the candidate in `row`."""
@@ -69,6 +82,45 @@ class Weighing:
     count: int
     parts: tuple[Part, ...] = ()
     faults: tuple[PluginFault, ...] = ()
+
+
+@dataclass(frozen=True)
+class Since:
+    """The candidates now, and a weighing of the same request with the few rows that may be different since: their
+    numbers and whether they were candidates then. Of all other rows each weigher says the same."""
+
+    weighing: Weighing
+    rows: Sequence[int]
+    raws: tuple[list[float], ...]  # of each weigher, of those rows that were candidates
+    passing: Mask
+
+    @classmethod
+    def of(cls, weighing: Weighing, passing: Mask, rows: Sequence[int]) -> Since:
+        were = [row for row in rows if passing[row]]
+        return cls(weighing, rows, tuple(part.numbers(were) for part in weighing.parts), passing)
+
+    def now(self, passing: Mask) -> Since:
+        """With the candidates of now."""
+        return replace(self, passing=passing)
+
+    def ends(self, index: int, column: Column, candidates: _Candidates) -> tuple[float, float]:
+        """The ends of a weigher's numbers now: all are looked at only where one went that was an end."""
+        least, greatest = self.weighing.parts[index].ends
+        gone = self.raws[index]
+        come = [float(column[row]) for row in self.rows if self.passing[row]]
+        if not all(map(math.isfinite, come)):
+            return math.nan, math.nan  # which is refused
+        low, high = min(come, default=np.inf), max(come, default=OUT)
+        if gone and (min(gone) <= least < low or max(gone) >= greatest > high):
+            return candidates.ends(column)
+        return min(least, low), max(greatest, high)
+
+    def totals(self, parts: Sequence[Part]) -> Column:
+        """The sums now, where all is measured as it was then: added up in the same order as those of all rows."""
+        totals = self.weighing.totals.copy()
+        for row in self.rows:
+            totals[row] = sum((part.weight(row) for part in parts), 0.0) if self.passing[row] else OUT
+        return totals
 
 
 @dataclass(frozen=True)
@@ -110,17 +162,19 @@ def weigh(
     weighers: Sequence[Weigher],
     *,
     multipliers: Multipliers,
-    passing: Mask,
+    passing: Mask | Since,
     watch: Watch | None = None,
 ) -> Weighing:
     """Weigh the hosts that pass. A weigher that fails has no say, and is named; so has one in the shadow.
 
     Whole columns are computed and others struck out at the end: to pick the candidates out of each would cost more.
     """
+    since, passing = (passing, passing.passing) if isinstance(passing, Since) else (None, passing)
     count = int(np.count_nonzero(passing))
     if count < 2:
         return Weighing(np.where(passing, 0.0, OUT), count)
     turn = _Turn(hosts, spec, multipliers, _Candidates(passing, count), watch or Watch(Rules()))
+    turn.since = since if since and len(since.raws) == len(weighers) else None
     for is_plain, some in groupby(weighers, partial(turn.watch.is_plain, WEIGHER)):
         if is_plain:
             turn.ask_plain(tuple(some))
@@ -128,7 +182,7 @@ def weigh(
             for one in some:
                 turn.ask(one)
     turn.note_shadows()
-    return Weighing(_totals(turn.parts, passing), count, tuple(turn.parts), tuple(turn.faults))
+    return Weighing(turn.totals(), count, tuple(turn.parts), tuple(turn.faults))
 
 
 class _Candidates:
@@ -169,6 +223,7 @@ class _Turn:
         self.faults: list[PluginFault] = []
         self.said = said_of(hosts)
         self.zeros = hosts.zeros
+        self.since: Since | None = None
 
     def ask_plain(self, weighers: Sequence[Weigher]) -> None:
         """One turn of each of these, which may take their time."""
@@ -202,6 +257,13 @@ class _Turn:
         if self.watch.turned(use, self.watch.rules.clock() - began):
             self.faults.append(self.watch.late(use, self.candidates.count))
 
+    def totals(self) -> Column:
+        """The sums; where nothing but some rows has changed, of these only."""
+        passing, since = self.candidates.passing, self.since
+        if since is None or not _is_measured_alike(self.parts, since.weighing.parts):
+            return _totals(self.parts, passing)
+        return since.totals(self.parts)
+
     def note_shadows(self) -> None:
         """The host that would be the heaviest, had each one in the shadow its say."""
         for use, part in self.shadows:
@@ -224,9 +286,9 @@ class _Turn:
         if column is self.zeros and not one.minval and not one.maxval:  # nothing to say
             return Part(one.name, column, 0.0, 0.0, multiplier)
         _check(column, len(hosts))
-        ends = self.candidates.ends(column)
+        ends = self.since.ends(len(self.parts), column, self.candidates) if self.since else self.candidates.ends(column)
         low, high = share_ends(ends, one.minval, one.maxval)
-        return Part(one.name, column, low, high, multiplier, ends[0] < low or ends[1] > high)
+        return Part(one.name, column, low, high, multiplier, ends[0] < low or ends[1] > high, ends)
 
 
 def _totals(parts: Sequence[Part], passing: Mask) -> Column:
@@ -242,6 +304,17 @@ def _totals(parts: Sequence[Part], passing: Mask) -> Column:
                 _add(block, part, rows, scratch[: len(block)])
             np.copyto(block, OUT, where=~passing[rows])
     return totals
+
+
+def _is_measured_alike(parts: Sequence[Part], before: Sequence[Part]) -> bool:
+    """Whether each weigher's numbers count as they did then."""
+    return len(parts) == len(before) and all(
+        (now.weigher, now.low, now.high) == (then.weigher, then.low, then.high)
+        and isinstance(now.multiplier, float)
+        and isinstance(then.multiplier, float)
+        and now.multiplier == then.multiplier
+        for now, then in zip(parts, before, strict=True)
+    )
 
 
 def _is_nothing(multiplier: float | Column) -> bool:

@@ -77,7 +77,7 @@ class WorkingTable:
         self._rows = rows = _Rows(self.hosts.states)
         self._columns = {name: getattr(self.hosts, name).copy() for name in CLAIMED_COLUMNS}
         views: dict[str, Any] = {name: read_only(column.view()) for name, column in self._columns.items()}
-        self.hosts = replace(self.hosts, states=rows, claimed_rows=self._claimed, **views)
+        self.hosts = replace(self.hosts, states=rows, claimed_rows=self._claimed, identity=None, **views)
         return rows
 
 
