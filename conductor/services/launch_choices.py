@@ -12,11 +12,13 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.request_spec import FlavorSpec
 from conductor.image.queries import ImageQuery, list_visible
-from conductor.network.models import Network, Subnet
+from conductor.network.models import Network, SecurityGroup, Subnet
 from conductor.network.operations import shared_with
-from conductor.services import flavors, keypairs, quotas
+from conductor.services import flavors, instance_groups, keypairs, quotas, volumes
 from conductor.services.flavors import FlavorQuery
-from conductor.services.values import KeyPairView, QuotaView
+from conductor.services.values import GroupView, KeyPairView, QuotaView
+from conductor.services.volumes import VolumeQuery
+from conductor.volume.states import AVAILABLE
 
 # Kernels and ramdisks are images too, but nothing boots from one alone.
 PARTS_OF_IMAGES = ("aki", "ari")
@@ -46,6 +48,16 @@ class NetworkChoice:
 
 
 @dataclass(frozen=True)
+class DiskChoice:
+    """A volume that a server can boot from, or have beside its root disk."""
+
+    volume_id: str
+    name: str
+    size_gb: int
+    is_bootable: bool
+
+
+@dataclass(frozen=True)
 class LaunchChoices:
     """Everything that the launch form offers to one project."""
 
@@ -55,6 +67,9 @@ class LaunchChoices:
     keys: list[KeyPairView]
     zones: list[str]
     quotas: list[QuotaView]
+    volumes: list[DiskChoice]
+    server_groups: list[GroupView]
+    security_groups: list[str]
 
 
 def choices(context: RequestContext) -> LaunchChoices:
@@ -66,7 +81,21 @@ def choices(context: RequestContext) -> LaunchChoices:
         keys=keypairs.list_page(context, context.user_id).items,
         zones=_zones(),
         quotas=quotas.show(context, context.project_id),
+        volumes=_volumes(context),
+        server_groups=instance_groups.list_groups(context, limit=MOST_CHOICES),
+        security_groups=_security_groups(context),
     )
+
+
+def _volumes(context: RequestContext) -> list[DiskChoice]:
+    query = VolumeQuery(filters={"status": AVAILABLE}, limit=MOST_CHOICES)
+    rows = [row for row in volumes.list_visible(context, query) if row.project_id == context.project_id]
+    return [DiskChoice(str(row.uuid), row.name, row.size_gb, row.is_bootable) for row in rows]
+
+
+def _security_groups(context: RequestContext) -> list[str]:
+    mine = SecurityGroup.objects.filter(project_id=context.project_id)
+    return list(mine.order_by("name").values_list("name", flat=True)[:MOST_CHOICES])
 
 
 def _images(context: RequestContext) -> list[ImageChoice]:

@@ -10,9 +10,9 @@ from django.template.loader import render_to_string
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
-from conductor.services import flow_lists, flows, instances
+from conductor.services import flow_lists, flows, instances, preferences
 from portal.pages import flows as flow_pages
-from portal.pages import home, hosts, servers, stories
+from portal.pages import home, hosts, server_list, servers, stories
 
 Render = Callable[[RequestContext, str, str], list[str]]
 
@@ -72,7 +72,8 @@ def server_rows(asker: RequestContext, server_uuids: Sequence[str]) -> dict[str,
         except NotFound:
             continue
     rows = servers.with_runs(asker, [server for server in found if server.status != "DELETED"])
-    return {row.server.uuid: render_to_string("servers/_row.html", {"row": row, "asker": asker}) for row in rows}
+    context = {"asker": asker, "columns": server_list.columns_of(asker, preferences.of(asker.user_id).server_columns)}
+    return {row.server.uuid: render_to_string("servers/_row.html", {**context, "row": row}) for row in rows}
 
 
 def workflow_rows(asker: RequestContext, run_uuids: Sequence[str]) -> dict[str, str]:

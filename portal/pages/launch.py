@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from uuid import uuid4
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods
 
 from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.identifiers import uuid_or_none
-from conductor.services import instances, launch_choices
+from conductor.core.request_spec import FlavorSpec
+from conductor.services import costs, instances, launch_choices
 from conductor.services.launch_choices import LaunchChoices
-from conductor.services.values import BuildWish, NetworkWish
 from portal.pages import quota_bars
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.amounts import megabytes
 from portal.pages.fit_meter import fit_meter
+from portal.pages.launch_body import AUTO_NETWORK, NO_NETWORK, LaunchForm, body_text, command, field_of, wish_of
 
 MOST_AT_ONCE = 100
 LONGEST_NAME = 255
-AUTO_NETWORK = "auto"
-NO_NETWORK = "none"
-
-
-@dataclass(frozen=True)
-class LaunchForm:
-    """What the form holds, as texts."""
-
-    name: str = ""
-    count: str = "1"
-    image: str = ""
-    flavor: str = ""
-    network: str = ""
-    key: str = ""
-    zone: str = ""
-    once: str = ""
-
-    @property
-    def number(self) -> int:
-        """How many servers; 0 for what is no number."""
-        return int(self.count) if self.count.isascii() and self.count.isdigit() and len(self.count) < 6 else 0
+MOST_TEXT = 60_000
 
 
 @dataclass(frozen=True)
@@ -56,68 +35,74 @@ class Problem:
     field: str = ""
 
 
-# The API's name of a field that a service complained about → ours.
-FIELDS: Mapping[str, str] = {
-    "name": "name", "min_count": "count", "max_count": "count", "count": "count", "imageRef": "image", "image": "image",
-    "image_ref": "image", "flavorRef": "flavor", "flavor": "flavor", "flavor_ref": "flavor", "networks": "networks",
-    "network": "networks", "key_name": "key", "availability_zone": "zone",
-}  # fmt: skip
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def launch(request: PageRequest) -> HttpResponse:
     """The form; on POST the launch, or the form again with everything kept and each problem at its field."""
     choices = launch_choices.choices(request.asker)
     if request.method != "POST":
-        form = _with_defaults(_read(request.GET), choices)
+        form = _with_defaults(_again(request, choices), choices)
         return _page(request, form, choices, [])
     form = _read(request.POST)
     problems = _check(form, choices)
     if not problems:
         try:
-            done = instances.create(request.asker, _wish(form))
+            done = instances.create(request.asker, wish_of(form))
             return redirect("workflow", done.run_uuid)
         except (Invalid, NotFound, Conflict, QuotaExceeded) as error:
-            problems = [Problem(error.message, FIELDS.get(str(error.details.get("field", "")), ""))]
+            problems = [Problem(error.message, field_of(str(error.details.get("field") or "")))]
     return _page(request, form, choices, problems)
 
 
-@require_safe
+@require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def summary(request: PageRequest) -> HttpResponse:
     """The summary alone, for the form as it stands."""
     choices = launch_choices.choices(request.asker)
-    form = _read(request.GET)
-    fit = fit_meter(request.asker, _wish(form)) if not _check_choices(form, choices) else None
-    return render(request, "servers/_launch_summary.html", {**_summary(form, choices), "fit": fit})
-
-
-def _wish(form: LaunchForm) -> BuildWish:
-    networks: tuple[NetworkWish, ...] | None = (NetworkWish(network_id=form.network),)
-    if form.network in (AUTO_NETWORK, ""):
-        networks = None
-    elif form.network == NO_NETWORK:
-        networks = ()
-    return BuildWish(
-        name=form.name,
-        flavor_ref=form.flavor,
-        image_ref=form.image,
-        min_count=form.number,
-        max_count=form.number,
-        networks=networks,
-        key_name=form.key or None,
-        availability_zone=form.zone,
-        run_uuid=form.once,
+    form = _read(request.POST if request.method == "POST" else request.GET)
+    return render(
+        request, "servers/_launch_summary.html", {**_summary(form, choices), "fit": _fit(request, form, choices)}
     )
 
 
+def _fit(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> dict[str, Any] | None:
+    """The meter, once the form holds enough to ask."""
+    if _check_choices(form, choices):
+        return None
+    try:
+        return fit_meter(request.asker, wish_of(form))
+    except Invalid:
+        return None  # said when it is sent, at its field
+
+
 def _read(query: Mapping[str, str]) -> LaunchForm:
-    names = ("name", "count", "image", "flavor", "network", "key", "zone", "once")
-    form = LaunchForm(**{name: query[name].strip()[:1000] for name in names if name in query})
+    names = [one.name for one in fields(LaunchForm)]
+    form = LaunchForm(**{name: query[name].strip()[:MOST_TEXT] for name in names if name in query})
     # The form carries the name of its workflow: sent twice, it is one launch.
     once = str(uuid_or_none(form.once) or uuid4())
     return replace(form, once=once, count=form.count or "1")
+
+
+def _again(request: PageRequest, choices: LaunchChoices) -> LaunchForm:
+    """What the address says; with `like`, as the server of that id was launched. Raises NotFound."""
+    form = _read(request.GET)
+    if not request.GET.get("like"):
+        return form
+    like = instances.get(request.asker, request.GET["like"])
+    plugged = {port.get("network_name") for port in like.addresses}
+    networks = [one.network_id for one in choices.networks if one.name in plugged]
+    return replace(
+        form,
+        name=form.name or f"{like.name}-again"[:LONGEST_NAME],
+        image=like.image.image_id,
+        flavor=like.flavor.flavor_id,
+        network=networks[0] if networks else form.network,
+        key=like.key_name or "",
+        zone=like.availability_zone if like.pinned_availability_zone else "",
+        group=like.group_uuid,
+        security_group=like.security_groups[0] if like.security_groups else "",
+        tags=" ".join(like.tags),
+    )
 
 
 def _with_defaults(form: LaunchForm, choices: LaunchChoices) -> LaunchForm:
@@ -145,7 +130,10 @@ def _check_choices(form: LaunchForm, choices: LaunchChoices) -> list[Problem]:
     problems = []
     if not 1 <= form.number <= MOST_AT_ONCE:
         problems.append(Problem(f"Launch 1 to {MOST_AT_ONCE} servers at once.", "count"))
-    if form.image not in {image.image_id for image in choices.images}:
+    if form.boot_volume:
+        if form.boot_volume not in {volume.volume_id for volume in choices.volumes if volume.is_bootable}:
+            problems.append(Problem("Choose a volume that is free and bootable.", "image"))
+    elif form.image not in {image.image_id for image in choices.images}:
         problems.append(Problem("Choose an image.", "image"))
     if form.flavor not in {flavor.flavor_id for flavor in choices.flavors}:
         problems.append(Problem("Choose a flavor.", "flavor"))
@@ -161,8 +149,12 @@ def _page(request: PageRequest, form: LaunchForm, choices: LaunchChoices, proble
         "networks": _network_words(choices),
         "keys": choices.keys,
         "zones": choices.zones,
+        "boot_volumes": [volume for volume in choices.volumes if volume.is_bootable],
+        "volumes": choices.volumes,
+        "server_groups": choices.server_groups,
+        "security_groups": choices.security_groups,
         **_summary(form, choices),
-        "fit": fit_meter(request.asker, _wish(form)) if not _check_choices(form, choices) else None,
+        "fit": _fit(request, form, choices),
     }
     return render(request, "servers/launch.html", context, status=400 if problems else 200)
 
@@ -200,37 +192,25 @@ def _summary(form: LaunchForm, choices: LaunchChoices) -> dict[str, Any]:
     size = f"{flavor.vcpus} vCPU and {megabytes(flavor.memory_mb)} memory" if flavor else "no size yet"
     count_words = f"{number} servers" if number > 1 else "server"
     what = f"{number} servers each" if number > 1 else "One server"
-    source = image.name if image else "no image yet"
+    volume = next((one for one in choices.volumes if one.volume_id == form.boot_volume), None)
+    source = f"the volume {volume.name or volume.volume_id[:8]}" if volume else image.name if image else "no image yet"
     return {
         "form": form,
         "quotas": bars,
         "is_over_quota": any(bar.is_over for bar in bars),
         "count_words": count_words,
         "sentence": f"{what} with {size}, from {source}.",
-        "command": _command(form, image.name if image else "IMAGE", flavor.name if flavor else "FLAVOR"),
-        "body": json.dumps(_body(form), indent=2),
+        "command": command(form, image.name if image else "IMAGE", flavor.name if flavor else "FLAVOR"),
+        "body": body_text(form),
+        "price": _price(flavor, number),
     }
 
 
-def _command(form: LaunchForm, image: str, flavor: str) -> str:
-    words = ["openstack server create", f"--image {shlex.quote(image)}", f"--flavor {shlex.quote(flavor)}"]
-    if form.network in (AUTO_NETWORK, NO_NETWORK, ""):
-        words.append("--nic none" if form.network == NO_NETWORK else "--nic auto")
-    else:
-        words.append(f"--network {shlex.quote(form.network)}")
-    words += [f"--key-name {shlex.quote(form.key)}"] if form.key else []
-    words += [f"--availability-zone {shlex.quote(form.zone)}"] if form.zone else []
-    words += [f"--min {form.number} --max {form.number}"] if form.number > 1 else []
-    return " \\\n  ".join([*words, shlex.quote(form.name or "NAME")])
-
-
-def _body(form: LaunchForm) -> dict[str, Any]:
-    server: dict[str, Any] = {"name": form.name or "NAME", "imageRef": form.image, "flavorRef": form.flavor}
-    if form.network in (AUTO_NETWORK, NO_NETWORK, ""):
-        server["networks"] = form.network or AUTO_NETWORK
-    else:
-        server["networks"] = [{"uuid": form.network}]
-    server |= {"key_name": form.key} if form.key else {}
-    server |= {"availability_zone": form.zone} if form.zone else {}
-    server |= {"min_count": form.number, "max_count": form.number} if form.number > 1 else {}
-    return {"server": server}
+def _price(flavor: FlavorSpec | None, number: int) -> dict[str, Any] | None:
+    """What it costs by the hour and by the month; None where nothing has a price."""
+    rates = costs.prices()
+    if rates is None or flavor is None:
+        return None
+    disk_gb = flavor.root_gb + flavor.ephemeral_gb
+    hourly = number * rates.per_hour(vcpus=flavor.vcpus, memory_mb=flavor.memory_mb, disk_gb=disk_gb)
+    return {"hour": hourly, "month": hourly * costs.MONTH_HOURS, "currency": rates.currency}

@@ -128,18 +128,23 @@ def _form(
 
 def _do(request: PageRequest, action: str, targets: list[Target]) -> HttpResponse:
     values = {name: request.POST.get(name, "").strip()[:255] for name in ("image", "password", "name", "reason")}
-    problems = []
+    problems: list[str] = []
+    outcomes: list[dict[str, object]] = []
     for target in targets:
         try:
             DEEDS[action](request.asker, target.server.uuid, values)
         except REFUSALS as error:
             problems.append(error.message)
+            outcomes.append({"name": target.server.name, "is_good": False, "message": error.message})
             name = NAMES.get(action) or server_choices.KINDS[action].action
             audit.record_refusal(request.asker, name, target.server.uuid, error)
         except NotFound:
-            continue
+            outcomes.append({"name": target.server.name, "is_good": True, "message": "It was gone already."})
+        else:
+            outcomes.append({"name": target.server.name, "is_good": True, "message": ""})
     if problems and len(targets) == 1:
         return _form(request, action, targets, problem=problems[0], status=409)
-    for problem in problems:
-        messages.add_message(request, messages.INFO, problem, extra_tags="bad")
-    return redirect("server", targets[0].server.uuid) if len(targets) == 1 else redirect("servers")
+    if len(targets) == 1:
+        return redirect("server", targets[0].server.uuid)
+    context = {"title": targets[0].choice.title, "outcomes": outcomes, "bad": len(problems)}
+    return render(request, "servers/outcomes.html", {**context, "good": len(outcomes) - len(problems)})

@@ -1,12 +1,10 @@
-"""Server pages: the list, one server under its tabs, and deleting."""
+"""Server pages: one server under its tabs, and deleting. The list is in `server_list`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib import messages
@@ -18,17 +16,15 @@ from django.views.decorators.http import require_http_methods, require_safe
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, NotFound
 from conductor.services import flows, instances, server_choices
-from conductor.services.values import InstanceQuery, InstanceView, RunView
-from portal.pages import faces, serial, stories
+from conductor.services.values import InstanceView, RunView
+from portal.pages import faces, serial, server_tabs, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 from portal.pages.stories import Story
 
-PAGE_SIZE = 50
 CONSOLE_LINES = 500
 MOST_AT_ONCE = 100
-BULK_ACTIONS = (("start", "Start"), ("stop", "Stop"), ("reboot", "Reboot"))
 
 
 @dataclass(frozen=True)
@@ -64,47 +60,6 @@ class ServerRow:
         return [
             Pip(number * share, share * 0.82, number < self.run.step_number) for number in range(self.run.step_count)
         ]
-
-
-@require_safe
-@signed_in
-def server_list(request: PageRequest) -> HttpResponse:
-    """Newest first; the filter and the page are in the address."""
-    context = {**live_marks("servers", "list"), **list_context(request.asker, request.GET)}
-    return render(request, "servers/_list.html" if request.htmx else "servers/list.html", context)
-
-
-def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, Any]:
-    """Context of the list of servers. Raises Invalid for a marker that is not a server's."""
-    filters = {name: query.get(name, "").strip() for name in ("name", "status", "all")}
-    page = instances.list_page(asker, _instance_query(asker, filters, query.get("marker", "")))
-    kept = {name: value for name, value in filters.items() if value}
-    base = reverse("servers")
-    next_query = {**kept, "marker": page.items[-1].uuid} if page.has_more and page.items else {}
-    return {
-        "asker": asker,
-        "rows": with_runs(asker, page.items),
-        "filters": filters,
-        "is_filtered": bool(filters["name"] or filters["status"]),
-        "is_operator": asker.is_admin,
-        "bulk_actions": BULK_ACTIONS,
-        "status_words": [(status, face.word) for status, face in faces.STATUS_FACES.items()],
-        "is_first_page": not query.get("marker"),
-        "first_url": f"{base}?{urlencode(kept)}" if kept else base,
-        "next_url": f"{base}?{urlencode(next_query)}" if next_query else "",
-        "missing_cells": page.missing_cells,
-    }
-
-
-def _instance_query(asker: RequestContext, filters: Mapping[str, str], marker: str) -> InstanceQuery:
-    named = {"name": re.escape(filters["name"][:255])} if filters["name"] else {}
-    return InstanceQuery(
-        all_projects=bool(filters["all"]) and asker.is_admin,
-        filters=named,
-        statuses=(filters["status"],) if filters["status"] in faces.STATUS_FACES else (),
-        limit=PAGE_SIZE,
-        marker=marker,
-    )
 
 
 def with_runs(asker: RequestContext, servers: list[InstanceView]) -> list[ServerRow]:
@@ -184,10 +139,23 @@ def _console(asker: RequestContext, row: ServerRow) -> dict[str, Any]:
 
 
 Extra = Callable[[RequestContext, ServerRow], dict[str, Any]]
+
+
+def _of(read: Callable[[RequestContext, InstanceView], dict[str, Any]]) -> Extra:
+    return lambda asker, row: read(asker, row.server)
+
+
 TABS: Mapping[str, tuple[str, str, Extra]] = {
     "overview": ("Overview", "servers/_overview.html", _overview),
     "console": ("Console", "servers/_console.html", _console),
     "activity": ("Activity", "servers/_activity.html", _activity),
+    "volumes": ("Volumes", "servers/_volumes.html", _of(server_tabs.volumes_of)),
+    "network": ("Network", "servers/_network.html", _of(server_tabs.network_of)),
+    "snapshots": ("Snapshots", "servers/_snapshots.html", _of(server_tabs.images_of)),
+    "metadata": ("Metadata and tags", "servers/_metadata.html", _of(server_tabs.words_of)),
+    "placement": ("Placement", "servers/_placement.html", _of(server_tabs.placement_of)),
+    "topology": ("Topology", "servers/_topology.html", _of(server_tabs.topology_of)),
+    "danger": ("Danger zone", "servers/_danger.html", _of(server_tabs.danger_of)),
 }
 
 
@@ -218,19 +186,29 @@ def _undo() -> dict[str, int]:
 
 
 def _delete(request: PageRequest, picked: list[str]) -> HttpResponse:
-    refused = []
-    for uuid in picked:
-        try:
-            instances.delete(request.asker, uuid)
-        except NotFound:
-            continue
-        except Conflict as error:
-            refused.append(error.message)
-    for message in refused:
-        messages.add_message(request, messages.INFO, message, extra_tags="bad")
+    outcomes = [_deleted(request.asker, uuid) for uuid in picked]
+    refused = [outcome for outcome in outcomes if not outcome["is_good"]]
+    if len(picked) > 1:
+        counts = {"good": len(outcomes) - len(refused), "bad": len(refused)}
+        return render(request, "servers/outcomes.html", {"title": "Delete", "outcomes": outcomes, **counts})
+    for outcome in refused:
+        messages.add_message(request, messages.INFO, str(outcome["message"]), extra_tags="bad")
     if len(picked) == 1 and _get_or_none(request.asker, picked[0]) is not None:
         return redirect("server", picked[0])
     return redirect("servers")
+
+
+def _deleted(asker: RequestContext, uuid: str) -> dict[str, object]:
+    """What became of one; one that is gone is as it was wanted."""
+    found = _get_or_none(asker, uuid)
+    name = found.name if found is not None else uuid[:8]
+    try:
+        instances.delete(asker, uuid)
+    except NotFound:
+        return {"name": name, "is_good": True, "message": "It was gone already."}
+    except Conflict as error:
+        return {"name": name, "is_good": False, "message": error.message}
+    return {"name": name, "is_good": True, "message": ""}
 
 
 def _get_or_none(asker: RequestContext, uuid: str) -> InstanceView | None:

@@ -11,7 +11,7 @@ from portal.api.identity import policies as identity
 from portal.api.image import policies as image
 from portal.api.network import policies as network
 from portal.api.volume import policies as volume
-from portal.pages.resources import access, images, keys, networks, routers, volumes
+from portal.pages.resources import access, images, keys, networks, routers, servers, volumes
 from portal.pages.resources.model import Resource
 
 RULES: Mapping[str, authorization.RuleTable] = {
@@ -34,7 +34,8 @@ RESOURCES: tuple[Resource, ...] = (
     keys.KEY_PAIRS,
     access.CREDENTIALS,
 )
-BY_ID: Mapping[str, Resource] = {resource.id: resource for resource in RESOURCES}
+# Servers have pages of their own; their forms are the shared ones.
+BY_ID: Mapping[str, Resource] = {resource.id: resource for resource in (*RESOURCES, servers.SERVER)}
 
 
 def may(asker: RequestContext, service: str, rule: str) -> bool:

@@ -121,7 +121,7 @@ def _done(request: PageRequest, sheet: Sheet, asked: Asked, answer: Answer) -> H
         messages.add_message(request, messages.INFO, f"{deed.title}: {name or resource.noun}.", extra_tags="good")
     if deed.is_danger or not about:
         return redirect(list_url(resource))
-    return redirect(item_url(resource, resource.id_of(about)))
+    return redirect(f"{item_url(resource, resource.id_of(about))}{'/' + deed.tab if deed.tab else ''}")
 
 
 def _told_once(request: PageRequest, sheet: Sheet, made: Mapping[str, Any]) -> HttpResponse:

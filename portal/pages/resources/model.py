@@ -114,7 +114,7 @@ class Deed:
     why_not: Callable[[Item], str] = never_refused
     reveals: str = ""
     reveal_name: str = ""
-    follows_run: bool = False
+    tab: str = ""  # of the page to which it leads back
     also_calls: Callable[[Asked, Any], Iterable[Call]] = lambda asked, made: ()
 
 
@@ -158,6 +158,8 @@ class Resource:
     is_paged: bool = True
     is_whole: bool = False  # one of them is answered without a wrapping name
     docs: str = ""
+    list_route: str = ""  # pages of their own in place of the shared ones
+    page_route: str = ""
     tool: tuple[str, str] = ("", "")  # a page of its own beside the list: route name, words
 
     @property

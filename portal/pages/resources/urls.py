@@ -7,16 +7,23 @@ from django.urls.converters import StringConverter
 
 from portal.pages import profile, project, topology
 from portal.pages.resources import deeds, views
-from portal.pages.resources.catalog import BY_ID
+from portal.pages.resources.catalog import BY_ID, RESOURCES
 
 
 class KindConverter(StringConverter):
     """The kinds that there are; anything else is another page's address."""
 
+    regex = "|".join(sorted((resource.id for resource in RESOURCES), key=len, reverse=True))
+
+
+class FormConverter(StringConverter):
+    """The same, and servers: their pages are their own, their forms are not."""
+
     regex = "|".join(sorted(BY_ID, key=len, reverse=True))
 
 
 register_converter(KindConverter, "kind")
+register_converter(FormConverter, "form")
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas", project.quota_page, name="quotas"),
@@ -28,5 +35,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("security-groups/reach", topology.reach, name="reach"),
     path("<kind:resource_id>", views.resource_list, name="resources"),
     path("<kind:resource_id>/of/<str:ident>", views.resource_page, name="resource"),
-    path("<kind:resource_id>/do/<slug:deed_id>", deeds.resource_deed, name="resource-deed"),
+    path("<form:resource_id>/do/<slug:deed_id>", deeds.resource_deed, name="resource-deed"),
 ]

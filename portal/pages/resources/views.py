@@ -161,10 +161,12 @@ def _row(resource: Resource, item: Item, names: Names) -> Row:
 
 
 def list_url(resource: Resource) -> str:
-    return reverse("resources", args=[resource.id])
+    return reverse(resource.list_route) if resource.list_route else reverse("resources", args=[resource.id])
 
 
 def item_url(resource: Resource, ident: str) -> str:
+    if resource.page_route:
+        return reverse(resource.page_route, args=[ident])
     return f"{list_url(resource)}/of/{quote(ident, safe='')}"
 
 

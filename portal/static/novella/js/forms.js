@@ -24,7 +24,8 @@ function sendOnce(form) {
 /** A draft goes when its form led on to another page of ours, not when it was only sent: the session may have ended. */
 function forgetWhatArrived() {
   const key = take(SENT);
-  if (key && location.pathname.startsWith("/workflows/")) remove(key);
+  const isBack = [...document.querySelectorAll("form[data-draft]")].some((form) => DRAFT + form.dataset.draft === key);
+  if (key && !isBack && document.body.dataset.asker) remove(key);
 }
 
 /** What was typed outlives a closed tab or an ended session; what was launched does not come back. */

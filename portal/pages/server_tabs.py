@@ -1,0 +1,111 @@
+"""The tabs of a server's page beside overview, console and activity: what it has, where it is, what it is called."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Forbidden, NotFound
+from conductor.services import decisions, flows, server_facts, server_interfaces, server_volumes, volumes
+from conductor.services.values import InstanceView
+from portal.pages import placement
+from portal.pages.resources.catalog import may
+from portal.pages.resources.servers import SERVER
+
+# Actions that choose a host, as workflows name them.
+PLACING = frozenset({"create", "resize", "migrate", "live-migration", "evacuate", "unshelve", "tryAgain", "rebuild"})
+
+
+def deed_links(asker: RequestContext, server: InstanceView, *ids: str) -> list[dict[str, str]]:
+    """Buttons that lead to the forms of a tab, for whoever may use them."""
+    found = [deed for deed in SERVER.deeds if deed.id in ids and may(asker, SERVER.service, deed.rule)]
+    return [{"title": deed.title, "does": deed.does, "url": deed_url(server, deed.id)} for deed in found]
+
+
+def deed_url(server: InstanceView, deed_id: str, **values: str) -> str:
+    return f"{reverse('resource-deed', args=[SERVER.id, deed_id])}?{urlencode({'item': server.uuid, **values})}"
+
+
+def volumes_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
+    """Its volumes by device, each with the way to its page."""
+    try:
+        attachments = server_volumes.list_attachments(asker, server.uuid)
+    except (Conflict, NotFound):
+        attachments = []
+    may_detach = bool(deed_links(asker, server, "detach-volume"))
+    rows = [
+        {
+            "attachment": one,
+            "volume": _volume(asker, one.volume_id),
+            "detach_url": deed_url(server, "detach-volume", volume=one.volume_id) if may_detach else "",
+        }
+        for one in attachments
+    ]
+    return {"rows": rows, "links": deed_links(asker, server, "attach-volume")}
+
+
+def _volume(asker: RequestContext, volume_id: str) -> Any:
+    try:
+        return volumes.get_visible(asker, volume_id)
+    except NotFound:
+        return None
+
+
+def network_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
+    """Its ports with their addresses, and its security groups."""
+    try:
+        interfaces = server_interfaces.list_interfaces(asker, server.uuid)
+    except (Conflict, NotFound):
+        interfaces = []
+    may_detach = bool(deed_links(asker, server, "detach-port"))
+    rows = [
+        {"port": one, "detach_url": deed_url(server, "detach-port", port=one.port_id) if may_detach else ""}
+        for one in interfaces
+    ]
+    links = deed_links(asker, server, "attach-network", "add-group", "remove-group")
+    return {"rows": rows, "links": links, "groups": server.security_groups, "reach_url": _reach_url(server)}
+
+
+def _reach_url(server: InstanceView) -> str:
+    return f"{reverse('reach')}?{urlencode({'target': server.uuid, 'protocol': 'icmp', 'source': server.uuid})}"
+
+
+def images_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
+    """How to make an image of it; those made are among the images."""
+    return {"links": deed_links(asker, server, "make-image")}
+
+
+def words_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
+    """Metadata and tags."""
+    links = deed_links(asker, server, "rename", "metadata", "tags")
+    return {"metadata": sorted(server.metadata.items()), "links": links}
+
+
+def placement_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
+    """Why it is where it is: the newest decision about it."""
+    for run in (run for run in flows.for_instance(asker, server.uuid) if run.action in PLACING):
+        for one in (run, *run.children):
+            found = decisions.for_run(asker, one.uuid)
+            if found:
+                return {"decisions": [placement.explain(found[-1])], "run": one}
+    return {"decisions": [], "run": None}
+
+
+def topology_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
+    """How its processors and memory lie on the host's nodes; operators see the host's side of it too."""
+    try:
+        found = server_facts.topology(asker, server.uuid)
+    except (Conflict, Forbidden, NotFound) as error:
+        return {"topology": None, "why_none": error.message}
+    return {
+        "topology": found,
+        "why_none": "" if found.cells else "Its size asks for no layout of processors and memory.",
+    }
+
+
+def danger_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
+    """What cannot be undone."""
+    return {"links": deed_links(asker, server, "resize")}

@@ -1,0 +1,142 @@
+"""The list of servers with its columns, views and orders, and the tabs and forms of one server."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from conductor.cell_db.models import Instance
+from conductor.journal.models import WorkflowRun
+from conductor.services import preferences
+from portal.pages.servers import TABS
+from tests import factories
+from tests.people import PASSWORD
+
+
+@pytest.fixture
+def ana(people: Any) -> Client:
+    factories.cells()
+    factories.host("sim-1")
+    client = Client()
+    assert client.post("/sign-in", {"username": "ana", "password": PASSWORD}).status_code == 302
+    return client
+
+
+def text(answer: Any) -> str:
+    return html.unescape(" ".join(answer.content.decode().split()))
+
+
+def names(client: Client, **query: str) -> list[str]:
+    return re.findall(r"data-open>(web-\d)<", text(client.get("/servers", query)))
+
+
+def fleet(people: Any) -> None:
+    for number, zone in enumerate(("az-2", "az-1", "az-3")):
+        factories.instance(
+            people.ana.context(), f"web-{number}", age=100 * (number + 1), availability_zone=zone, tags=[f"t{number}"]
+        )
+
+
+def test_the_list_is_sorted_and_narrowed_by_the_server(ana: Client, people: Any) -> None:
+    fleet(people)
+    assert names(ana) == ["web-0", "web-1", "web-2"]
+    assert names(ana, sort="age:desc") == ["web-2", "web-1", "web-0"]
+    assert names(ana, sort="name:desc") == ["web-2", "web-1", "web-0"]
+    assert names(ana, sort="zone:asc") == ["web-1", "web-0", "web-2"]
+    assert names(ana, sort="nonsense:up") == ["web-0", "web-1", "web-2"]
+    assert names(ana, tag="t1") == ["web-1"]
+
+
+def test_pages_go_on_where_they_ended_in_every_order(ana: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet(people)
+    monkeypatch.setattr("portal.pages.server_list.PAGE_SIZE", 2)
+    first = text(ana.get("/servers", {"sort": "zone:asc"}))
+    (following,) = re.findall(r'href="([^"]+)" rel="next"', first)
+    assert re.findall(r"data-open>(web-\d)<", text(ana.get(following))) == ["web-2"]
+
+
+def test_columns_are_kept_with_the_person(ana: Client, people: Any) -> None:
+    fleet(people)
+    ana.post("/servers/columns", {"column": ["image", "host"], "query": "name=web&next=//evil"})
+    page = text(ana.get("/servers"))
+    assert 'data-name="Image"' in page
+    assert 'data-name="Addresses"' not in page
+    assert "sim-1" not in page  # hosts are the operators' alone
+    before = preferences.of(people.ana.user.pk)
+    assert ana.post("/servers/columns", {"column": "passwords"}).status_code == 400
+    assert preferences.of(people.ana.user.pk) == before
+
+
+def test_views_are_kept_and_forgotten(ana: Client, people: Any) -> None:
+    answer = ana.post("/servers/views", {"view": "mine", "query": "name=web&sort=zone%3Aasc&evil=1"})
+    assert answer["Location"] == "/servers?name=web&sort=zone%3Aasc"
+    assert preferences.of(people.ana.user.pk).views == {"mine": "name=web&sort=zone%3Aasc"}
+    assert 'href="/servers?name=web&sort=zone%3Aasc" aria-current="true">mine<' in text(ana.get(answer["Location"]))
+    ana.post("/servers/views", {"view": "  ", "query": ""})
+    assert "Give the view a name" in text(ana.get("/servers"))
+    ana.post("/servers/views", {"forget": "mine", "query": ""})
+    assert preferences.of(people.ana.user.pk).views == {}
+
+
+def test_every_tab_is_a_page(ana: Client, people: Any) -> None:
+    server = factories.instance(people.ana.context(), "web-0", metadata={"team": "shop"}, tags=["blue"])
+    for tab in TABS:
+        answer = ana.get(f"/servers/{server.uuid}" if tab == "overview" else f"/servers/{server.uuid}/{tab}")
+        assert answer.status_code == 200, tab
+        assert 'id="server-body"' in text(answer), tab
+    assert "team" in text(ana.get(f"/servers/{server.uuid}/metadata"))
+
+
+def test_a_volume_is_attached_from_the_servers_page(ana: Client, people: Any) -> None:
+    server = factories.instance(people.ana.context(), "web-0")
+    ana.post("/volumes/do/create", {"name": "data", "size": "3"})
+    form = f"/server/do/attach-volume?item={server.uuid}"
+    assert form in text(ana.get(f"/servers/{server.uuid}/volumes"))
+    (volume,) = re.findall(r'<option value="([0-9a-f-]{36})"', text(ana.get(form)))
+    answer = ana.post("/server/do/attach-volume", {"item": str(server.uuid), "volumeId": volume})
+    assert answer["Location"] == f"/servers/{server.uuid}/volumes"
+    assert WorkflowRun.objects.using("cell1").get().action == "attach_volume"
+    assert "data" in text(ana.get(answer["Location"]))
+    again = ana.post("/server/do/attach-volume", {"item": str(server.uuid), "volumeId": volume})
+    assert again.status_code == 409
+    assert WorkflowRun.objects.using("cell1").count() == 1
+
+
+def test_words_of_a_server_are_changed(ana: Client, people: Any) -> None:
+    server = factories.instance(people.ana.context(), "web-0", metadata={"old": "1"})
+    item = str(server.uuid)
+    assert ana.post("/server/do/metadata", {"item": item, "metadata": "a = 1\nb=2"}).status_code == 302
+    assert ana.post("/server/do/tags", {"item": item, "tags": "blue green"}).status_code == 302
+    assert ana.post("/server/do/rename", {"item": item, "name": "db-0", "description": ""}).status_code == 302
+    row = Instance.objects.using("cell1").get(uuid=server.uuid)
+    assert (row.metadata, sorted(row.tags), row.name) == ({"a": "1", "b": "2"}, ["blue", "green"], "db-0")
+    wrong = ana.post("/server/do/tags", {"item": item, "tags": "a/b"})
+    assert wrong.status_code == 400
+    assert 'value="a/b"' in text(wrong)
+
+
+def test_who_only_reads_gets_no_forms(ana: Client, people: Any) -> None:
+    server = factories.instance(people.ana.context(), "web-0")
+    rea = Client()
+    rea.post("/sign-in", {"username": "rea", "password": PASSWORD})
+    assert "/server/do/" not in text(rea.get(f"/servers/{server.uuid}/volumes"))
+    assert rea.post("/server/do/rename", {"item": str(server.uuid), "name": "x", "description": ""}).status_code == 403
+    assert Instance.objects.using("cell1").get(uuid=server.uuid).name == "web-0"
+
+
+def test_a_long_list_costs_as_much_as_a_short_one(ana: Client, people: Any) -> None:
+    factories.instance(people.ana.context(), "web-0")
+    counts = []
+    for _ in range(2):
+        with CaptureQueriesContext(connections["default"]) as api, CaptureQueriesContext(connections["cell1"]) as cell:
+            assert ana.get("/servers").status_code == 200
+        counts.append((len(api), len(cell)))
+        for number in range(8):
+            factories.instance(people.ana.context(), f"more-{number}")
+    assert counts[0] == counts[1]
