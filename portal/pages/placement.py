@@ -28,17 +28,20 @@ class Stage:
     milliseconds: float
     kept_share: float
     lost_share: float
+    plugin: str = ""
 
 
 def context_of(asker: RequestContext, story: Story, query: Mapping[str, str]) -> dict[str, Any]:
     """Context of the placement tab."""
     found = decisions.for_run(asker, story.view.uuid)
     why_none = "No host has been asked for yet." if story.is_live else "This workflow did not need a host chosen."
-    return {"decisions": [explain(decision) for decision in found], "why_none": why_none}
+    lost = query.get("lost", "")
+    return {"decisions": [explain(decision, lost) for decision in found], "why_none": why_none, "lost": lost}
 
 
-def explain(decision: DecisionView) -> dict[str, Any]:
-    """A decision as its template draws it."""
+def explain(decision: DecisionView, lost: str = "") -> dict[str, Any]:
+    """A decision as its template draws it; `lost` narrows its hosts to those that one question turned away."""
+    asked = [str(stage["filter"]) for stage in decision.funnel if stage["before"]]
     stages = _stages([stage for stage in decision.funnel if stage["before"]])
     weighers = _weighers(decision.weights)
     return {
@@ -50,7 +53,14 @@ def explain(decision: DecisionView) -> dict[str, Any]:
         "unasked": [words(stage["filter"]) for stage in decision.funnel if not stage["before"]],
         "weighers": [{"name": words(name), "number": number % PALETTE} for number, name in enumerate(weighers)],
         "weights": _bars(decision.weights[:MOST_WEIGHED], weighers),
-        "hosts": [{"host": host, "face": _face(host)} for host in decision.hosts],
+        "choice": _choice(decision),
+        "columns": [{"name": words(name), "plugin": name} for name in asked],
+        "lost_words": words(lost) if lost else "",
+        "hosts": [
+            {"host": host, "face": _face(host), "marks": _marks(host, asked)}
+            for host in decision.hosts
+            if lost in ("", host["rejected_by"])
+        ],
         "nearest": [{**miss, "asked": words(str(miss["rejected_by"]))} for miss in decision.nearest],
     }
 
@@ -60,6 +70,7 @@ def _stages(funnel: Sequence[Mapping[str, Any]]) -> list[Stage]:
     return [
         Stage(
             name=words(stage["filter"]),
+            plugin=str(stage["filter"]),
             before=stage["before"],
             after=stage["after"],
             lost=stage["before"] - stage["after"],
@@ -137,6 +148,36 @@ def _part(parts: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     if found is None:
         return {"text": "–", "raw": "", "normalized": "", "multiplier": ""}
     return {**found, "text": f"{found['weight']:.2f}"}
+
+
+PASSED, REJECTED, NOT_RUN = Face("good", "pass"), Face("bad", "reject"), Face("none", "not run")
+
+
+def _marks(host: Mapping[str, Any], asked: Sequence[str]) -> list[dict[str, Any]]:
+    """What each question said of a host as it was decided: the first no ends the questions."""
+    marks = []
+    said_no = False
+    for name in asked:
+        is_no = name == host["rejected_by"]
+        marks.append({"name": words(name), "face": NOT_RUN if said_no else REJECTED if is_no else PASSED})
+        said_no = said_no or is_no
+    return marks
+
+
+def _choice(decision: DecisionView) -> str:
+    """The best and the next best, and what else decided."""
+    if not decision.is_successful or len(decision.weights) < 1:
+        return ""
+    best, *rest = decision.weights
+    said = [f"{best['host']}, score {best['total']:.2f}"]
+    if rest:
+        gap = best["total"] - rest[0]["total"]
+        share = f" ({100 * gap / abs(best['total']):.1f} %)" if best["total"] else ""
+        said.append(f"next {rest[0]['host']} {rest[0]['total']:.2f}{share}")
+    said.append(f"seed {decision.seed}; snapshot {decision.snapshot_age_seconds:.1f} s old")
+    if decision.milliseconds:
+        said.append(f"decided in {decision.milliseconds:.1f} ms")
+    return "; ".join(said) + "."
 
 
 def _face(host: Mapping[str, Any]) -> Face:

@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from portal.pages import (
     accounts,
+    compare,
     consoles,
     decisions,
     flow_list,
@@ -44,6 +45,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("workflows", flow_list.workflow_list, name="workflows"),
     path("workflows/views", flow_list.save_view, name="workflow-views"),
     path("workflows/views/<str:view_uuid>/forget", flow_list.forget_view, name="workflow-view-forget"),
+    path("workflows/compare", compare.compare, name="workflow-compare"),
     path("workflows/<str:run_uuid>", flows.workflow, name="workflow"),
     path("workflows/<str:run_uuid>/do/<slug:name>", interventions.intervene, name="intervene"),
     path("workflows/<str:run_uuid>/step/<slug:key>", steps.step, name="workflow-step"),

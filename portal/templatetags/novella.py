@@ -56,6 +56,20 @@ def duration(seconds: float | timedelta | None) -> str:
 
 
 @register.filter
+def signed_duration(seconds: float) -> str:
+    """+3.2 s, −40 ms, ±0."""
+    return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}" if seconds else "±0"
+
+
+@register.filter
+def difference(seconds: float) -> str:
+    """3.2 s longer, 40 ms less, just as long."""
+    if abs(seconds) < 0.001:
+        return "just as long"
+    return f"{duration(abs(seconds))} {'longer' if seconds > 0 else 'less'}"
+
+
+@register.filter
 def age(moment: datetime | None) -> str:
     """How long ago, in one unit: 12 s, 5 min, 3 h, 2 d."""
     if moment is None:

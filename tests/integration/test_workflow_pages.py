@@ -312,3 +312,39 @@ def test_what_is_over_offers_nothing(moving: WorkflowRun) -> None:
     page = signed_in("admin").get(f"/workflows/{moving.uuid}").content.decode()
     assert "The guest runs at its destination." in page
     assert "Finish now" not in page
+
+
+# -- placement and comparing ----------------------------------------------------------------------------------------
+
+
+def test_the_funnel_leads_to_the_hosts_that_it_lost(asker: Any, people: Any) -> None:
+    parent, _ = factories.build(people.admin.context(), "web-1")
+    factories.decision(parent, **factories.some_decision())
+    admin = signed_in("admin")
+    page = admin.get(f"/workflows/{parent.uuid}/placement").content.decode()
+    assert "sim-1, score 1.00; next sim-2 0.50 (50.0 %); seed 7741" in page
+    assert "?lost=compute_status#hosts-" in page
+    lost = admin.get(f"/workflows/{parent.uuid}/placement?lost=compute_status").content.decode()
+    assert re.findall(r'<td class="lead">(sim-\d)', lost) == ["sim-3"]
+    assert re.findall(r'<td class="lead">(sim-\d)', page) == ["sim-1", "sim-2", "sim-3"]
+
+
+def test_two_of_a_kind_are_compared(asker: Any) -> None:
+    _, one = factories.build(asker, "web-1", age=20)
+    _, other = factories.build(asker, "web-2", age=40)
+    runs = WorkflowRun.objects.using("cell1")
+    runs.filter(pk=one.pk).update(inputs={"flavor": {"vcpus": 1}, "host": "sim-1"})
+    runs.filter(pk=other.pk).update(inputs={"flavor": {"vcpus": 4}, "host": "sim-2"})
+    stranger = factories.run(asker, "cell1", flow="stop_instance")
+    ana = signed_in("ana")
+    offered = ana.get(f"/workflows/compare?a={one.uuid}").content.decode()
+    assert str(other.uuid) in offered
+    assert str(stranger.uuid) not in offered
+    page = ana.get(f"/workflows/compare?a={one.uuid}&b={other.uuid}").content.decode()
+    assert "Spawn on host" in page
+    assert "+20 s" in page
+    assert "build_in_cell.flavor.vcpus" in page
+    assert "sim-" not in page
+    assert ana.get(f"/workflows/compare?a={one.uuid}&b={stranger.uuid}").status_code == 400
+    assert signed_in("chi").get(f"/workflows/compare?a={one.uuid}&b={other.uuid}").status_code == 404
+    assert ana.get("/workflows/compare").status_code == 404
