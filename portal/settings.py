@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
+    "drf_spectacular",
     "channels",
     "django_htmx",
     "conductor.apps.ConductorConfig",
@@ -127,6 +128,16 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "EXCEPTION_HANDLER": "portal.api.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Novella",
+    "DESCRIPTION": "Workflows, the decisions behind them, plugins, hosts, locks and the audit log.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/",
+    "POSTPROCESSING_HOOKS": [],
+    "GET_MOCK_REQUEST": "portal.api.own.openapi.no_request",
+    "APPEND_COMPONENTS": {"securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}}},
 }
 
 NOVELLA_DATA = environment.data_dir

@@ -54,6 +54,7 @@ def idempotent(method: Method | None = None, *, is_one_commit: bool = False) -> 
             response[REPLAYED] = "true"
         return response
 
+    wrapped.takes_key = True  # type: ignore[attr-defined]  # the API's description says so
     return wrapped
 
 

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from rest_framework.response import Response
 
 from conductor.services import audit
-from conductor.services.audit import AuditQuery
+from conductor.services.audit import AuditQuery, AuditView
 from portal.api.base import ApiRequest
+from portal.api.own.openapi import MISSING, described, next_page
 from portal.api.own.queries import PAGES, page_of, refuse_unknown, time_of, word_of
 from portal.api.own.view import OwnView, plain
 from portal.api.pagination import next_links
@@ -18,6 +19,7 @@ KNOWN = FILTERS | PAGES | {"since"}
 
 
 class Audit(OwnView):
+    @described({"records": [AuditView], "missing_cells": MISSING, **next_page("records")}, query=KNOWN)
     def get(self, request: ApiRequest) -> Response:
         """Newest first, narrowed by filters."""
         self.authorize("novella:audit:list")

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import decision_replays, decisions
-from conductor.services.decision_values import DecisionQuery
+from conductor.services import decision_replays, decision_values, decisions
+from conductor.services.decision_values import DecisionQuery, DecisionSummary, DecisionView, HostExplained
 from portal.api.base import ApiRequest
 from portal.api.own import schemas
+from portal.api.own.openapi import MISSING, described, next_page
 from portal.api.own.queries import PAGES, page_of, refuse_unknown, time_of, word_of
+from portal.api.own.shapes import Part
 from portal.api.own.view import OwnView, decision_body, plain
 from portal.api.pagination import next_links
 from portal.api.validation import validate
 
 FILTERS = frozenset({"run_uuid", "instance_uuid", "project_id", "outcome"})
 TIMES = frozenset({"since", "until"})
+MATRIX = Part("Matrix", decision_values.Matrix, without=("has_more",))
+REMEDIES = Part("Remedies", decision_values.Remedies)
+EVALUATION = Part("Evaluation", decision_values.Evaluation)
 
 
 class Decisions(OwnView):
+    @described(
+        {"decisions": [DecisionSummary], "missing_cells": MISSING, **next_page("decisions")},
+        query=FILTERS | TIMES | PAGES,
+    )
     def get(self, request: ApiRequest) -> Response:
         """Newest first, narrowed by filters."""
         self.authorize("novella:decisions:list")
@@ -41,12 +51,16 @@ class Decisions(OwnView):
 
 
 class Decision(OwnView):
+    @described({"decision": DecisionView})
     def get(self, request: ApiRequest, decision_uuid: str) -> Response:
         self.authorize("novella:decisions:show")
         return Response({"decision": decision_body(decisions.get(request.context, decision_uuid))})
 
 
 class Hosts(OwnView):
+    @described(
+        {"hosts": [Mapping[str, Any]], "total": int, **next_page("hosts")}, query=PAGES | {"verdict", "rejected_by"}
+    )
     def get(self, request: ApiRequest, decision_uuid: str) -> Response:
         """The hosts with their verdicts as decided; `verdict` and `rejected_by` narrow, `marker` is a position."""
         self.authorize("novella:decisions:hosts")
@@ -67,6 +81,7 @@ class Hosts(OwnView):
 
 
 class Weights(OwnView):
+    @described({"weights": [Mapping[str, Any]]})
     def get(self, request: ApiRequest, decision_uuid: str) -> Response:
         """The heaviest hosts with what every weigher said."""
         self.authorize("novella:decisions:hosts")
@@ -74,6 +89,7 @@ class Weights(OwnView):
 
 
 class Matrix(OwnView):
+    @described({"matrix": MATRIX, **next_page("hosts")}, query=PAGES)
     def get(self, request: ApiRequest, decision_uuid: str) -> Response:
         """Every filter about every host, as the hosts were then; those that few filters turn away first."""
         self.authorize("novella:decisions:hosts")
@@ -88,6 +104,7 @@ class Matrix(OwnView):
 
 
 class Host(OwnView):
+    @described({"host": HostExplained})
     def get(self, request: ApiRequest, decision_uuid: str, host: str) -> Response:
         """Why this host, or why not."""
         self.authorize("novella:decisions:hosts")
@@ -95,6 +112,7 @@ class Host(OwnView):
 
 
 class FitsIf(OwnView):
+    @described(REMEDIES)
     def get(self, request: ApiRequest, decision_uuid: str) -> Response:
         """The hosts that came nearest, and the smallest changes that would have made it fit."""
         self.authorize("novella:decisions:show")
@@ -102,6 +120,7 @@ class FitsIf(OwnView):
 
 
 class Evaluate(OwnView):
+    @described({"evaluation": EVALUATION}, body=schemas.EVALUATE, is_body_optional=True)
     def post(self, request: ApiRequest, decision_uuid: str) -> Response:
         """How it would end if it were decided again; nothing is claimed."""
         self.authorize("novella:decisions:evaluate")

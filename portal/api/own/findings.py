@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from rest_framework.response import Response
 
 from conductor.services import findings
-from conductor.services.findings import FindingQuery
+from conductor.services.findings import FindingQuery, FindingView
 from portal.api.base import ApiRequest
+from portal.api.own.openapi import described, next_page
 from portal.api.own.queries import PAGES, page_of, refuse_unknown, word_of
 from portal.api.own.view import OwnView, plain
 from portal.api.pagination import next_links
@@ -18,6 +20,7 @@ KNOWN = FILTERS | PAGES
 
 
 class Findings(OwnView):
+    @described({"findings": [FindingView], "open": Mapping[str, int], **next_page("findings")}, query=KNOWN)
     def get(self, request: ApiRequest) -> Response:
         """Newest first, narrowed by filters; without `state`, those that are open."""
         self.authorize("novella:findings:list")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,13 +17,19 @@ from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.links import absolute
 from portal.api.own import schemas
+from portal.api.own.openapi import LINKS, MISSING, described, next_page
 from portal.api.own.queries import PAGES, page_of, refuse_unknown, word_of
+from portal.api.own.shapes import Part
 from portal.api.own.view import OwnView, plain
 from portal.api.pagination import next_links
 from portal.api.validation import as_boolean, validate
 
+HOST = Part("Host", HypervisorView)
+DRAIN = Part("Drain", DrainView, {"links": LINKS})
+
 
 class Hosts(OwnView):
+    @described({"hosts": [HOST], "missing_cells": MISSING, **next_page("hosts")}, query=PAGES | {"name", "host"})
     def get(self, request: ApiRequest) -> Response:
         """Nodes of all cells by name, with their service; a part of the node's `name`, or the `host`, narrow."""
         self.authorize("novella:hosts:list")
@@ -38,11 +44,13 @@ class Hosts(OwnView):
 
 
 class Drain(OwnView):
+    @described({"drain": DRAIN})
     def get(self, request: ApiRequest, host: str) -> Response:
         """The newest drain of the host, with the servers that are left."""
         self.authorize("novella:hosts:show")
         return Response({"drain": drain_body(request, drains.get(request.context, host))})
 
+    @described({"drain": DRAIN}, 202, body=schemas.DRAIN, others={200: {"plan": [PlannedMove]}})
     @idempotent
     def post(self, request: ApiRequest, host: str) -> Response:
         """Begin; or with `dry_run` only say what would become of each server."""
@@ -60,6 +68,7 @@ class Drain(OwnView):
 
 
 class DrainAction(OwnView):
+    @described({"drain": DRAIN}, 202, body=schemas.DRAIN_ACTION)
     @idempotent
     def post(self, request: ApiRequest, host: str) -> Response:
         """Pause, resume, stop (the host stays closed) or cancel (it is opened again)."""
@@ -70,6 +79,7 @@ class DrainAction(OwnView):
 
 
 class Open(OwnView):
+    @described({"host": {"host": str, "is_disabled": bool, "is_up": bool}}, body=schemas.NOTHING, is_body_optional=True)
     @idempotent
     def post(self, request: ApiRequest, host: str) -> Response:
         """End the host's maintenance: it takes new work."""
@@ -80,6 +90,9 @@ class Open(OwnView):
 
 
 class Evacuate(OwnView):
+    @described(
+        {"workflows": Mapping[str, str], "refused": Mapping[str, str]}, 202, body=schemas.NOTHING, is_body_optional=True
+    )
     @idempotent
     def post(self, request: ApiRequest, host: str) -> Response:
         """Have every server of a dead host built anew; workflows by server, and why others cannot be."""

@@ -13,7 +13,8 @@ from conductor.services.interventions import Asked
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.own import schemas
-from portal.api.own.view import OwnView, panel_body, run_body
+from portal.api.own.openapi import described
+from portal.api.own.view import RUN_IN_FULL, OwnView, panel_body, run_body
 from portal.api.validation import validate
 
 _ENTITY_TAG = re.compile(r'\A(?:W/)?"([^"]{0,64})"\Z')
@@ -24,6 +25,7 @@ class Intervention(OwnView):
 
     name: ClassVar[str] = ""
 
+    @described({"workflow": RUN_IN_FULL}, 202, body=lambda view: schemas.INTERVENE[view.name], takes_if_match=True)
     @idempotent
     def post(self, request: ApiRequest, run_uuid: str) -> Response:
         body = validate(request.data, schemas.INTERVENE[self.name])

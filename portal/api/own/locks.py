@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from conductor.services import locks
 from conductor.services.locks import LockQuery, LockView
 from portal.api.base import ApiRequest
+from portal.api.own.openapi import MISSING, described, next_page
 from portal.api.own.queries import PAGES, page_of, refuse_unknown, word_of
 from portal.api.own.view import OwnView, plain
 from portal.api.pagination import next_links
@@ -17,6 +18,7 @@ FILTERS = frozenset({"resource", "kind", "cell", "run_uuid"})
 
 
 class Locks(OwnView):
+    @described({"locks": [LockView], "missing_cells": MISSING, **next_page("locks")}, query=FILTERS | PAGES)
     def get(self, request: ApiRequest) -> Response:
         """By resource; the project's own, an administrator sees all."""
         self.authorize("novella:locks:list")

@@ -5,25 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_type_hints
 
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
 from conductor.services import plugin_views, plugins
-from conductor.services.plugin_views import PluginView
+from conductor.services.plugin_views import Catalogue, PluginView
 from conductor.services.plugins import Change
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.own import schemas
+from portal.api.own.openapi import described
+from portal.api.own.shapes import Part
 from portal.api.own.view import OwnView, plain
 from portal.api.validation import validate
 
 _VERSION = re.compile(r'\A(?:W/)?"(\d{1,9})"\Z')
+PLUGIN = Part("Plugin", PluginView, {"enabled": bool}, without=("is_enabled",))
+SHUT_OUT = get_type_hints(Catalogue)["shut_out"]
+OF_KIND = {"version": int, "plugins": [PLUGIN]}
 _FIELDS = {"enabled": "is_enabled"}  # of the body → of the service, where they differ
 
 
 class Plugins(OwnView):
+    @described({"plugins": [PLUGIN], "versions": Mapping[str, int], "shut_out": SHUT_OUT})
     def get(self, request: ApiRequest) -> Response:
         """All of them: filters and weighers in the order in which they run, then drivers and memberships."""
         self.authorize("novella:plugins:list")
@@ -38,11 +44,13 @@ class Plugins(OwnView):
 
 
 class PluginsOfKind(OwnView):
+    @described(OF_KIND)
     def get(self, request: ApiRequest, kind: str) -> Response:
         """With the version as the ETag."""
         self.authorize("novella:plugins:list")
         return _of_kind(request, kind)
 
+    @described(OF_KIND, body=schemas.CHANGE_PLUGINS, takes_if_match=True)
     def patch(self, request: ApiRequest, kind: str) -> Response:
         """Change the order, and what was chosen for some plugins; all of it or nothing."""
         self.authorize("novella:plugins:change")
@@ -58,6 +66,7 @@ class PluginsOfKind(OwnView):
 
 
 class Quarantine(OwnView):
+    @described({"plugin": PLUGIN}, body=schemas.QUARANTINE_PLUGIN)
     @idempotent
     def post(self, request: ApiRequest, kind: str, name: str) -> Response:
         """Shut a plugin out for `seconds`, or until it is released."""
@@ -68,6 +77,7 @@ class Quarantine(OwnView):
 
 
 class Release(OwnView):
+    @described({"plugin": PLUGIN}, body=schemas.RELEASE_PLUGIN, is_body_optional=True)
     @idempotent
     def post(self, request: ApiRequest, kind: str, name: str) -> Response:
         """Let a plugin in again."""

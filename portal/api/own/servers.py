@@ -9,10 +9,12 @@ from conductor.services import audit, second_tries
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.links import absolute
+from portal.api.own.openapi import described
 from portal.api.own.view import OwnView
 
 
 class TryAgain(OwnView):
+    @described({"workflow": {"uuid": str, "href": str}}, 202)
     @idempotent
     def post(self, request: ApiRequest, server_id: str) -> Response:
         """Have a server whose build has failed be built again; takes no body."""

@@ -5,9 +5,23 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from conductor.core.interventions import INTERVENTIONS
-from portal.api.own import audit, decisions, findings, hosts, interventions, locks, plugins, servers, views, what_if
+from portal.api.own import (
+    audit,
+    decisions,
+    findings,
+    hosts,
+    interventions,
+    locks,
+    plugins,
+    reference,
+    servers,
+    views,
+    what_if,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("schema", reference.SchemaDocument.as_view()),
+    path("docs", reference.page, name="api-reference"),
     path("workflows", views.Workflows.as_view()),
     path("workflows/<str:run_uuid>", views.Workflow.as_view()),
     path("workflows/<str:run_uuid>/steps", views.WorkflowSteps.as_view()),

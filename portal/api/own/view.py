@@ -12,12 +12,14 @@ from rest_framework.request import Request
 
 from conductor.core.context import RequestContext
 from conductor.services.decision_values import DecisionView
-from conductor.services.flow_actions import Panel
+from conductor.services.flow_actions import ActionChoice, LeaseView, Panel
 from conductor.services.values import EventView, RunView, StepView
 from portal.api.authentication import TokenAuthentication
 from portal.api.authorization import ADMIN, MEMBER, READER, RuleTable
 from portal.api.base import ApiView
 from portal.api.links import absolute
+from portal.api.own.openapi import LINKS, OwnSchema
+from portal.api.own.shapes import Part, Ref
 from portal.askers import asker_of, user_of
 from portal.request_ids import request_id_of
 
@@ -46,6 +48,12 @@ RULES: RuleTable = {
 }
 
 
+RUN = Part("Workflow", RunView, {"children": [Ref("Workflow")], "links": LINKS})
+ABOUT_RUN = {"revision": str, "requested": str, "actions": [ActionChoice], "leases": [LeaseView]}
+RUN_IN_FULL = Part("WorkflowInFull", RunView, {"children": [RUN], "links": LINKS, **ABOUT_RUN})
+EVENT = Part("Event", EventView, {"cursor": str})
+
+
 class SessionReading(BaseAuthentication):
     """The session of a page, for reading only: what changes something must show a token."""
 
@@ -62,6 +70,7 @@ class OwnView(ApiView):
 
     service = "own"
     policies = RULES
+    schema = OwnSchema()
     authentication_classes = (TokenAuthentication, SessionReading)
 
 

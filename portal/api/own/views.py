@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from rest_framework.response import Response
@@ -9,19 +10,36 @@ from rest_framework.response import Response
 from conductor.core.states import RunState
 from conductor.services import event_log, flow_actions, flow_search, flows
 from conductor.services.event_log import Cursor
+from conductor.services.flow_actions import ActionChoice
 from conductor.services.flow_search import FACETS, RunQuery
-from conductor.services.values import EventView
+from conductor.services.values import EventView, StepView
 from portal.api.base import ApiRequest
+from portal.api.own.openapi import MISSING, PARAMETERS, TEXT, described, next_page, several
 from portal.api.own.queries import PAGES, page_of, refuse_unknown, time_of, word_of, words_of
-from portal.api.own.view import OwnView, event_body, panel_body, run_body, step_body
+from portal.api.own.shapes import Part
+from portal.api.own.view import EVENT, RUN, RUN_IN_FULL, OwnView, event_body, panel_body, run_body, step_body
 from portal.api.pagination import next_links
 
 WORDS = frozenset({"cell", "project_id", "user_id", "request_id", "instance_uuid", "parent_uuid"})
 TIMES = frozenset({"since", "until"})
 MOST_EVENTS = 1000
+SEVERAL = {"state": several(*RunState), "flow": several(), "action": several()}
+PARAMETERS_OF_PAGES = {name: PARAMETERS.get(name, TEXT) for name in sorted(PAGES | TIMES)}
+STEP = Part("StepOfWorkflow", StepView, {"run_uuid": str})
+FACET_COUNTS = Mapping[str, Mapping[str, int]]
+EVENTS = {"events": [EVENT], "cursor": str}
 
 
 class Workflows(OwnView):
+    @described(
+        {
+            "workflows": [RUN],
+            "facets": FACET_COUNTS,
+            "missing_cells": MISSING,
+            **next_page("workflows"),
+        },
+        query={**dict.fromkeys(sorted(WORDS), TEXT), **SEVERAL, **PARAMETERS_OF_PAGES},
+    )
     def get(self, request: ApiRequest) -> Response:
         """Newest first. `state`, `flow` and `action` may be given several times; `facets` counts what each leaves."""
         self.authorize("novella:workflows:list")
@@ -49,6 +67,7 @@ class Workflows(OwnView):
 
 
 class Workflow(OwnView):
+    @described({"workflow": RUN_IN_FULL})
     def get(self, request: ApiRequest, run_uuid: str) -> Response:
         """With `revision` and `actions`: what may be done to it now, and why not."""
         self.authorize("novella:workflows:show")
@@ -60,6 +79,7 @@ class Workflow(OwnView):
 
 
 class WorkflowSteps(OwnView):
+    @described({"steps": [STEP]})
     def get(self, request: ApiRequest, run_uuid: str) -> Response:
         """What was tried, in order, and what is planned; then the steps of the workflows that it handed work to."""
         self.authorize("novella:workflows:show")
@@ -69,6 +89,7 @@ class WorkflowSteps(OwnView):
 
 
 class WorkflowActions(OwnView):
+    @described({"revision": str, "actions": [ActionChoice]})
     def get(self, request: ApiRequest, run_uuid: str) -> Response:
         """What may be done to it now, and why not; `ETag` is the revision to send with `If-Match`."""
         self.authorize("novella:workflows:show")
@@ -79,6 +100,7 @@ class WorkflowActions(OwnView):
 
 
 class WorkflowEvents(OwnView):
+    @described(EVENTS, query={"after", "limit"})
     def get(self, request: ApiRequest, run_uuid: str) -> Response:
         """What happened after `after`, and the cursor to ask with next time."""
         self.authorize("novella:workflows:events")
@@ -89,6 +111,7 @@ class WorkflowEvents(OwnView):
 
 
 class Events(OwnView):
+    @described(EVENTS, query={"after", "limit", "topic", "kind"})
     def get(self, request: ApiRequest) -> Response:
         """Everything that happened in the project after `after`; without it, nothing but where the log stands."""
         self.authorize("novella:events:list")

@@ -13,11 +13,12 @@ from conductor.core.scheduling.what_if import FleetChange, NewHosts
 from conductor.services import what_if
 from conductor.services.drains import Wish
 from conductor.services.values import BuildWish
-from conductor.services.what_if import Refusal
+from conductor.services.what_if import DrainPreview, FitView, Refusal
 from portal.api.authorization import is_allowed
 from portal.api.base import ApiRequest
 from portal.api.compute.policies import RULES as COMPUTE_RULES
 from portal.api.own import schemas
+from portal.api.own.openapi import described
 from portal.api.own.view import OwnView
 from portal.api.validation import as_boolean, validate
 
@@ -25,6 +26,7 @@ NUMBERS = ("vcpus", "memory_mb", "disk_gb", "root_gb", "ephemeral_gb", "swap_mb"
 
 
 class Launch(OwnView):
+    @described({"fit": FitView}, body=schemas.WHAT_IF_LAUNCH)
     def post(self, request: ApiRequest) -> Response:
         """Would so many servers find hosts, what would refuse them, and what would make them fit?"""
         self.authorize("novella:what_if:launch")
@@ -50,6 +52,7 @@ class Launch(OwnView):
 
 
 class Move(OwnView):
+    @described({"fit": FitView}, body=schemas.WHAT_IF_MOVE)
     def post(self, request: ApiRequest) -> Response:
         """Could a server move, or with `flavor` be resized?"""
         self.authorize("novella:what_if:move")
@@ -70,6 +73,7 @@ class Move(OwnView):
 
 
 class Drain(OwnView):
+    @described({"drain": DrainPreview}, body=schemas.WHAT_IF_DRAIN)
     def post(self, request: ApiRequest) -> Response:
         """Where would each guest of a host go?"""
         self.authorize("novella:what_if:drain")

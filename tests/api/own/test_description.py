@@ -1,0 +1,64 @@
+"""What the API says of itself: valid, whole, for everybody, and as a page."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern
+from drf_spectacular.validation import validate_schema
+from jsonschema import Draft202012Validator
+
+from portal.api.own import openapi, shapes, urls
+from portal.api.own.reference import document
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+def test_the_description_is_openapi_3_1() -> None:
+    found = document()
+    assert found["openapi"] == "3.1.0"
+    validate_schema(found)  # type: ignore[no-untyped-call]
+    for schema in found["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+
+
+def test_every_route_and_method_is_described() -> None:
+    described = {(path, method) for path, methods in document()["paths"].items() for method in methods}
+    there = set()
+    for route in urls.urlpatterns:
+        assert isinstance(route, URLPattern)
+        view = getattr(route.callback, "cls", None)
+        path = "/api/" + re.sub(r"<str:(\w+)>", r"{\1}", str(route.pattern))
+        there |= {(path, method) for method in METHODS if hasattr(view, method)}
+    assert described == there
+    assert len(described) > 40
+
+
+def test_operations_have_names_words_and_bodies() -> None:
+    operations = [one for methods in document()["paths"].values() for one in methods.values()]
+    names = [one["operationId"] for one in operations]
+    assert len(set(names)) == len(names)
+    assert [one["operationId"] for one in operations if not one.get("description")] == []
+    assert "\\Z" not in str(document())
+
+
+def test_everybody_may_read_it(databases: None, api_client: Any) -> None:
+    answer = api_client(None).get("/api/schema")
+    assert (answer.status_code, answer.json()["info"]["title"]) == (200, "Novella")
+    page = Client().get("/api/docs")
+    assert page.status_code == 200
+    text = page.content.decode()
+    assert all(path in text for path in document()["paths"])
+    assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+    assert re.search(r"<script(?![^>]*\bsrc=)|\sstyle=|\son[a-z]+=", text) is None
+
+
+def test_a_shape_that_nobody_can_describe_is_a_fault_of_ours() -> None:
+    parts = shapes.Parts(lambda name, schema: None)
+    assert parts.schema({"a?": int | None, "b": [dict[str, float]]})["required"] == ["b"]
+    with pytest.raises(TypeError, match="no schema"):
+        parts.schema(complex)
+    assert openapi.clean({"pattern": r"^a\Z", "items": [{"pattern": r"b\Z"}]})["items"][0]["pattern"] == "b$"
