@@ -91,8 +91,11 @@ def abandoned(older_than_seconds: float) -> list[str]:
     """Uuids of images that wait for a host's data since long; whoever holds their lock still wants them."""
     before = timezone.now() - timedelta(seconds=older_than_seconds)
     rows = Image.objects.filter(
-        status="queued", deleted_at=None, created_at__lt=before, properties__image_type__in=(SNAPSHOT, BACKUP)
-    ).filter(properties__has_key="instance_uuid")
+        status="queued",
+        deleted_at=None,
+        created_at__lt=before,
+        properties__has_keys=["instance_uuid", "base_image_ref"],
+    )
     return [str(uuid) for uuid in rows.values_list("uuid", flat=True)]
 
 

@@ -13,6 +13,8 @@ from conductor.journal import foreign_locks
 # Each asks for the lock before it writes. A workflow makes its image itself, so that there is no earlier moment at
 # which somebody could have begun to change it.
 
+UNFINISHED = frozenset({"queued", "saving"})
+
 
 def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Image:
     """As operations.update. Raises ResourceLocked naming the workflow that fills or uses the image."""
@@ -21,8 +23,12 @@ def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Imag
 
 
 def delete(context: RequestContext, ref: str) -> None:
-    """As operations.delete. Raises ResourceLocked."""
-    _require_free(context, ref)
+    """As operations.delete. Raises ResourceLocked.
+
+    One that waits for its data may go while it is made: whoever makes it finds it gone, and leaves nothing behind.
+    """
+    if operations.get_visible(context, ref).status not in UNFINISHED:
+        _require_free(context, ref)
     operations.delete(context, ref)
 
 

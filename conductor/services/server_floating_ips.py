@@ -5,6 +5,7 @@ from __future__ import annotations
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.network import floating_ips, ports
+from conductor.network.errors import FloatingIPPortAlreadyAssociated
 from conductor.network.floating_ips import FloatingIpChange, FloatingIpWish
 from conductor.network.models import FloatingIp, Port
 from conductor.services import server_addresses
@@ -36,11 +37,17 @@ def delete(context: RequestContext, floating_ip_id: str) -> None:
 
 
 def lead_to(context: RequestContext, instance_uuid: str, address: str, fixed_address: str = "") -> None:
-    """Have a floating IP lead to the server. Raises NotFound, Invalid where the server has no address for it."""
+    """Have a floating IP lead to the server.
+
+    Raises NotFound, Invalid where the server has no address for it, or only one that another floating IP leads to.
+    """
     mapping = mapping_of(context, instance_uuid)
     found = _find(context, address)
     port, inner = _inner(str(mapping.instance_uuid), fixed_address)
-    update(context, str(found.uuid), FloatingIpChange(port_id=str(port.uuid), fixed_ip_address=inner))
+    try:
+        update(context, str(found.uuid), FloatingIpChange(port_id=str(port.uuid), fixed_ip_address=inner))
+    except FloatingIPPortAlreadyAssociated as error:
+        raise Invalid(error.message, field="address") from None
 
 
 def let_go(context: RequestContext, instance_uuid: str, address: str) -> None:

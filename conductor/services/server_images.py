@@ -162,8 +162,7 @@ def _values(row: Instance, wish: ImageWish, **told: str) -> dict[str, Any]:
     source = row.image
     properties = {
         **snapshots.inherited(source.get("properties", {})),
-        **wish.metadata,
-        **told,
+        **({**told, **wish.metadata} if told.get("image_type") == snapshots.SNAPSHOT else {**wish.metadata, **told}),
         "base_image_ref": source.get("image_id", ""),
         "instance_uuid": str(row.uuid),
     }

@@ -164,13 +164,14 @@ def attach(context: RequestContext, ask: AttachmentAsk) -> None:
 
 
 def detach(context: RequestContext, volume_id: str, attachment_id: str | None = None) -> None:
-    """Raises NotFound, Invalid for one that is not attached, Conflict for a server's own."""
+    """Nothing is done where nothing is attached. Raises NotFound, Invalid for another attachment, Conflict for a
+    server's own."""
     with write_tx():
         volume = volumes.free_to_change(context, volume_id)
         rows = list(volume.attachments.all())
         if attachment_id is not None:
             rows = [row for row in rows if str(row.uuid) == attachment_id]
-        if not rows:
+        if attachment_id is not None and not rows:
             raise Invalid(f"Invalid volume: Unable to detach volume {volume.uuid}: it is not attached.")
         for row in rows:
             _require_own(row)

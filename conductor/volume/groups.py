@@ -46,7 +46,7 @@ def named_type(context: RequestContext, ref: str) -> GroupType:
 class GroupQuery:
     """Which groups, snapshots of groups or types; `filters` are equality by name, status or group_id."""
 
-    filters: Mapping[str, str] = field(default_factory=dict)
+    filters: Mapping[str, Any] = field(default_factory=dict)
     all_projects: bool = False
     sort: Sequence[tuple[str, bool]] = (("created_at", True),)
     limit: int | None = None
@@ -56,7 +56,7 @@ class GroupQuery:
 
 def list_types(context: RequestContext, query: GroupQuery) -> list[GroupType]:
     """One page. Raises Invalid for a key that nothing is sorted by, NotFound for an unknown marker."""
-    return _page(_types(context), query, _types(context), TYPE_KEYS)
+    return _page(_types(context).filter(**query.filters), query, _types(context), TYPE_KEYS)
 
 
 def spec_of(context: RequestContext, ref: str, key: str) -> str:

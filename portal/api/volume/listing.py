@@ -65,10 +65,13 @@ def _is_descending(word: str) -> bool:
 def answer(
     request: ApiRequest, name: str, found: Sequence[Row], wish: ListWish, shown: Callable[[Row], dict[str, Any]]
 ) -> dict[str, Any]:
-    """The body of one page. The marker says where the next begins: an offset holds for the first page alone."""
+    """The body of one page. The marker says where the next begins: an offset holds for the first page alone.
+
+    A full page names a next one, though that may be empty: clients that count expect it so.
+    """
     rows = found[: wish.limit]
     last_id = str(rows[-1].uuid) if rows else None  # type: ignore[attr-defined]
-    links = next_links(request, name, last_id=last_id, has_more=len(found) > len(rows))
+    links = next_links(request, name, last_id=last_id, has_more=len(rows) == wish.limit)
     for link in links.get(f"{name}_links", []):
         link["href"] = _without_offset(link["href"])
     return {name: [shown(row) for row in rows]} | links

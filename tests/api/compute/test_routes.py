@@ -38,11 +38,6 @@ class Case:
     def path(self) -> str:
         return "/compute/v2.1/" + re.sub(r"<str:\w+>", NOWHERE, self.route.path)
 
-    @property
-    def version(self) -> str:
-        """One in which it is there."""
-        return ANSWERS_SINCE.get(self.route.path) or self.operation.until or self.operation.since
-
 
 def _cases() -> Iterator[Case]:
     for route in ROUTES:

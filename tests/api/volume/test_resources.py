@@ -243,7 +243,6 @@ def test_operators_close_the_storage_and_set_everybodys_limits(api_client: Any) 
         ("os-unset_image_metadata", {"key": "none"}, 404),
         ("os-update_readonly_flag", {"readonly": "maybe"}, 400),
         ("os-attach", {"mountpoint": "/dev/vdb"}, 400),
-        ("os-detach", {}, 400),
         ("os-initialize_connection", {"connector": {}}, 400),
         ("os-force_delete", None, 403),
     ],

@@ -91,6 +91,7 @@ class VolumeAttachment(AttachmentView):
         given = validate(request.data, schemas.update_attachment(request.microversion))["volumeAttachment"]
         if given["volumeId"] != volume_id:
             self.allow("os-volumes-attachments:swap")
+            server_volumes.get(request.context, server_id, volume_id)
             raise NotSupported("Volumes of this cloud are not swapped under a running server.")
         self.allow("os-volumes-attachments:update")
         found = server_volumes.get(request.context, server_id, volume_id)

@@ -190,13 +190,20 @@ class GroupTypes(VolumeView):
     def get(self, request: ApiRequest) -> Response:
         self.authorize("group:group_types:get")
         wish = listing.parse(request)
-        found = groups.list_types(request.context, GroupQuery(**wish.fields))
+        found = groups.list_types(request.context, GroupQuery(filters=self._filters(), **wish.fields))
         return Response(listing.answer(request, "group_types", found, wish, serializers.group_type))
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("group:group_types:create")
         given = validate(request.data, schemas.CREATE_GROUP_TYPE)["group_type"]
         return Response({"group_type": serializers.group_type(groups.create_type(_type_values(given)))}, status=202)
+
+    def _filters(self) -> dict[str, Any]:
+        """Administrators may ask for the private ones too, or with the word none for all."""
+        word = self.request.query_params.get("is_public", "true")
+        if not self.may("group:group_types:create") or word.strip().lower() == "none":
+            return {}
+        return {"is_public": as_boolean(word, "is_public")}
 
 
 class GroupTypeById(VolumeView):

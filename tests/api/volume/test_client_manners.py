@@ -1,0 +1,69 @@
+"""What clients of the volume API count on beside the fields: pages, private types, and detaching what hangs nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conductor.core.states import LIVE_RUN_STATES
+from conductor.journal.models import WorkflowRun
+from conductor.workflows import engine
+
+ROOT = "/volume/v3"
+NEWEST = {"OpenStack-API-Version": "volume 3.67"}
+
+
+@pytest.fixture
+def volume(api_client: Any, settings: Any, tmp_path: Path) -> str:
+    """An available one of ana's."""
+    settings.NOVELLA_DATA = tmp_path
+    made = api_client("ana").post(f"{ROOT}/volumes", {"volume": {"size": 1}}).json()["volume"]
+    for run in WorkflowRun.objects.filter(state__in=LIVE_RUN_STATES):
+        engine.run("default", run.uuid)
+    return str(made["id"])
+
+
+def test_a_full_page_names_the_next_one_though_it_be_empty(volume: str, api_client: Any) -> None:
+    ana = api_client("ana")
+    page = ana.get(f"{ROOT}/volumes?limit=1").json()
+    assert [row["id"] for row in page["volumes"]] == [volume]
+    following = page["volumes_links"][0]["href"].partition("testserver")[2]
+    assert ana.get(following).json() == {"volumes": []}
+    assert "volumes_links" not in ana.get(f"{ROOT}/volumes?limit=2").json()
+
+
+def test_what_hangs_nowhere_is_detached_as_it_is(volume: str, api_client: Any) -> None:
+    ana = api_client("ana")
+    path = f"{ROOT}/volumes/{volume}"
+    assert ana.post(f"{path}/action", {"os-detach": {}}).status_code == 202
+    assert ana.get(path).json()["volume"]["status"] == "available"
+    unknown = {"os-detach": {"attachment_id": "99999999-9999-4999-8999-999999999999"}}
+    assert ana.post(f"{path}/action", unknown).status_code == 400
+
+
+def test_a_detailed_list_makes_nothing(volume: str, api_client: Any) -> None:
+    ana = api_client("ana")
+    assert ana.post(f"{ROOT}/volumes/detail", {"volume": {"size": 1}}).status_code == 405
+    assert len(ana.get(f"{ROOT}/volumes").json()["volumes"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("who", "query", "wanted"),
+    [
+        ("admin", "", {"open"}),
+        ("admin", "?is_public=False", {"hidden"}),
+        ("admin", "?is_public=None", {"open", "hidden"}),
+        ("ana", "?is_public=False", {"open"}),
+    ],
+)
+def test_types_of_groups_are_told_by_whether_they_are_public(
+    who: str, query: str, wanted: set[str], api_client: Any
+) -> None:
+    admin = api_client("admin")
+    for name, is_public in (("open", True), ("hidden", False)):
+        body = {"group_type": {"name": name, "is_public": is_public}}
+        assert admin.post(f"{ROOT}/group_types", body, headers=NEWEST).status_code == 202
+    listed = api_client(who).get(f"{ROOT}/group_types{query}", headers=NEWEST).json()["group_types"]
+    assert {row["name"] for row in listed if row["name"] in ("open", "hidden")} == wanted
