@@ -13,8 +13,11 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from conductor.core.context import RequestContext
+from portal.pages import migrations
 from portal.pages.amounts import megabytes
 from portal.pages.faces import Face
+from portal.pages.stories import Story
 
 register = template.Library()
 register.filter("megabytes", megabytes)
@@ -34,6 +37,12 @@ def icon(name: str) -> SafeString:
 def state(face: Face) -> dict[str, Face]:
     """Glyph, shape, word and hue of a state."""
     return {"face": face}
+
+
+@register.inclusion_tag("workflows/_migration.html")
+def live_migration(asker: RequestContext, story: Story) -> dict[str, Any]:
+    """How a guest that is being moved gets on; nothing where none is."""
+    return migrations.context_of(asker, story)
 
 
 @register.filter

@@ -64,18 +64,41 @@ TABS = ("", "/graph", "/steps", "/placement", "/locks", "/logs", "/events", "/da
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_tab_can_be_read_at_every_size(open_page: OpenPage, run: WorkflowRun, scheme: Any) -> None:
     page = open_page("admin", viewport=DESKTOP, color_scheme=scheme, reduced_motion="reduce")
-    paths = [*TABS, "/why", "?as_of=2", f"?step=step-{str(run.uuid)[:8]}-do-2-2-1", f"/step/{str(run.uuid)[:8]}-2"]
-    for path in paths:
-        page.goto(f"/workflows/{run.uuid}{path}")
+    short, query = str(run.uuid)[:8], f"?step=step-{str(run.uuid)[:8]}-do-2-2-1"
+    paths = [f"/workflows/{run.uuid}{tab}" for tab in (*TABS, "/why", "?as_of=2", query, f"/step/{short}-2")]
+    other = WorkflowRun.objects.using("cell1").filter(state="done").latest("pk")
+    paths += ["/workflows?all=1&view=running", f"/workflows/compare?a={run.uuid}&b={other.uuid}"]
+    for number, path in enumerate(paths):
+        page.goto(path)
         assert page.evaluate(f"({CHECKS}).all()") == [], path
-        keep(page, f"{scheme}{path.replace('/', '-').replace('?', '-') or '-timeline'}")
+        keep(page, f"{scheme}-{number:02}")
     page.set_viewport_size(PHONE)
-    for path in paths:
-        page.goto(f"/workflows/{run.uuid}{path}")
+    for number, path in enumerate(paths):
+        page.goto(path)
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= PHONE["width"], (path, page.evaluate(f"({CHECKS}).wide()"))
         assert page.evaluate(f"({CHECKS}).smallTargets()") == [], path
-        keep(page, f"phone-{scheme}{path.replace('/', '-').replace('?', '-') or '-timeline'}")
+        keep(page, f"phone-{scheme}-{number:02}")
+
+
+def test_news_that_would_move_rows_waits(open_page: OpenPage, people: Any) -> None:
+    asker = people.ana.context()
+    first = factories.run(asker, "cell1", instance_name="web-1")
+    page = open_page("ana")
+    page.goto("/workflows")
+    wait_until_live(page)
+    row = page.locator(f"#run-{first.uuid}")
+    expect(row).to_be_visible()
+    second = factories.run(asker, "cell1", instance_name="web-2", age=1)
+    WorkflowRun.objects.using("cell1").filter(pk=first.pk).update(state="done", finished_at=factories.ago(0))
+    factories.tell(second, "run.started")
+    button = page.get_by_role("button", name="1 new – show")
+    expect(button).to_be_visible()
+    expect(row).to_contain_text("done")
+    expect(page.locator(f"#run-{second.uuid}")).to_have_count(0)
+    button.click()
+    expect(page.locator(f"#run-{second.uuid}")).to_be_visible()
+    expect(button).to_be_hidden()
 
 
 def test_a_step_opens_beside_its_workflow_by_keyboard_and_has_an_address(open_page: OpenPage, run: WorkflowRun) -> None:

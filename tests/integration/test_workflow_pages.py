@@ -292,6 +292,7 @@ def test_a_migration_is_judged_and_stopped_from_its_page(moving: WorkflowRun) ->
     page = admin.get(f"/workflows/{moving.uuid}").content.decode()
     assert re.search(r"Converging: about \d+–\d+ s", page)
     assert "sim-1 → sim-2" in page
+    assert "Converging" in admin.get(f"/servers/{moving.instance_uuid}").content.decode()
     mine = ana.get(f"/workflows/{moving.uuid}").content.decode()
     assert "Converging" in mine
     assert "sim-" not in mine
