@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 
+from conductor.cell_db.models import Instance
 from conductor.core.compute_driver import Inventory
 from conductor.core.context import system_context
 from conductor.core.errors import Invalid, NoValidHost
@@ -25,6 +26,7 @@ from conductor.core.selection import Selection
 from conductor.placement import allocations, hardware, inventories, models, providers
 from conductor.placement.allocations import ProviderFull
 from conductor.scheduler import allocation_claims, manager, moving
+from conductor.workflows.steps.on_host import hardware_of
 from tests.fleet import add_host, provider_of, wish
 from tests.unit.hardware.inside import asked, cell
 
@@ -235,3 +237,17 @@ def test_the_scheduler_goes_by_what_is_left_inside_of_hosts(settings: Any) -> No
         select(1)
     allocation_claims.release(pair[0])
     select(1)
+
+
+def test_a_host_is_told_what_its_guest_was_given() -> None:
+    (uuid,) = claim(provider(), asked({**PINNED, "pci_passthrough:alias": "gpu:1"}))
+    guest = Instance(uuid=uuid, flavor={"extra_specs": PINNED}, image={})
+    assert wire.grant_from_json(hardware_of(guest)) == next(iter(hardware.held_by(uuid).values()))
+    nobody = Instance(uuid=uuid4(), flavor={"extra_specs": PINNED}, image={})
+    assert hardware_of(nobody) == {}
+
+
+def test_for_a_guest_that_asks_for_nothing_nobody_looks(django_assert_num_queries: Any) -> None:
+    plain = Instance(uuid=uuid4(), flavor={"extra_specs": {"aggregate:ssd": "true"}}, image={"properties": {}})
+    with django_assert_num_queries(0):
+        assert hardware_of(plain) == {}

@@ -47,7 +47,7 @@ def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
         public_key=instance.public_key,
         metadata=instance.metadata,
         volumes=_volumes(work, instance),
-        hardware=_hardware(instance),
+        hardware=hardware_of(instance),
     )
     guest = replace(guest, **changes)
     kernel, ramdisk = _boot_part(guest.image, "kernel_id"), _boot_part(guest.image, "ramdisk_id")
@@ -68,7 +68,7 @@ def _volumes(work: Work, instance: Instance) -> tuple[VolumeConnection, ...]:
     return tuple(VolumeConnection(**device.connection) for device in ordered)
 
 
-def _hardware(instance: Instance) -> dict[str, Any]:
+def hardware_of(instance: Instance) -> dict[str, Any]:
     """The cells, processors and devices that the guest was given; nothing for one that asks for none."""
     keys = (*instance.flavor.get("extra_specs", {}), *instance.image.get("properties", {}))
     if not any(key.startswith(ASKS_FOR_HARDWARE) for key in keys):
