@@ -13,8 +13,11 @@ from pathlib import Path
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 NODE_MODULES = PROJECT_DIR / "node_modules"
 VENDOR_DIR = PROJECT_DIR / "portal" / "static" / "vendor"
-# Package → the few files that pages name; each lands in vendor/<last part of the name>-<version>/.
+# Package → the few files that pages name; each lands in vendor/<last part of the name>-<version>/. What ends with a
+# slash is a folder, whose files find each other by their places in it.
 PICKED: Mapping[str, Sequence[str]] = {
+    "@novnc/novnc": ("core/", "vendor/", "LICENSE.txt"),
+    "@xterm/addon-fit": ("lib/addon-fit.mjs", "LICENSE"),
     "@xterm/xterm": ("lib/xterm.mjs", "css/xterm.css", "LICENSE"),
 }
 SOURCE_MAP = re.compile(rb"\s*(?://[#@] sourceMappingURL=\S+|/\*[#@] sourceMappingURL=[^*]*\*/)\s*")
@@ -29,9 +32,10 @@ def collect(node_modules: Path, vendor_dir: Path, picked: Mapping[str, Sequence[
     draft = Path(tempfile.mkdtemp(prefix=".vendor-", dir=vendor_dir.parent))
     try:
         copied = [
-            _copy(node_modules / package, name, draft / _folder(node_modules, package))
+            _copy(path, draft / _folder(node_modules, package) / place)
             for package, names in picked.items()
             for name in names
+            for path, place in _files(node_modules / package, name)
         ]
         draft.chmod(0o755)
         shutil.rmtree(vendor_dir, ignore_errors=True)
@@ -46,11 +50,20 @@ def _folder(node_modules: Path, package: str) -> str:
     return f"{package.rsplit('/', 1)[-1]}-{version}"
 
 
-def _copy(package_dir: Path, name: str, folder: Path) -> Path:
+def _files(package_dir: Path, name: str) -> list[tuple[Path, Path]]:
+    """The files of a picked name, each with its place. Raises FileNotFoundError for a folder that is not there."""
+    path = package_dir / name
+    if not name.endswith("/"):
+        return [(path, Path(path.name))]
+    if not path.is_dir():
+        raise FileNotFoundError(2, "no such folder", str(path))
+    return [(file, file.relative_to(package_dir)) for file in sorted(path.rglob("*")) if file.is_file()]
+
+
+def _copy(path: Path, target: Path) -> Path:
     """Copy without the pointer to a source map: none is served, and a manifest storage insists on what is named."""
-    folder.mkdir(exist_ok=True)
-    target = folder / Path(name).name
-    target.write_bytes(SOURCE_MAP.sub(b"\n", (package_dir / name).read_bytes()))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(SOURCE_MAP.sub(b"\n", path.read_bytes()))
     return target
 
 

@@ -17,7 +17,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, NotFound
 from conductor.services import flows, instances, server_choices
 from conductor.services.values import InstanceView, RunView
-from portal.pages import faces, serial, server_tabs, stories
+from portal.pages import consoles, faces, serial, server_tabs, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
@@ -76,7 +76,10 @@ def server(request: PageRequest, server_uuid: str, tab: str = "overview") -> Htt
     if tab not in TABS:
         raise Http404
     marks = live_marks(f"server:{server_uuid}", tab)
-    return render(request, "servers/page.html", {**marks, **page_context(request.asker, server_uuid, tab)})
+    context = {**marks, **page_context(request.asker, server_uuid, tab)}
+    if tab == "console":
+        context |= consoles.desk(request.asker, server_uuid)
+    return render(request, "servers/page.html", context)
 
 
 def page_context(asker: RequestContext, server_uuid: str, tab: str) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+/* The consoles of a server in its page: which one is open, what its socket says, and the tools beside it. */
+import * as line from "./line.js";
+import * as screen from "./screen.js";
+
+const PLACES = { vnc: screen, serial: line };
+const NAMES = { vnc: "Screen", serial: "Serial line" };
+const CUT = new Set([1001, 1006, 1011, 1012]); // the way was cut, not the console
+const PAUSES = [1000, 3000, 8000, 15000];
+
+const desk = document.querySelector("[data-console-desk]");
+if (desk) start(desk);
+
+function start(root) {
+  const find = (name) => root.querySelector(`[data-desk-${name}]`);
+  const stage = find("stage");
+  let kind = "";
+  let console_ = null;
+  let tries = 0;
+  let round = 0; // whatever an earlier round still says is old
+  let retry = 0;
+  let timer = 0;
+  let typing = 0;
+
+  root.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button || button.disabled) return;
+    if (button.dataset.deskKind !== undefined) choose(button.dataset.deskKind);
+    else if (button.dataset.deskKey !== undefined) pressKey(Number(button.dataset.deskKey));
+    else if ("deskReconnect" in button.dataset) connect();
+    else if ("deskFit" in button.dataset) fit(button);
+    else if ("deskFull" in button.dataset) full();
+    else if ("deskStop" in button.dataset) typing += 1;
+  });
+  find("text-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    type(find("text").value);
+  });
+  new ResizeObserver(() => console_?.resize()).observe(stage);
+  addEventListener("pagehide", () => console_?.close());
+  document.addEventListener("fullscreenchange", () => console_?.focus());
+  if (root.dataset.path) choose("vnc");
+  else if (root.dataset.kinds?.split(" ").includes(location.hash.slice(1))) choose(location.hash.slice(1));
+
+  function choose(next) {
+    kind = next;
+    root.dataset.kind = kind;
+    for (const button of root.querySelectorAll("[data-desk-kind]")) button.setAttribute("aria-pressed", String(button.dataset.deskKind === kind));
+    if (!root.dataset.path) history.replaceState(null, "", kind ? `#${kind}` : location.pathname);
+    tries = 0;
+    if (kind) connect();
+    else hangUp();
+  }
+
+  function hangUp() {
+    round += 1;
+    typing += 1;
+    clearTimeout(retry);
+    clearInterval(timer);
+    find("timer").textContent = "";
+    console_?.close();
+    console_ = null;
+    stage.replaceChildren();
+    say("", "");
+  }
+
+  async function connect() {
+    hangUp();
+    const mine = round;
+    say("working", "Connecting…");
+    const open = await PLACES[kind].load().catch(() => null);
+    const ticket = open ? await askForTicket() : { error: "The portal cannot be reached." };
+    if (mine !== round) return;
+    if (ticket.error) {
+      say("bad", ticket.error);
+      return;
+    }
+    const url = new URL(ticket.path, location.origin);
+    url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(url);
+    socket.binaryType = "arraybuffer";
+    socket.addEventListener("close", ({ code, reason }) => mine === round && ended(code, reason));
+    console_ = open(stage, socket, () => mine === round && ready(ticket.seconds));
+    showKeys();
+  }
+
+  async function askForTicket() {
+    if (root.dataset.path) {
+      const path = root.dataset.path;
+      return tries++ ? { error: "This link opens once. Ask for another one." } : { path: `/${path}`, seconds: 0 };
+    }
+    const token = root.querySelector("[name=csrfmiddlewaretoken]").value;
+    const response = await fetch(`${root.dataset.url}/${kind}`, { method: "POST", headers: { "X-CSRFToken": token } }).catch(() => null);
+    if (!response) return { error: "The portal cannot be reached." };
+    return response.json().catch(() => ({ error: "The console cannot be opened now." }));
+  }
+
+  function ready(seconds) {
+    tries = root.dataset.path ? 1 : 0;
+    say("good", `${NAMES[kind]} connected`);
+    console_?.resize();
+    setTimeout(() => console_?.focus(), 0);
+    if (seconds) countDown(Date.now() + seconds * 1000);
+  }
+
+  function countDown(end) {
+    const show = () => {
+      const left = Math.max(0, Math.round((end - Date.now()) / 1000));
+      const parts = [Math.floor(left / 3600), Math.floor(left / 60) % 60, left % 60];
+      find("timer").textContent = `${parts[0]}:${String(parts[1]).padStart(2, "0")}:${String(parts[2]).padStart(2, "0")} left`;
+    };
+    show();
+    timer = setInterval(show, 1000);
+  }
+
+  function ended(code, reason) {
+    clearInterval(timer);
+    typing += 1;
+    find("timer").textContent = "";
+    const isCut = CUT.has(code) && !root.dataset.path && tries < PAUSES.length;
+    say(isCut ? "waiting" : "bad", isCut ? "The connection was cut; trying again…" : reason || "The console has ended.");
+    if (isCut) {
+      retry = setTimeout(connect, PAUSES[tries]);
+      tries += 1;
+    }
+  }
+
+  function say(tone, words) {
+    root.dataset.tone = tone;
+    find("state").textContent = words;
+  }
+
+  function showKeys() {
+    const buttons = console_.keys.map(([name], index) => {
+      const button = document.createElement("button");
+      Object.assign(button, { type: "button", className: "menu-item", textContent: name });
+      button.dataset.deskKey = String(index);
+      return button;
+    });
+    find("keys").replaceChildren(...buttons);
+  }
+
+  function pressKey(index) {
+    console_?.key(console_.keys[index][1]);
+    root.querySelector("details[open]")?.removeAttribute("open");
+    console_?.focus();
+  }
+
+  /** One character after another, so that the guest loses none; closing the dialog or the console ends it. */
+  async function type(text) {
+    const dialog = find("text-form").closest("dialog");
+    const mine = ++typing;
+    const characters = [...text.replaceAll("\r\n", "\n")];
+    const progress = find("typed");
+    find("typing").hidden = false;
+    for (const [index, character] of characters.entries()) {
+      if (mine !== typing || !console_) break;
+      console_.type(character);
+      progress.textContent = `${index + 1} of ${characters.length}`;
+      await new Promise((resolve) => setTimeout(resolve, console_?.pause ?? 0));
+    }
+    find("typing").hidden = true;
+    if (mine === typing) {
+      find("text").value = "";
+      dialog.close();
+      console_?.focus();
+    }
+  }
+
+  function fit(button) {
+    const isFitted = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(isFitted));
+    console_?.fit(isFitted);
+  }
+
+  function full() {
+    if (document.fullscreenElement) document.exitFullscreen();
+    else root.requestFullscreen();
+  }
+}

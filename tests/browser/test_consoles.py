@@ -1,0 +1,122 @@
+"""Consoles as a person meets them: the page of a server, and the page behind a link, on a host of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from compute_drivers.fake.driver import FakeDriver
+from conductor.api_db.models import ConsoleToken
+from conductor.cell_db.models import Instance
+from conductor.compute.console_door import ConsoleDoor, DoorPlace
+from conductor.core.consoles import ConsoleKind
+from conductor.core.request_spec import ImageSpec
+from conductor.rpc.messages import ConsolesOffered
+from conductor.services import console_doors, consoles
+from tests import factories
+from tests.browser.conftest import PHONE, OpenPage, go
+from tests.compute_drivers.conformance import Told
+from tests.guests import ImageShelf, guest_of
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+
+@pytest.fixture
+def server(people: Any, tmp_path: Path) -> Iterator[Instance]:
+    """Ana's server on a simulated host whose consoles can be reached."""
+    driver = FakeDriver("sim-1", {"state_file": str(tmp_path / "guests.json")}, ImageShelf().open)
+    driver.start()
+    door = ConsoleDoor(DoorPlace("127.0.0.1", 0, "127.0.0.1"), lambda host, uuid, kind: driver.open_console(uuid, kind))
+    door.start()
+    factories.cells()
+    factories.host("sim-1")
+    made = factories.instance(people.ana.context(), "web")
+    driver.spawn(guest_of(str(made.uuid), ImageSpec(image_id="i", name="linux")), Told())
+    assert door.offer is not None
+    console_doors.record("cell1", ConsolesOffered(host="sim-1", **asdict(door.offer)))
+    yield made
+    door.stop()
+    driver.stop()
+
+
+def connected(page: Page, words: str) -> None:
+    expect(page.locator("[data-desk-state]")).to_have_text(words)
+
+
+def colours(page: Page) -> int:
+    """How many pixels of the screen are ink."""
+    script = """canvas => {
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      let ink = 0;
+      for (let at = 0; at < data.length; at += 4) if (data[at] > 100) ink += 1;
+      return ink;
+    }"""
+    return int(page.locator("[data-desk-stage] canvas").first.evaluate(script))
+
+
+def test_a_person_types_on_the_serial_line_and_sees_the_answer(open_page: OpenPage, server: Instance) -> None:
+    page = open_page("ana")
+    go(page, f"/servers/{server.uuid}/console")
+    page.get_by_role("button", name="Serial", exact=True).click()
+    connected(page, "Serial line connected")
+    expect(page.locator("[data-desk-timer]")).to_contain_text("left")
+    stage = page.locator("[data-desk-stage]")
+    expect(stage).to_contain_text("login:")
+    page.keyboard.type("uptime\n")
+    expect(stage).to_contain_text("you typed uptime")
+    page.get_by_role("button", name="Type text…").click()
+    page.get_by_label("Text", exact=True).fill("echo a; echo B")
+    page.get_by_role("button", name="Type", exact=True).click()
+    expect(stage).to_contain_text("echo a; echo B")
+    page.get_by_role("button", name="Reconnect").click()
+    connected(page, "Serial line connected")
+    page.get_by_role("button", name="Log").click()
+    expect(page.get_by_label("Serial console")).to_be_visible()
+
+
+def test_a_person_types_on_the_screen(open_page: OpenPage, server: Instance) -> None:
+    page = open_page("ana", viewport=PHONE)
+    go(page, f"/servers/{server.uuid}/console#vnc")
+    connected(page, "Screen connected")
+    page.wait_for_function("() => document.querySelector('[data-desk-stage] canvas')?.width > 300")
+    page.wait_for_timeout(300)
+    before = colours(page)
+    assert before > 1000
+    page.keyboard.type("hello")
+    page.wait_for_timeout(300)
+    typed = colours(page)
+    assert typed > before + 100
+    page.get_by_role("button", name="Type text…").click()
+    page.get_by_label("Text", exact=True).fill("AB (c)")
+    page.get_by_role("button", name="Type", exact=True).click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.wait_for_timeout(300)
+    assert colours(page) > typed + 100
+    page.get_by_text("Keys", exact=True).click()
+    page.get_by_role("button", name="Ctrl-Alt-Delete").click()
+    Instance.objects.using("cell1").update(task_state="deleting")
+    expect(page.locator("[data-desk-state]")).to_contain_text("no console while it is deleting", timeout=15_000)
+
+
+def test_a_link_opens_the_screen_once_for_whoever_has_it(open_page: OpenPage, server: Instance, people: Any) -> None:
+    token = consoles.grant(people.ana.context(), str(server.uuid), ConsoleKind.VNC).token
+    page = open_page()
+    page.goto(f"/console?path=console%2F{token}")
+    connected(page, "Screen connected")
+    assert "noVNC" in page.title()
+    page.reload()
+    expect(page.locator("[data-desk-state]")).to_contain_text("used before")
+    assert ConsoleToken.objects.count() == 1
+
+
+def test_a_server_that_is_off_says_why_it_has_no_console(open_page: OpenPage, server: Instance) -> None:
+    Instance.objects.using("cell1").update(power_state=4, vm_state="stopped")
+    page = open_page("ana")
+    go(page, f"/servers/{server.uuid}/console")
+    expect(page.get_by_role("button", name="Screen")).to_be_disabled()
+    expect(page.locator("main")).to_contain_text("it is off. Start it first")
