@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -34,7 +34,7 @@ COMPUTE_WORDS = {
     "instances": "Servers",
     "cores": "vCPU",
     "ram": "Memory",
-    "key_pairs": "Key pairs",
+    "key_pairs": "Key pairs of yours",
     "server_groups": "Server groups",
 }
 VOLUME_WORDS = {"volumes": "Volumes", "gigabytes": "GB of volumes and snapshots", "snapshots": "Volume snapshots"}
@@ -47,7 +47,7 @@ NETWORK_WORDS = {
     "security_group": "Security groups",
     "security_group_rule": "Security rules",
 }
-COLUMNS = ("server", "name", "flavor", "state", "vcpus", "memory_mb", "disk_gb", "hours", "vcpu_hours")
+COLUMNS: tuple[str, ...] = ("server", "name", "flavor", "state", "vcpus", "memory_mb", "disk_gb", "hours", "vcpu_hours")
 COLUMNS += ("memory_gb_hours", "disk_gb_hours", "cost", "currency")
 RESULT_FACES = {"done": Face("good", "done"), "refused": Face("bad", "refused")}
 
@@ -69,7 +69,9 @@ class Group:
 def quota_page(request: PageRequest) -> HttpResponse:
     """One bar per resource, and whose limit it is."""
     asker = request.asker
-    compute = [one for one in quotas.show(asker, asker.project_id) if one.resource in COMPUTE_WORDS]
+    own = [one for one in quotas.show(asker, asker.project_id, asker.user_id) if one.resource == "key_pairs"]
+    shared = [one for one in quotas.show(asker, asker.project_id) if one.resource in COMPUTE_WORDS]
+    compute = [one for one in shared if one.resource != "key_pairs"] + own  # key pairs count for each person
     volumes = [one for one in volume_quotas.show(asker.project_id) if one.resource in VOLUME_WORDS]
     network = ask(request, f"/network/v2.0/quotas/{asker.project_id}/details")["quota"]
     nets = [QuotaView(name, one["limit"], one["used"]) for name, one in network.items() if name in NETWORK_WORDS]
@@ -113,13 +115,13 @@ def usage_page(request: PageRequest) -> HttpResponse:
 
 @require_safe
 @signed_in
-def usage_csv(request: PageRequest) -> StreamingHttpResponse:
+def usage_csv(request: PageRequest) -> HttpResponse:
     """A line per server, as it counts. Raises Invalid for a period that cannot be."""
     begin, end, problem = _period(request.GET)
     if problem:
         raise Invalid(problem, field="from")
     lines, _ = _lines(request.asker, begin, end)
-    response = StreamingHttpResponse(_csv(lines), content_type="text/csv; charset=utf-8")
+    response = HttpResponse("".join(_csv(lines)), content_type="text/csv; charset=utf-8")
     name = f"usage-{request.asker.project_name}-{begin:%Y-%m-%d}-{end - DAY:%Y-%m-%d}.csv"
     response.headers["Content-Disposition"] = (
         f'attachment; filename="{"".join(c for c in name if c.isalnum() or c in "-.")}"'
@@ -215,7 +217,9 @@ def activity(request: PageRequest) -> HttpResponse:
     given = {name: request.GET.get(name, "").strip()[:255] for name in ("result", "action", "marker")}
     if given["result"] not in ("", *RESULT_FACES):
         given["result"] = ""
-    page = audit.list_records(request.asker, AuditQuery(limit=PAGE_SIZE, **given))
+    page = audit.list_records(
+        request.asker, AuditQuery(given["action"], given["result"], limit=PAGE_SIZE, marker=given["marker"])
+    )
     kept = {name: value for name, value in given.items() if value and name != "marker"}
     following = {**kept, "marker": page.items[-1].uuid} if page.has_more and page.items else {}
     context = {

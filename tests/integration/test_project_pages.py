@@ -40,12 +40,14 @@ def rows(client: Client, query: str = "") -> list[dict[str, str]]:
     answer = client.get(f"/usage.csv{query}")
     assert answer.status_code == 200
     assert answer["Content-Type"].startswith("text/csv")
-    return list(csv.DictReader(StringIO(b"".join(answer.streaming_content).decode())))
+    return list(csv.DictReader(StringIO(answer.content.decode())))
 
 
 def test_quotas_of_every_service_are_bars(ana: Client, people: Any) -> None:
     ana.post("/volumes/do/create", {"name": "data", "size": "3"})
+    ana.post("/key-pairs/do/generate", {"name": "made", "type": "ssh"})
     page = text(ana.get("/quotas"))
+    assert 'aria-label="Key pairs of yours: 1 of 100"' in page
     for words in ("Servers", "Volumes", "Floating IPs", "Security rules"):
         assert words in page
     assert 'aria-label="Volumes: 1 of 100"' in page
