@@ -7,10 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import include, path
-from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework.response import Response
 
@@ -62,8 +61,10 @@ def _schema_of(holder: Mapping[str, Any] | None) -> str:
     return json.dumps(holder["content"]["application/json"]["schema"], indent=2) if holder else ""
 
 
-@require_safe
-def page(request: HttpRequest) -> HttpResponse:
-    """Every operation of our own API, for people."""
-    parts = [(name, json.dumps(part, indent=2)) for name, part in document()["components"]["schemas"].items()]
-    return render(request, "api_reference.html", {"groups": _groups(), "parts": parts})
+class Reference(OwnView):
+    public_methods = frozenset({"GET"})
+
+    def get(self, request: ApiRequest) -> HttpResponse:
+        """Every operation of our own API, for people."""
+        parts = [(name, json.dumps(part, indent=2)) for name, part in document()["components"]["schemas"].items()]
+        return render(request._request, "api_reference.html", {"groups": _groups(), "parts": parts})

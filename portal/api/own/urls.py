@@ -21,7 +21,7 @@ from portal.api.own import (
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("schema", reference.SchemaDocument.as_view()),
-    path("docs", reference.page, name="api-reference"),
+    path("docs", reference.Reference.as_view(), name="api-reference"),
     path("workflows", views.Workflows.as_view()),
     path("workflows/<str:run_uuid>", views.Workflow.as_view()),
     path("workflows/<str:run_uuid>/steps", views.WorkflowSteps.as_view()),

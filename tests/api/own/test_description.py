@@ -33,7 +33,8 @@ def test_every_route_and_method_is_described() -> None:
         view = getattr(route.callback, "cls", None)
         path = "/api/" + re.sub(r"<str:(\w+)>", r"{\1}", str(route.pattern))
         there |= {(path, method) for method in METHODS if hasattr(view, method)}
-    assert described == there
+    assert there - described == {("/api/docs", "get")}  # a page
+    assert described <= there
     assert len(described) > 40
 
 
