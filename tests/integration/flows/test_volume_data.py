@@ -77,7 +77,7 @@ def begin(flow: Flow, hosts: StorageHosts, ana: Any, volume: str) -> Any:
     if flow is CREATE_SNAPSHOT:
         return volume_snapshots.create(ana, volume, SnapshotWish())
     if flow is UPLOAD_VOLUME:
-        return volume_uploads.upload(ana, volume, UploadAsk("gold"))[1]
+        return volume_uploads.upload(ana, volume, UploadAsk("gold", "qcow2"))[1]  # raw would be a gigabyte to read
     row = snapshot_of(hosts, ana, volume)
     volume_snapshots.revert(ana, volume, str(row.uuid))
     return Volume.objects.get(uuid=volume)

@@ -39,7 +39,7 @@ wanted = st.sampled_from(WISHES).flatmap(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(requests=st.lists(wanted, max_size=12), leavers=st.lists(st.integers(0, 11), max_size=6))
 def test_nobody_has_what_another_has(requests: list[object], leavers: list[int]) -> None:
     held: dict[int, Grant] = {}
