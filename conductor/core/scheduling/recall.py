@@ -12,7 +12,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from conductor.core.host_state import HostTable
 from conductor.core.plugin_choice import FILTER
@@ -21,9 +20,6 @@ from conductor.core.scheduling.filtering import Filtering, Stage, verdict_of
 from conductor.core.scheduling.needs import Needs
 from conductor.core.scheduling.watching import Watch
 from conductor.core.scheduling.weighing import Weighing
-
-if TYPE_CHECKING:
-    from conductor.core.scheduling.select import Pipeline
 
 CLASSES_KEPT = 64
 HOSTS_KEPT = 1_000_000  # of all classes together: each host of a class takes about 60 bytes
@@ -69,39 +65,6 @@ class Recall:
         with self._lock:
             self.hits += is_hit
             self.misses += not is_hit
-
-
-def class_of(spec: RequestSpec, pipeline: Pipeline) -> Key | None:
-    """The class of a request; None for those that are judged by where other instances are, or by their insides."""
-    if spec.group or spec.move or spec.names_hosts or spec.scheduler_hints or spec.instance_hosts or spec.is_rebuild:
-        return None
-    if spec.numa is not None or spec.pci_requests:
-        return None
-    flavor, image, rules = spec.flavor, spec.image, pipeline.rules
-    key = (
-        spec.project_id,
-        spec.user_id,
-        spec.num_instances,
-        (flavor.flavor_id, flavor.name, flavor.vcpus, flavor.memory_mb),
-        (flavor.root_gb, flavor.ephemeral_gb, flavor.swap_mb, frozenset(flavor.extra_specs.items())),
-        (image.image_id, image.name, image.disk_format, image.container_format, image.size, image.checksum),
-        (image.min_disk_gb, image.min_ram_mb, frozenset(image.properties.items())),
-        (spec.availability_zone, spec.requested_cell, spec.is_volume_backed, spec.allows_cross_cell_move),
-        (spec.instance_uuid, spec.bounds),
-        (pipeline.filters, pipeline.weighers, frozenset(pipeline.multipliers.options.items()), pipeline.rechecks_room),
-        (rules.digest, rules.fail_open, rules.shadows, rules.quarantined, rules.trusted),
-    )
-    try:
-        hash(key)
-    except TypeError:  # properties of an image may be lists
-        return None
-    return key
-
-
-def answers_for_all(pipeline: Pipeline) -> bool:
-    """Whether all plugins are such that what they say of one host depends on that host alone."""
-    rules = pipeline.rules
-    return not (pipeline.has_strangers or rules.shadows or rules.quarantined or pipeline.watcher)
 
 
 def unchanged(kept: Remembered, watch: Watch) -> Filtering:

@@ -5,77 +5,27 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from conductor.core.filter import Filter
 from conductor.core.frozen import sealed
 from conductor.core.host_state import HostTable, Mask
-from conductor.core.plugin_choice import FILTER, WEIGHER
+from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import alternates_by_cell, best_rows, pick
-from conductor.core.scheduling.filtering import Filtering, PluginFault, Rules, passes_all, run_filters
+from conductor.core.scheduling.filtering import Filtering, PluginFault, passes_all, run_filters
 from conductor.core.scheduling.group_rules import LEAVING
 from conductor.core.scheduling.hardware_fit import NO_HARDWARE, HardwareFit, wanted_of
 from conductor.core.scheduling.links import MoveRange, Placement, RequestedCell, RequestedHosts, RequestedZone
 from conductor.core.scheduling.needs import Needs, needs_of
+from conductor.core.scheduling.pipeline import Pipeline as Pipeline
+from conductor.core.scheduling.pipeline import answers_for_all, class_of
 from conductor.core.scheduling.provider_answers import parts_at, resources_at
-from conductor.core.scheduling.recall import (
-    ROWS_AT_MOST,
-    Key,
-    Recall,
-    Remembered,
-    answers_for_all,
-    class_of,
-    filtered_again,
-    unchanged,
-)
+from conductor.core.scheduling.recall import ROWS_AT_MOST, Key, Remembered, filtered_again, unchanged
 from conductor.core.scheduling.watching import Use, Watch
-from conductor.core.scheduling.weighing import Multipliers, Since, Weighing, weigh
+from conductor.core.scheduling.weighing import Since, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
 from conductor.core.selection import Selection
-from conductor.core.weigher import Weigher
-
-
-class RoundWatcher(Protocol):
-    """Is told of each round while it runs, as the next one changes the hosts. What it raises ends the request."""
-
-    def filtered(self, hosts: HostTable, spec: RequestSpec, came: Mask, filtering: Filtering) -> None: ...
-    def weighed(self, weighing: Weighing) -> None: ...
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """Which plugins decide, and the operator's options.
-
-    With `keeps_order` hosts of equal weight stay in their order; else it is drawn. `rechecks_room`: a host without room
-    beside what was picked before it is no candidate any more; else it stays one, is weighed with the others, and is
-    passed over when its turn comes. A `watcher` is told of every round.
-    """
-
-    filters: tuple[Filter, ...]
-    weighers: tuple[Weigher, ...]
-    multipliers: Multipliers = field(default_factory=Multipliers)
-    rules: Rules = field(default_factory=Rules)
-    host_subset_size: int = 1
-    max_attempts: int = 3
-    keeps_order: bool = False
-    rechecks_room: bool = True
-    watcher: RoundWatcher | None = None
-    recall: Recall | None = field(default=None, compare=False, repr=False)  # what earlier requests of a class found
-
-    @property
-    def counts_images(self) -> bool:
-        """Whether somebody is asked who looks at the images of all instances, which nobody counts for nothing."""
-        return any(not one.asked_at_zero and self.multipliers.asks(one) for one in self.weighers)
-
-    @cached_property
-    def has_strangers(self) -> bool:
-        """Whether plugins decide that are not known to leave alone what they are given."""
-        trusted = self.rules.trusted
-        return any((FILTER, one.name) not in trusted for one in self.filters) or any(
-            (WEIGHER, one.name) not in trusted for one in self.weighers
-        )
 
 
 @dataclass(frozen=True)

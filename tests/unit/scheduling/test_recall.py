@@ -15,7 +15,8 @@ from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.decision import Decision, explain
 from conductor.core.scheduling.filtering import Rules
-from conductor.core.scheduling.recall import ROWS_AT_MOST, Recall, class_of
+from conductor.core.scheduling.pipeline import class_of
+from conductor.core.scheduling.recall import ROWS_AT_MOST, Recall
 from conductor.core.scheduling.select import Pipeline, decide
 from conductor.core.verdict import PASS, Verdict
 from tests.unit.scheduling.fleets import FILTERS, SHIPPED, host, hosts, spec, specs, table
