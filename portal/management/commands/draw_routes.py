@@ -1,4 +1,4 @@
-"""manage.py draw_routes: write the page that lists every route of the Compute API."""
+"""manage.py draw_routes: write the pages that list every route of the Compute API and the members of its answers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from portal.api.compute import reference
+from portal.api.compute import fields, reference
 
 
 class Command(BaseCommand):
-    help = "Write docs/api/compute-routes.md from the table that the Compute API goes by."
+    help = "Write docs/api/compute-routes.md and compute-fields.md from the tables of the Compute API."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        path = settings.BASE_DIR / reference.PAGE
-        path.write_text(reference.page())
-        self.stdout.write(f"Written: {reference.PAGE}")
+        for page, text in ((reference.PAGE, reference.page()), (fields.PAGE, fields.page())):
+            (settings.BASE_DIR / page).write_text(text)
+            self.stdout.write(f"Written: {page}")

@@ -28,11 +28,11 @@ def show(flavor: FlavorView, request: ApiRequest) -> dict[str, Any]:
         "disk": spec.root_gb,
         "swap": spec.swap_mb if spec.swap_mb or request.microversion.covers("2.75") else "",
         "OS-FLV-EXT-DATA:ephemeral": spec.ephemeral_gb,
-        "OS-FLV-DISABLED:disabled": flavor.is_disabled,
         "vcpus": spec.vcpus,
         "os-flavor-access:is_public": flavor.is_public,
-        "rxtx_factor": flavor.rxtx_factor,
     }
+    if not request.microversion.covers("2.102"):
+        shown |= {"OS-FLV-DISABLED:disabled": flavor.is_disabled, "rxtx_factor": flavor.rxtx_factor}
     return shown | {"extra_specs": dict(spec.extra_specs)} if request.microversion.covers("2.61") else shown
 
 
