@@ -184,6 +184,15 @@ def test_browser_files_land_in_a_folder_of_their_version_without_source_maps(tmp
     assert [path.name for path in vendor_dir.parent.iterdir()] == ["vendor"]
 
 
+def test_the_files_of_a_picked_folder_keep_their_places(tmp_path: Path) -> None:
+    package(tmp_path / "node_modules", version="1.0.0")
+    copied = collect(tmp_path / "node_modules", tmp_path / "vendor", {"@xterm/xterm": ("lib/",)})
+    assert copied == [tmp_path / "vendor" / "xterm-1.0.0" / "lib" / "xterm.mjs"]
+    with pytest.raises(FileNotFoundError):
+        collect(tmp_path / "node_modules", tmp_path / "vendor", {"@xterm/xterm": ("none/",)})
+    assert copied[0].exists()
+
+
 def test_a_missing_browser_file_leaves_what_was_there(tmp_path: Path) -> None:
     vendor_dir = tmp_path / "static" / "vendor"
     (vendor_dir / "xterm-0.9.0").mkdir(parents=True)
