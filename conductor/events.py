@@ -6,14 +6,17 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conductor.journal import checkpoints
 from conductor.journal.models import WorkflowRun
+from conductor.transactions import before_commit, is_gathering
 
 log = logging.getLogger(__name__)
 
@@ -95,11 +98,43 @@ def append(alias: str, subject: Subject, kind: str, data: Mapping[str, Any] | No
 
 
 def append_told(alias: str, *told: Told) -> None:
-    """Append events in their order, inside the transaction of the change that they tell of."""
-    connection = connections[alias]
-    numbers = checkpoints.append_events(connection, [event.row() for event in told])
-    if _listeners:
-        connection.on_commit(partial(announce, alias, told, numbers))
+    """Append events in their order, inside the transaction of the change that they tell of.
+
+    All of a transaction are written with its end, in one statement.
+    """
+    connection, telling = connections[alias], _Telling(alias, told)
+    if not is_gathering(connection):
+        _write(connection, [telling])
+    connection.on_commit(telling)
+
+
+@dataclass(slots=True)
+class _Telling:
+    """Events on their way into the log. As a hook of the commit it goes with a savepoint that is rolled back."""
+
+    alias: str
+    told: Sequence[Told]
+    numbers: Sequence[int] = ()
+
+    def __call__(self) -> None:
+        announce(self.alias, self.told, self.numbers)
+
+
+def _write_gathered(connection: BaseDatabaseWrapper) -> None:
+    hooks = (entry[1] for entry in connection.run_on_commit)
+    gathered = [hook for hook in hooks if isinstance(hook, _Telling) and not hook.numbers]
+    if gathered:
+        _write(connection, gathered)
+
+
+def _write(connection: BaseDatabaseWrapper, tellings: Sequence[_Telling]) -> None:
+    rows = [event.row() for telling in tellings for event in telling.told]
+    numbers = iter(checkpoints.append_events(connection, rows))
+    for telling in tellings:
+        telling.numbers = list(islice(numbers, len(telling.told)))
+
+
+before_commit.append(_write_gathered)
 
 
 def announce(alias: str, told: Sequence[Told], numbers: Sequence[int]) -> None:

@@ -34,13 +34,33 @@ LONGEST_PAUSE_SECONDS = 0.05  # before the second try; doubled before each furth
 # One lock per file and process makes writers queue in order.
 _writers: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
 
+# Who writes in one statement, at the end of a transaction, what came up piece by piece.
+before_commit: list[Callable[[BaseDatabaseWrapper], None]] = []
+_gathering: set[BaseDatabaseWrapper] = set()
+
 
 @contextmanager
 def write_tx(using: str = "default") -> Iterator[None]:
     """A transaction that writes to the database behind alias `using`. Never do I/O inside."""
-    gate = _writers[using] if connections[using].vendor == "sqlite" else nullcontext()
+    connection = connections[using]
+    gate = _writers[using] if connection.vendor == "sqlite" else nullcontext()
+    is_outermost = not connection.in_atomic_block
     with gate, transaction.atomic(using=using):
-        yield
+        if not is_outermost:
+            yield
+            return
+        _gathering.add(connection)
+        try:
+            yield
+            for write in () if connection.needs_rollback else before_commit:
+                write(connection)
+        finally:
+            _gathering.discard(connection)
+
+
+def is_gathering(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the transaction on `connection` asks those of `before_commit` at its end."""
+    return connection in _gathering
 
 
 @contextmanager

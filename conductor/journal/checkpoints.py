@@ -54,6 +54,7 @@ _LAST_FAILURE = (
     "SELECT error FROM journal_steprecord WHERE run_id = %s AND attempt = %s AND direction = 'do' "
     f"AND state = '{StepState.FAILED}' ORDER BY id DESC LIMIT 1"
 )
+MOST_EVENTS = 100  # of one statement: databases bound its parameters, and each count is a text of its own
 CLAIMED = "claim"
 TAKEN_OVER = "takeover: the lease ran out"
 
@@ -199,7 +200,8 @@ def close_step(connection: BaseDatabaseWrapper, step_key: str, state: str, value
 
 def append_events(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> list[int]:
     """Insert events in their order; rows hold the given columns of `EVENTS`. Returns their numbers."""
-    return [number for (number,) in EVENTS.run(connection, rows)]
+    parts = [rows[begin : begin + MOST_EVENTS] for begin in range(0, len(rows), MOST_EVENTS)]
+    return [number for part in parts for (number,) in EVENTS.run(connection, part)]
 
 
 def is_due(connection: BaseDatabaseWrapper, run_uuid: UUID | str) -> bool:

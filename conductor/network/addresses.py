@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
+from socket import AF_INET, AF_INET6, inet_pton
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
@@ -100,16 +100,16 @@ def is_held(subnet: Subnet, address: str) -> bool:
 
 
 def lowest_free(subnet: Subnet) -> str | None:
-    """The lowest address of the pools that nobody holds."""
-    held = {address for (address,) in dialect.run(connections[DEFAULT_DB_ALIAS], _HELD, (subnet.pk,))}
-    return next((address for address in _pooled(subnet) if address not in held), None)
-
-
-def _pooled(subnet: Subnet) -> Iterator[str]:
+    """The lowest address of the pools that nobody holds. As numbers: objects of addresses are slow to make."""
+    family = AF_INET if subnet.ip_version == 4 else AF_INET6
+    rows = dialect.run(connections[DEFAULT_DB_ALIAS], _HELD, (subnet.pk,))
+    held = {int.from_bytes(inet_pton(family, str(address))) for (address,) in rows}
     for pool in subnet.allocation_pools:
         start, end = ip_address(pool["start"]), ip_address(pool["end"])
-        for number in range(int(start), int(end) + 1):
-            yield str(type(start)(number))
+        free = next((number for number in range(int(start), int(end) + 1) if number not in held), None)
+        if free is not None:
+            return str(type(start)(free))
+    return None
 
 
 def _allocate_first(subnets: list[Subnet], port: Port) -> AddressAllocation:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
 from conductor import events
 from conductor.core.context import RequestContext
@@ -24,8 +25,8 @@ ALIAS = "cell1"
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
 STEPS = 8
 # Per database: transactions and statements of a run, from the request that opens it to its end.
-DOING = {"sqlite": (10, 49), "postgresql": (10, 28)}
-DOING_AND_UNDOING = {"sqlite": (19, 89), "postgresql": (19, 44)}
+DOING = {"sqlite": (10, 47), "postgresql": (10, 26)}
+DOING_AND_UNDOING = {"sqlite": (19, 85), "postgresql": (19, 40)}
 
 
 class Quiet(Step):
@@ -88,6 +89,33 @@ def test_undoing_eight_steps_costs_what_doing_them_does(flow: Any) -> None:
         engine.run(ALIAS, start().uuid)
     assert states() == [RunState.FAILED_UNDONE]
     assert (seen.transactions, len(seen.statements)) == DOING_AND_UNDOING[connections[ALIAS].vendor]
+
+
+def tell_in_vain(scope: AbstractContextManager[None]) -> None:
+    with scope:
+        events.append(ALIAS, events.Subject("host:a"), "undone")
+        raise Conflict("as asked")
+
+
+def test_events_of_a_transaction_are_written_at_its_end_without_what_was_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    announced: list[tuple[str, int]] = []
+    monkeypatch.setattr(events, "_listeners", [lambda said: announced.append((said.kind, said.cursor))])
+    about = events.Subject("host:a")
+    with counted(ALIAS) as seen, write_tx(ALIAS):
+        for number in range(150):
+            events.append(ALIAS, about, f"kept.{number}")
+        with pytest.raises(Conflict):
+            tell_in_vain(transaction.atomic(using=ALIAS))
+        events.append(ALIAS, about, "last")
+    assert sum(text.startswith("INSERT") for text in seen.statements) == 2  # a hundred at most in one
+    log = list(Event.objects.using(ALIAS).order_by("pk").values_list("kind", "pk"))
+    assert [kind for kind, _ in log] == [*(f"kept.{number}" for number in range(150)), "last"]
+    assert announced == log
+    with pytest.raises(Conflict):
+        tell_in_vain(write_tx(ALIAS))
+    assert Event.objects.using(ALIAS).count() == len(announced) == 151
 
 
 def test_a_doorbell_for_nothing_costs_one_read(flow: Any) -> None:
