@@ -38,10 +38,13 @@ class SerialLine:
         return int(self.ask(command))
 
     def _try(self, command: str) -> tuple[str | None, str]:
-        """The words between two marks that the shell works out: the echo of the line does not have them."""
+        """The words between two marks that the shell works out: the echo of the line does not have them.
+
+        First it is interrupted: of what was typed while it booted it may have heard the half.
+        """
         number = next(NUMBERS)
-        begin, end = f"<<{number + 1000}>>", f"<<{number + 2000}>>"
-        line = f"\necho '<<'$(({number}+1000))'>>'; {command}; echo; echo '<<'$(({number}+2000))'>>'\n"
+        begin, end = f"@@{number + 1000}", f"@@{number + 2000}"
+        line = f"\x03\necho @@$(({number}+1000)); {command}; echo; echo @@$(({number}+2000))\n"
         heard = b""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as joined:
             joined.settimeout(0.5)
