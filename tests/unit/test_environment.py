@@ -6,7 +6,9 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,6 +36,20 @@ KEPT_DAYS = {
 
 def parsed(**variables: str) -> Environment:
     return load({"NOVELLA_SECRET_KEY": KEY, **variables})
+
+
+CONSOLES: Mapping[str, Any] = {
+    "console_listen": ("127.0.0.1", 0),
+    "console_address": "",
+    "console_token_seconds": 600.0,
+    "console_session_seconds": 14400.0,
+}
+REQUESTS: Mapping[str, Any] = {
+    "request_seconds": 60.0,
+    "requests_per_minute": 0,
+    "changes_per_minute": 0,
+    "cors_origins": (),
+}
 
 
 def test_defaults() -> None:
@@ -75,10 +91,8 @@ def test_defaults() -> None:
         token_recheck_seconds=1.0,
         lockout_failures=0,
         lockout_seconds=1800.0,
-        console_listen=("127.0.0.1", 0),
-        console_address="",
-        console_token_seconds=600.0,
-        console_session_seconds=14400.0,
+        **CONSOLES,
+        **REQUESTS,
     )
 
 
@@ -384,3 +398,11 @@ def test_a_wrong_variable_stops_manage_py_with_one_line(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == 'NOVELLA_PORT: "abc" is not a port number (1 to 65535)\n'
     assert list(tmp_path.iterdir()) == []
+
+
+def test_origins_are_as_browsers_name_them() -> None:
+    found = load({"NOVELLA_SECRET_KEY": KEY, "NOVELLA_CORS_ORIGINS": "https://Shop.example/, http://localhost:5173"})
+    assert found.cors_origins == ("https://shop.example", "http://localhost:5173")
+    for text in ("shop.example", "https://shop.example/page", "ftp://shop.example", "null"):
+        with pytest.raises(InvalidEnvironment, match="NOVELLA_CORS_ORIGINS"):
+            load({"NOVELLA_SECRET_KEY": KEY, "NOVELLA_CORS_ORIGINS": text})
