@@ -55,7 +55,7 @@ def compare(request: PageRequest) -> HttpResponse:
     if not request.GET.get("b"):
         return render(request, "workflows/compare.html", {**context, "offered": _offered(request.asker, one)})
     other = stories.load(request.asker, request.GET["b"])
-    if one.view.flow != other.view.flow:
+    if not {run.flow for run in one.runs} & {run.flow for run in other.runs}:
         raise Invalid("Only workflows of one kind can be compared.", field="b")
     pairs = align(one, other)
     context |= {

@@ -8,6 +8,10 @@ let refreshing;
 
 export function startDrawer() {
   const drawer = document.getElementById("step-drawer");
+  document.addEventListener("novella:changed", () => {
+    clearTimeout(refreshing);
+    if (document.querySelector("[data-step-url]")) refreshing = setTimeout(refresh, PAUSE);
+  });
   if (!drawer) return;
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-step], a[data-step-close]");
@@ -28,10 +32,6 @@ export function startDrawer() {
     const wanted = new URL(location.href).searchParams.get("step");
     if (wanted) open(drawer, addressOf(wanted), { isBack: true });
     else close(drawer, { isBack: true });
-  });
-  document.addEventListener("novella:changed", () => {
-    clearTimeout(refreshing);
-    if (!drawer.hidden) refreshing = setTimeout(() => refresh(drawer), PAUSE);
   });
 }
 
@@ -66,8 +66,8 @@ function close(drawer, { isBack = false } = {}) {
 }
 
 /** What is shown goes on while it is read; what was opened or picked in it stays. */
-async function refresh(drawer) {
-  const shown = drawer.querySelector("[data-step-url]");
+async function refresh() {
+  const shown = document.querySelector("[data-step-url]");
   const html = shown && (await fetchPiece(shown.dataset.stepUrl));
   if (html && shown.isConnected) morph(shown, parse(html)[0]);
 }

@@ -1,11 +1,12 @@
 /* What only the pages of workflows need. */
 import { startDrawer } from "./drawer.js";
 import { startWorkflowKeys } from "./keys.js";
+import { startLeases } from "./leases.js";
 import { startLog } from "./log.js";
 import { startMoments } from "./moments.js";
 import { startQueue } from "./queue.js";
 import { startWhy } from "./why.js";
 
 export function startWorkflows() {
-  for (const start of [startDrawer, startWhy, startLog, startMoments, startQueue, startWorkflowKeys]) start();
+  for (const start of [startDrawer, startWhy, startLeases, startLog, startMoments, startQueue, startWorkflowKeys]) start();
 }
