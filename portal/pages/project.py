@@ -217,9 +217,8 @@ def activity(request: PageRequest) -> HttpResponse:
     given = {name: request.GET.get(name, "").strip()[:255] for name in ("result", "action", "marker")}
     if given["result"] not in ("", *RESULT_FACES):
         given["result"] = ""
-    page = audit.list_records(
-        request.asker, AuditQuery(given["action"], given["result"], limit=PAGE_SIZE, marker=given["marker"])
-    )
+    query = AuditQuery(action=given["action"], result=given["result"], limit=PAGE_SIZE, marker=given["marker"])
+    page = audit.list_records(request.asker, query)
     kept = {name: value for name, value in given.items() if value and name != "marker"}
     following = {**kept, "marker": page.items[-1].uuid} if page.has_more and page.items else {}
     context = {
