@@ -78,19 +78,8 @@ def list_context(asker: RequestContext, given: QueryDict) -> dict[str, Any]:
     chosen = {facet: tuple(given.getlist(name)) for name, (facet, _) in FACETS.items() if given.getlist(name)}
     if not asker.is_admin:
         chosen = {facet: values for facet, values in chosen.items() if facet not in flow_lists.OPERATORS_FACETS}
-    found = flow_lists.search(
-        asker,
-        ListQuery(
-            chosen=chosen,
-            states=view.states,
-            user_id=asker.user_id if view.is_mine else "",
-            since=datetime.now(UTC) - view.within if view.within else None,
-            is_slow=view.is_slow,
-            all_projects=everybody,
-            limit=PAGE_SIZE,
-            marker=given.get("marker", ""),
-        ),
-    )
+    query = _query(asker, view, chosen, everybody=everybody, marker=given.get("marker", ""))
+    found = flow_lists.search(asker, query)
     here = _without(given, "marker")
     return {
         "asker": asker,
@@ -115,6 +104,21 @@ def list_context(asker: RequestContext, given: QueryDict) -> dict[str, Any]:
         "next_url": _url(here, marker=found.page.items[-1].uuid) if found.page.has_more else "",
         "missing_cells": found.page.missing_cells,
     }
+
+
+def _query(
+    asker: RequestContext, view: View, chosen: Mapping[str, tuple[str, ...]], *, everybody: bool, marker: str
+) -> ListQuery:
+    return ListQuery(
+        chosen=chosen,
+        states=view.states,
+        user_id=asker.user_id if view.is_mine else "",
+        since=datetime.now(UTC) - view.within if view.within else None,
+        is_slow=view.is_slow,
+        all_projects=everybody,
+        limit=PAGE_SIZE,
+        marker=marker,
+    )
 
 
 def _facets(found: Found, given: QueryDict, chosen: Mapping[str, tuple[str, ...]]) -> list[dict[str, Any]]:

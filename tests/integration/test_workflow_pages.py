@@ -345,6 +345,9 @@ def test_two_of_a_kind_are_compared(asker: Any) -> None:
     assert "Spawn on host" in page
     assert "+20 s" in page
     assert "build_in_cell.flavor.vcpus" in page
+    part = ended(asker, 9)
+    page = ana.get(f"/workflows/compare?a={one.uuid}&b={part.uuid}").content.decode()
+    assert "not there" in page
     assert "sim-" not in page
     assert ana.get(f"/workflows/compare?a={one.uuid}&b={stranger.uuid}").status_code == 400
     assert signed_in("chi").get(f"/workflows/compare?a={one.uuid}&b={other.uuid}").status_code == 404
