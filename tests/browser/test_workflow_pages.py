@@ -69,7 +69,9 @@ def test_every_tab_can_be_read_at_every_size(open_page: OpenPage, run: WorkflowR
     other = WorkflowRun.objects.using("cell1").filter(state="done").latest("pk")
     paths += ["/workflows?all=1&view=running", f"/workflows/compare?a={run.uuid}&b={other.uuid}"]
     for number, path in enumerate(paths):
-        page.goto(path)
+        answer = page.goto(path)
+        assert answer is not None
+        assert answer.status == 200, path
         assert page.evaluate(f"({CHECKS}).all()") == [], path
         keep(page, f"{scheme}-{number:02}")
     page.set_viewport_size(PHONE)
