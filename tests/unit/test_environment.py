@@ -1,4 +1,4 @@
-"""The environment: defaults, refusals in one line, unknown names, and the secret key that is kept."""
+"""The environment: refusals in one line, unknown names, and the secret key that is kept."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,80 +18,8 @@ from portal.environment import PROJECT_DIR, Environment, InvalidEnvironment, loa
 KEY = "k" * 32
 
 
-KEPT_DAYS = {
-    "keep_workflows_days": 90,
-    "keep_events_days": 30,
-    "keep_decisions_days": 30,
-    "keep_snapshots_days": 7,
-    "keep_consoles_days": 7,
-    "keep_audit_days": 0,
-    "keep_deliveries_days": 7,
-    "keep_findings_days": 90,
-    "decision_sample": 1.0,
-    "snapshot_hosts": 10_000,
-}
-
-
 def parsed(**variables: str) -> Environment:
     return load({"NOVELLA_SECRET_KEY": KEY, **variables})
-
-
-CONSOLES: Mapping[str, Any] = {
-    "console_listen": ("127.0.0.1", 0),
-    "console_address": "",
-    "console_token_seconds": 600.0,
-    "console_session_seconds": 14400.0,
-}
-REQUESTS: Mapping[str, Any] = {
-    "request_seconds": 60.0,
-    "requests_per_minute": 0,
-    "changes_per_minute": 0,
-    "cors_origins": (),
-}
-
-
-def test_defaults() -> None:
-    assert parsed() == Environment(
-        host="127.0.0.1",
-        port=8000,
-        data=PROJECT_DIR / "var",
-        cells=("cell1", "cell2"),
-        database_url=None,
-        secret_key=KEY,
-        allowed_hosts=("localhost", "127.0.0.1", "[::1]"),
-        debug=False,
-        log_level="INFO",
-        virt_type="auto",
-        real_host="auto",
-        simulated_hosts=8,
-        simulated_latency_seconds=1.0,
-        lease_seconds=10.0,
-        sweep_seconds=2.0,
-        broker_url="",
-        compute_queues="shared",
-        channel_url="",
-        membership_url="",
-        notification_webhooks=(),
-        notification_secret="",
-        notification_url="",
-        image_dir=PROJECT_DIR / "var" / "images",
-        heartbeat_seconds=5.0,
-        host_down_seconds=30.0,
-        shutdown_seconds=60.0,
-        reclaim_seconds=0.0,
-        reconcile_seconds=60.0,
-        resize_confirm_seconds=0.0,
-        allow_resize_to_same_host=True,
-        shelved_offload_seconds=0.0,
-        **KEPT_DAYS,
-        crash_at="",
-        message_faults="",
-        token_recheck_seconds=1.0,
-        lockout_failures=0,
-        lockout_seconds=1800.0,
-        **CONSOLES,
-        **REQUESTS,
-    )
 
 
 @pytest.mark.parametrize(
