@@ -14,13 +14,13 @@ from compute_drivers.fake.driver import FakeDriver
 from conductor.api_db.models import ConsoleToken
 from conductor.cell_db.models import Instance
 from conductor.compute.console_door import ConsoleDoor, DoorPlace
+from conductor.conformance.driver import Told
 from conductor.core.consoles import ConsoleKind
 from conductor.core.request_spec import ImageSpec
 from conductor.rpc.messages import ConsolesOffered
 from conductor.services import console_doors, consoles
 from tests import factories
 from tests.browser.conftest import PHONE, OpenPage, go
-from tests.compute_drivers.conformance import Told
 from tests.guests import ImageShelf, guest_of
 
 SECONDS = 30  # until the modules of a viewer are there, on a machine that is busy

@@ -19,11 +19,11 @@ import pytest
 
 from compute_drivers.fake.driver import FakeDriver
 from compute_drivers.fake.faults import Faults
+from conductor.conformance.driver import DriverConformance, MakeGuest, Told
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort
 from conductor.core.errors import BuildAborted, DriverError, Invalid, StaleToken
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
-from tests.compute_drivers.conformance import DriverConformance, MakeGuest, Told
 from tests.guests import ImageShelf, guest_of
 
 IMAGE = ImageSpec(image_id="i", name="simulated-linux")

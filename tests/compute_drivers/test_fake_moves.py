@@ -18,11 +18,11 @@ from compute_drivers.fake import moves, store
 from compute_drivers.fake.driver import FakeDriver
 from compute_drivers.fake.notes import Note
 from conductor.compute.handlers import Hands, carry_out
+from conductor.conformance.base import Told, power_state, uuids
 from conductor.core.compute_driver import HAS_LEFT, GuestSpec
 from conductor.core.errors import DriverError, GuestMissing, MigrationAborted
 from conductor.core.states import PowerState
 from conductor.rpc.messages import LiveMigrate
-from tests.compute_drivers.conformance_base import Told, power_state, uuids
 from tests.compute_drivers.test_fake import IMAGE, PORT, started
 from tests.guests import guest_of
 

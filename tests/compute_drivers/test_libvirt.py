@@ -17,12 +17,12 @@ import pytest
 from compute_drivers.libvirt import actions, embedded
 from compute_drivers.libvirt.capability import probe
 from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.conformance.actions import Shelf
+from conductor.conformance.driver import DriverConformance, MakeGuest, Told
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
-from tests.compute_drivers.conformance import DriverConformance, MakeGuest, Told
-from tests.compute_drivers.conformance_actions import Shelf
 from tests.compute_drivers.real_guests import (
     DISK,
     IMAGE,

@@ -16,11 +16,11 @@ import pytest
 
 from compute_drivers.libvirt import capability, embedded
 from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.conformance.driver import Told
 from conductor.core.compute_driver import GuestInfo
 from conductor.core.errors import BuildAborted, DriverError, Invalid
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
-from tests.compute_drivers.conformance import Told
 from tests.compute_drivers.libvirtd import Daemon
 from tests.compute_drivers.real_guests import IMAGE, QUICK, SECONDS, SHELF, files_of, qemu_of, state_dir, wait_for
 from tests.guests import TICK, guest_of, image_of

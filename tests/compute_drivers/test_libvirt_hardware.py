@@ -9,13 +9,13 @@ import pytest
 
 from compute_drivers.libvirt import numa
 from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.conformance.driver import Told
 from conductor.core.compute_driver import GuestSpec, NetworkPort
 from conductor.core.errors import DriverError
 from conductor.core.hardware.grants import Grant
 from conductor.core.hardware.request import InstanceCell, InstanceTopology
 from conductor.core.hardware.wire import grant_to_json
 from conductor.core.request_spec import FlavorSpec
-from tests.compute_drivers.conformance import Told
 from tests.compute_drivers.real_guests import DISK, SHELF, qemu_of, wait_for
 from tests.guests import TICK, guest_of, image_of
 

@@ -17,11 +17,11 @@ from uuid import uuid4
 import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.conformance.driver import Told
 from conductor.core.compute_driver import GuestInfo, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.consoles import ConsoleKind
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
-from tests.compute_drivers.conformance import Told
 from tests.compute_drivers.real_guests import PROJECT, SHELF, wait_for
 from tests.guests import guest_of, image_of
 from tools import cpio

@@ -7,10 +7,10 @@ from io import BytesIO
 
 import pytest
 
+from conductor.conformance.driver import DriverConformance, MakeGuest
 from conductor.core.compute_driver import ComputeDriver, GuestSpec
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.plugins import registry
-from tests.compute_drivers.conformance import DriverConformance, MakeGuest
 
 
 class TestMemoryDriver(DriverConformance):

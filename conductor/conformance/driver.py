@@ -25,12 +25,12 @@ from uuid import uuid4
 
 import pytest
 
+from conductor.conformance.actions import ActionConformance
+from conductor.conformance.base import MakeGuest, NewGuest, Told, power_state, restarted, uuids
+from conductor.conformance.moves import MoveConformance
 from conductor.core.compute_driver import ComputeDriver, GuestSpec, NodeReport
 from conductor.core.errors import StaleToken
 from conductor.core.states import PowerState
-from tests.compute_drivers.conformance_actions import ActionConformance
-from tests.compute_drivers.conformance_base import MakeGuest, NewGuest, Told, power_state, restarted, uuids
-from tests.compute_drivers.conformance_moves import MoveConformance
 
 __all__ = ["DriverConformance", "MakeGuest", "NewGuest", "Told"]
 

@@ -1,4 +1,4 @@
-"""The law for guests that move between two hosts. See `conformance.py`."""
+"""The law for guests that move between two hosts. See `driver.py`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
+from conductor.conformance.base import Base, MakeGuest, Told, lacks, power_state, uuids
 from conductor.core.compute_driver import ComputeDriver, GuestSpec
 from conductor.core.errors import DriverError, StaleToken
 from conductor.core.states import PowerState
-from tests.compute_drivers.conformance_base import Base, MakeGuest, Told, power_state, uuids
 
 OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
 
@@ -75,7 +75,7 @@ class MoveConformance(Base):
     def _between_two(
         needed: str, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest
     ) -> Iterator[Two | None]:
-        if needed not in driver.capabilities:
+        if lacks(driver, needed):
             yield None
             return
         found = Two(driver, request.getfixturevalue("other"), make_guest(str(uuid4())))

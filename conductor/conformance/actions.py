@@ -1,4 +1,4 @@
-"""The law for what is done to guests that stay where they are. See `conformance.py`."""
+"""The law for what is done to guests that stay where they are. See `driver.py`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import pytest
 
+from conductor.conformance.base import Base, MakeGuest, NewGuest, Told, lacks, power_state, restarted, uuids
 from conductor.core.compute_driver import CAPABILITIES, ComputeDriver, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
 from conductor.core.errors import DriverError, GuestMissing, StaleToken
 from conductor.core.states import PowerState
-from tests.compute_drivers.conformance_base import Base, MakeGuest, NewGuest, Told, power_state, restarted, uuids
 
 VERBS_OF = {
     "pause": ("pause", "unpause"),
@@ -132,7 +132,7 @@ class ActionConformance(Base):
         self, driver: ComputeDriver, make_guest: MakeGuest, verb: str
     ) -> None:
         needs, call = ON_NOTHING[verb]
-        if needs and needs not in driver.capabilities:
+        if needs and lacks(driver, needs):
             return
         before = driver.guests()
         with pytest.raises(GuestMissing):
@@ -144,7 +144,7 @@ class ActionConformance(Base):
     def test_its_screen_speaks_the_protocol_of_screens_to_several_at_once(
         self, driver: ComputeDriver, running: GuestSpec
     ) -> None:
-        if "vnc_console" not in driver.capabilities:
+        if lacks(driver, "vnc_console"):
             return
         screens = [driver.open_console(running.instance_uuid, VNC) for _ in range(2)]
         try:
@@ -161,7 +161,7 @@ class ActionConformance(Base):
     def test_its_serial_line_takes_what_is_typed_and_can_be_opened_again(
         self, driver: ComputeDriver, running: GuestSpec
     ) -> None:
-        if "serial_console" not in driver.capabilities:
+        if lacks(driver, "serial_console"):
             return
         for _ in range(2):
             with driver.open_console(running.instance_uuid, SERIAL) as line:
@@ -173,7 +173,7 @@ class ActionConformance(Base):
     def test_a_console_ends_with_its_guest_and_one_that_is_off_has_none(
         self, driver: ComputeDriver, running: GuestSpec, kind: ConsoleKind
     ) -> None:
-        if CAPABILITY_OF[kind] not in driver.capabilities:
+        if lacks(driver, CAPABILITY_OF[kind]):
             return
         with driver.open_console(running.instance_uuid, kind) as console:
             console.settimeout(CONSOLE_SECONDS)
@@ -224,7 +224,7 @@ class ActionConformance(Base):
             assert power_state(driver, running) is PowerState.RUNNING
 
     def test_paused_and_going_on(self, driver: ComputeDriver, running: GuestSpec) -> None:
-        if "pause" not in driver.capabilities:
+        if lacks(driver, "pause"):
             return
         for _ in range(2):
             driver.pause(running.instance_uuid)
@@ -238,7 +238,7 @@ class ActionConformance(Base):
         assert power_state(driver, running) in OFF
 
     def test_suspended_over_a_restart_and_resumed(self, driver: ComputeDriver, running: GuestSpec) -> None:
-        if "suspend" not in driver.capabilities:
+        if lacks(driver, "suspend"):
             return
         for _ in range(2):
             driver.suspend(running.instance_uuid)
@@ -259,7 +259,7 @@ class ActionConformance(Base):
     # -- other disks
 
     def test_rescued_and_back(self, driver: ComputeDriver, running: GuestSpec) -> None:
-        if "rescue" not in driver.capabilities:
+        if lacks(driver, "rescue"):
             return
         for _ in range(2):
             driver.rescue(running, "correct horse", Told())
@@ -274,14 +274,14 @@ class ActionConformance(Base):
         assert power_state(driver, running) is PowerState.RUNNING
 
     def test_a_rescued_guest_can_be_destroyed(self, driver: ComputeDriver, running: GuestSpec) -> None:
-        if "rescue" not in driver.capabilities:
+        if lacks(driver, "rescue"):
             return
         driver.rescue(running, "", Told())
         driver.destroy(running.instance_uuid)
         assert running.instance_uuid not in uuids(driver)
 
     def test_rebuilt_running_or_not(self, driver: ComputeDriver, running: GuestSpec) -> None:
-        if "rebuild" not in driver.capabilities:
+        if lacks(driver, "rebuild"):
             return
         for is_running in (True, False, True):
             driver.rebuild(running, Told(), is_running=is_running)
@@ -290,7 +290,7 @@ class ActionConformance(Base):
     def test_a_rebuild_that_nobody_wants_any_more_can_be_done_again(
         self, driver: ComputeDriver, running: GuestSpec
     ) -> None:
-        if "rebuild" not in driver.capabilities:
+        if lacks(driver, "rebuild"):
             return
         with pytest.raises(StaleToken):
             driver.rebuild(running, Told(stop_at=1), is_running=True)
@@ -300,7 +300,7 @@ class ActionConformance(Base):
     def test_a_snapshot_of_a_guest_that_runs_and_of_one_that_is_off(
         self, driver: ComputeDriver, running: GuestSpec
     ) -> None:
-        if "snapshot" not in driver.capabilities:
+        if lacks(driver, "snapshot"):
             return
         shelf, told = Shelf(), Told()
         driver.snapshot(running.instance_uuid, "first", shelf.store, told)
@@ -315,7 +315,7 @@ class ActionConformance(Base):
     def test_a_snapshot_that_cannot_be_stored_leaves_the_guest_as_it_is(
         self, driver: ComputeDriver, running: GuestSpec
     ) -> None:
-        if "snapshot" not in driver.capabilities:
+        if lacks(driver, "snapshot"):
             return
 
         def full(image_id: str, disk_format: str, data: io.IOBase) -> None:
@@ -347,7 +347,7 @@ class ActionConformance(Base):
     def test_volumes_come_and_go_while_it_runs_and_while_it_is_off(
         self, driver: ComputeDriver, running: GuestSpec, make_volume: Callable[[], VolumeConnection]
     ) -> None:
-        if "attach_volume" not in driver.capabilities:
+        if lacks(driver, "attach_volume"):
             return
         volume, uuid = make_volume(), running.instance_uuid
         for turn in ("on", "off"):
@@ -373,7 +373,7 @@ class ActionConformance(Base):
     def test_volumes_are_never_removed_with_the_guest(
         self, driver: ComputeDriver, new_guest: NewGuest, make_volume: Callable[[], VolumeConnection]
     ) -> None:
-        if "attach_volume" not in driver.capabilities:
+        if lacks(driver, "attach_volume"):
             return
         volume = make_volume()
         guest = replace(new_guest(), volumes=(volume,))
@@ -385,7 +385,7 @@ class ActionConformance(Base):
     def test_a_volume_for_a_guest_that_is_not_there(
         self, driver: ComputeDriver, make_volume: Callable[[], VolumeConnection]
     ) -> None:
-        if "attach_volume" not in driver.capabilities:
+        if lacks(driver, "attach_volume"):
             return
         with pytest.raises(GuestMissing):
             driver.attach_volume(str(uuid4()), make_volume())
@@ -393,7 +393,7 @@ class ActionConformance(Base):
     def test_ports_come_and_go_while_it_runs_and_while_it_is_off(
         self, driver: ComputeDriver, running: GuestSpec
     ) -> None:
-        if "attach_interface" not in driver.capabilities:
+        if lacks(driver, "attach_interface"):
             return
         uuid = running.instance_uuid
         for turn in ("on", "off"):

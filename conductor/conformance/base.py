@@ -11,6 +11,8 @@ from conductor.core.compute_driver import ComputeDriver, GuestSpec
 from conductor.core.errors import StaleToken
 from conductor.core.states import PowerState
 
+NOT_ASKED: set[str] = set()  # capabilities that the test under way left unasked; the report clears it before each test
+
 MakeGuest = Callable[[str], GuestSpec]
 NewGuest = Callable[[], GuestSpec]
 
@@ -61,6 +63,14 @@ class Base:
         guest = new_guest()
         driver.spawn(guest, Told())
         return guest
+
+
+def lacks(driver: ComputeDriver, capability: str) -> bool:
+    """Whether the driver does not offer it: the law then has nothing to ask, and the report says so."""
+    if capability in driver.capabilities:
+        return False
+    NOT_ASKED.add(capability)
+    return True
 
 
 def restarted(driver: ComputeDriver) -> ComputeDriver:
