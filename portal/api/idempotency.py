@@ -13,7 +13,7 @@ import functools
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from rest_framework.response import Response
 from rest_framework.utils.encoders import JSONEncoder
@@ -28,6 +28,14 @@ REPLAYED = "Idempotency-Replayed"
 _KEY = re.compile(r"\A[\x21-\x7e]{8,128}\Z")
 
 Method = Callable[..., Response]
+
+
+@overload
+def idempotent(method: Method) -> Method: ...
+
+
+@overload
+def idempotent(*, is_one_commit: bool) -> Callable[[Method], Method]: ...
 
 
 def idempotent(method: Method | None = None, *, is_one_commit: bool = False) -> Any:

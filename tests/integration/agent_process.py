@@ -1,8 +1,8 @@
 """A compute agent in a process of its own, to be killed: commands come in by lines, answers go out by lines.
 
 Guests are files in a folder; a spawn makes its file, says so, and stays in the middle while the file `hold` exists.
-With the word `fake` the driver is the simulated hypervisor, told what to do wrong by the file `faults.json`; the consoles
-of its guests can be reached.
+With the word `fake` the driver is the simulated hypervisor, told what to do wrong by the file `faults.json`; the
+consoles of its guests can be reached.
 """
 
 from __future__ import annotations
