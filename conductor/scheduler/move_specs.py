@@ -19,8 +19,8 @@ CAPABILITIES: Mapping[str, str] = {
     MigrationType.RESIZE: "migrate",
     MigrationType.MIGRATION: "migrate",
     MigrationType.LIVE_MIGRATION: "live_migrate",
-    MigrationType.EVACUATION: "evacuate",
 }
+SHARED_DISKS = "evacuate"  # the capability of drivers whose hosts share their guests' disks
 
 
 def of(instance: Instance, migration: Migration, *, requested_host: str, tried_hosts: Sequence[str]) -> RequestSpec:
@@ -39,7 +39,7 @@ def of(instance: Instance, migration: Migration, *, requested_host: str, tried_h
             cell=alias,
             migration_uuid=str(migration.uuid),
             hypervisor_type=node.hypervisor_type if node else "",
-            capability=CAPABILITIES[migration.migration_type],
+            capability=_capability(migration.migration_type, node),
             source_provider_uuid=source,
             **_given_back(held, source if may_stay else ""),
         ),
@@ -62,7 +62,7 @@ def supposed(instance: Instance, migration_type: str, *, flavor: FlavorSpec | No
             cell=alias,
             migration_uuid="",
             hypervisor_type=node.hypervisor_type if node else "",
-            capability=CAPABILITIES[migration_type],
+            capability=_capability(migration_type, node),
             source_provider_uuid=source,
             **_given_back(held, source),
         ),
@@ -90,6 +90,14 @@ def asked(instance: Instance) -> RequestSpec:
         availability_zone=instance.pinned_availability_zone,
         scheduler_hints=instance.scheduler_hints,
     )
+
+
+def _capability(migration_type: str, node: ComputeNode | None) -> str:
+    """Any host builds a dead host's guest anew from its image; where there are disks to find, only one that sees them."""
+    if migration_type != MigrationType.EVACUATION:
+        return CAPABILITIES[migration_type]
+    actions = node.report.get("capabilities", {}).get("actions", ()) if node else ()
+    return SHARED_DISKS if SHARED_DISKS in actions else ""
 
 
 def _given_back(held: Mapping[str, Mapping[str, int]], source: str) -> dict[str, Any]:

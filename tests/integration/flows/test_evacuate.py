@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from conductor.api_db.models import HostMapping
-from conductor.cell_db.models import InstanceFault, Migration, Service
+from conductor.cell_db.models import ComputeNode, InstanceFault, Migration, Service
+from conductor.core.compute_driver import CAPABILITIES
 from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
 from conductor.core.states import PowerState, RunState, VmState
 from conductor.journal.models import OutboxMessage, WorkflowRun
@@ -61,6 +62,42 @@ def test_a_server_of_a_dead_host_lives_on_elsewhere(hosts: Hosts, admin: Any, la
     assert (migration.status, held_by(str(migration.uuid))) == ("done", held)
     assert hosts.guests[after.host or ""][uuid] == RUNNING
     assert_placement_is_true()
+
+
+def share_disks(*names: str) -> None:
+    """Only these hosts say that they see each other's disks."""
+    for change, node in enumerate(ComputeNode.objects.using(CELL).all(), start=EVER):
+        actions = set(CAPABILITIES) - (set() if node.host in names else {"evacuate"})
+        node.report["capabilities"] = {"actions": sorted(actions)}
+        node.change_number = change
+        node.save(using=CELL)
+
+
+@pytest.mark.parametrize("sharing", [(), ("sim-1", "sim-2", "sim-3")], ids=["from its image", "from its disks"])
+def test_a_server_is_built_anew_where_disks_are_shared_and_where_they_are_not(
+    sharing: tuple[str, ...], hosts: Hosts, admin: Any, launch: Any
+) -> None:
+    share_disks(*sharing)
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    kill(hosts, home)
+    evacuations.begin(admin, uuid)
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.ACTIVE
+    assert instance_of(uuid).host not in (home, None)
+
+
+def test_disks_that_are_shared_are_not_left_behind_for_an_image(hosts: Hosts, admin: Any, launch: Any) -> None:
+    """The server's own host could see them, and no other can: better no server than one without its data."""
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    share_disks(home)
+    kill(hosts, home)
+    evacuations.begin(admin, uuid)
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).vm_state, instance_of(uuid).host) == (VmState.ERROR, home)
+    assert "cannot take it over" in InstanceFault.objects.using(CELL).get(instance_uuid=uuid).message
+    assert_at_rest(hosts, uuid)
 
 
 @pytest.mark.parametrize("times", [1, EVER], ids=["once", "for ever"])
