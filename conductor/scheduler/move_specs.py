@@ -93,7 +93,7 @@ def asked(instance: Instance) -> RequestSpec:
 
 
 def _capability(migration_type: str, node: ComputeNode | None) -> str:
-    """Any host builds a dead host's guest anew from its image; where there are disks to find, only one that sees them."""
+    """Any host builds a dead host's guest anew from its image; from disks that are shared, only one that sees them."""
     if migration_type != MigrationType.EVACUATION:
         return CAPABILITIES[migration_type]
     actions = node.report.get("capabilities", {}).get("actions", ()) if node else ()
