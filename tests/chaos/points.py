@@ -18,6 +18,7 @@ from tests.chaos.people import COMPUTE
 from tests.chaos.scenes import AS_ADMIN, AT_ONCE, DEEDS, REMEDIES, SCENES, WAIT_SECONDS, Scene, Stage, insist
 
 ARMED = "armed"
+LOST = ".lost"
 MOMENTS_OF_A_HOST = ("before", "effect", "kept")
 MOST_COMPLAINTS = 40
 
@@ -49,7 +50,7 @@ def places(match: str, sample: int, seed: int) -> list[Place]:
     for title, scene in SCENES.items():
         known = flows[title.partition(",")[0]]
         names = failpoints(known)
-        names += failpoints(known, "undo") if scene.verb else []
+        names += failpoints(known, "undo") if scene.turns_back else []
         names += [f"host.{command}.{moment}" for command in scene.commands for moment in MOMENTS_OF_A_HOST]
         names = [name for name in names if not (scene.never and re.search(scene.never, name))]
         found += [place for place in (Place(title, name) for name in names) if re.search(match, place.label)]
@@ -89,6 +90,7 @@ def _die_at(campaign: Campaign, place: Place) -> tuple[bool, list[str]]:
         complaints, was_reached = [str(error)], False
     armed.unlink(missing_ok=True)
     _spoil(campaign, {})
+    _find(stage, scene)
     if complaints:
         _repair(stage, scene)
         complaints += _failed_runs(stage)
@@ -104,20 +106,11 @@ def _repair(stage: Stage, scene: Scene) -> None:
 
 
 def _play(stage: Stage, scene: Scene, place: Place) -> list[str]:
-    armed = stage.campaign.folder / ARMED
-    _spoil(stage.campaign, scene.faults)
-    for deed in scene.before:
-        _do(stage, deed)
-    if scene.action:
-        _launch(stage, scene)
-        for deed in scene.first:
-            _wait(stage)
-            _do(stage, deed)
-        if scene.action not in AT_ONCE:
-            _wait(stage)
+    _set(stage, scene)
     if place.is_undo:
-        _spoil(stage.campaign, {scene.verb: {"fail_times": 99}})
-    armed.write_text(place.name)
+        _spoil(stage.campaign, {scene.verb: {"fail_times": 99}} if scene.verb else {})
+        _lose(stage, scene)
+    (stage.campaign.folder / ARMED).write_text(place.name)
     if scene.action:
         _do(stage, scene.action)
     else:
@@ -126,7 +119,44 @@ def _play(stage: Stage, scene: Scene, place: Place) -> list[str]:
         _wait(stage)
         for deed in scene.last:
             _do(stage, deed)
-    return _await_right(stage)
+    if not scene.tidy:
+        return _await_right(stage)
+    wrong = _await_rest(stage) if place.is_undo else _await_right(stage)
+    _find(stage, scene)
+    for deed in scene.tidy:
+        _do(stage, deed)
+    return wrong + _await_right(stage)
+
+
+def _set(stage: Stage, scene: Scene) -> None:
+    """All that is so before the action."""
+    _spoil(stage.campaign, scene.faults)
+    for deed in scene.before:
+        _do(stage, deed)
+    if not scene.action:
+        return
+    if not scene.is_about_volumes:
+        _launch(stage, scene)
+    for deed in scene.first:
+        _wait(stage)
+        _do(stage, deed)
+    if scene.action not in AT_ONCE:
+        _wait(stage)
+
+
+def _lose(stage: Stage, scene: Scene) -> None:
+    """The data that the flow needs are not there."""
+    if scene.lost is not None:
+        data = stage.campaign.cloud.data_dir / scene.lost(stage.person)
+        data.rename(data.with_suffix(LOST))
+
+
+def _find(stage: Stage, scene: Scene) -> None:
+    """They are back."""
+    if scene.lost is not None:
+        data = stage.campaign.cloud.data_dir / scene.lost(stage.person)
+        with suppress(FileNotFoundError):
+            data.with_suffix(LOST).rename(data)
 
 
 def _spoil(campaign: Campaign, rules: Any) -> None:
@@ -174,7 +204,10 @@ def _do(stage: Stage, deed: str, *, may_fail: bool = False) -> None:
 
 
 def _wait(stage: Stage) -> None:
-    """Until nothing is under way on the server, or it is gone, or nobody can tell."""
+    """Until nothing is under way on the server, or it is gone, or nobody can tell; without one, nothing at all."""
+    if not stage.server:
+        _await_rest(stage)
+        return
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         stage.campaign.revive()

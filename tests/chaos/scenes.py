@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.campaign import Campaign
-from tests.chaos.people import COMPUTE, Person
+from tests.chaos.people import COMPUTE, VOLUME, Person
 
 WAIT_SECONDS = 90.0
 HOUR = 3600
 # Scenes with deletions that can be undone need this, and the others get along with it.
 VARIABLES = {"NOVELLA_RECLAIM_SECONDS": str(HOUR)}
-# The places of a cloud in which deletions cannot be undone; of evacuations not all are reached yet.
-WITHOUT_RECLAIM = r"^(?!soft_delete|restore|evacuate)"
+# The places of a cloud in which deletions cannot be undone.
+WITHOUT_RECLAIM = r"^(?!soft_delete|restore)"
 SLOW_MOVE = {"live_migrate": {"delay_seconds": 10.0}}
 
 
@@ -23,10 +23,11 @@ SLOW_MOVE = {"live_migrate": {"delay_seconds": 10.0}}
 class Scene:
     """What a new server goes through before the action, and after it; all are keys of DEEDS.
 
-    `before` happens before there is a server, `first` to the server, `last` once the action has been seen to. `verb` is
-    the driver's that fails in order that the flow turns back; `commands` are the messages that hosts get from the flow;
-    `faults` are how hosts behave from the beginning; `launch` is what the server is launched with beside the usual;
-    `never` is found in the names of places that it cannot come to.
+    `before` happens before there is a server, `first` to the server, `last` once the action has been seen to, `tidy`
+    when all was found right. `verb` is the driver's that fails in order that the flow turns back, and `lost` the data
+    that are not there for the same reason; `commands` are the messages that hosts get from the flow; `faults` are how
+    hosts behave from the beginning; `launch` is what the server is launched with beside the usual, `is_about_volumes`
+    says that there is none; `never` is found in the names of places that it cannot come to.
     """
 
     first: tuple[str, ...]
@@ -35,9 +36,17 @@ class Scene:
     commands: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
+    tidy: tuple[str, ...] = ()
+    lost: Callable[[Person], str] | None = None
     faults: Mapping[str, Any] = field(default_factory=dict)
     launch: Callable[[Person], Mapping[str, Any]] = lambda person: {}
+    is_about_volumes: bool = False
     never: str = ""
+
+    @property
+    def turns_back(self) -> bool:
+        """It knows how to have the flow fail."""
+        return bool(self.verb or self.lost)
 
 
 @dataclass
@@ -48,6 +57,12 @@ class Stage:
     person: Person
     server: str = ""
     home: str = ""
+    made: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def volume(self) -> str:
+        """The one that is copied, went back, and so on."""
+        return self.person.volumes[1]
 
     @property
     def cell(self) -> str:
@@ -154,6 +169,46 @@ def _moving(stage: Stage) -> int:
     raise AssertionError(f"the guest of {stage.server} does not move: {body}")
 
 
+def _storage(stage: Stage, path: str, body: Mapping[str, Any]) -> Any:
+    """What the volume service makes of it: the answer's only member."""
+
+    def ask() -> tuple[int, Any, str]:
+        answer = stage.person.ask("POST", f"{VOLUME}/{stage.person.project}/{path}", body)
+        stage.campaign.revive()
+        return answer
+
+    (made,) = insist(ask)[1].values()
+    return made
+
+
+def _volume_of_image(stage: Stage) -> None:
+    volume = {"name": "point", "size": 1, "imageRef": stage.person.image}
+    stage.made["volumes"] = _storage(stage, "volumes", {"volume": volume})["id"]
+
+
+def _snapshot(stage: Stage) -> None:
+    asked = {"snapshot": {"name": "point", "volume_id": stage.volume}}
+    stage.made["snapshots"] = _storage(stage, "snapshots", asked)["id"]
+
+
+def _go_back(stage: Stage) -> Request:
+    path = f"{VOLUME}/{stage.person.project}/volumes/{stage.volume}/action"
+    return "POST", path, {"revert": {"snapshot_id": stage.made["snapshots"]}}
+
+
+def _upload(stage: Stage) -> None:
+    asked = {"os-volume_upload_image": {"image_name": "point", "disk_format": "raw", "container_format": "bare"}}
+    stage.made["image"] = _storage(stage, f"volumes/{stage.volume}/action", asked)["image_id"]
+
+
+def _away(kind: str) -> Deed:
+    return lambda stage: ("DELETE", f"{VOLUME}/{stage.person.project}/{kind}/{stage.made[kind]}", None)
+
+
+def _image_away(stage: Stage) -> Request:
+    return "DELETE", f"/image/v2/images/{stage.made['image']}", None
+
+
 def _host_dies(stage: Stage) -> None:
     """For good, and its operator says so."""
     cloud = stage.campaign.cloud
@@ -227,6 +282,13 @@ DEEDS: dict[str, Deed] = {
     "try again": _try_again,
     "drain": _drain,
     "open host": _open,
+    "volume of image": _volume_of_image,
+    "snapshot": _snapshot,
+    "go back": _go_back,
+    "upload": _upload,
+    "volume away": _away("volumes"),
+    "snapshot away": _away("snapshots"),
+    "image away": _image_away,
     "host dies": _host_dies,
     "host is back": _host_is_back,
     "cell falls silent": _cell_falls_silent,
@@ -251,6 +313,14 @@ def _from_volume(person: Person) -> Mapping[str, Any]:
         "delete_on_termination": True,
     }
     return {"imageRef": "", "block_device_mapping_v2": [device]}
+
+
+def _image_data(person: Person) -> str:
+    return f"images/{person.image}"
+
+
+def _volume_data(person: Person) -> str:
+    return f"volumes/{person.volumes[1]}.raw"
 
 
 # By flow, or by flow and what is special about it after a comma.
@@ -282,11 +352,13 @@ SCENES: dict[str, Scene] = {
     "rescue_instance": Scene((), "rescue", "rescue", ("rescue_instance",)),
     "unrescue_instance": Scene(("rescue",), "unrescue", "unrescue", ("unrescue_instance",)),
     "rebuild_instance": Scene((), "rebuild", "rebuild", ("rebuild_instance",)),
+    "rebuild_root_volume": Scene((), "rebuild", lost=_image_data, launch=_from_volume),
     "change_password": Scene((), "password", "set_admin_password", ("set_admin_password",)),
     "trigger_crash_dump": Scene((), "crash dump", "trigger_crash_dump", ("trigger_crash_dump",)),
     "create_image": Scene((), "image", "snapshot", ("snapshot_instance",)),
     "create_backup": Scene((), "backup", "snapshot"),
     "shelve_instance": Scene((), "shelve", "snapshot"),
+    "shelve_with_root_volume": Scene((), "shelve", "power_off", launch=_from_volume),
     "offload_instance": Scene((), "shelve"),
     "unshelve_instance": Scene(("shelve",), "unshelve", "spawn"),
     "attach_volume": Scene((), "attach volume", "attach_volume", ("attach_volume",)),
@@ -307,4 +379,8 @@ SCENES: dict[str, Scene] = {
         ("migrate live",), "force move", commands=("force_live_migration",), faults=SLOW_MOVE
     ),
     "drain_host": Scene((), "drain", last=("open host",)),
+    "create_volume": Scene((), "volume of image", lost=_image_data, tidy=("volume away",), is_about_volumes=True),
+    "create_snapshot": Scene((), "snapshot", lost=_volume_data, tidy=("snapshot away",), is_about_volumes=True),
+    "revert_volume": Scene(("snapshot",), "go back", tidy=("snapshot away",), is_about_volumes=True),
+    "upload_volume": Scene((), "upload", tidy=("image away",), is_about_volumes=True),
 }
