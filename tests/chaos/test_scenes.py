@@ -1,0 +1,36 @@
+"""The campaign leaves nothing out: each flow of the catalogue has a scene, and each of its places is walked to."""
+
+from __future__ import annotations
+
+import pytest
+
+from conductor.workflows.catalog import FLOWS, failpoints
+from conductor.workflows.flow import Flow
+from tests.chaos.points import places
+from tests.chaos.scenes import AS_ADMIN, AT_ONCE, DEEDS, REMEDIES, SCENES
+
+# Flows with an undo that no scene brings about, and why.
+NOT_TURNED_BACK = {
+    "build_instances": "its steps are retried, and fail for good only with a cell's database",
+    "try_again": "as build_instances",
+    "revert_resize": "its source goes only forward, unless an operator says that it is dead",
+}
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_every_place_of_every_flow_is_walked_to(flow: Flow) -> None:
+    walked = {place.name for place in places("", 0, 0)}
+    assert set(failpoints(flow)) <= walked, "give it a scene in tests/chaos/scenes.py"
+    back = set(failpoints(flow, "undo"))
+    assert (back <= walked) == (flow.name not in NOT_TURNED_BACK), "a scene needs what fails: `verb` or `lost`"
+
+
+def test_scenes_consist_of_deeds() -> None:
+    named = {deed for scene in SCENES.values() for deed in (*scene.before, *scene.first, *scene.last, *scene.tidy)}
+    named |= {scene.action for scene in SCENES.values() if scene.action}
+    named |= {*AS_ADMIN, *AT_ONCE, *REMEDIES, *REMEDIES.values()}
+    assert named <= DEEDS.keys()
+
+
+def test_scenes_are_of_flows_that_there_are() -> None:
+    assert {title.partition(",")[0] for title in SCENES} == {flow.name for flow in FLOWS}
