@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import io
-import ipaddress
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conductor.core.compute_driver import GuestSpec, NetworkPort
-from conductor.core.errors import BuildAborted, DriverError
+from compute_drivers.guest_files import files_of
+from conductor.core.compute_driver import GuestSpec
+from conductor.core.errors import DriverError
 
 NAME, RESCUE_NAME = "config.iso", "config-rescue.iso"
 LABEL = "config-2"
-# The newest version of the layout that is spoken; `latest` is the same.
-VERSION = "2018-08-27"
-EC2_VERSION = "2009-04-04"
-KEY_NAME = "default"
 
 
 def write(path: Path, guest: GuestSpec, password: str = "") -> None:
@@ -36,27 +29,6 @@ def write(path: Path, guest: GuestSpec, password: str = "") -> None:
         raise DriverError(f"The config drive of the guest could not be made: {error.strerror}.") from error
     finally:
         part.unlink(missing_ok=True)
-
-
-def files_of(guest: GuestSpec, password: str = "") -> dict[str, bytes]:
-    """What is on the disc, by path. Raises BuildAborted for user data that are not base64."""
-    user_data = _user_data(guest)
-    openstack = {
-        "meta_data.json": _json(_metadata(guest, password)),
-        "network_data.json": _json(_network_data(guest.ports)),
-        "vendor_data.json": _json({}),
-        "vendor_data2.json": _json({}),
-    }
-    amazon = {"meta-data.json": _json(_ec2_metadata(guest))}
-    if user_data:
-        openstack["user_data"] = amazon["user-data"] = user_data
-    kinds = (("openstack", VERSION, openstack), ("ec2", EC2_VERSION, amazon))
-    return {
-        f"{kind}/{folder}/{name}": data
-        for kind, version, files in kinds
-        for folder in ("latest", version)
-        for name, data in files.items()
-    }
 
 
 def disc(files: Mapping[str, bytes]) -> bytes:
@@ -84,77 +56,3 @@ def _add_folder(iso: Any, folders: dict[str, str], folder: str) -> None:
     _add_folder(iso, folders, parent)
     folders[folder] = f"{folders[parent]}/D{len(folders)}"
     iso.add_directory(folders[folder], rr_name=name, joliet_path=f"/{folder}")
-
-
-def _metadata(guest: GuestSpec, password: str) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        "uuid": guest.instance_uuid,
-        "name": guest.name,
-        "hostname": guest.hostname,
-        "project_id": guest.project_id,
-        "launch_index": 0,
-        "meta": dict(guest.metadata),
-        "devices": [],
-        "random_seed": base64.b64encode(os.urandom(512)).decode(),
-    }
-    if guest.public_key:
-        said["public_keys"] = {KEY_NAME: guest.public_key}
-        said["keys"] = [{"name": KEY_NAME, "type": "ssh", "data": guest.public_key}]
-    if password:
-        said["admin_pass"] = password
-    return said
-
-
-def _ec2_metadata(guest: GuestSpec) -> dict[str, Any]:
-    addresses = [port.ip_address for port in guest.ports if port.ip_address]
-    said: dict[str, Any] = {
-        "instance-id": f"i-{guest.instance_uuid.replace('-', '')[:8]}",
-        "instance-type": guest.flavor.name,
-        "hostname": guest.hostname,
-        "local-hostname": guest.hostname,
-        "local-ipv4": addresses[0] if addresses else "",
-        "placement": {"availability-zone": "nova"},
-        "ami-launch-index": 0,
-        "security-groups": [],
-        "block-device-mapping": {"ami": "vda", "root": "/dev/vda"},
-    }
-    if guest.public_key:
-        said["public-keys"] = {"0": {"_name": f"0={KEY_NAME}", "openssh-key": guest.public_key}}
-    return said
-
-
-def _network_data(ports: tuple[NetworkPort, ...]) -> dict[str, Any]:
-    """Links by MAC; the addresses come by DHCP and are said all the same."""
-    links = [
-        {"id": f"card{number}", "vif_id": port.port_uuid, "type": "phy", "ethernet_mac_address": port.mac_address}
-        for number, port in enumerate(ports)
-    ]
-    networks = [_network(number, port) for number, port in enumerate(ports) if port.ip_address]
-    servers = dict.fromkeys(server for port in ports for server in port.dns_nameservers)
-    return {"links": links, "networks": networks, "services": [{"type": "dns", "address": one} for one in servers]}
-
-
-def _network(number: int, port: NetworkPort) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        "id": f"network{number}",
-        "link": f"card{number}",
-        "network_id": port.network_name,
-        "type": "ipv4_dhcp",
-        "ip_address": port.ip_address,
-        "netmask": str(ipaddress.ip_network(port.cidr).netmask) if port.cidr else "",
-        "routes": [],
-    }
-    if port.gateway_ip:
-        said["routes"] = [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": port.gateway_ip}]
-    return said
-
-
-def _user_data(guest: GuestSpec) -> bytes:
-    try:
-        return base64.b64decode(guest.user_data, validate=False)
-    except (binascii.Error, ValueError):
-        raise BuildAborted("The user data are not base64.") from None
-
-
-def _json(said: Mapping[str, Any]) -> bytes:
-    return json.dumps(said, indent=1, sort_keys=True).encode()

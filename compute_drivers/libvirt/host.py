@@ -8,8 +8,9 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from compute_drivers import console_log
+from compute_drivers.image_cache import ImageCache
 from compute_drivers.libvirt import console, disks, embedded, numa, offer, pci
-from compute_drivers.libvirt.image_cache import ImageCache
 from compute_drivers.libvirt.options import LibvirtOptions
 from compute_drivers.libvirt.places import Places
 from compute_drivers.libvirt.virt_type import choose_here
@@ -86,8 +87,8 @@ class LibvirtHost(ComputeDriver):
         if uuid_or_none(instance_uuid) is None:
             return b""
         path = self._places.console_of(instance_uuid)
-        console.trim(path)
-        return console.read(path, offset)
+        console_log.trim(path)
+        return console_log.read(path, offset)
 
     def open_console(self, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
         with self._connection.guest(instance_uuid, "look at the guest"):

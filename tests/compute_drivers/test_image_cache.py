@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from compute_drivers.image_cache import ImageCache
 from compute_drivers.libvirt import disks
-from compute_drivers.libvirt.image_cache import ImageCache
 from conductor.core.disk_images import Backing
 from conductor.core.errors import DriverError
 from tests.guests import ImageShelf, image_of

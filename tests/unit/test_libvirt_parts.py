@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compute_drivers.image_cache import ImageCache
 from compute_drivers.libvirt import devices_xml, domain_xml, embedded, machine, user_network, wishes
 from compute_drivers.libvirt.capability import missing_packages, probe
-from compute_drivers.libvirt.image_cache import ImageCache
 from compute_drivers.libvirt.virt_type import choose
 from conductor.core.compute_driver import GuestSpec, NetworkPort
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
