@@ -13,6 +13,7 @@ import pluggy
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.filter import Filter
 from conductor.core.membership import Membership
+from conductor.core.notification_sink import NotificationSink
 from conductor.core.weigher import Weigher
 
 PROJECT = "novella"
@@ -33,6 +34,11 @@ def register_weighers() -> Sequence[type[Weigher]]:  # type: ignore[empty-body]
 @hookspec
 def register_compute_drivers() -> Mapping[str, type[ComputeDriver]]:  # type: ignore[empty-body]
     """Called once at start-up. Return driver name → driver class; a compute host names the one that it uses."""
+
+
+@hookspec
+def register_notification_sinks() -> Sequence[type[NotificationSink]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return sink classes; the option `NOVELLA_NOTIFICATION_SINKS` names those in use."""
 
 
 @hookspec

@@ -9,6 +9,7 @@ import pytest
 
 from conductor.core.compute_driver import ComputeDriver, GuestSpec
 from conductor.core.errors import StaleToken
+from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 
 NOT_ASKED: set[str] = set()  # capabilities that the test under way left unasked; the report clears it before each test
@@ -63,6 +64,12 @@ class Base:
         guest = new_guest()
         driver.spawn(guest, Told())
         return guest
+
+
+def small_guest(instance_uuid: str) -> GuestSpec:
+    """A guest of one vCPU, for drivers to which the image is nothing."""
+    flavor = FlavorSpec("1", "small", 1, 128, root_gb=1)
+    return GuestSpec(instance_uuid, "web-1", "web-1", "shop", flavor, ImageSpec("image"))
 
 
 def lacks(driver: ComputeDriver, capability: str) -> bool:

@@ -26,13 +26,13 @@ from uuid import uuid4
 import pytest
 
 from conductor.conformance.actions import ActionConformance
-from conductor.conformance.base import MakeGuest, NewGuest, Told, power_state, restarted, uuids
+from conductor.conformance.base import MakeGuest, NewGuest, Told, power_state, restarted, small_guest, uuids
 from conductor.conformance.moves import MoveConformance
 from conductor.core.compute_driver import ComputeDriver, GuestSpec, NodeReport
 from conductor.core.errors import StaleToken
 from conductor.core.states import PowerState
 
-__all__ = ["DriverConformance", "MakeGuest", "NewGuest", "Told"]
+__all__ = ["DriverConformance", "MakeGuest", "NewGuest", "Told", "small_guest"]
 
 
 class DriverConformance(ActionConformance, MoveConformance):

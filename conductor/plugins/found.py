@@ -12,6 +12,7 @@ from conductor.core.compute_driver import ComputeDriver
 from conductor.core.errors import NovellaError
 from conductor.core.filter import Filter
 from conductor.core.membership import Membership
+from conductor.core.notification_sink import NotificationSink
 from conductor.core.weigher import Weigher
 
 DISTRIBUTION = "novella"
@@ -49,9 +50,10 @@ class PluginInfo:
     weighers: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     memberships: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
 
     def names_of(self, kind: str) -> tuple[str, ...]:
-        """What it brings of a kind: "filter", "weigher", "driver" or "membership"."""
+        """What it brings of a kind: "filter", "weigher", "driver", "membership" or "sink"."""
         names: tuple[str, ...] = getattr(self, f"{kind}s")
         return names
 
@@ -77,13 +79,14 @@ class Registry:
     weighers: tuple[Weigher, ...] = ()
     drivers: Mapping[str, type[ComputeDriver]] = field(default_factory=dict)
     memberships: Mapping[str, type[Membership]] = field(default_factory=dict)
+    sinks: Mapping[str, type[NotificationSink]] = field(default_factory=dict)
     quarantined: tuple[Quarantined, ...] = ()
     brought_filters: tuple[Filter, ...] = ()
     brought_weighers: tuple[Weigher, ...] = ()
     options: PluginOptions = field(default_factory=PluginOptions)
 
     def source_of(self, kind: str, name: str) -> PluginInfo | None:
-        """The plugin that brings the filter, weigher, driver or membership of that name."""
+        """The plugin that brings the filter, weigher, driver, membership or sink of that name."""
         return next((info for info in self.plugins if name in info.names_of(kind)), None)
 
     def digest(self) -> str:

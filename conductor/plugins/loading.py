@@ -20,6 +20,7 @@ from conductor.core.compute_driver import ComputeDriver
 from conductor.core.errors import NovellaError
 from conductor.core.filter import Filter
 from conductor.core.membership import Membership
+from conductor.core.notification_sink import NotificationSink
 from conductor.core.weigher import Weigher
 from conductor.plugins.choosing import default_filters, default_weighers
 from conductor.plugins.found import DISTRIBUTION, Nonsense, PluginInfo, PluginOptions, Quarantined, Registry
@@ -48,6 +49,7 @@ class _Brought:
     weighers: list[Weigher] = field(default_factory=list)
     drivers: dict[str, type[ComputeDriver]] = field(default_factory=dict)
     memberships: dict[str, type[Membership]] = field(default_factory=dict)
+    sinks: dict[str, type[NotificationSink]] = field(default_factory=dict)
 
 
 @functools.cache
@@ -80,6 +82,7 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
         kept.weighers += brought.weighers
         kept.drivers |= brought.drivers
         kept.memberships |= brought.memberships
+        kept.sinks |= brought.sinks
         infos.append(_info(source, brought))
     return Registry(
         plugins=tuple(infos),
@@ -87,6 +90,7 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
         weighers=default_weighers(kept.weighers, options),
         drivers=kept.drivers,
         memberships=kept.memberships,
+        sinks=kept.sinks,
         quarantined=tuple(quarantined),
         brought_filters=tuple(kept.filters),
         brought_weighers=tuple(kept.weighers),
@@ -129,6 +133,8 @@ def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought, 
             brought.drivers |= _checked(answer, ComputeDriver, "driver")
         for answer in answers["register_memberships"]:
             brought.memberships |= _checked(answer, Membership, "membership")
+        for answer in answers["register_notification_sinks"]:
+            brought.sinks |= _by_name(answer)
         _refuse_doubles(brought, kept)
     except BaseException:
         manager.unregister(plugin)
@@ -136,7 +142,13 @@ def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought, 
     return brought
 
 
-HOOKS = ("register_filters", "register_weighers", "register_compute_drivers", "register_memberships")
+HOOKS = (
+    "register_filters",
+    "register_weighers",
+    "register_compute_drivers",
+    "register_memberships",
+    "register_notification_sinks",
+)
 
 
 def _answers(manager: pluggy.PluginManager, plugin: Any, hook: str) -> list[Any]:
@@ -161,6 +173,22 @@ def _made(item: Any, base: type[P], values: Mapping[str, Any]) -> P:
     return item(values)
 
 
+def _by_name(answer: Any) -> dict[str, type[NotificationSink]]:
+    """Sink classes by the names that they give themselves."""
+    found: dict[str, type[NotificationSink]] = {}
+    for item in _sequence(answer):
+        if not (inspect.isclass(item) and issubclass(item, NotificationSink)):
+            raise Nonsense(f"a subclass of NotificationSink expected, not {_name_of(item)}")
+        if not item.name or not isinstance(item.name, str):
+            raise Nonsense(f"{item.__name__} has no name")
+        if item.open is NotificationSink.open:
+            raise Nonsense(f"{item.__name__} does not define open")
+        if item.name in found:
+            raise Nonsense(f"there is a sink named {item.name} already")
+        found[item.name] = item
+    return found
+
+
 def _name_of(item: Any) -> str:
     return item.__name__ if inspect.isclass(item) else type(item).__name__
 
@@ -181,6 +209,7 @@ def _refuse_doubles(brought: _Brought, kept: _Brought) -> None:
         ("weigher", [one.name for one in kept.weighers], [one.name for one in brought.weighers]),
         ("driver", list(kept.drivers), list(brought.drivers)),
         ("membership", list(kept.memberships), list(brought.memberships)),
+        ("sink", list(kept.sinks), list(brought.sinks)),
     )
     for kind, taken, names in pairs:
         for index, name in enumerate(names):
@@ -198,6 +227,7 @@ def _info(source: _Source, brought: _Brought) -> PluginInfo:
         weighers=tuple(one.name for one in brought.weighers),
         drivers=tuple(brought.drivers),
         memberships=tuple(brought.memberships),
+        sinks=tuple(brought.sinks),
     )
 
 

@@ -13,13 +13,15 @@ from referencing import Registry
 
 from conductor.core.errors import Invalid
 from conductor.core.filter import Filter
+from conductor.core.notification_sink import NotificationSink
 from conductor.core.weigher import Weigher
 
 LONGEST_ECHO = 60
 HIDDEN = "(hidden)"
+Plugin = Filter | Weigher | NotificationSink
 
 
-def require_options(plugin: Filter | Weigher, given: Mapping[str, Any], field: str) -> None:
+def require_options(plugin: Plugin, given: Mapping[str, Any], field: str) -> None:
     """Raises Invalid naming the plugin, the option and what would do; `field` is where the options were sent."""
     for key, value in given.items():
         rule = plugin.options_schema.get(key)
@@ -51,7 +53,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {by_case[found[0]]}? " if found else ""
 
 
-def _known(plugin: Filter | Weigher, key: str) -> str:
+def _known(plugin: Plugin, key: str) -> str:
     names: Sequence[str] = sorted(plugin.options_schema)
     return nearest(key, names) + (f"It has {', '.join(names)}." if names else "It has none.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from django.conf import settings
 from django.core import checks
 
 from conductor.core.errors import Invalid
@@ -14,6 +15,7 @@ from conductor.plugins.choosing import missing
 from conductor.plugins.found import Registry
 from conductor.plugins.loading import registry
 from conductor.plugins.options import nearest, require_options
+from conductor.plugins.sinks import FIELD, sink_of
 
 
 def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
@@ -28,7 +30,7 @@ def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
         checks.Warning(f"No plugin brings {name}, which the settings enable.", hint=hint, id="conductor.W002")
         for name in missing(found)
     ]
-    return [*said, *_options(found)]
+    return [*said, *_options(found), *_sinks(found)]
 
 
 def _options(found: Registry) -> Iterator[checks.CheckMessage]:
@@ -44,3 +46,11 @@ def _options(found: Registry) -> Iterator[checks.CheckMessage]:
                 require_options(one, {key: values[key]}, "NOVELLA_SCHEDULER_OPTIONS")
             except Invalid as error:
                 yield checks.Warning(f"NOVELLA_SCHEDULER_OPTIONS: {error.message}", id="conductor.W003")
+
+
+def _sinks(found: Registry) -> Iterator[checks.CheckMessage]:
+    for name, options in settings.NOVELLA_NOTIFICATION_SINKS.items():
+        try:
+            sink_of(found.sinks, name, options)
+        except Invalid as error:
+            yield checks.Warning(f"{FIELD}: {error.message}", id="conductor.W004")

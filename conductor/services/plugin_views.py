@@ -28,7 +28,7 @@ from conductor.transactions import database_time
 ALIAS = "default"
 METRIC_HOURS = 24
 LONGEST_DESCRIPTION = 300
-DRIVER, MEMBERSHIP = "driver", "membership"
+DRIVER, MEMBERSHIP, SINK = "driver", "membership", "sink"
 
 RUNS = "runs"
 WATCHES = "watches"  # in the shadow
@@ -126,6 +126,7 @@ def catalogue(context: RequestContext, kind: str = "") -> Catalogue:
     views = [view for one in KINDS if kind in ("", one) for view in _scheduling(found, stored, one)]
     if not kind:
         views += [*_others(found, DRIVER, found.drivers), *_others(found, MEMBERSHIP, found.memberships)]
+        views += _others(found, SINK, found.sinks)
     return Catalogue(tuple(views), stored.versions, () if kind else found.quarantined)
 
 
@@ -258,7 +259,7 @@ def _quarantine(row: PluginQuarantine | None) -> QuarantineView | None:
 
 
 def _others(found: Registry, kind: str, brought: Mapping[str, type[Any]]) -> list[PluginView]:
-    """Drivers and memberships: whoever starts a process names the one that it uses."""
+    """Drivers, memberships and sinks: whoever starts a process names the one that it uses."""
     views = []
     for name, one in brought.items():
         info = found.source_of(kind, name)

@@ -25,6 +25,7 @@ TITLES = {
     "weigher": ("Weighers", "Each says how much it wants a host; the heaviest host wins."),
     "driver": ("Compute drivers", "A compute host names the one that it uses."),
     "membership": ("Memberships", "Conductors notice each other's death by one of these."),
+    "sink": ("Notification sinks", "The settings name those that are told what happens to servers."),
 }
 TONES = {
     plugin_views.RUNS: "good",

@@ -13,11 +13,12 @@ from collections.abc import Iterable
 
 from django.db.models import F, Q
 
+from conductor.core.notification_sink import Notification, Send, SinkFailed
 from conductor.journal import event_order
 from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
 from conductor.services.notifications.event_types import KINDS
-from conductor.services.notifications.payloads import Notification, compose
-from conductor.services.notifications.sinks import Send, Sink, SinkFailed
+from conductor.services.notifications.payloads import compose
+from conductor.services.notifications.sinks import Sink
 from conductor.transactions import database_now, write_tx
 
 log = logging.getLogger(__name__)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
 from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS
+from conductor.core.notification_sink import Notification
 from conductor.journal.models import Event, WorkflowRun
 from conductor.services.notifications.event_types import INTERVENTION, event_type_of
 
@@ -16,17 +16,6 @@ SCHEMA = "workflow.action"
 VERSION = "1.0"  # a field more: 1.1; a field gone or changed: 2.0
 # The space of message ids: the same event always has the same id, so that what comes twice can be told.
 MESSAGES = UUID("6b8a9b0e-6f0c-4a39-9d0a-1f6f5f3c8a11")
-
-
-@dataclass(frozen=True)
-class Notification:
-    """One message to a sink. `resource` is what it is about: messages about one resource keep their order."""
-
-    message_id: UUID
-    number: int
-    event_type: str
-    resource: str
-    body: Mapping[str, Any]
 
 
 def compose(alias: str, event: Event) -> Notification | None:

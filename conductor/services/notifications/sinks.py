@@ -1,4 +1,4 @@
-"""Where notifications go: webhooks and a topic exchange of RabbitMQ. A sink fails by raising SinkFailed."""
+"""Where notifications go: webhooks, a topic exchange of RabbitMQ, plugins. A sink fails by raising SinkFailed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,17 +18,12 @@ import pika
 import pika.exceptions
 from django.conf import settings
 
-from conductor.services.notifications.payloads import Notification
+from conductor.core.notification_sink import Notification, Send, SinkFailed
+from conductor.services.notifications import plugin_sinks
 
 TIMEOUT_SECONDS = 5.0
 EXCHANGE = "novella.notifications"
 SIGNATURE = "Novella-Signature"
-
-Send = Callable[[Notification], str]
-
-
-class SinkFailed(Exception):
-    """A sink did not take a message; what it says may be shown to operators."""
 
 
 class Sink(Protocol):
@@ -159,4 +154,4 @@ def configured() -> list[Sink]:
     found: list[Sink] = [Webhook(url, secret) for url in settings.NOVELLA_NOTIFICATION_WEBHOOKS]
     if settings.NOVELLA_NOTIFICATION_URL:
         found.append(Exchange(settings.NOVELLA_NOTIFICATION_URL))
-    return found
+    return [*found, *plugin_sinks.enabled(settings.NOVELLA_NOTIFICATION_SINKS)]

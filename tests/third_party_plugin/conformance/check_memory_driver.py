@@ -7,9 +7,8 @@ from io import BytesIO
 
 import pytest
 
-from conductor.conformance.driver import DriverConformance, MakeGuest
-from conductor.core.compute_driver import ComputeDriver, GuestSpec
-from conductor.core.request_spec import FlavorSpec, ImageSpec
+from conductor.conformance.driver import DriverConformance, MakeGuest, small_guest
+from conductor.core.compute_driver import ComputeDriver
 from conductor.plugins import registry
 
 
@@ -23,5 +22,4 @@ class TestMemoryDriver(DriverConformance):
 
     @pytest.fixture
     def make_guest(self) -> MakeGuest:
-        flavor = FlavorSpec("1", "small", 1, 128)
-        return lambda uuid: GuestSpec(uuid, "web", "web", "shop", flavor, ImageSpec("image"))
+        return small_guest

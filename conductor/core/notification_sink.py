@@ -1,0 +1,51 @@
+"""Base class of notification sinks: where the cloud's messages about servers go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import UUID
+
+from conductor.core.plugin_options import OptionsSchema, with_defaults
+
+
+@dataclass(frozen=True)
+class Notification:
+    """One message to a sink. `resource` is what it is about: messages about one resource keep their order."""
+
+    message_id: UUID
+    number: int
+    event_type: str
+    resource: str
+    body: Mapping[str, Any]
+
+
+class SinkFailed(Exception):
+    """A sink did not take a message; what it says may be shown to operators."""
+
+
+Send = Callable[[Notification], str]
+
+
+class NotificationSink:
+    """Takes messages: at least once each, and those of one journal in their order.
+
+    A subclass must give `name` and `open`. A message that comes again has the same `message_id`. `options_schema` has
+    a JSON schema with a default for each option by name; `options` are their values. One whose schema says
+    `writeOnly` is a secret.
+    """
+
+    name: ClassVar[str] = ""
+    options_schema: ClassVar[OptionsSchema] = {}
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = with_defaults(self.options_schema, options or {})
+
+    def open(self) -> AbstractContextManager[Send]:
+        """A connection for some messages: a function that sends one and says in a few words how it was taken.
+
+        Both raise SinkFailed where the message was not taken: it is sent again later, and all others wait for it.
+        """
+        raise NotImplementedError

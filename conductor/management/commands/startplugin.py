@@ -1,0 +1,73 @@
+"""`manage.py startplugin`: write the package of a plugin that works, with tests that pass."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from argparse import ArgumentParser
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.core.management.templates import TemplateCommand
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "plugin_templates"
+KINDS = ("filter", "weigher", "driver", "sink")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+class _Written(TemplateCommand):
+    """Django's way of filling in templates, over files of ours."""
+
+    rewrite_template_suffixes = ((".py-tpl", ".py"), (".toml-tpl", ".toml"), (".md-tpl", ".md"))
+
+    def validate_name(self, name: str | None, name_or_dir: str = "name") -> None:
+        """Names were judged before anything was written; a folder may be called anything."""
+
+
+class Command(BaseCommand):
+    help = (
+        "Write the package of a plugin: a pyproject.toml with its entry point, a filter, weigher, compute driver or "
+        "notification sink that works, and tests that hold it to the law for its kind. Ends with 1 when nothing was "
+        "written."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("kind", choices=KINDS)
+        parser.add_argument("name", help="of the Python package: small letters, digits and _, such as near_racks")
+        parser.add_argument("directory", nargs="?", default="", help="where to write; by default a new folder NAME")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        kind, name = options["kind"], options["name"]
+        if not NAME.fullmatch(name) or keyword.iskeyword(name):
+            raise CommandError(f"name: {name[:60]} is no package name: small letters, digits and _.")
+        if find_spec(name) is not None:
+            raise CommandError(f"name: there is a Python package {name} already. Choose another.")
+        target = Path(options["directory"] or name).resolve()
+        if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
+            raise CommandError(f"directory: {target} is there already. Name one that is not, or an empty one.")
+        _write(kind, name, target)
+        self.stdout.write(f"Written: {target}\nTry it: cd {target} && python -m pytest")
+
+
+def _write(kind: str, name: str, target: Path) -> None:
+    stem = name.removesuffix(kind)
+    words = {
+        "kind": kind,
+        "distribution": name.replace("_", "-"),
+        "class_name": "".join(part.capitalize() for part in (*stem.split("_"), kind)),
+    }
+    for template in ("package", kind):
+        target.mkdir(parents=True, exist_ok=True)
+        _Written().handle(
+            "app",
+            name,
+            str(target),
+            template=str(TEMPLATES / template),
+            extensions=["py", "toml", "md"],
+            files=[],
+            verbosity=0,
+            **words,
+        )
