@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from compute_drivers.fake.host import Change, FakeHost, late, present, wait
 from compute_drivers.fake.notes import Note
 from conductor.core.compute_driver import GuestSpec, NetworkPort, Progress, StoreImage, VolumeConnection
+from conductor.core.disk_images import copy_over
 from conductor.core.errors import DriverError
 from conductor.core.states import PowerState
 
@@ -115,6 +117,19 @@ class FakeActions(FakeHost):
     def detach_volume(self, instance_uuid: str, volume_uuid: str) -> None:
         self._change("detach_volume", instance_uuid, _take("volumes", volume_uuid))
 
+    def swap_volume(self, instance_uuid: str, old_uuid: str, volume: VolumeConnection, progress: Progress) -> None:
+        def change(note: Note) -> Note:
+            if old_uuid not in note.volumes:
+                if volume.volume_uuid in note.volumes:
+                    return note  # it was swapped before
+                raise DriverError("The guest does not have the volume that is to be swapped.")
+            _copy(Path(note.volumes[old_uuid]["path"]), Path(volume.path))
+            kept = {name: it for name, it in note.volumes.items() if name != old_uuid}
+            return replace(note, volumes={**kept, volume.volume_uuid: asdict(volume)})
+
+        progress("copying the volume", 0.0)
+        self._change("swap_volume", instance_uuid, change, progress)
+
     def attach_interface(self, instance_uuid: str, port: NetworkPort) -> None:
         self._change("attach_interface", instance_uuid, _put("ports", port.port_uuid, asdict(port)))
 
@@ -145,6 +160,12 @@ def _put(what: str, key: str, value: Mapping[str, Any]) -> Change:
 
 def _take(what: str, key: str) -> Change:
     return lambda note: _having(note, what, {name: it for name, it in getattr(note, what).items() if name != key})
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The data are real where this machine has the storage; a host that is simulated elsewhere has none to copy."""
+    if source.is_file() and target.is_file():
+        copy_over(source, target)
 
 
 def _having(note: Note, what: str, things: Mapping[str, Any]) -> Note:

@@ -73,6 +73,11 @@ def _snapshot(at: Hands, command: m.SnapshotInstance) -> None:
     at.driver.snapshot(command.instance_uuid, command.image_id, at.store_image, at.progress)
 
 
+def _swap(at: Hands, command: m.SwapVolume) -> None:
+    volume = VolumeConnection.from_json(command.volume)
+    at.driver.swap_volume(command.instance_uuid, command.old_volume_uuid, volume, at.progress)
+
+
 def _prepare(at: Hands, command: m.PrepareLiveMigration) -> Mapping[str, Any]:
     return at.driver.prepare_live_migration(_guest(command), is_block_migration=command.is_block_migration)
 
@@ -131,6 +136,7 @@ HANDLERS: Mapping[type[Any], Handler] = {
         lambda at, it: at.driver.attach_volume(it.instance_uuid, VolumeConnection.from_json(it.volume)), "attach_volume"
     ),
     m.DetachVolume: Handler(lambda at, it: at.driver.detach_volume(it.instance_uuid, it.volume_uuid), "attach_volume"),
+    m.SwapVolume: Handler(_swap, "swap_volume"),
     m.AttachInterface: Handler(
         lambda at, it: at.driver.attach_interface(it.instance_uuid, NetworkPort.from_json(it.port)), "attach_interface"
     ),

@@ -6,14 +6,14 @@ import contextlib
 import io
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from typing import BinaryIO
 from uuid import uuid4
 
 import pytest
 
-from conductor.conformance.base import Base, MakeGuest, NewGuest, Told, lacks, power_state, restarted, uuids
-from conductor.core.compute_driver import CAPABILITIES, ComputeDriver, GuestSpec, NetworkPort, VolumeConnection
+from conductor.conformance.base import MakeGuest, Told, lacks, power_state, restarted, uuids
+from conductor.conformance.volumes import VolumeConformance
+from conductor.core.compute_driver import CAPABILITIES, ComputeDriver, GuestSpec, NetworkPort
 from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
 from conductor.core.errors import DriverError, GuestMissing, StaleToken
 from conductor.core.states import PowerState
@@ -29,6 +29,7 @@ VERBS_OF = {
     "vnc_console": ("open_console",),
     "serial_console": ("open_console",),
     "attach_volume": ("attach_volume", "detach_volume"),
+    "swap_volume": ("swap_volume",),
     "attach_interface": ("attach_interface", "detach_interface"),
     "migrate": ("migrate_out", "migrate_in", "confirm_migration", "revert_migration"),
     "live_migrate": (
@@ -100,26 +101,8 @@ class Shelf:
         self.images[image_id] = (disk_format, data.read())
 
 
-class ActionConformance(Base):
-    """Power, pause, rescue, rebuild, snapshots, volumes and ports.
-
-    `guests_let_go` is false where the suite's guests have no software that lets go of a device while they run.
-    """
-
-    guests_let_go = True
-
-    @pytest.fixture
-    def make_volume(self, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], VolumeConnection]:
-        """A volume that the host can open."""
-
-        def make() -> VolumeConnection:
-            uuid = str(uuid4())
-            path = tmp_path_factory.mktemp("volumes") / f"{uuid}.raw"
-            with path.open("wb") as file:
-                file.truncate(1 << 20)
-            return VolumeConnection(uuid, str(path), 1, device_name="/dev/vdf", serial=uuid[:20])
-
-        return make
+class ActionConformance(VolumeConformance):
+    """Power, pause, rescue, rebuild, snapshots and ports."""
 
     def test_it_says_what_it_can_do_and_can(self, driver: ComputeDriver) -> None:
         assert driver.capabilities <= set(CAPABILITIES) == set(VERBS_OF)
@@ -343,52 +326,6 @@ class ActionConformance(Base):
         assert power_state(driver, running) in OFF
 
     # -- what hangs on it
-
-    def test_volumes_come_and_go_while_it_runs_and_while_it_is_off(
-        self, driver: ComputeDriver, running: GuestSpec, make_volume: Callable[[], VolumeConnection]
-    ) -> None:
-        if lacks(driver, "attach_volume"):
-            return
-        volume, uuid = make_volume(), running.instance_uuid
-        for turn in ("on", "off"):
-            for _ in range(2):
-                driver.attach_volume(uuid, volume)
-            self._detached(turn == "on", lambda: driver.detach_volume(uuid, volume.volume_uuid))
-            if turn == "on":
-                assert power_state(driver, running) is PowerState.RUNNING
-                driver.power_off(uuid, 0.0)
-        driver.attach_volume(uuid, volume)
-        driver.power_on(replace(running, volumes=(volume,)))
-        assert power_state(driver, running) is PowerState.RUNNING
-        self._detached(True, lambda: driver.detach_volume(uuid, volume.volume_uuid))
-
-    def _detached(self, is_on: bool, detach: Callable[[], None]) -> None:
-        for _ in range(2):
-            if is_on and not self.guests_let_go:
-                with pytest.raises(DriverError, match="does not let go"):
-                    detach()
-            else:
-                detach()
-
-    def test_volumes_are_never_removed_with_the_guest(
-        self, driver: ComputeDriver, new_guest: NewGuest, make_volume: Callable[[], VolumeConnection]
-    ) -> None:
-        if lacks(driver, "attach_volume"):
-            return
-        volume = make_volume()
-        guest = replace(new_guest(), volumes=(volume,))
-        driver.spawn(guest, Told())
-        driver.destroy(guest.instance_uuid)
-        with open(volume.path, "rb") as file:
-            assert len(file.read()) == 1 << 20
-
-    def test_a_volume_for_a_guest_that_is_not_there(
-        self, driver: ComputeDriver, make_volume: Callable[[], VolumeConnection]
-    ) -> None:
-        if lacks(driver, "attach_volume"):
-            return
-        with pytest.raises(GuestMissing):
-            driver.attach_volume(str(uuid4()), make_volume())
 
     def test_ports_come_and_go_while_it_runs_and_while_it_is_off(
         self, driver: ComputeDriver, running: GuestSpec

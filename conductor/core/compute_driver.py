@@ -201,6 +201,7 @@ CAPABILITIES: Mapping[str, str] = {
     "vnc_console": "show the screen of a guest and take keys and pointer",
     "serial_console": "carry what is typed to a guest's serial line, and what it answers",
     "attach_volume": "attach and detach volumes while the guest runs",
+    "swap_volume": "put another volume in the place of one, with its data, while the guest runs",
     "attach_interface": "attach and detach ports while the guest runs",
     "migrate": "resize and move guests that are off",
     "live_migrate": "move guests while they run",
@@ -325,6 +326,10 @@ class ComputeDriver:
         raise NotImplementedError
 
     def detach_volume(self, instance_uuid: str, volume_uuid: str) -> None:
+        raise NotImplementedError
+
+    def swap_volume(self, instance_uuid: str, old_uuid: str, volume: VolumeConnection, progress: Progress) -> None:
+        """Copy the data of volume `old_uuid` into `volume`, which the guest has in its place from then on."""
         raise NotImplementedError
 
     def attach_interface(self, instance_uuid: str, port: NetworkPort) -> None:

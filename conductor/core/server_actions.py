@@ -99,6 +99,14 @@ _ALL: tuple[ServerAction, ...] = (
     _action("attach_volume", "attach_volume", ATTACHABLE, None, needs_host=False, capability="attach_volume"),
     _action("detach_volume", "detach_volume", ATTACHABLE, None, needs_host=False, capability="attach_volume"),
     _action(
+        "swap_volume",
+        "swap_volume",
+        {V.ACTIVE, V.PAUSED, V.RESIZED},
+        None,
+        needs_live_host=True,
+        capability="swap_volume",
+    ),
+    _action(
         "attach_interface",
         "attach_interface",
         {V.ACTIVE, V.PAUSED, V.STOPPED},

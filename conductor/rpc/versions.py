@@ -9,6 +9,7 @@ SERVICE_VERSION_HISTORY = (
     "a command for each verb of drivers, all 1.0; spawn_instance 1.1 (is_running); step_progressed 1.1 (figures)",
     "host_reported 1.1 (NUMA cells and PCI devices)",
     "consoles_offered 1.0",
+    "swap_volume 1.0",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -28,6 +29,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
     {**dict.fromkeys(_VERBS, "1.0"), "spawn_instance": "1.1", "step_progressed": "1.1"},
     {"host_reported": "1.1"},
     {"consoles_offered": "1.0"},
+    {"swap_volume": "1.0"},
 )
 
 

@@ -197,6 +197,13 @@ def release(attachment_uuid: str) -> None:
         follow(volume)
 
 
+def replace(old_uuid: str, new_uuid: str, device: str) -> None:
+    """The guest has the second attachment's volume in the place of the first's, which it does not have any more."""
+    complete(new_uuid)
+    _lent(new_uuid).update(device=device)
+    release(old_uuid)
+
+
 def let_go(attachment_uuid: str, *, is_deleted: bool) -> None:
     """The guest is gone; with `is_deleted` it takes the volume along: `settle` it after the transaction.
 

@@ -43,6 +43,7 @@ from conductor.workflows.soft_delete_instance import SOFT_DELETE_INSTANCE
 from conductor.workflows.start_instance import START_INSTANCE
 from conductor.workflows.stop_instance import STOP_INSTANCE
 from conductor.workflows.suspend_instance import SUSPEND_INSTANCE
+from conductor.workflows.swap_volume import SWAP_VOLUME
 from conductor.workflows.trigger_crash_dump import TRIGGER_CRASH_DUMP
 from conductor.workflows.try_again import TRY_AGAIN
 from conductor.workflows.unpause_instance import UNPAUSE_INSTANCE
@@ -89,6 +90,7 @@ FLOWS: tuple[Flow, ...] = (
     UNSHELVE_INSTANCE,
     ATTACH_VOLUME,
     DETACH_VOLUME,
+    SWAP_VOLUME,
     ATTACH_INTERFACE,
     DETACH_INTERFACE,
     CREATE_VOLUME,

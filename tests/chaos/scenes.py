@@ -51,7 +51,7 @@ class Scene:
 
 @dataclass
 class Stage:
-    """Who plays where: the server, the host and the cell that it was on at first, and what is wrong with the cloud."""
+    """Who plays where: the server, the host that it was on at first, and what else was made, by kind."""
 
     campaign: Campaign
     person: Person
@@ -119,6 +119,12 @@ def _attach(stage: Stage) -> Request:
 
 def _detach(stage: Stage) -> Request:
     return "DELETE", f"{COMPUTE}/servers/{stage.server}/os-volume_attachments/{stage.person.volumes[0]}", None
+
+
+def _swap(stage: Stage) -> Request:
+    first, second, *_ = stage.person.volumes
+    attachment = {"volumeAttachment": {"volumeId": second}}
+    return "PUT", f"{COMPUTE}/servers/{stage.server}/os-volume_attachments/{first}", attachment
 
 
 def _plug(stage: Stage) -> Request:
@@ -274,6 +280,7 @@ DEEDS: dict[str, Deed] = {
     "crash dump": act("trigger_crash_dump"),
     "attach volume": _attach,
     "detach volume": _detach,
+    "swap volume": _swap,
     "plug": _plug,
     "unplug": _unplug,
     "delete": act("forceDelete"),  # for good, also where a deletion can be undone
@@ -296,7 +303,7 @@ DEEDS: dict[str, Deed] = {
     "hosts close": _hosts_close,
     "hosts open": _hosts_open,
 }
-AS_ADMIN = {"migrate live", "abort move", "force move", "evacuate", "drain", "open host"}
+AS_ADMIN = {"swap volume", "migrate live", "abort move", "force move", "evacuate", "drain", "open host"}
 # What is asked for while the action before it is under way.
 AT_ONCE = {"abort move", "force move"}
 # How the cloud gets out of what these deeds did to it, when a scene breaks off.
@@ -363,6 +370,7 @@ SCENES: dict[str, Scene] = {
     "unshelve_instance": Scene(("shelve",), "unshelve", "spawn"),
     "attach_volume": Scene((), "attach volume", "attach_volume", ("attach_volume",)),
     "detach_volume": Scene(("attach volume",), "detach volume", "detach_volume", ("detach_volume",)),
+    "swap_volume": Scene(("attach volume",), "swap volume", "swap_volume", ("swap_volume",)),
     "attach_interface": Scene((), "plug", "attach_interface", ("attach_interface",)),
     "detach_interface": Scene((), "unplug", "detach_interface", ("detach_interface",)),
     "resize_instance": Scene((), "resize", "migrate_in", ("migrate_out", "migrate_in")),

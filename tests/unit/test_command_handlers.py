@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -162,7 +162,9 @@ def test_one_guest_through_all_that_can_be_done_to_it(make: Callable[..., Host],
     assert last is not None
     assert (last.has_admin_password, last.dumps, last.disk == first.disk) == (True, 1, False)
     assert (set(last.volumes), set(last.ports)) == ({VOLUME.volume_uuid}, {PORT.port_uuid})
-    host.do(m.DetachVolume, guest, volume_uuid=VOLUME.volume_uuid)
+    host.do(m.SwapVolume, guest, old_volume_uuid=VOLUME.volume_uuid, volume=asdict(replace(VOLUME, volume_uuid="w")))
+    assert set(getattr(host.note(guest), "volumes", ())) == {"w"}
+    host.do(m.DetachVolume, guest, volume_uuid="w")
     host.do(m.DetachInterface, guest, port_uuid=PORT.port_uuid)
     last = host.note(guest)
     assert last is not None

@@ -151,6 +151,14 @@ class DetachVolume(Command):
     volume_uuid: str
 
 
+@message("swap_volume", version="1.0")
+class SwapVolume(Command):
+    """Copy a volume of the guest into another one, which takes its place; `volume` is core.VolumeConnection as JSON."""
+
+    old_volume_uuid: str
+    volume: dict[str, Any]
+
+
 @message("attach_interface", version="1.0")
 class AttachInterface(Command):
     """Give the guest a port; `port` is core.NetworkPort as JSON."""

@@ -31,6 +31,7 @@ BY_ACTION: Mapping[str, str] = {
     "unshelve": "instance.unshelve",
     "attach_volume": "instance.volume_attach",
     "detach_volume": "instance.volume_detach",
+    "swap_volume": "instance.volume_swap",
     "attach_interface": "instance.interface_attach",
     "detach_interface": "instance.interface_detach",
     "resize": "instance.resize",

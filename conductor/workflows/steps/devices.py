@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db.models import QuerySet
 
 from conductor.cell_db.models import BlockDevice
@@ -22,6 +25,19 @@ def read(work: Work) -> BlockDevice:
     if device is None:
         raise NotFound(f"Attachment {work.inputs['attachment_id']} is gone.")
     return device
+
+
+def replaced(work: Work) -> BlockDevice:
+    """The device that the run's device takes the place of. Raises NotFound when it is gone."""
+    device = BlockDevice.objects.using(work.alias).filter(uuid=work.inputs["old_attachment_id"]).first()
+    if device is None:
+        raise NotFound(f"Attachment {work.inputs['old_attachment_id']} is gone.")
+    return device
+
+
+def in_place_of(device: BlockDevice, connection: Mapping[str, Any]) -> dict[str, Any]:
+    """The connection, seen by the guest where `device` is."""
+    return {**connection, "device_name": device.device_name, "boot_index": device.boot_index}
 
 
 def lending(work: Work) -> Lending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -15,6 +16,9 @@ from conductor.network.models import Port
 from conductor.services import volumes
 from conductor.services.volumes import VolumeWish
 from conductor.transactions import database_time
+from conductor.volume import operations
+from conductor.volume.models import Volume
+from conductor.volume.operations import Lending
 from tests.compute_rows import Cloud, make_instance
 
 ROOT = "/compute/v2.1/servers"
@@ -35,6 +39,22 @@ def web(cloud: Cloud) -> str:
 @pytest.fixture
 def volume(cloud: Cloud) -> str:
     return str(volumes.create(cloud.people.ana.context(), VolumeWish(size_gb=1, name="data")).uuid)
+
+
+def make_device(server: str, volume_id: str) -> None:
+    """The server has the volume."""
+    volume = Volume.objects.get(uuid=volume_id)
+    lending = Lending(str(uuid4()), volume_id, server, "/dev/vdb", "sim-1-01")
+    BlockDevice.objects.using("cell1").create(
+        uuid=lending.attachment_uuid,
+        instance_uuid=server,
+        volume_uuid=volume_id,
+        device_name="/dev/vdb",
+        connection=operations.connection_of(volume, "/dev/vdb"),
+        created_at=database_time(),
+    )
+    operations.reserve(lending)
+    operations.complete(lending.attachment_uuid)
 
 
 def act(client: Any, server: str, **action: Any) -> Any:
@@ -174,11 +194,39 @@ def test_an_attachment_is_changed_and_ended(api_client: Any, web: str, volume: s
     assert api_client("ana", version="2.84").put(f"{path}/{volume}", kept).status_code == 400
     swap = {"volumeAttachment": {"volumeId": NOTHING}}
     assert ana.put(f"{path}/{volume}", swap).status_code == 403
-    assert api_client("admin", version="2.85").put(f"{path}/{volume}", swap).status_code == 501
+    assert api_client("admin", version="2.85").put(f"{path}/{volume}", swap).status_code == 404
     assert ana.delete(f"{path}/{NOTHING}").status_code == 404
     server = ana.get(f"{ROOT}/{web}").json()["server"]
     assert server["os-extended-volumes:volumes_attached"] == [{"id": volume, "delete_on_termination": True}]
     assert ana.delete(f"{path}/{volume}").status_code == 409  # it is still being attached
+
+
+def test_services_put_another_volume_in_the_place_of_one(api_client: Any, web: str, cloud: Cloud, volume: str) -> None:
+    path, admin = f"{ROOT}/{web}/os-volume_attachments", api_client("admin", version="2.85")
+    make_device(web, volume)
+    new, tiny = (str(volumes.create(cloud.people.ana.context(), VolumeWish(size_gb=size)).uuid) for size in (2, 1))
+    Volume.objects.filter(uuid=volume).update(size_gb=2)
+
+    def swap(client: Any, volume_id: str, **extra: Any) -> Any:
+        return client.put(f"{path}/{volume}", {"volumeAttachment": {"volumeId": volume_id, **extra}})
+
+    for client, volume_id, status in (
+        (api_client("ana", version="2.85"), new, 403),
+        (api_client("chi", version="2.85"), new, 403),
+        (admin, NOTHING, 404),
+        (admin, "fish", 400),
+        (admin, tiny, 400),
+    ):
+        assert swap(client, volume_id).status_code == status, volume_id
+    assert swap(admin, new, colour="blue").status_code == 400
+    assert (runs(), BlockDevice.objects.using("cell1").count()) == ([], 1)
+    answer = swap(admin, new)
+    assert (answer.status_code, answer.content) == (202, b"")
+    assert runs() == ["swap_volume"]
+    run_uuid = str(WorkflowRun.objects.using("cell1").get().uuid)
+    assert run_uuid in answer.headers["Link"]
+    again = swap(admin, new)
+    assert (again.status_code, run_uuid in again.json()["conflictingRequest"]["message"]) == (409, True)
 
 
 @pytest.mark.parametrize(("version", "extra"), [("2.1", set()), ("2.70", {"tag"})])

@@ -59,6 +59,13 @@ class StorageHosts(Hosts):
     def detach_volume(self, host: str, body: Said) -> None:
         self.plugged[body["instance_uuid"]].discard(body["volume_uuid"])
 
+    def swap_volume(self, host: str, body: Said) -> None:
+        self._there(host, body)
+        plugged, new = self.plugged[body["instance_uuid"]], body["volume"]["volume_uuid"]
+        assert {body["old_volume_uuid"], new} & plugged
+        plugged.discard(body["old_volume_uuid"])
+        plugged.add(new)
+
     def attach_interface(self, host: str, body: Said) -> None:
         self._there(host, body)
         self.plugged[body["instance_uuid"]].add(body["port"]["port_uuid"])

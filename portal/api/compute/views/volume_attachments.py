@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotSupported
-from conductor.services import audit, server_volumes
+from conductor.services import audit, server_volumes, volume_swaps
 from conductor.services.server_volumes import Attachment, AttachWish
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import storage_actions as schemas
@@ -90,9 +90,7 @@ class VolumeAttachment(AttachmentView):
         """The same volume: whether it goes with the server. Another one: a swap, which only services may ask for."""
         given = validate(request.data, schemas.update_attachment(request.microversion))["volumeAttachment"]
         if given["volumeId"] != volume_id:
-            self.allow("os-volumes-attachments:swap")
-            server_volumes.get(request.context, server_id, volume_id)
-            raise NotSupported("Volumes of this cloud are not swapped under a running server.")
+            return self._swap(server_id, volume_id, given["volumeId"])
         self.allow("os-volumes-attachments:update")
         found = server_volumes.get(request.context, server_id, volume_id)
         told = {"device": found.device, "tag": found.tag, "serverId": server_id, "id": volume_id}
@@ -103,6 +101,14 @@ class VolumeAttachment(AttachmentView):
             word = as_boolean(given["delete_on_termination"], "volumeAttachment.delete_on_termination")
             server_volumes.keep_or_delete(request.context, server_id, volume_id, delete_on_termination=word)
         return Response(status=202)
+
+    def _swap(self, server_id: str, volume_id: str, new_volume_id: str) -> Response:
+        self.allow("os-volumes-attachments:swap")
+        try:
+            return accepted(self, volume_swaps.swap(self.request.context, server_id, volume_id, new_volume_id))
+        except REFUSALS as error:
+            self.recorded("swap_volume", server_id, error)
+            raise
 
     def delete(self, request: ApiRequest, server_id: str, volume_id: str) -> Response:
         self.allow("os-volumes-attachments:delete")

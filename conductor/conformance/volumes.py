@@ -1,0 +1,103 @@
+"""The law for volumes of guests. See `driver.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from conductor.conformance.base import Base, NewGuest, Told, lacks, power_state
+from conductor.core.compute_driver import ComputeDriver, GuestSpec, VolumeConnection
+from conductor.core.errors import DriverError, GuestMissing
+from conductor.core.states import PowerState
+
+DATA = b"data of a volume" * (1 << 12)
+
+
+class VolumeConformance(Base):
+    """Volumes come, go, and take each other's place.
+
+    `guests_let_go` is false where the suite's guests have no software that lets go of a device while they run.
+    """
+
+    guests_let_go = True
+
+    @pytest.fixture
+    def make_volume(self, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], VolumeConnection]:
+        """A volume that the host can open."""
+
+        def make() -> VolumeConnection:
+            uuid = str(uuid4())
+            path = tmp_path_factory.mktemp("volumes") / f"{uuid}.raw"
+            with path.open("wb") as file:
+                file.truncate(1 << 20)
+            return VolumeConnection(uuid, str(path), 1, device_name="/dev/vdf", serial=uuid[:20])
+
+        return make
+
+    def test_volumes_come_and_go_while_it_runs_and_while_it_is_off(
+        self, driver: ComputeDriver, running: GuestSpec, make_volume: Callable[[], VolumeConnection]
+    ) -> None:
+        if lacks(driver, "attach_volume"):
+            return
+        volume, uuid = make_volume(), running.instance_uuid
+        for turn in ("on", "off"):
+            for _ in range(2):
+                driver.attach_volume(uuid, volume)
+            self._detached(turn == "on", lambda: driver.detach_volume(uuid, volume.volume_uuid))
+            if turn == "on":
+                assert power_state(driver, running) is PowerState.RUNNING
+                driver.power_off(uuid, 0.0)
+        driver.attach_volume(uuid, volume)
+        driver.power_on(replace(running, volumes=(volume,)))
+        assert power_state(driver, running) is PowerState.RUNNING
+        self._detached(True, lambda: driver.detach_volume(uuid, volume.volume_uuid))
+
+    def test_a_volume_takes_the_place_of_another_with_its_data(
+        self, driver: ComputeDriver, running: GuestSpec, make_volume: Callable[[], VolumeConnection]
+    ) -> None:
+        if lacks(driver, "swap_volume"):
+            return
+        old, new, uuid = make_volume(), make_volume(), running.instance_uuid
+        Path(old.path).write_bytes(DATA)
+        with pytest.raises(DriverError):
+            driver.swap_volume(uuid, old.volume_uuid, new, Told())  # it has neither
+        driver.attach_volume(uuid, old)
+        for _ in range(2):
+            driver.swap_volume(uuid, old.volume_uuid, new, Told())
+        found = Path(new.path).read_bytes()
+        assert (found[: len(DATA)], len(found)) == (DATA, 1 << 20)
+        assert power_state(driver, running) is PowerState.RUNNING
+        driver.swap_volume(uuid, new.volume_uuid, old, Told())  # and back
+        self._detached(True, lambda: driver.detach_volume(uuid, old.volume_uuid))
+
+    def _detached(self, is_on: bool, detach: Callable[[], None]) -> None:
+        for _ in range(2):
+            if is_on and not self.guests_let_go:
+                with pytest.raises(DriverError, match="does not let go"):
+                    detach()
+            else:
+                detach()
+
+    def test_volumes_are_never_removed_with_the_guest(
+        self, driver: ComputeDriver, new_guest: NewGuest, make_volume: Callable[[], VolumeConnection]
+    ) -> None:
+        if lacks(driver, "attach_volume"):
+            return
+        volume = make_volume()
+        guest = replace(new_guest(), volumes=(volume,))
+        driver.spawn(guest, Told())
+        driver.destroy(guest.instance_uuid)
+        with open(volume.path, "rb") as file:
+            assert len(file.read()) == 1 << 20
+
+    def test_a_volume_for_a_guest_that_is_not_there(
+        self, driver: ComputeDriver, make_volume: Callable[[], VolumeConnection]
+    ) -> None:
+        if lacks(driver, "attach_volume"):
+            return
+        with pytest.raises(GuestMissing):
+            driver.attach_volume(str(uuid4()), make_volume())
