@@ -19,6 +19,9 @@ from conductor.core.errors import Forbidden, Invalid, NotFound, Unavailable
 from portal.askers import asker_of, user_of
 from portal.request_ids import remote_address_of, request_id_of
 
+STARTED_KEY = "started"
+MOST_STARTED = 20
+
 
 class PageRequest(HttpRequest):
     """A request of somebody who has signed in for a project."""
@@ -39,6 +42,7 @@ def signed_in(view: View) -> View:
         if asker is None:
             return redirect("project") if user_of(request.session) else _to_sign_in(request)
         request.asker = replace(asker, remote_address=remote_address_of(request))
+        _remember_what_is_started(request)
         try:
             return view(request, *args, **kwargs)
         except NotFound as error:
@@ -79,6 +83,13 @@ def safe_next(request: HttpRequest) -> str:
         wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
     return wanted if is_ours else reverse("home")
+
+
+def _remember_what_is_started(request: PageRequest) -> None:
+    """Workflows carry the id of the request that began them: so a browser knows its own when they end."""
+    if request.method == "POST":
+        known: list[str] = request.session.get(STARTED_KEY, [])
+        request.session[STARTED_KEY] = [*known, request.asker.request_id][-MOST_STARTED:]
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:

@@ -17,10 +17,12 @@ from portal.pages import (
     launch,
     migrations,
     plugins,
+    search,
     server_actions,
     server_list,
     servers,
     steps,
+    tray,
     waits,
 )
 from portal.pages.resources import urls as resources
@@ -31,6 +33,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("sign-out", accounts.sign_out, name="sign-out"),
     path("project", accounts.project, name="project"),
     path("theme", accounts.theme, name="theme"),
+    path("search", search.search, name="search"),
+    path("notifications", tray.tray, name="tray"),
+    path("notifications/clear", tray.clear, name="tray-clear"),
     path("servers", server_list.server_list, name="servers"),
     path("servers/columns", server_list.choose_columns, name="server-columns"),
     path("servers/views", server_list.keep_view, name="server-views"),

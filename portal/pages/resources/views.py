@@ -118,6 +118,11 @@ def _found(
     }
 
 
+def find(request: PageRequest, resource: Resource, text: str) -> list[Item]:
+    """The items whose name holds the text, as the list's own search finds them."""
+    return _found(request, resource, {"q": text}, {})[0]
+
+
 def _sorting(resource: Resource, given: Mapping[str, str]) -> dict[str, str]:
     known = {column.sort for column in resource.columns if column.sort}
     key, _, direction = given.get("sort", "").partition(":")

@@ -7,11 +7,13 @@ import { startDialogs } from "./dialogs.js";
 import { startForms } from "./forms.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live/page.js";
+import { startPalette } from "./palette.js";
 import { startTables } from "./tables.js";
 import { startTheme } from "./theme.js";
+import { startTray } from "./tray.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startLive]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startLive, startTray]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

@@ -14,14 +14,18 @@ let port;
 let staleTimer;
 let refetchTimer;
 let wasLost = false;
+const hearers = new Map();
 
 export function startLive() {
   const body = document.body.dataset;
-  if (!body.live || !body.liveTopic) return;
-  ({ liveTopic: topic, liveView: view, live: since } = body);
-  const chip = document.querySelector("[data-link-chip]");
-  if (chip) chip.hidden = false;
+  if (!body.asker) return;
   open();
+  if (body.live && body.liveTopic) {
+    ({ liveTopic: topic, liveView: view, live: since } = body);
+    const chip = document.querySelector("[data-link-chip]");
+    if (chip) chip.hidden = false;
+    follow(topic, view, since, (message) => ACTIONS[message.kind]?.(message));
+  }
   addEventListener("pagehide", () => port?.send({ bye: true }));
   addEventListener("pageshow", (event) => {
     if (event.persisted) location.reload();
@@ -34,9 +38,14 @@ export function startLive() {
 
 function open() {
   const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`;
-  const hello = { hello: document.body.dataset.asker, address, topic, view, since };
   port = viaWorker() ?? viaThisPage(address);
-  port.send(hello);
+}
+
+/** Hear of a topic from a place in the log on; every topic of the page shares the one socket. */
+export function follow(wanted, as, from, tell) {
+  hearers.set(`${wanted} ${as}`, tell);
+  const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`;
+  port?.send({ hello: document.body.dataset.asker, address, topic: wanted, view: as, since: from });
 }
 
 /** All tabs share one socket where the browser can; each has its own where it cannot. */
@@ -65,7 +74,7 @@ function viaThisPage(address) {
 
 function hear(message) {
   if (message.link) showLink(message);
-  else if (message.topic === topic && message.view === view) ACTIONS[message.kind]?.(message);
+  else hearers.get(`${message.topic} ${message.view}`)?.(message);
 }
 
 const ACTIONS = {
@@ -117,8 +126,9 @@ function patchRow(id, html) {
 
 /** Rows come or go: read the list as this address has it. Nothing moves under the pointer or the focus by itself. */
 function refetch() {
-  clearTimeout(refetchTimer);
-  refetchTimer = setTimeout(async () => {
+  // News that never pause must not put it off for ever: the first of them sets the time.
+  refetchTimer ??= setTimeout(async () => {
+    refetchTimer = undefined;
     const list = document.querySelector("[data-list], #home-live");
     if (!list) {
       location.reload();
@@ -147,6 +157,7 @@ const WORDS = {
 };
 
 function showLink({ link, liveUntil }) {
+  if (!topic) return; // nothing on this page is kept current but what stands at its top
   clearTimeout(staleTimer);
   const root = document.documentElement;
   if (link === "live") {

@@ -22,19 +22,19 @@ function linkFor(asker, address) {
 
 self.onconnect = ({ ports: [port] }) => {
   let mine;
-  let followed;
+  const followed = [];
   port.onmessage = ({ data }) => {
     if (data.hello) {
       mine = linkFor(data.hello, data.address);
       mine.ports.add(port);
-      followed = [data.topic, data.view];
+      followed.push([data.topic, data.view]);
       mine.link.follow(data.topic, data.view, data.since);
       port.postMessage({ link: mine.link.state });
     } else if (data.hurry) {
       mine?.link.hurry();
     } else if (data.bye && mine) {
       mine.ports.delete(port);
-      mine.link.leave(...followed);
+      for (const [topic, view] of followed.splice(0)) mine.link.leave(topic, view);
       mine = undefined;
     }
   };

@@ -1,0 +1,90 @@
+/* What stands at the top of every page: running workflows, the bell, and a toast when something begun here has ended. */
+import { follow } from "./live/page.js";
+import { morph, parse } from "./live/morph.js";
+import { toast } from "./toasts.js";
+
+const PAUSE = 400;
+const SPREAD = 600; // browsers that hear of the same event do not all ask in the same moment
+const FRESH_SECONDS = 60;
+const MOST_TOLD = 60;
+let slot;
+let timer;
+let isWaiting = false;
+
+export async function startTray() {
+  slot = document.querySelector("[data-tray]");
+  if (!slot) return;
+  document.addEventListener("submit", clear);
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && isWaiting) read();
+  });
+  const cursor = await read();
+  if (cursor) follow("me", "tray", cursor, hear);
+}
+
+function hear({ kind }) {
+  if (kind !== "list" && kind !== "reset") return;
+  clearTimeout(timer);
+  timer = setTimeout(() => (document.hidden ? (isWaiting = true) : read()), PAUSE + Math.random() * SPREAD);
+}
+
+async function read() {
+  isWaiting = false;
+  const response = await fetch(slot.dataset.tray, { headers: { "HX-Request": "true" } }).catch(() => undefined);
+  if (response?.status !== 200) return undefined; // it stays as it was; its links lead to the same
+  const [fresh] = parse(await response.text());
+  const before = document.getElementById("tray");
+  const { cursor, asker } = fresh.dataset;
+  if (before) morph(before, fresh);
+  else slot.replaceChildren(fresh);
+  document.dispatchEvent(new CustomEvent("novella:changed"));
+  tell(`novella:told:${asker}`);
+  return cursor;
+}
+
+/** Each is told once, in the tab that is looked at; what ended long ago is in the bell alone. */
+function tell(key) {
+  const told = load(key);
+  const ended = [...slot.querySelectorAll("[data-started-here]")].filter((one) => !told.includes(one.dataset.ended));
+  if (!ended.length || document.hidden) return;
+  const fresh = ended.filter((one) => Date.now() - Date.parse(one.querySelector("time").dateTime) < FRESH_SECONDS * 1000);
+  const good = fresh.filter((one) => one.dataset.tone === "good");
+  for (const one of fresh.filter((other) => !good.includes(other))) toast(words(one), { url: link(one), isBad: true });
+  if (good.length > 1) toast(`${good.length} workflows are done`, { url: slot.dataset.tray });
+  else for (const one of good) toast(words(one), { url: link(one) });
+  save(key, [...told, ...ended.map((one) => one.dataset.ended)].slice(-MOST_TOLD));
+}
+
+function words(line) {
+  return `${line.querySelector(".name").textContent}: ${line.querySelector(".state-word").textContent}`;
+}
+
+function link(line) {
+  return line.querySelector(".name").href;
+}
+
+async function clear(event) {
+  const form = event.target.closest("#tray form[data-tray-clear]");
+  if (!form) return;
+  event.preventDefault();
+  await fetch(form.action, { method: "POST", body: new FormData(form), headers: { "HX-Request": "true" } }).catch(() => undefined);
+  await read();
+  document.querySelector("#tray-bell > summary")?.focus();
+}
+
+function load(key) {
+  try {
+    const found = JSON.parse(localStorage.getItem(key) ?? "[]");
+    return Array.isArray(found) ? found : [];
+  } catch {
+    return [];
+  }
+}
+
+function save(key, list) {
+  try {
+    localStorage.setItem(key, JSON.stringify(list));
+  } catch {
+    /* No room or not allowed: then it may be told once more. */
+  }
+}
