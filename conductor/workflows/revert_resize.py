@@ -18,7 +18,7 @@ REVERT_RESIZE = Flow(
     steps=(
         StopAtDestination(),  # stopped, not destroyed: should the source fail, it goes on here; revert starts it
         MovePortsBack(),  # ports are bound to the source; revert binds them to the destination
-        RevertAtSource(),  # the guest comes back as it was; from here it only goes forward, so nothing is undone
+        RevertAtSource(),  # the guest comes back as it was; it only goes back when the source is known to be off
         DestroyAtDestination(),  # a silent destination is told again until it has done it
         StepBack(),  # the migration's allocation is the instance's again, and so is the old share of the quota
         MarkReverted(),

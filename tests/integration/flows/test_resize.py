@@ -13,6 +13,7 @@ from conductor.core.states import RunState, TaskState, VmState
 from conductor.journal.models import WorkflowRun
 from conductor.placement.models import Inventory
 from conductor.services import flavors, moves, quotas
+from conductor.transactions import database_now
 from conductor.workflows.confirm_resize import CONFIRM_RESIZE
 from conductor.workflows.flow import RemoteStep, Step
 from conductor.workflows.resize_instance import RESIZE_INSTANCE
@@ -28,6 +29,7 @@ from tests.integration.flows.moving import (
     instance_of,
     migration_of,
     run_to_the_end,
+    step_on,
 )
 
 EVER = 10_000
@@ -172,6 +174,41 @@ def test_a_revert_fails_into_the_new_size_or_goes_on(
     else:
         assert (after.vm_state, after.host, migration_of(uuid).status) == (VmState.ACTIVE, home, "reverted")
     assert hosts.has(uuid) == {after.host: RUNNING}
+    assert_at_rest(hosts, uuid)
+
+
+def test_a_revert_whose_source_is_off_gives_up_and_can_be_asked_for_again(
+    hosts: Hosts, admin: Any, launch: Any
+) -> None:
+    """Silence alone is no reason: the guest may run there. Once it is known to be off, nothing waits for it."""
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    moves.migrate(admin, uuid)
+    run_to_the_end(hosts)
+    away, held = instance_of(uuid).host or "", held_by(uuid)
+    services = Service.objects.using(CELL).filter(host=home)
+    hosts.mute.add(home)
+    moves.revert(admin, uuid)
+    silence(home)
+    for _ in range(8):
+        assert step_on(hosts), "it waits for a host that may have done it"
+    assert hosts.has(uuid) == {away: OFF}
+    hosts.guests[home][uuid] = RUNNING  # it did it, and died before it said so
+    hosts.kept[home].clear()
+    services.update(is_forced_down=True)
+    WorkflowRun.objects.using(CELL).filter(flow="revert_resize").update(wake_at=database_now())
+    run_to_the_end(hosts)
+    after = instance_of(uuid)
+    assert (after.vm_state, after.host, migration_of(uuid).status) == (VmState.RESIZED, away, "finished")
+    assert (after.task_state, held_by(uuid), hosts.guests[away][uuid]) == (None, held, RUNNING)
+    hosts.mute.clear()
+    services.update(is_forced_down=False, last_seen_at=database_now())
+    step_on(hosts)
+    assert hosts.has(uuid) == {away: RUNNING}, "what the source did is taken back before anything else"
+    moves.revert(admin, uuid)
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).host, migration_of(uuid).status) == (home, "reverted")
+    assert hosts.has(uuid) == {home: RUNNING}
     assert_at_rest(hosts, uuid)
 
 
