@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import libvirt
 
 from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, Guest, passing_over
+from compute_drivers.libvirt.migration import Standing, is_at, standing
 from conductor.core.compute_driver import GuestInfo
 from conductor.core.errors import DriverError, GuestMissing
 from conductor.core.states import PowerState
@@ -108,6 +109,34 @@ class Connection:
             if domain is None:
                 raise GuestMissing()
             yield Guest(domain)
+
+    @contextmanager
+    def domain(self, instance_uuid: str, doing: str) -> Iterator[Any]:
+        """As `guest`, but libvirt's own handle, for `migration`."""
+        with translated(doing):
+            domain = self._find(instance_uuid)
+            if domain is None:
+                raise GuestMissing()
+            yield domain
+
+    def is_here(self, instance_uuid: str) -> bool:
+        """Whether it is there and is not coming or going."""
+        return self._standing(instance_uuid) is Standing.HERE
+
+    def is_between(self, instance_uuid: str) -> bool:
+        """Whether it stands still because it has not arrived here yet, or has just left."""
+        return self._standing(instance_uuid) is Standing.BETWEEN
+
+    @staticmethod
+    def is_at(uri: str, instance_uuid: str) -> bool:
+        """Whether the guest has arrived at another hypervisor. Raises DriverError when that one cannot be asked."""
+        with translated("ask the other host for the guest"):
+            return is_at(uri, instance_uuid)
+
+    def _standing(self, instance_uuid: str) -> Standing:
+        with translated("look for the guest"):
+            domain = self._find(instance_uuid)
+            return Standing.ABSENT if domain is None else standing(domain)
 
     def define(self, domain_xml: str) -> None:
         """Say anew what a guest is; it counts from its next start on."""

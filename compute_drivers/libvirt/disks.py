@@ -67,6 +67,10 @@ def images_below(*folders: Path) -> set[str]:
     return {Path(name).name for name in map(_below, paths) if name}
 
 
+def lies_on_image(path: Path) -> bool:
+    return bool(_below(path))
+
+
 def drop_unfinished(instances_dir: Path) -> None:
     """Remove what killed processes left in the folders of guests. Raises OSError."""
     for path in (folder / name for folder in instances_dir.iterdir() for name in UNFINISHED):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from compute_drivers.libvirt.capability import can_save_memory
-from compute_drivers.libvirt.moves import LibvirtMoves
+from compute_drivers.libvirt.live import LibvirtLive
 
 
-class LibvirtDriver(LibvirtMoves):
-    """`host.py`, `making.py`, `actions.py` and `moves.py` are its parts. It moves no guests while they run yet."""
+class LibvirtDriver(LibvirtLive):
+    """`host.py`, `making.py`, `actions.py`, `moves.py` and `live.py` are its parts."""
 
     name: ClassVar[str] = "libvirt"
     supports_console_log: ClassVar[bool] = True
     capabilities: frozenset[str] = frozenset(
         {
             *("pause", "suspend", "rescue", "rebuild", "snapshot", "set_password", "crash_dump"),
-            *("attach_volume", "attach_interface", "vnc_console", "serial_console", "migrate"),
+            *("attach_volume", "attach_interface", "vnc_console", "serial_console", "migrate", "live_migrate"),
         }
     )
 
@@ -24,3 +24,5 @@ class LibvirtDriver(LibvirtMoves):
         super().start()
         if not can_save_memory():
             self.capabilities -= {"suspend"}
+        if not self._options.migration_uri:
+            self.capabilities -= {"live_migrate"}

@@ -1,4 +1,4 @@
-"""One guest as libvirt has it. With `connection`, the only module that speaks with libvirt."""
+"""One guest as libvirt has it. With `connection` and `migration`, the only module that speaks with libvirt."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from compute_drivers.options import option
 
 VIRT_TYPES = ("auto", "kvm", "qemu")
+TRANSPORTS = ("native", "tls", "tunnelled")
+FORCES = ("pause", "post-copy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +19,7 @@ class LibvirtOptions:
     `uri` "" is the hypervisor inside this process; `ram_allocation_ratio` None is what suits the virt type.
     `pinned_cpus` are for guests that pin theirs, `pci_devices` are addresses or vendor:product with commas between.
     `image_cache_gb` 0 has no bound; `shutdown_seconds` is what a guest gets to power itself off before it moves.
+    `migration_uri` is how the libvirt of another host reaches this one's, "" lets no guest come or go while it runs.
     """
 
     state_dir: Path = option()
@@ -35,3 +38,10 @@ class LibvirtOptions:
     image_cache_gb: int = option(0, least=0)
     image_cache_seconds: int = option(86400, least=0)
     shutdown_seconds: float = option(20.0, least=0.0)
+    migration_uri: str = option("")
+    migration_address: str = option("")
+    migration_transport: str = option("native", choices=TRANSPORTS)
+    migration_downtime_ms: int = option(500, least=1)
+    migration_mib_per_second: int = option(0, least=0)
+    migration_throttles: bool = option(True)
+    migration_force: str = option("pause", choices=FORCES)

@@ -34,6 +34,21 @@ def arguments(ports: Sequence[NetworkPort], hostname: str, model: str = "virtio"
     return words
 
 
+def plugged(slot: int, port: NetworkPort) -> list[str]:
+    """The words for a card that was plugged while the guest ran."""
+    return ["-netdev", _words(cable(slot, port, "")), "-device", _words(card(slot, port))]
+
+
+def by_card(words: Sequence[str]) -> dict[str, list[str]]:
+    """The words of `arguments`, those of each card by its id."""
+    found: dict[str, list[str]] = {}
+    for start in range(0, len(words), 4):
+        of_card = list(words[start : start + 4])
+        identity = next(part for part in of_card[3].split(",") if part.startswith("id="))
+        found[identity.removeprefix("id=")] = of_card
+    return found
+
+
 def card_id(port_uuid: str) -> str:
     """By this name QEMU knows the card of a port."""
     return f"card-{_safe(port_uuid)}"

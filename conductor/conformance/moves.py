@@ -51,8 +51,8 @@ def as_sent(answer: Any) -> dict[str, Any]:
     return dict(json.loads(json.dumps(answer)))
 
 
-class MoveConformance(Base):
-    """Cold moves out, in, confirmed and reverted; live ones prepared, moved, finished, cancelled, aborted, forced."""
+class MoveBase(Base):
+    """A guest, and two hosts."""
 
     @pytest.fixture
     def other(self) -> Iterator[ComputeDriver]:
@@ -86,7 +86,9 @@ class MoveConformance(Base):
             if "migrate" in driver.capabilities:
                 host.confirm_migration(found.uuid)
 
-    # -- with the guest off
+
+class ColdMoves(MoveBase):
+    """With the guest off: out, in, confirmed and reverted."""
 
     @pytest.mark.parametrize("is_running", [True, False])
     def test_moved_and_confirmed(self, two: Two | None, is_running: bool) -> None:
@@ -151,7 +153,9 @@ class MoveConformance(Base):
             two.destination.migrate_in(two.guest, disks, Told(), is_running=True)
         assert two.on() == []
 
-    # -- while it runs
+
+class LiveMoves(MoveBase):
+    """While it runs: prepared, moved, finished, cancelled, aborted, forced."""
 
     def test_moved_while_it_runs(self, live: Two | None) -> None:
         if live is None:
@@ -237,3 +241,7 @@ class MoveConformance(Base):
                 looks += 1
         mover.join()
         assert live.on() == [live.destination.host]
+
+
+class MoveConformance(ColdMoves, LiveMoves):
+    """All of them."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from compute_drivers.libvirt.capability import missing_packages
 from compute_drivers.libvirt.driver import LibvirtDriver
-from tests.compute_drivers.real_guests import QUICK, SHELF
+from tests.compute_drivers.real_guests import PROJECT, QUICK, SHELF
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +31,12 @@ def driver(real_driver: LibvirtDriver) -> Iterator[LibvirtDriver]:
     yield real_driver
     for guest in real_driver.guests():
         real_driver.destroy(guest.instance_uuid)
+
+
+@pytest.fixture(scope="session")
+def tiny_linux(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("tiny-linux")
+    build = [sys.executable, str(PROJECT / "tools" / "build_tiny_linux.py"), "--output", str(output)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return output

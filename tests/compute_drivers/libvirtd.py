@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from uuid import uuid4
 
 SECONDS = 60.0
 DAEMON = "/usr/sbin/libvirtd"
@@ -36,7 +37,8 @@ class Daemon:
         for name in (*FOLDERS, "cache"):
             (folder / name).mkdir(parents=True)
         (folder / "etc" / "qemu.conf").write_text(QEMU_CONF)
-        (folder / "etc" / "libvirtd.conf").write_text(LIBVIRTD_CONF)
+        # No two that guests move between have the same.
+        (folder / "etc" / "libvirtd.conf").write_text(f'{LIBVIRTD_CONF}host_uuid = "{uuid4()}"\n')
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

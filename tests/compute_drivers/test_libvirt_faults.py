@@ -164,6 +164,9 @@ def test_a_guest_that_ends_by_itself_is_told_of(driver: LibvirtDriver) -> None:
         ({"pinned_cpus": "999"}, "libvirt.pinned_cpus: this machine has no processors 999"),
         ({"pci_devices": "all"}, "libvirt.pci_devices: 'all' is neither"),
         ({"image_cache_gb": -1}, "libvirt.image_cache_gb: -1 is less than 0"),
+        ({"migration_uri": "qemu+tls://b/system"}, "libvirt.migration_uri: other hosts cannot reach"),
+        ({"migration_address": "b:49152"}, "libvirt.migration_address: 'b:49152' is neither unix nor"),
+        ({"migration_address": "unix", "migration_transport": "tls"}, "libvirt.migration_transport: tls needs"),
     ],
 )
 def test_options_that_cannot_be_are_refused_by_name(tmp_path: Path, options: dict[str, object], complaint: str) -> None:

@@ -6,7 +6,6 @@ import base64
 import gzip
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +21,7 @@ from conductor.core.compute_driver import GuestInfo, GuestSpec, NetworkPort, Vol
 from conductor.core.consoles import ConsoleKind
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
-from tests.compute_drivers.real_guests import PROJECT, SHELF, wait_for
+from tests.compute_drivers.real_guests import SHELF, wait_for
 from tests.guests import guest_of, image_of
 from tools import cpio
 
@@ -31,15 +30,6 @@ STARTS_AGENT = b"#!/bin/sh\nmkdir -p /var/run /var/log\nqemu-ga -d -m virtio-ser
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
 UNADDRESSED = NetworkPort("p3", "bare", "fa:16:3e:00:00:03", "", 0, "")
-
-
-@pytest.fixture(scope="session")
-def tiny_linux(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("tiny-linux")
-    build = [sys.executable, str(PROJECT / "tools" / "build_tiny_linux.py"), "--output", str(output)]
-    done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=280)
-    assert done.returncode == 0, done.stderr
-    return output
 
 
 @pytest.fixture(scope="session")

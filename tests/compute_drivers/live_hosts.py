@@ -1,0 +1,119 @@
+"""Two hosts with a libvirt daemon each, between which guests move while they run."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.core.compute_driver import GuestSpec
+from conductor.core.consoles import ConsoleKind
+from tests.compute_drivers.libvirtd import Daemon
+from tests.compute_drivers.real_guests import QUICK, SECONDS, SHELF, wait_for
+
+# What the guest does from its start on: the lines of a shell on the same port may come between, never into one.
+COUNTS = b"#!/bin/sh\n(i=0; while :; do i=$((i+1)); echo count-$i > /dev/ttyS0; sleep 0.2; done) &\n"
+ASKS = b"\x03\nread -r t _ < /proc/uptime; echo up for ${t%.*}.\n"
+COUNT = re.compile(rb"count-(\d+)\r\n")
+UP = re.compile(rb"up for (\d+)\.")
+
+
+@dataclass
+class Host:
+    """A daemon, and a driver that uses it."""
+
+    daemon: Daemon
+    driver: LibvirtDriver
+
+    def options(self, **others: object) -> dict[str, Any]:
+        return {**self.driver.options, **others}
+
+    @contextmanager
+    def told(self, **options: object) -> Iterator[LibvirtDriver]:
+        """The same host with other options, as after a restart of its agent."""
+        again = LibvirtDriver(self.driver.host, self.options(**options), SHELF.open)
+        again.start()
+        yield again
+        again.stop()
+
+
+def opened(folder: Path, name: str) -> Host:
+    """A host that has started, with a daemon that has."""
+    daemon = Daemon(folder / name)
+    daemon.start()
+    options = {"uri": daemon.uri, "migration_uri": daemon.uri, "migration_address": "unix", **QUICK}
+    driver = LibvirtDriver(name, {"state_dir": str(folder / f"{name}-state"), **options}, SHELF.open)
+    driver.start()
+    return Host(daemon, driver)
+
+
+def close(host: Host) -> None:
+    for guest in host.driver.guests():
+        host.driver.destroy(guest.instance_uuid)
+    host.driver.stop()
+    host.daemon.stop()
+
+
+@contextmanager
+def two(folder: Path) -> Iterator[tuple[Host, Host]]:
+    with ExitStack() as stack:
+        found = []
+        for name in ("live-a", "live-b"):
+            found.append(opened(folder, name))
+            stack.callback(close, found[-1])
+        yield found[0], found[1]
+
+
+class Inside:
+    """What a Linux guest says when it is asked, wherever it is; it counts all the while."""
+
+    def __init__(self, driver: LibvirtDriver, guest: GuestSpec) -> None:
+        self.guest, self.uuid = guest, guest.instance_uuid
+        wait_for(driver, self.uuid, b":/root# ")
+        wait_for(driver, self.uuid, b"count-3\r\n")
+
+    def counts(self, driver: LibvirtDriver) -> list[int]:
+        return [int(found) for found in COUNT.findall(driver.console_log(self.uuid, 0))]
+
+    def goes_on(self, driver: LibvirtDriver, since: int) -> int:
+        """The number that it is at; it left out none and counts beyond `since`."""
+        deadline = time.monotonic() + SECONDS
+        while not (found := self.counts(driver)) or found[-1] < max(since, found[0]) + 2:
+            assert time.monotonic() < deadline, f"the guest counts no more after {since}: {found[-3:]}"
+            time.sleep(0.05)
+        assert found == list(range(found[0], found[-1] + 1))
+        return found[-1]
+
+    def uptime(self, driver: LibvirtDriver) -> int:
+        """Seconds since its kernel started, by its own word."""
+        said = len(driver.console_log(self.uuid, 0))
+        with driver.open_console(self.uuid, ConsoleKind.SERIAL) as line:
+            line.sendall(ASKS)
+            deadline = time.monotonic() + SECONDS
+            while not (found := UP.findall(driver.console_log(self.uuid, said))):
+                assert time.monotonic() < deadline, f"no answer: {driver.console_log(self.uuid, said)!r}"
+                time.sleep(0.05)
+        return int(found[-1])
+
+
+class Watching:
+    """A `progress` that keeps what it was told, and does something once memory is on its way."""
+
+    def __init__(self, does: Callable[[], object] = lambda: None) -> None:
+        self.sentences: list[str] = []
+        self.figures: list[Mapping[str, int]] = []
+        self._does: Callable[[], object] | None = does
+
+    def __call__(self, message: str, share: float | None = None, figures: Mapping[str, int] | None = None, /) -> None:
+        self.sentences.append(message)
+        if figures is None:
+            return
+        self.figures.append(figures)
+        if self._does is not None and figures.get("memory_processed", 0) > 1 << 20:
+            does, self._does = self._does, None
+            does()
