@@ -165,16 +165,15 @@ def _marks(host: Mapping[str, Any], asked: Sequence[str]) -> list[dict[str, Any]
 
 
 def _choice(decision: DecisionView) -> str:
-    """The best and the next best, and what else decided."""
+    """The best and the next best, and how long it took."""
     if not decision.is_successful or len(decision.weights) < 1:
         return ""
     best, *rest = decision.weights
-    said = [f"{best['host']}, score {best['total']:.2f}"]
+    said = [f"Best by weight: {best['host']}, score {best['total']:.2f}"]
     if rest:
         gap = best["total"] - rest[0]["total"]
         share = f" ({100 * gap / abs(best['total']):.1f} %)" if best["total"] else ""
         said.append(f"next {rest[0]['host']} {rest[0]['total']:.2f}{share}")
-    said.append(f"seed {decision.seed}; snapshot {decision.snapshot_age_seconds:.1f} s old")
     if decision.milliseconds:
         said.append(f"decided in {decision.milliseconds:.1f} ms")
     return "; ".join(said) + "."

@@ -323,7 +323,8 @@ def test_the_funnel_leads_to_the_hosts_that_it_lost(asker: Any, people: Any) -> 
     factories.decision(parent, **factories.some_decision())
     admin = signed_in("admin")
     page = admin.get(f"/workflows/{parent.uuid}/placement").content.decode()
-    assert "sim-1, score 1.00; next sim-2 0.50 (50.0 %); seed 7741" in page
+    assert "Best by weight: sim-1, score 1.00; next sim-2 0.50 (50.0 %)" in page
+    assert "seed 7741" in page
     assert "?lost=compute_status#hosts-" in page
     lost = admin.get(f"/workflows/{parent.uuid}/placement?lost=compute_status").content.decode()
     assert re.findall(r'<td class="lead">(sim-\d)', lost) == ["sim-3"]
