@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from conductor.cell_db.models import Instance, Migration
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NovellaError
-from conductor.core.states import MigrationStatus, MigrationType, VmState
+from conductor.core.states import FINAL_MIGRATION_STATUSES, MigrationStatus, MigrationType, VmState
 from conductor.scheduler import moving
 from conductor.services import hosts, moves, server_actions
 from conductor.services.server_actions import Asked
@@ -17,6 +17,9 @@ from conductor.services.values import ServiceView
 from conductor.transactions import database_now, write_tx
 
 log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 50  # of one host: those that are left find room when the ones before have arrived
+WAITS = f"It waits: {MOST_AT_ONCE} servers of its host are on their way. Ask again when they have arrived."
 
 
 def begin(
@@ -47,15 +50,33 @@ def begin(
 
 
 def begin_all(context: RequestContext, service: ServiceView) -> tuple[dict[str, str], dict[str, str]]:
-    """Evacuate every instance of a dead host: workflows by instance, and the reason for each that cannot be."""
+    """Evacuate the instances of a dead host: workflows by instance, and the reason for each that cannot be, or not yet.
+
+    What is on its way already goes on: to ask again is safe, and takes the next ones.
+    """
     require_fenced(service.cell, service.host)
-    begun, refused = {}, {}
+    begun: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    on_their_way = _on_their_way(service.cell, service.host)
     for uuid, _ in hosts.instances_on(context, [service.host])[service.host]:
+        if uuid in on_their_way:
+            continue
+        if len(on_their_way) + len(begun) >= MOST_AT_ONCE:
+            refused[uuid] = WAITS
+            continue
         try:
             begun[uuid] = begin(context, uuid)
         except NovellaError as error:
             refused[uuid] = error.message
     return begun, refused
+
+
+def _on_their_way(cell: str, host: str) -> set[str]:
+    """Instances of a host whose evacuation has begun and not ended."""
+    rows = Migration.objects.using(cell).filter(source_host=host, migration_type=MigrationType.EVACUATION)
+    return {
+        str(uuid) for uuid in rows.exclude(status__in=FINAL_MIGRATION_STATUSES).values_list("instance_uuid", flat=True)
+    }
 
 
 def require_fenced(alias: str, host: str) -> None:

@@ -210,6 +210,29 @@ def test_all_of_a_dead_host_go_at_once(hosts: Hosts, admin: Any, launch: Any) ->
     assert_placement_is_true()
 
 
+def test_only_so_many_go_at_once_and_to_ask_again_disturbs_none(
+    hosts: Hosts, admin: Any, launch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evacuations, "MOST_AT_ONCE", 2)
+    Service.objects.using(CELL).exclude(host="sim-1").update(is_disabled=True)
+    uuids = {launch(f"web-{number}") for number in range(3)}
+    Service.objects.using(CELL).update(is_disabled=False)
+    kill(hosts, "sim-1")
+    service = service_of(admin, "sim-1")
+    begun, refused = evacuations.begin_all(admin, service)
+    assert (len(begun), begun.keys() | refused.keys()) == (2, uuids)
+    assert "Ask again" in " ".join(refused.values())
+    assert evacuations.begin_all(admin, service) == ({}, refused)
+    run_to_the_end(hosts)
+    runs = WorkflowRun.objects.using(CELL).filter(flow="evacuate_instance")
+    assert set(runs.values_list("state", flat=True)) == {RunState.DONE}
+    begun, refused = evacuations.begin_all(admin, service)
+    assert (len(begun), refused) == (1, {})
+    run_to_the_end(hosts)
+    assert all(instance_of(uuid).host != "sim-1" for uuid in uuids)
+    assert_placement_is_true()
+
+
 def test_a_service_goes_only_when_nobody_needs_it(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
