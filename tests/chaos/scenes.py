@@ -79,27 +79,27 @@ class Stage:
         status, body, _ = self.person.ask("GET", f"{COMPUTE}/servers/{self.server}", as_admin=True)
         return status, body["server"] if status == 200 else {}
 
-    def change_services(self, changes: Mapping[str, Any], host: str = "") -> None:
-        """Of one host's compute service, or of all."""
+    def change_services(self, changes: Mapping[str, Any], host: str = "", not_yet: int = 409) -> None:
+        """Of one host's compute service, or of all; asked again while the answer is `not_yet`."""
         query = f"?binary=nova-compute{f'&host={host}' if host else ''}"
         _, body, _ = insist(lambda: self.person.ask("GET", f"{COMPUTE}/os-services{query}", as_admin=True))
         for service in body["services"]:
             path = f"{COMPUTE}/os-services/{service['id']}"
-            insist(lambda path=path: self.person.ask("PUT", path, dict(changes), as_admin=True))
+            insist(lambda path=path: self.person.ask("PUT", path, dict(changes), as_admin=True), not_yet)
 
 
 Request = tuple[str, str, Any]
 Deed = Callable[[Stage], Request | None]  # a request to make, or None where all is done
 
 
-def insist(ask: Callable[[], tuple[int, Any, str]]) -> tuple[int, Any, str]:
+def insist(ask: Callable[[], tuple[int, Any, str]], not_yet: int = 409) -> tuple[int, Any, str]:
     """The same request until somebody says yes: webs die, and actions wait for each other."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         status, said, request_id = ask()
         if 200 <= status < 300:
             return status, said, request_id
-        if status not in (0, 409, 503) or time.monotonic() > deadline:
+        if status not in (0, 409, 503, not_yet) or time.monotonic() > deadline:
             raise AssertionError(f"is refused with {status}: {said}")
         time.sleep(0.3)
 
@@ -226,7 +226,7 @@ def _host_dies(stage: Stage) -> None:
 def _host_is_back(stage: Stage) -> None:
     stage.campaign.stay_dead.discard(stage.home)
     stage.campaign.revive()
-    stage.change_services({"forced_down": False}, stage.home)
+    stage.change_services({"forced_down": False}, stage.home, not_yet=400)  # it must show first that it is clean
 
 
 def _cell_falls_silent(stage: Stage) -> None:
