@@ -78,7 +78,7 @@ def get_service(context: RequestContext, ref: str) -> ServiceView:
 
 def list_hypervisors(context: RequestContext, query: HypervisorQuery) -> Page[HypervisorView]:
     """Nodes of all cells by name and uuid. Raises NotFound for a marker that names none."""
-    found = _ask(_nodes_in)
+    found = _ask(lambda alias, number: _nodes_in(alias, number, query.hosts))
     rows = sorted((view for views in found.answers.values() for view in views), key=lambda view: (view.node, view.uuid))
     start = _after(rows, query.marker) if query.marker else 0
     wanted = [
@@ -249,9 +249,12 @@ def _unknown(host: str, cell: str) -> ServiceView:
     )
 
 
-def _nodes_in(alias: str, number: int) -> list[HypervisorView]:
-    services = {row.host: service_view(row, alias, number) for row in services_in(alias).filter(binary=COMPUTE)}
-    nodes = list(ComputeNode.objects.using(alias).all())
+def _nodes_in(alias: str, number: int, names: Sequence[str] = ()) -> list[HypervisorView]:
+    """The nodes of a cell; with `names`, only those of these hosts are read."""
+    wanted = Q(host__in=names) if names else Q()
+    computes = services_in(alias).filter(wanted, binary=COMPUTE)
+    services = {row.host: service_view(row, alias, number) for row in computes}
+    nodes = list(ComputeNode.objects.using(alias).filter(wanted))
     amounts: dict[str, dict[str, tuple[int, int]]] = {}
     stored = Inventory.objects.filter(provider__uuid__in=[node.uuid for node in nodes])
     for uuid, name, total, used in stored.values_list("provider__uuid", "resource_class", "total", "used"):

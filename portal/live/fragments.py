@@ -10,9 +10,9 @@ from django.template.loader import render_to_string
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
-from conductor.services import flow_lists, flows, instances, preferences
+from conductor.services import flow_lists, flows, host_details, instances, preferences
 from portal.pages import flows as flow_pages
-from portal.pages import home, hosts, server_list, servers, stories
+from portal.pages import drain, home, host_page, hosts, server_list, servers, stories
 
 Render = Callable[[RequestContext, str, str], list[str]]
 
@@ -63,6 +63,12 @@ def _hosts(asker: RequestContext, _: str, view: str) -> list[str]:
     return _fragments(("hosts/_list.html",), hosts.list_context(asker))
 
 
+def _host(asker: RequestContext, name: str, view: str) -> list[str]:
+    if view == "drain":
+        return _fragments(("hosts/_drain_run.html",), drain.run_context(asker, name))
+    return _fragments(("hosts/_host.html",), host_page.page_context(asker, name))
+
+
 def server_rows(asker: RequestContext, server_uuids: Sequence[str]) -> dict[str, str]:
     """Rows of the list of servers by uuid; a server that is gone, or was never to be seen, has none."""
     found = []
@@ -105,6 +111,11 @@ def _of_run(asker: RequestContext, run_uuid: str) -> list[str]:
     return [f"wf:{run.uuid}" for run in stories.load(asker, run_uuid).runs]
 
 
+def _of_host(asker: RequestContext, name: str) -> list[str]:
+    """Its own events, and those of the workflows that are at work there."""
+    return [f"host:{name}", *(f"wf:{uuid}" for uuid in host_details.runs_of(asker, name))]
+
+
 def _for_operators(asker: RequestContext, _: str) -> list[str]:
     if not asker.is_admin:
         raise NotFound("There is no such topic.")
@@ -122,4 +133,8 @@ KINDS: Mapping[str, Kind] = {
     "home": Kind(frozenset({"home"}), _whole_project, _home, is_wide=True, kinds=("instance.", "run.", "step.")),
     "me": Kind(frozenset({"tray"}), _whole_project, _no_list, is_wide=True, is_reread=True, kinds=("run.",)),
     "hosts": Kind(frozenset({"list"}), _for_operators, _hosts, is_wide=True, kinds=("host.",)),
+    "host": Kind(frozenset({"page", "drain"}), _of_host, _host),
+    "fleet": Kind(
+        frozenset({"map"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.", "instance.")
+    ),
 }

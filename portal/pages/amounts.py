@@ -8,3 +8,8 @@ def megabytes(amount: float) -> str:
     if amount >= 10_240:
         return f"{amount / 1024:.4g} GB"
     return f"{amount / 1024:g} GB" if amount >= 1024 and (amount * 2) % 1024 == 0 else f"{amount:g} MB"
+
+
+def large_megabytes(amount: float) -> str:
+    """As above, and 12.5 TB for what whole fleets have."""
+    return f"{amount / 1_048_576:,.1f} TB" if amount >= 1_048_576 else megabytes(amount)

@@ -1,0 +1,200 @@
+"""All hosts of all cells at a glance: few statements per cell, however many hosts there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from conductor.api_db.models import AggregateHost, HostMapping
+from conductor.cell_db.models import ComputeNode
+from conductor.cells.lookup import cell_aliases
+from conductor.cells.scatter_gather import scatter_gather
+from conductor.core.context import RequestContext
+from conductor.core.errors import Forbidden
+from conductor.journal.models import WorkflowRun
+from conductor.placement.models import Inventory
+from conductor.services import drains, hosts
+from conductor.services.aggregate_zones import DEFAULT_ZONE, ZONE_KEY
+from conductor.transactions import database_time
+
+UP, DOWN, DRAINING, CLOSED, UNKNOWN = "up", "down", "draining", "closed", "unknown"
+STATES = (UP, DRAINING, CLOSED, DOWN, UNKNOWN)
+CLASSES: Mapping[str, str] = {"VCPU": "vcpus", "MEMORY_MB": "memory_mb", "DISK_GB": "disk_gb"}
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much of one resource there is to give out, overcommit included, and how much is taken."""
+
+    total: float = 0.0
+    used: float = 0.0
+
+    @property
+    def share(self) -> float:
+        return self.used / self.total if self.total > 0 else 0.0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.total + other.total, self.used + other.used)
+
+
+NOTHING = Amount()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetHost:
+    """One host. `age_seconds` is that of its newest report; None where its cell does not answer."""
+
+    name: str
+    cell: str
+    zone: str
+    state: str
+    reason: str = ""
+    aggregates: tuple[str, ...] = ()
+    is_simulated: bool = False
+    guests: int = 0
+    failed_builds: int = 0
+    age_seconds: float | None = None
+    vcpus: Amount = NOTHING
+    memory_mb: Amount = NOTHING
+    disk_gb: Amount = NOTHING
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Every host, by cell and name, and the cells that did not answer."""
+
+    hosts: list[FleetHost]
+    missing_cells: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What some hosts are together: how many in each state, and what they have. Only those up count as room."""
+
+    count: int
+    states: Mapping[str, int]
+    guests: int
+    vcpus: Amount
+    memory_mb: Amount
+    disk_gb: Amount
+
+
+def survey(context: RequestContext) -> Fleet:
+    """All hosts. Raises Forbidden for others than operators."""
+    if not context.is_admin:
+        raise Forbidden("The fleet is for operators.")
+    groups = _Groups.read()
+    amounts = _amounts()
+    found = scatter_gather(lambda alias: _hosts_in(alias, groups, amounts), cell_aliases())
+    rows = [host for rows in found.answers.values() for host in rows]
+    if found.failures:
+        silent = HostMapping.objects.filter(cell__name__in=list(found.failures)).values_list("host", "cell__name")
+        rows += [
+            FleetHost(host, cell, groups.zone(host, DEFAULT_ZONE), UNKNOWN, "its cell does not answer", groups.of(host))
+            for host, cell in silent
+        ]
+    return Fleet(sorted(rows, key=lambda host: (host.cell, host.zone, host.name)), found.failures)
+
+
+def total(found: Iterable[FleetHost]) -> Sum:
+    """What these hosts are together."""
+    states = dict.fromkeys(STATES, 0)
+    amounts = dict.fromkeys(CLASSES.values(), NOTHING)
+    count = guests = 0
+    for host in found:
+        count, guests = count + 1, guests + host.guests
+        states[host.state] += 1
+        for name in amounts if host.state == UP else ():
+            amounts[name] = amounts[name] + getattr(host, name)
+    return Sum(count, states, guests, **amounts)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Which aggregates each host is in, and which zone they put it into."""
+
+    names: Mapping[str, list[str]]
+    zones: Mapping[str, str]
+
+    @classmethod
+    def read(cls) -> _Groups:
+        names: dict[str, list[str]] = {}
+        zones: dict[str, str] = {}
+        rows = AggregateHost.objects.order_by("aggregate__name")
+        for host, name, metadata in rows.values_list("host", "aggregate__name", "aggregate__metadata"):
+            names.setdefault(host, []).append(name)
+            zone = metadata.get(ZONE_KEY)
+            if zone:
+                zones[host] = min(zones.get(host, zone), zone)
+        return cls(names, zones)
+
+    def of(self, host: str) -> tuple[str, ...]:
+        return tuple(self.names.get(host, ()))
+
+    def zone(self, host: str, otherwise: str) -> str:
+        return self.zones.get(host, otherwise)
+
+
+def _amounts() -> dict[Any, dict[str, Amount]]:
+    """By provider, what placement gives out of the usual three. One statement for the whole fleet."""
+    found: dict[Any, dict[str, Amount]] = {}
+    rows = Inventory.objects.filter(resource_class__in=CLASSES).values_list(
+        "provider__uuid", "resource_class", "total", "reserved", "allocation_ratio", "used"
+    )
+    for uuid, name, total_amount, reserved, ratio, used in rows:
+        found.setdefault(uuid, {})[CLASSES[name]] = Amount((total_amount - reserved) * ratio, used)
+    return found
+
+
+def _hosts_in(alias: str, groups: _Groups, amounts: Mapping[Any, Mapping[str, Amount]]) -> list[FleetHost]:
+    now = database_time(alias)
+    live = WorkflowRun.objects.using(alias).live().filter(flow=drains.FLOW)
+    drained = set(live.values_list("instance_name", flat=True))  # a drain is named by its host
+    found = {
+        row["host"]: _host(row, alias, groups, drained, now)
+        for row in hosts.services_in(alias).filter(binary=hosts.COMPUTE).values(*_COLUMNS)
+    }
+    nodes = ComputeNode.objects.using(alias).values_list("host", "uuid", "running_guests", "failed_builds")
+    for host, uuid, guests, failed in nodes:
+        if host in found:
+            found[host] = _with_node(found[host], amounts.get(uuid, {}), guests, failed)
+    return list(found.values())
+
+
+_COLUMNS = (
+    "host", "availability_zone", "is_fresh", "is_disabled", "disabled_reason", "is_forced_down", "is_simulated",
+    "last_seen_at",
+)  # fmt: skip
+
+
+def _host(row: Mapping[str, Any], alias: str, groups: _Groups, drained: set[str], now: datetime) -> FleetHost:
+    state = next(name for name, holds in _RULES if holds(row, drained))
+    reason = "an operator says so" if row["is_forced_down"] else row["disabled_reason"] or ""
+    return FleetHost(
+        name=row["host"],
+        cell=alias,
+        zone=groups.zone(row["host"], row["availability_zone"] or DEFAULT_ZONE),
+        state=state,
+        reason=reason if state != UP else "",
+        aggregates=groups.of(row["host"]),
+        is_simulated=row["is_simulated"],
+        age_seconds=max(0.0, (now - row["last_seen_at"]).total_seconds()),
+    )
+
+
+Rule = Callable[[Mapping[str, Any], set[str]], bool]
+# The first that holds names the state: who is down is not merely closed.
+_RULES: tuple[tuple[str, Rule], ...] = (
+    (DOWN, lambda row, drained: row["is_forced_down"] or not row["is_fresh"]),
+    (DRAINING, lambda row, drained: row["host"] in drained),
+    (CLOSED, lambda row, drained: row["is_disabled"]),
+    (UP, lambda row, drained: True),
+)
+
+
+def _with_node(host: FleetHost, amounts: Mapping[str, Amount], guests: int, failed: int) -> FleetHost:
+    """A host may have several nodes: what they have is added up."""
+    sums = {name: getattr(host, name) + amounts.get(name, NOTHING) for name in CLASSES.values()}
+    return replace(host, guests=host.guests + guests, failed_builds=host.failed_builds + failed, **sums)

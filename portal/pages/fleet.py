@@ -1,0 +1,223 @@
+"""The fleet as a map, for operators: cells, zones and aggregates, each with its totals and its hosts as squares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from conductor.core.errors import Invalid, NotFound
+from conductor.services import fleet, fleet_overlays
+from conductor.services.fleet import FleetHost, Sum
+from conductor.services.fleet_overlays import Overlay
+from portal.pages import fleet_drawing
+from portal.pages.access import PageRequest, operators_only
+from portal.pages.amounts import large_megabytes
+from portal.pages.fleet_drawing import FACES, MEASURES, MOST_TILES, Pen, Picture, Square
+from portal.pages.hosts import Figure
+from portal.pages.live_marks import live_marks
+
+GIVEN = ("cell", "zone", "aggregate", "measure", "overlay", "q")
+ROWS_PER_PAGE = 100
+
+
+@dataclass(frozen=True)
+class Total:
+    """What some hosts are together, in words and as meters of what is up."""
+
+    words: str
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Hosts that belong together, such as those of a zone. `url` leads nearer; "" where there is no nearer."""
+
+    name: str
+    url: str
+    total: Total
+    picture: Picture | None
+    tiles: Sequence[Square] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A cell, or nearer a zone: its blocks and its totals."""
+
+    name: str
+    url: str
+    total: Total
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """The same host in the table."""
+
+    square: Square
+    measured: str
+    count: int | None
+
+
+@require_safe
+@operators_only
+def fleet_map(request: PageRequest) -> HttpResponse:
+    """The map with its table; narrowed, measured and overlaid by the address."""
+    marks = live_marks("fleet", "map")
+    context = {**marks, **_context(request)}
+    return render(request, "fleet/_map.html" if request.htmx else "fleet/page.html", context)
+
+
+def _context(request: PageRequest) -> dict[str, Any]:
+    given = {name: request.GET.get(name, "") for name in GIVEN}
+    measure = MEASURES.get(given["measure"] or "memory")
+    if measure is None:
+        raise Invalid(f"Unknown measure {given['measure'][:60]}; it is one of {', '.join(MEASURES)}.", field="measure")
+    found = fleet.survey(request.asker)
+    overlay = fleet_overlays.overlay(request.asker, given["overlay"]) if given["overlay"] else None
+    shown = _narrowed(found.hosts, given)
+    if not shown and any(given[name] for name in ("cell", "zone", "aggregate")):
+        raise NotFound("There is no host in that part of the fleet.")
+    pen = _pen(shown, measure, overlay, given["q"])
+    return {
+        "given": given,
+        "measures": MEASURES.values(),
+        "measure": measure,
+        "full": measure.words(pen.full),
+        "levels": range(fleet_drawing.LEVELS),
+        "faces": [(state, FACES[state], fleet_drawing.shape(state, 1, 1, 12)) for state in fleet.STATES],
+        "overlay": overlay,
+        "overlays": fleet_overlays.choices(request.asker),
+        "crumbs": _crumbs(given),
+        "total": _part(fleet.total(shown)),
+        "sections": _sections(shown, given, pen),
+        "matches": sum(pen.is_lit(host) for host in shown) if pen.lit is not None else None,
+        "missing_cells": found.missing_cells,
+        **_table(shown, pen, request.GET),
+    }
+
+
+def _narrowed(hosts: Sequence[FleetHost], given: Mapping[str, str]) -> list[FleetHost]:
+    return [
+        host
+        for host in hosts
+        if given["cell"] in ("", host.cell)
+        and given["zone"] in ("", host.zone)
+        and (not given["aggregate"] or given["aggregate"] in host.aggregates)
+    ]
+
+
+def _pen(shown: Sequence[FleetHost], measure: fleet_drawing.Measure, overlay: Overlay | None, query: str) -> Pen:
+    pen = fleet_drawing.pen_for(shown, measure)
+    lit: set[str] | None = None
+    if overlay is not None:
+        lit = set(overlay.hosts)
+        pen = replace(pen, counts=overlay.hosts, unit=overlay.unit)
+    if query:
+        wanted = query.casefold()
+        found = {host.name for host in shown if _says(host, wanted)}
+        lit = found if lit is None else lit & found
+    return pen if lit is None else replace(pen, lit=frozenset(lit))
+
+
+def _says(host: FleetHost, wanted: str) -> bool:
+    return any(wanted in text.casefold() for text in (host.name, host.zone, *host.aggregates))
+
+
+def _sections(shown: Sequence[FleetHost], given: Mapping[str, str], pen: Pen) -> list[Section]:
+    """From far: cells of zones. In a cell or nearer: zones of aggregates."""
+    is_far = not given["cell"]
+    sections = []
+    for name, hosts in _grouped(shown, lambda host: host.cell if is_far else host.zone).items():
+        blocks = []
+        for part, members in _grouped(hosts, lambda host: host.zone if is_far else _racks(host)).items():
+            nearer = {"cell": members[0].cell, "zone": part if is_far else name}
+            url = "" if given["zone"] and given["cell"] else _url(given, **nearer)
+            blocks.append(_block(part or "in no other aggregate", url, members, pen, is_named=len(shown) <= MOST_TILES))
+        url = "" if given["cell"] and given["zone"] else _url(given, **({"cell": name} if is_far else {"zone": name}))
+        sections.append(Section(name, url, _part(fleet.total(hosts)), blocks))
+    return sections
+
+
+def _grouped(hosts: Sequence[FleetHost], key: Any) -> dict[str, list[FleetHost]]:
+    groups: dict[str, list[FleetHost]] = {}
+    for host in hosts:
+        groups.setdefault(key(host), []).append(host)
+    return dict(sorted(groups.items()))
+
+
+def _racks(host: FleetHost) -> str:
+    """The aggregates besides the one that only gives the zone its name."""
+    return ", ".join(name for name in host.aggregates if name != host.zone)
+
+
+def _block(name: str, url: str, hosts: Sequence[FleetHost], pen: Pen, *, is_named: bool) -> Block:
+    total = _part(fleet.total(hosts))
+    if is_named:
+        return Block(name, url, total, None, [fleet_drawing.square(host, pen) for host in hosts])
+    return Block(name, url, total, fleet_drawing.picture(hosts, pen))
+
+
+def _table(shown: Sequence[FleetHost], pen: Pen, sent: QueryDict) -> dict[str, Any]:
+    """The hosts that stand out, those with most of the measure first: a page of them."""
+    lit = [host for host in shown if pen.is_lit(host)]
+    lit.sort(key=lambda host: (-pen.counts.get(host.name, 0), -pen.measure.value(host), host.name))
+    text = sent.get("page", "1")
+    page = int(text) if text.isdecimal() and len(text) < 6 else 1
+    start = (max(1, page) - 1) * ROWS_PER_PAGE
+    part = lit[start : start + ROWS_PER_PAGE]
+    rows = [
+        TableRow(
+            fleet_drawing.square(host, pen),
+            pen.measure.words(pen.measure.value(host)),
+            pen.counts.get(host.name, 0) if pen.unit else None,
+        )
+        for host in part
+    ]
+    given = {name: sent.get(name, "") for name in GIVEN}
+    return {
+        "rows": rows,
+        "rows_of": len(lit),
+        "first_row": start + 1,
+        "last_row": start + len(part),
+        "previous_url": _url(given, page=str(page - 1)) if start else "",
+        "next_url": _url(given, page=str(page + 1)) if start + ROWS_PER_PAGE < len(lit) else "",
+    }
+
+
+def _crumbs(given: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The way here: each part of the fleet that the address narrows to."""
+    crumbs = [("Fleet", _url(given, cell="", zone="", aggregate=""))]
+    if given["cell"]:
+        crumbs.append((given["cell"], _url(given, zone="", aggregate="")))
+    if given["zone"]:
+        crumbs.append((given["zone"], _url(given, aggregate="")))
+    return [*crumbs, *([(given["aggregate"], _url(given))] if given["aggregate"] else [])]
+
+
+def _url(given: Mapping[str, str], **changes: str) -> str:
+    wanted = {name: value for name, value in {**given, **changes}.items() if value}
+    return f"{reverse('fleet')}{'?' if wanted else ''}{urlencode(wanted)}"
+
+
+def _part(total: Sum) -> Total:
+    states = [f"{count:,} {FACES[state].word}" for state, count in total.states.items() if count]
+    servers = f"{total.guests:,} running server{'' if total.guests == 1 else 's'}"
+    return Total(
+        f"{total.count:,} host{'' if total.count == 1 else 's'}: {', '.join(states)}; {servers}", _meters(total)
+    )
+
+
+def _meters(total: Sum) -> tuple[Figure, ...]:
+    memory = f"{large_megabytes(total.memory_mb.used)} of {large_megabytes(total.memory_mb.total)}"
+    return (
+        Figure("vCPU", f"{total.vcpus.used:,.0f} of {total.vcpus.total:,.0f}", min(1.0, total.vcpus.share)),
+        Figure("Memory", memory, min(1.0, total.memory_mb.share)),
+        Figure("Disk", f"{total.disk_gb.used:,.0f} of {total.disk_gb.total:,.0f} GB", min(1.0, total.disk_gb.share)),
+    )

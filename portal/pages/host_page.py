@@ -1,0 +1,140 @@
+"""One host, for operators: what it has, who is there, what is under way, and what can be done to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Invalid, NovellaError
+from conductor.services import flow_lists, host_deeds, host_details
+from conductor.services.host_details import HostDetail, Stock
+from conductor.services.values import InstanceView
+from portal.pages import faces, fleet_drawing, stories
+from portal.pages.access import PageRequest, operators_only
+from portal.pages.amounts import large_megabytes
+from portal.pages.faces import Face
+from portal.pages.live_marks import live_marks
+
+STATUS: tuple[tuple[type[NovellaError], int], ...] = ((Invalid, 400), (Conflict, 409))
+CLASS_WORDS = {"VCPU": "vCPU", "MEMORY_MB": "Memory", "DISK_GB": "Disk"}
+FIELDS = ("reason", "confirm")
+
+
+@dataclass(frozen=True)
+class GuestRow:
+    """A server of the host as its page lists it."""
+
+    server: InstanceView
+    face: Face
+    project: str
+
+
+@dataclass(frozen=True)
+class StockRow:
+    """A resource class in words, with how much of it is taken."""
+
+    title: str
+    words: str
+    share: float
+    detail: str
+
+
+@require_safe
+@operators_only
+def host(request: PageRequest, name: str) -> HttpResponse:
+    """All that is known of a host, kept current."""
+    marks = live_marks(f"host:{name}", "page")
+    context = {**marks, **page_context(request.asker, name)}
+    return render(request, "hosts/_host.html" if request.htmx else "hosts/host.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@operators_only
+def host_deed(request: PageRequest, name: str, deed: str) -> HttpResponse:
+    """Asks for the reason, then does it."""
+    offer = host_deeds.offer(request.asker, name, deed)
+    if request.method != "POST":
+        return _form(request, name, offer, None)
+    sent = {field: request.POST.get(field, "") for field in FIELDS}
+    try:
+        said = host_deeds.do(request.asker, name, deed, **sent)
+    except (Invalid, Conflict) as error:
+        return _form(request, name, host_deeds.offer(request.asker, name, deed), error)
+    messages.add_message(request, messages.INFO, said, extra_tags="good")
+    return redirect("host", name)
+
+
+def _form(request: PageRequest, name: str, offer: host_deeds.Offer, error: NovellaError | None) -> HttpResponse:
+    context = {
+        "asker": request.asker,
+        "name": name,
+        "offer": offer,
+        "form": {field: request.POST.get(field, "") for field in FIELDS},
+        "problem": error.message if error else "",
+        "wrong": error.details.get("field", "") if error else "",
+    }
+    status = next((code for kind, code in STATUS if isinstance(error, kind)), 200)
+    return render(request, "hosts/act.html", context, status=status)
+
+
+def page_context(asker: RequestContext, name: str) -> dict[str, Any]:
+    """Context of the live part. Raises NotFound."""
+    found = host_details.get(asker, name)
+    names = flow_lists.project_names(asker, {server.project_id for server in found.guests.items})
+    return {
+        "asker": asker,
+        "host": found,
+        "face": face_of(found),
+        "sentence": _sentence(found),
+        "offers": host_deeds.offers(asker, name),
+        "stocks": [_stock(stock) for stock in found.stocks],
+        "guests": [
+            GuestRow(server, faces.of_server(server), names.get(server.project_id, server.project_id))
+            for server in found.guests.items
+        ],
+        "runs": [stories.of(run) for run in found.runs],
+        "project_names": flow_lists.project_names(asker, {run.project_id for run in found.runs}),
+        "is_draining": found.state == "draining",
+    }
+
+
+def face_of(found: HostDetail) -> Face:
+    """How the state of a host looks, with the reason beside it."""
+    face = fleet_drawing.FACES[found.state]
+    if found.service.is_forced_down:
+        return Face(face.tone, face.word, "an operator says so")
+    return Face(face.tone, face.word, found.service.disabled_reason or "" if found.service.is_disabled else "")
+
+
+def _sentence(found: HostDetail) -> str:
+    """The state of a host in a sentence."""
+    count = len(found.guests.items)
+    servers = f"{'more than ' if found.guests.has_more else ''}{count or 'no'} server{'' if count == 1 else 's'}"
+    said = {
+        "up": "takes new servers",
+        "draining": "is being emptied",
+        "closed": "takes no new servers",
+        "down": "does not answer",
+    }
+    return f"It {said.get(found.state, 'is not known')}, and has {servers}."
+
+
+def _stock(stock: Stock) -> StockRow:
+    amount = large_megabytes if stock.resource_class == "MEMORY_MB" else _plain
+    unit = " GB" if stock.resource_class == "DISK_GB" else ""
+    detail = f"{amount(stock.total)}{unit} there"
+    detail += f", {amount(stock.reserved)}{unit} kept back" if stock.reserved else ""
+    detail += f", given out {stock.ratio:g} times" if stock.ratio != 1 else ""
+    title = CLASS_WORDS.get(stock.resource_class, stock.resource_class)
+    words = f"{amount(stock.used)} of {amount(stock.capacity)}{unit}"
+    return StockRow(f"{title} of {stock.provider}" if stock.provider else title, words, stock.share, detail)
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}"
