@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from conductor.conformance.base import MakeGuest, Told, lacks, power_state, restarted, uuids
+from conductor.conformance.base import MakeGuest, Told, lacks, offers, power_state, restarted, uuids
 from conductor.conformance.volumes import VolumeConformance
 from conductor.core.compute_driver import CAPABILITIES, ComputeDriver, GuestSpec, NetworkPort
 from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
@@ -201,7 +201,7 @@ class ActionConformance(VolumeConformance):
         driver.power_off(running.instance_uuid, 0.0)
         driver.reboot(running, is_hard=True, timeout_seconds=0.0)
         assert power_state(driver, running) is PowerState.RUNNING
-        if "pause" in driver.capabilities:
+        if offers(driver, "pause"):
             driver.pause(running.instance_uuid)
             driver.reboot(running, is_hard=True, timeout_seconds=0.0)
             assert power_state(driver, running) is PowerState.RUNNING
@@ -317,10 +317,10 @@ class ActionConformance(VolumeConformance):
         self, driver: ComputeDriver, running: GuestSpec
     ) -> None:
         driver.power_off(running.instance_uuid, 0.0)
-        if "set_password" in driver.capabilities:
+        if offers(driver, "set_password"):
             with pytest.raises(DriverError):
                 driver.set_admin_password(running.instance_uuid, "correct horse")
-        if "crash_dump" in driver.capabilities:
+        if offers(driver, "crash_dump"):
             with pytest.raises(DriverError):
                 driver.trigger_crash_dump(running.instance_uuid)
         assert power_state(driver, running) in OFF

@@ -27,6 +27,7 @@ import pytest
 
 from conductor.conformance.actions import ActionConformance
 from conductor.conformance.base import MakeGuest, NewGuest, Told, power_state, restarted, small_guest, uuids
+from conductor.conformance.faults import FaultConformance
 from conductor.conformance.moves import MoveConformance
 from conductor.core.compute_driver import ComputeDriver, GuestSpec, NodeReport
 from conductor.core.errors import StaleToken
@@ -35,7 +36,7 @@ from conductor.core.states import PowerState
 __all__ = ["DriverConformance", "MakeGuest", "NewGuest", "Told", "small_guest"]
 
 
-class DriverConformance(ActionConformance, MoveConformance):
+class DriverConformance(ActionConformance, MoveConformance, FaultConformance):
     """What every driver does. `console_seconds` is how long a guest may take to its first line."""
 
     console_seconds = 120.0

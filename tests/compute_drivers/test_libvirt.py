@@ -42,6 +42,7 @@ PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.
 
 class TestConformance(DriverConformance):
     guests_let_go = False  # a boot sector knows no hot plug: test_tiny_linux.py has a guest that does
+    lives_in_process = True  # libvirt is embedded; below is a test of its own that kills
 
     @pytest.fixture
     def driver(self, real_driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> ComputeDriver:

@@ -1,0 +1,155 @@
+"""`novella-driver-conformance`: ask a compute driver for all that its capabilities name, and print its level."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from conductor.conformance import asked, base, recorder
+from conductor.conformance.report import BROKEN, FULL, LEVELS, Law, report
+from conductor.core.compute_driver import ComputeDriver
+from conductor.core.errors import NovellaError
+from conductor.core.request_spec import ImageSpec
+from conductor.plugins import registry
+
+USAGE = 2  # as argparse ends
+
+
+class Refused(Exception):
+    """What was asked for cannot be: one line that names it."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Ends with 0 when all law was kept and the wanted level reached, with 1 when not, and with 2 without asking."""
+    options = _parser().parse_args(words)
+    try:
+        kind, about = _found(options.driver)
+        subject = _subject(kind, options)
+    except (Refused, NovellaError) as refusal:
+        print(f"novella-driver-conformance: {refusal}", file=sys.stderr)  # noqa: T201
+        return USAGE
+    began, clock = datetime.now(UTC), time.monotonic()
+    suite = Path(inspect.getfile(asked))
+    laws = recorder.run(suite, recorder.Recorder(subject, options.law_seconds))
+    about |= {"began_at": began.isoformat(), "seconds": round(time.monotonic() - clock, 1)}
+    found = report(laws, subject.driver.capabilities, about)
+    if options.json:
+        _write(options.json, found)
+    _say(found, laws)
+    reached = options.level in (None, *found["levels"])
+    return 0 if reached and not found["counts"][BROKEN] and found["levels"] else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="novella-driver-conformance",
+        description="Ask a compute driver for all that its capabilities name: commands repeated, out of order and "
+        "unwanted, faults, and a process that is killed. Guests are made and removed on its host.",
+    )
+    parser.add_argument("driver", help="the name of an installed driver, or MODULE:CLASS")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="of the driver, as JSON or text"
+    )
+    parser.add_argument("--host", default="conformance-1", help="the name of the host")
+    parser.add_argument("--other-host", default="conformance-2", help="the name of a second host, to move guests to")
+    parser.add_argument(
+        "--other-option", action="append", default=[], metavar="KEY=VALUE", help="what the second host has otherwise"
+    )
+    parser.add_argument("--image", type=Path, help="a disk that guests start from; without, an empty one")
+    parser.add_argument("--image-format", default="raw", help="the format of the disk")
+    parser.add_argument("--law-seconds", type=float, default=300.0, help="how long one law may take")
+    parser.add_argument("--level", choices=[*LEVELS], help=f"the level to reach, up to {FULL}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
+    return parser
+
+
+def _found(name: str) -> tuple[type[ComputeDriver], dict[str, Any]]:
+    """The class, and what the report says of where it is from."""
+    if ":" in name:
+        kind, source = _imported(name), None
+    else:
+        drivers = registry().drivers
+        if name not in drivers:
+            known = ", ".join(sorted(drivers)) or "none"
+            shut_out = "".join(f" {one.distribution} is not used: {one.reason}." for one in registry().quarantined)
+            raise Refused(f"driver: no plugin brings {name}. Known: {known}.{shut_out}")
+        kind, source = drivers[name], registry().source_of("driver", name)
+    return kind, {
+        "driver": kind.name or name,
+        "class": f"{kind.__module__}:{kind.__qualname__}",
+        "distribution": source.distribution if source else "",
+        "version": source.version if source else "",
+    }
+
+
+def _imported(name: str) -> type[ComputeDriver]:
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise Refused(f"driver: {name} cannot be imported: {error}") from None
+    if not (inspect.isclass(kind) and issubclass(kind, ComputeDriver)):
+        raise Refused(f"driver: {name} is no subclass of ComputeDriver.")
+    return kind
+
+
+def _subject(kind: type[ComputeDriver], options: argparse.Namespace) -> recorder.Subject:
+    image, data = ImageSpec("image", disk_format=options.image_format, container_format="bare"), b""
+    if options.image is not None:
+        try:
+            data = options.image.read_bytes()
+        except OSError as error:
+            raise Refused(f"--image: {options.image} cannot be read: {error.strerror}.") from None
+        image = replace(image, size=len(data))
+
+    def open_image(image_id: str) -> BinaryIO:
+        return io.BytesIO(data)
+
+    own = _options(options.option)
+    driver = kind(options.host, own, open_image)
+    other = kind(options.other_host, own | _options(options.other_option), open_image)
+    return recorder.Subject(driver, other, replace(base.small_guest(""), image=image))
+
+
+def _options(texts: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise Refused(f"--option: {text[:60]} is not KEY=VALUE.")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def _write(path: Path, found: Mapping[str, Any]) -> None:
+    """Whole or not at all: a catalogue may read it meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(found, indent=1) + "\n")
+    os.replace(part, path)
+
+
+def _say(found: Mapping[str, Any], laws: Sequence[Law]) -> None:
+    lines = [f"broken: {law.name}: {law.why}" for law in laws if law.outcome == BROKEN]
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in found["counts"].items())
+    lines += [f"{found['driver']}: {counts}", f"level: {found['level']} ({', '.join(found['levels']) or 'no level'})"]
+    print("\n".join(lines))  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())
