@@ -22,7 +22,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 from django.utils.module_loading import import_string
 from dramatiq import Broker, Worker
-from dramatiq.common import dq_name
+from dramatiq.common import dq_name, xq_name
 from dramatiq.middleware import CurrentMessage, Middleware, ShutdownNotifications
 
 from conductor.rpc.codec import encode
@@ -46,6 +46,7 @@ class _Kind:
     options: Mapping[str, Any] = field(default_factory=dict)
     url_defaults: Mapping[str, str] = field(default_factory=dict)
     tend: Callable[[Any], object] = lambda broker: None
+    forget: Callable[[Any, str], object] = lambda broker, queue: broker.flush(queue)
 
 
 def _tend_rabbitmq(broker: Any) -> None:
@@ -55,10 +56,20 @@ def _tend_rabbitmq(broker: Any) -> None:
     broker.connection.process_data_events(0)
 
 
+def _forget_rabbitmq(broker: Any, queue: str) -> None:
+    """Queues live on by themselves: one for each host that ever was, if nobody deletes it."""
+    with broker.connection.channel() as channel:
+        for name in (queue, dq_name(queue), xq_name(queue)):
+            channel.queue_delete(queue=name)
+    broker.queues.discard(queue)
+    broker.queues_pending.discard(queue)
+
+
 _RABBITMQ = _Kind(
     "dramatiq.brokers.rabbitmq.RabbitmqBroker",
     url_defaults={"heartbeat": "30", "socket_timeout": "3", "stack_timeout": "5", "blocked_connection_timeout": "5"},
     tend=_tend_rabbitmq,
+    forget=_forget_rabbitmq,
 )
 _REDIS = _Kind(
     "dramatiq.brokers.redis.RedisBroker",
@@ -92,7 +103,7 @@ def make(url: str) -> tuple[Broker, Sender]:
         return stub, AtOnce(stub)
     kind = KINDS[urlsplit(url).scheme]
     remote = import_string(kind.path)(url=_with_defaults(url, kind.url_defaults), middleware=middleware, **kind.options)
-    return remote, Postman(remote, kind.tend, outage)
+    return remote, Postman(remote, kind, outage)
 
 
 def _with_defaults(url: str, defaults: Mapping[str, str]) -> str:
@@ -160,6 +171,12 @@ def tell_conductor(cell: str, body: Any) -> None:
 def tell_compute(queue: str, body: Mapping[str, Any]) -> None:
     """Send an encoded command to the queue of a compute agent."""
     _send("compute_message", queue, dict(body))
+
+
+def forget_host(host: str) -> None:
+    """Give up the queue of a host that is gone, with what is in it. Should the host come back, it makes a new one."""
+    if settings.NOVELLA_COMPUTE_QUEUES != "shared":
+        _sender.forget(compute_queue(host))
 
 
 def put_back() -> None:

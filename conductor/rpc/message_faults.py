@@ -27,6 +27,9 @@ class Unreliable:
         if self._happens("repeat"):
             self._sender.send(message.copy(), self._delay())
 
+    def forget(self, queue_name: str) -> None:
+        self._sender.forget(queue_name)
+
     def drain(self, seconds: float) -> bool:
         return self._sender.drain(seconds)
 

@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from dramatiq import Broker, Message
@@ -46,9 +47,21 @@ class Outage:
 class Sender(Protocol):
     def send(self, message: Message[Any], delay: int | None = None) -> None: ...
 
+    def forget(self, queue_name: str) -> None: ...
+
     def drain(self, seconds: float) -> bool: ...
 
     def close(self) -> None: ...
+
+
+class Kind(Protocol):
+    """What is special about a kind of broker."""
+
+    @property
+    def tend(self) -> Callable[[Any], object]: ...
+
+    @property
+    def forget(self) -> Callable[[Any, str], object]: ...
 
 
 class AtOnce:
@@ -61,6 +74,9 @@ class AtOnce:
         self._broker.declare_queue(message.queue_name)
         self._broker.enqueue(message, delay=delay)
 
+    def forget(self, queue_name: str) -> None:
+        """It goes with the process."""
+
     def drain(self, seconds: float) -> bool:
         return True
 
@@ -71,24 +87,31 @@ class AtOnce:
 class Postman:
     """To another process. `send` never raises and never waits: a message that cannot leave is a doorbell that is lost.
 
-    One thread has the only connection that sends; `tend` keeps it alive while there is nothing to send.
+    One thread has the only connection that sends; `kind.tend` keeps it alive while there is nothing to send.
     """
 
-    def __init__(self, broker: Broker, tend: Callable[[Broker], object], outage: Outage) -> None:
+    def __init__(self, broker: Broker, kind: Kind, outage: Outage) -> None:
         self._broker = broker
-        self._tend = tend
+        self._kind = kind
         self._outage = outage
-        self._waiting: queue.Queue[tuple[Message[Any], int | None]] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.Queue[Callable[[], object]] = queue.Queue(MOST_WAITING)
         self._start_lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._quiet_until = 0.0
         self._is_closed = threading.Event()
 
     def send(self, message: Message[Any], delay: int | None = None) -> None:
+        self._put(partial(self._deliver, message, delay))
+
+    def forget(self, queue_name: str) -> None:
+        """Have the queue gone, after what was sent before."""
+        self._put(partial(self._kind.forget, self._broker, queue_name))
+
+    def _put(self, act: Callable[[], object]) -> None:
         if self._thread is None:
             self._start()
         with contextlib.suppress(queue.Full):  # so many wait only when the broker hangs: the sweep rings again
-            self._waiting.put_nowait((message, delay))
+            self._waiting.put_nowait(act)
 
     def drain(self, seconds: float) -> bool:
         """Wait until all has left that waits now; False when it did not in time."""
@@ -113,14 +136,14 @@ class Postman:
         tended_at = time.monotonic()
         while not self._is_closed.is_set():
             try:
-                message, delay = self._waiting.get(timeout=LOOK_SECONDS)
+                act = self._waiting.get(timeout=LOOK_SECONDS)
             except queue.Empty:
                 if time.monotonic() - tended_at >= TEND_SECONDS:
                     tended_at = time.monotonic()
-                    self._try(lambda: self._tend(self._broker))
+                    self._try(partial(self._kind.tend, self._broker))
                 continue
             if time.monotonic() >= self._quiet_until:
-                self._try(lambda message=message, delay=delay: self._deliver(message, delay))  # type: ignore[misc]
+                self._try(act)
             self._waiting.task_done()
 
     def _deliver(self, message: Message[Any], delay: int | None) -> None:

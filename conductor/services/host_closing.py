@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Q
 
 from conductor.api_db.models import AggregateHost, HostMapping
@@ -12,8 +14,9 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, ResourceLocked
 from conductor.core.identifiers import host_resource
 from conductor.core.states import FINAL_MIGRATION_STATUSES, MigrationStatus
-from conductor.journal.models import ResourceLock
+from conductor.journal.models import OutboxMessage, ResourceLock
 from conductor.placement import providers
+from conductor.rpc import broker
 from conductor.scheduler import moving
 from conductor.services import evacuations, hosts
 from conductor.services.values import ServiceView
@@ -34,13 +37,19 @@ def update(context: RequestContext, service: ServiceView, **values: Any) -> Serv
 
 
 def delete(context: RequestContext, service: ServiceView) -> None:
-    """Forget a service, and a compute host with it. Raises Conflict while it has instances, moves or others at work."""
+    """Forget a service, and a compute host with it: also what it still owes, and its queue.
+
+    Raises Conflict while it has instances, moves or others at work. A host that comes back all the same is told again
+    to destroy what does not belong there.
+    """
     with write_tx(service.cell):
         rows = Service.objects.using(service.cell).filter(uuid=service.uuid)
         rows.select_for_update().first()
         if service.binary == hosts.COMPUTE:
             _refuse_busy(service)
             _forget_host(service)
+            OutboxMessage.objects.using(service.cell).filter(host=service.host, is_owed=True).delete()
+            transaction.on_commit(partial(broker.forget_host, service.host), using=service.cell)
         rows.delete()
 
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import dramatiq
 import pytest
+from pika.exceptions import ChannelClosedByBroker
 
 from conductor.actors import conductor as doors
 from conductor.core.context import RequestContext
@@ -197,6 +198,49 @@ def test_a_host_has_its_own_queue(service: Any, carrier: dramatiq.Broker, settin
     finally:
         mine.stop(timeout=5_000)
         carrier.flush("compute.h2")
+
+
+@pytest.mark.parametrize("service", APART, indirect=True)
+def test_the_queue_of_a_host_that_is_gone_goes_and_a_host_that_is_back_has_one(
+    service: Any, carrier: dramatiq.Broker, settings: Any
+) -> None:
+    settings.NOVELLA_COMPUTE_QUEUES = "per-host"
+    heard: list[str] = []
+    dramatiq.actor(lambda body: heard.append(body["n"]), actor_name="compute_message", queue_name="x", broker=carrier)
+    queue = broker.compute_queue("h3")
+    broker.tell_compute(queue, {"n": "too late"})
+    broker.forget_host("h3")
+    broker.forget_host("never-heard-of")
+    assert broker.drain(WAIT_SECONDS)
+    assert not is_kept(carrier, queue)
+    mine = broker.make_worker([queue], threads=1, prefetch=2)
+    mine.start()
+    try:
+        broker.forget_host("h3")  # it is up after all: its queue is taken from under it
+        assert broker.drain(WAIT_SECONDS)
+
+        def is_heard() -> bool:
+            broker.tell_compute(queue, {"n": "in time"})
+            time.sleep(0.2)
+            return bool(heard)
+
+        wait_until(is_heard, "heard")
+        assert set(heard) == {"in time"}
+    finally:
+        mine.stop(timeout=5_000)
+        broker.forget_host("h3")
+        broker.drain(WAIT_SECONDS)
+
+
+def is_kept(carrier: Any, queue: str) -> bool:
+    """Whether the server still has anything by this name."""
+    if hasattr(carrier, "client"):
+        return bool(carrier.client.keys(f"{carrier.namespace}:{queue}*"))
+    try:
+        carrier.connection.channel().queue_declare(queue=queue, passive=True)
+    except ChannelClosedByBroker:
+        return False
+    return True
 
 
 def test_without_a_broker_all_hosts_share_a_queue(settings: Any) -> None:
