@@ -34,6 +34,13 @@ class LibvirtLive(LibvirtMoves):
         _check(self._options)
         self._journeys: dict[str, Journey] = {}
 
+    def start(self) -> None:
+        super().start()
+        for uuid in self._places.noted():
+            # libvirt forgets a guest only when it has arrived.
+            if self._read(uuid, LEAVING) and not self._connection.has(uuid):
+                self._places.remove(uuid)
+
     def guests(self) -> list[GuestInfo]:
         on_the_way = self._places.noted()  # before and after: a note may come or go meanwhile
         found = super().guests()

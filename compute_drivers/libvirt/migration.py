@@ -20,6 +20,8 @@ from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import DriverError
 
 POLL_SECONDS = 0.2
+# MiB a second.
+NO_BOUND = 1 << 20
 # Paused by nobody, but because it has not arrived yet, or has just left.
 BETWEEN_REASONS = {
     *(libvirt.VIR_DOMAIN_PAUSED_MIGRATION, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP),
@@ -145,6 +147,7 @@ class Journey:
         self._once("downtime", lambda guest: guest.migrateSetMaxDowntime(self.options.migration_downtime_ms), domain)
 
     def _switch_now(self, domain: Any) -> None:
+        domain.migrateSetMaxSpeed(NO_BOUND)
         if self.options.migration_force == "post-copy":
             domain.migrateStartPostCopy()
         else:
