@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import Send
 from conductor.core.compute_driver import ComputeDriver, GuestInfo
+from conductor.core.metrics import BOOTED_AT
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
+
+
+@cache
+def booted() -> dict[str, int]:
+    """When this machine started, as reports tell it; nothing where the kernel does not say."""
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+    except OSError:
+        return {}
+    found = next((line for line in lines if line.startswith("btime ")), None)
+    return {BOOTED_AT: int(found.split()[1])} if found else {}
 
 
 class Heartbeat:
@@ -27,8 +41,8 @@ class Heartbeat:
         # The number comes before the look: of two reports, the one with the higher number looked later.
         number = self._journal.next_report_number()
         report = self._driver.report()
-        actions = {"actions": sorted(self._driver.capabilities)}
-        report = replace(report, capabilities={**report.capabilities, **actions})
+        told = {"actions": sorted(self._driver.capabilities), **booted()}
+        report = replace(report, capabilities={**report.capabilities, **told})
         self.guests = tuple(self._driver.guests())
         self._send(
             self._config.cell,

@@ -12,6 +12,8 @@ NAMES = (
     *("cpu.user.percent", "cpu.kernel.percent", "cpu.idle.percent", "cpu.iowait.percent", "cpu.percent"),
     *("numa.membw.max", "numa.membw.current"),
 )
+# Among the capabilities that an agent reports: when its machine started, in seconds since 1970.
+BOOTED_AT = "booted_at"
 
 WEIGHT_SETTING = "weight_setting"
 RATIOS_SCHEMA = {

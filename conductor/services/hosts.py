@@ -17,6 +17,7 @@ from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, NotFound
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.metrics import BOOTED_AT
 from conductor.placement import traits
 from conductor.placement.models import Inventory
 from conductor.services.values import HypervisorView, Page, ServiceView
@@ -292,6 +293,7 @@ def _node_view(
         disk_available_least_gb=node.report.get("disk_available_least_gb"),
         running_guests=node.running_guests,
         cpu_info=node.report.get("cpu_info", {}),
+        booted_at=node.report.get("capabilities", {}).get(BOOTED_AT),
     )
 
 

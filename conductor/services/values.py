@@ -284,6 +284,7 @@ class HypervisorView:
     disk_available_least_gb: int | None
     running_guests: int
     cpu_info: Mapping[str, Any]
+    booted_at: int | None = None  # of the machine, in seconds since 1970; None when its agent does not tell
 
 
 @dataclass(frozen=True)

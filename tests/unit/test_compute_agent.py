@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from conductor.compute.agent import ComputeAgent
+from conductor.compute.heartbeat import booted
 from conductor.compute.hosts import HostConfig
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, NodeReport
 from conductor.core.errors import DriverError, NotFound
+from conductor.core.metrics import BOOTED_AT
 from conductor.rpc.codec import encode
 from conductor.rpc.messages import ConsoleWritten, DestroyInstance, HostReported, SpawnInstance, StepAnswered
 from conductor.rpc.versions import SERVICE_VERSION
@@ -180,8 +182,10 @@ def test_every_host_reports_at_once_and_in_full(run: Callable[..., ComputeAgent]
     assert (report.driver, report.is_simulated, report.service_version) == ("tiny", True, SERVICE_VERSION)
     assert report.availability_zone == "az-1"
     assert report.guests == {}
-    said = replace(made["host-2"].report(), capabilities={"actions": []})  # what its driver can do beside the least
+    told = {"actions": [], **booted()}  # what its driver can do beside the least
+    said = replace(made["host-2"].report(), capabilities=told)
     assert NodeReport.from_json(report.report) == said
+    assert 0 < report.report["capabilities"][BOOTED_AT] < time.time()
     assert made["host-2"].options == {"number": 2}
     assert agent.has_host("host-1")
     assert not agent.has_host("host-3")

@@ -170,6 +170,12 @@ OPERATORS: tuple[Route, ...] = (
         "`add_host`, `remove_host` (409 where servers would change their zone), `set_metadata`",
     ),
     Route(
+        f"{AGGREGATE}/images",
+        aggregates.AggregateImages,
+        {"POST": Op("compute:aggregates:images", 501, since="2.81")},
+        "no driver fetches images beforehand: 501 for what could otherwise be done, 400 and 404 for the rest",
+    ),
+    Route(
         "os-console-auth-tokens/<str:token>",
         consoles.ConsoleAuthToken,
         {"GET": Op("os-console-auth-tokens")},

@@ -26,7 +26,30 @@ def _own(rule: str, status: int = 200, *, since: str = "2.1", until: str | None 
     return Op(rule, status, since, until, is_targeted=True)
 
 
+# Launching from volumes once had paths of its own; all that they can do servers can.
+BOOT = "os-volumes_boot"
+BOOT_UNTIL = "2.102"
+FROM_VOLUMES: tuple[Route, ...] = (
+    Route(
+        BOOT,
+        servers.Servers,
+        {"GET": _own("servers:index", until=BOOT_UNTIL), "POST": _own("servers:create", 202, until=BOOT_UNTIL)},
+        "the same as `/servers`, and so is all below it",
+    ),
+    Route(f"{BOOT}/detail", servers.ServersDetail, {"GET": _own("servers:detail", until=BOOT_UNTIL)}),
+    Route(
+        f"{BOOT}/<str:server_id>",
+        servers.ServerById,
+        {
+            "GET": _own("servers:show", until=BOOT_UNTIL),
+            "PUT": _own("servers:update", until=BOOT_UNTIL),
+            "DELETE": _own("servers:delete", 204, until=BOOT_UNTIL),
+        },
+    ),
+    Route(f"{BOOT}/<str:server_id>/action", server_actions.ServerAction, {"POST": _own("", 202, until=BOOT_UNTIL)}),
+)
 ROUTES: tuple[Route, ...] = (
+    *FROM_VOLUMES,
     Route(
         "servers",
         servers.Servers,

@@ -7,8 +7,10 @@ from functools import cache
 from portal.api.compute.schemas.servers import (
     ACCESS_IP_V4,
     ACCESS_IP_V6,
+    CERTIFICATES,
     DESCRIPTION,
     DISK_CONFIG,
+    FILES,
     FQDN,
     HOSTNAME,
     LONGEST_USER_DATA,
@@ -42,11 +44,11 @@ _REBUILD: dict[str, tuple[str, str | None, Schema]] = {
     "OS-DCF:diskConfig": ("2.1", None, DISK_CONFIG),
     "accessIPv4": ("2.1", None, ACCESS_IP_V4),
     "accessIPv6": ("2.1", None, ACCESS_IP_V6),
-    "personality": ("2.1", "2.56", {"type": "array", "items": {"type": "object"}}),
+    "personality": ("2.1", "2.56", FILES),
     "description": ("2.19", None, DESCRIPTION),
     "key_name": ("2.54", None, {"type": ["string", "null"], "minLength": 1, "maxLength": 255}),
     "user_data": ("2.57", None, {"type": ["string", "null"], "maxLength": LONGEST_USER_DATA}),
-    "trusted_image_certificates": ("2.63", None, {"type": ["array", "null"], "items": {"type": "string"}}),
+    "trusted_image_certificates": ("2.63", None, CERTIFICATES),
     "hostname": ("2.90", "2.93", HOSTNAME),
 }
 _IMAGE_REF: Schema = {

@@ -57,6 +57,19 @@ ZONE: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 UUID: Schema = {"type": "string", "format": "uuid"}
 NULLABLE_UUID: Schema = {"anyOf": [UUID, {"type": "null"}]}
 
+CERTIFICATES: Schema = {
+    "type": ["array", "null"],
+    "items": {"type": "string", "minLength": 1, "maxLength": 255},
+    "minItems": 1,
+    "maxItems": 50,
+    "uniqueItems": True,
+    "x-fix": "It must be null, or 1 to 50 ids of certificates, each once.",
+}
+FILES: Schema = {
+    "type": "array",
+    "items": closed({"path": {"type": "string", "maxLength": 255}, "contents": {"type": "string"}}),
+}
+
 _DEVICE: Schema = {
     "boot_index": {"type": ["integer", "string", "null"]},
     "source_type": {"enum": ["image", "snapshot", "volume", "blank"]},
@@ -176,10 +189,10 @@ def create(version: Microversion) -> Schema:
 
 
 _BY_VERSION: dict[str, tuple[str, str | None, Schema]] = {
-    "personality": ("2.1", "2.56", {"type": "array", "items": {"type": "object"}}),
+    "personality": ("2.1", "2.56", FILES),
     "description": ("2.19", None, DESCRIPTION),
     "tags": ("2.52", None, TAGS),
-    "trusted_image_certificates": ("2.63", None, {"type": ["array", "null"], "items": {"type": "string"}}),
+    "trusted_image_certificates": ("2.63", None, CERTIFICATES),
     "host": ("2.74", None, HOST),
     "hypervisor_hostname": ("2.74", None, HOST),
     "hostname": ("2.90", None, HOSTNAME),

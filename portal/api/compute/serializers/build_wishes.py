@@ -80,7 +80,10 @@ def _refuse_what_is_not_offered(server: Mapping[str, Any]) -> None:
     if server.get("personality"):
         raise Invalid("Injected files are not offered: use user_data.", field="server.personality")
     if server.get("trusted_image_certificates"):
-        raise Invalid("Signed images are not offered.", field="server.trusted_image_certificates")
+        raise Invalid(
+            "No host verifies signatures of images: leave the certificates out.",
+            field="server.trusted_image_certificates",
+        )
 
 
 def _networks(wanted: Any) -> tuple[NetworkWish, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from conductor.services.hosts import Totals
@@ -40,7 +41,18 @@ def show(node: HypervisorView, version: Microversion, servers: Servers | None = 
         "host_ip": node.host_ip,
         "service": _service(node, version),
     }
-    return shown | ({"uptime": None} if version.covers(SLIM_SINCE) else _amounts(node, version))
+    return shown | ({"uptime": uptime(node)} if version.covers(SLIM_SINCE) else _amounts(node, version))
+
+
+def uptime(node: HypervisorView) -> str | None:
+    """The time at the machine and how long it has been up, as `uptime` writes it; None for one that does not tell."""
+    if node.booted_at is None or not node.service.is_up:
+        return None
+    now = datetime.now(UTC)
+    minutes = max(0, int(now.timestamp()) - node.booted_at) // 60
+    days, rest = divmod(minutes, 24 * 60)
+    long = {0: "", 1: "1 day, "}.get(days, f"{days} days, ")
+    return f"{now:%H:%M:%S} up {long}{rest // 60}:{rest % 60:02}"
 
 
 def statistics(totals: Totals) -> dict[str, Any]:

@@ -87,7 +87,10 @@ def _rebuild_wish(value: Mapping[str, Any]) -> RebuildWish:
     if value.get("personality"):
         raise Invalid("Injected files are not offered: use user_data.", field="rebuild.personality")
     if value.get("trusted_image_certificates"):
-        raise Invalid("Signed images are not offered.", field="rebuild.trusted_image_certificates")
+        raise Invalid(
+            "No host verifies signatures of images: leave the certificates out.",
+            field="rebuild.trusted_image_certificates",
+        )
     values = changed_columns(value)
     if "metadata" in value:
         values["metadata"] = value["metadata"]

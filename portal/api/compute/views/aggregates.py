@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Invalid
+from conductor.core.errors import Invalid, NotSupported
 from conductor.services import aggregates
 from conductor.services.values import AggregateView
 from portal.api.base import ApiRequest
@@ -56,6 +56,15 @@ class AggregateByRef(NumberedView):
     def delete(self, request: ApiRequest, ref: str) -> Response:
         aggregates.delete(request.context, self.checked(ref))
         return Response(status=200)
+
+
+class AggregateImages(NumberedView):
+    def post(self, request: ApiRequest, ref: str) -> Response:
+        wanted = [one["id"].lower() for one in validate(request.data, schemas.IMAGES)["cache"]]
+        if len(set(wanted)) != len(wanted):
+            raise Invalid("Duplicate images in request: name each once.", field="cache")
+        aggregates.get(request.context, self.checked(ref))
+        raise NotSupported("The drivers of this cloud fetch images when servers need them, and not beforehand.")
 
 
 class AggregateAction(NumberedView):

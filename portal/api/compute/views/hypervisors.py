@@ -91,8 +91,13 @@ class HypervisorUptime(HypervisorsView):
     max_microversion = "2.87"
 
     def get(self, request: ApiRequest, ref: str) -> Response:
-        self.find(ref)
-        raise NotSupported("The hypervisor's driver does not report its uptime.")
+        node = self.find(ref)
+        if not node.service.is_up:
+            raise Invalid(f"The compute service of {node.service.host} is unavailable at this time.", field="id")
+        told = serializers.uptime(node)
+        if told is None:
+            raise NotSupported("The hypervisor's agent does not report its uptime.")
+        return Response({"hypervisor": serializers.summary(node, request.microversion) | {"uptime": told}})
 
 
 class HypervisorSearch(HypervisorsView):
