@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from compute_drivers.container.driver import ContainerDriver
 from compute_drivers.fake.driver import FakeDriver
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import ComputeDriver
@@ -12,4 +13,4 @@ from conductor.hookspecs import hookimpl
 
 @hookimpl
 def register_compute_drivers() -> Mapping[str, type[ComputeDriver]]:
-    return {FakeDriver.name: FakeDriver, LibvirtDriver.name: LibvirtDriver}
+    return {driver.name: driver for driver in (ContainerDriver, FakeDriver, LibvirtDriver)}

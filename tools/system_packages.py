@@ -29,6 +29,12 @@ REAL_HOST = (
     "libvirt-daemon",  # for the program that writes the memory of suspended guests; the daemon is never started
     "python3-libvirt",
 )
+CONTAINERS = (
+    "runc",  # runs them
+    "iproute2",  # plugs their cards
+    "e2fsprogs",  # makes and enlarges their disks
+    "busybox-static",  # is all that the containers of the test suite hold
+)
 BROWSER = (
     "chromium",
     "fonts-dejavu-core",  # a browser without a font draws nothing
@@ -36,7 +42,7 @@ BROWSER = (
 )
 # Each test run starts its own; the package's server never runs.
 SERVICES = ("postgresql", "rabbitmq-server", "redis-server", "zookeeper", "etcd-server")
-PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *BROWSER, *SERVICES)}
+PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *CONTAINERS, *BROWSER, *SERVICES)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 
 

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from compute_drivers.container.options import ContainerOptions
 from compute_drivers.fake.options import FakeOptions
 from compute_drivers.libvirt.options import LibvirtOptions
 from compute_drivers.options import parse
+from compute_drivers.plugin import register_compute_drivers
+from conductor.core.compute_driver import CAPABILITIES
 from conductor.core.errors import Invalid
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "compute-drivers.md"
@@ -53,7 +56,21 @@ def test_what_is_wrong_is_named(given: Mapping[str, Any], complaint: str) -> Non
         parse(LibvirtOptions, given, "libvirt")
 
 
-@pytest.mark.parametrize("options", [FakeOptions, LibvirtOptions])
+@pytest.mark.parametrize("options", [ContainerOptions, FakeOptions, LibvirtOptions])
 def test_every_option_is_described(options: type[Any]) -> None:
     text = DOCS.read_text()
     assert [item.name for item in fields(options) if f"| `{item.name}` |" not in text] == []
+
+
+def test_the_table_of_capabilities_is_what_the_drivers_declare() -> None:
+    drivers = register_compute_drivers()
+    table = DOCS.read_text().partition("## Which driver can do what")[2]
+    head, _, *rows = [
+        line.strip("| ").split(" | ") for line in table.partition("\n## ")[0].splitlines() if line[:1] == "|"
+    ]
+    names = [name.strip("`") for name in head[1:]]
+    assert names == sorted(drivers)
+    declared = [
+        [what, *("yes" if what in drivers[name].capabilities else "no" for name in names)] for what in CAPABILITIES
+    ]
+    assert rows == declared

@@ -1,0 +1,123 @@
+"""What tests of containers share: a root file system of one busybox, and looks at what a container left."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from compute_drivers.container.driver import ContainerDriver
+from conductor.core.request_spec import ImageSpec
+from tests.guests import ImageShelf, image_of
+
+SECONDS = 60.0
+BUSYBOX = Path("/bin/busybox")
+CHPASSWD = Path(__file__).resolve().parents[2] / "tools" / "tiny_linux" / "chpasswd.sh"
+BANNER, TICK, FAREWELL = b"container runs\n", b"tick\n", b"going down\n"
+INIT = b"""#!/bin/sh
+trap 'echo going down; exit 0' TERM
+echo container runs
+while :; do echo tick; sleep 0.3 & wait $!; done
+"""
+APPLETS = (
+    "sh",
+    "ls",
+    "cat",
+    "id",
+    "ip",
+    "sleep",
+    "hostname",
+    "sed",
+    "mkpasswd",
+    "su",
+    "mknod",
+    "mount",
+    "sync",
+    "dd",
+    "df",
+    "chown",
+    "chmod",
+    "ln",
+    "stat",
+    "tty",
+    "grep",
+)
+
+
+def entry(name: str, data: bytes = b"", *, mode: int = 0o755, uid: int = 0, **values: object) -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    found.size, found.mode, found.uid, found.gid = len(data), mode, uid, uid
+    for key, value in values.items():
+        setattr(found, key, value)
+    return found
+
+
+def archive(
+    files: Mapping[str, bytes] | None = None,
+    *more: tarfile.TarInfo,
+    mode: str = "w:gz",
+    leave_out: Collection[str] = (),
+) -> bytes:
+    """A root file system; `files` are added or replaced, `more` comes last."""
+    contents = {
+        "bin/busybox": BUSYBOX.read_bytes(),
+        "sbin/init": INIT,
+        "bin/chpasswd": CHPASSWD.read_bytes(),
+        "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nana:x:1000:1000::/:/bin/sh\n",
+        **(files or {}),
+    }
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode) as tar:  # type: ignore[call-overload]
+        for name in ("bin", "sbin", "etc", "root", "tmp", "proc", "sys", "dev", "mnt"):
+            tar.addfile(entry(name, type=tarfile.DIRTYPE))
+        for applet in APPLETS:
+            tar.addfile(entry(f"bin/{applet}", type=tarfile.SYMTYPE, linkname="busybox"))
+        for name, data in contents.items():
+            if name in leave_out:
+                continue
+            tar.addfile(entry(name, data), io.BytesIO(data))
+        for member in more:
+            tar.addfile(member)
+    return made.getvalue()
+
+
+ROOT = archive()
+IMAGE = image_of("busybox", ROOT)
+SHELF = ImageShelf({IMAGE.image_id: ROOT})
+
+
+def shelved(name: str, data: bytes, **values: object) -> ImageSpec:
+    """An image that the shelf has."""
+    SHELF.images[name] = data
+    return image_of(name, data, **values)
+
+
+def inside(driver: ContainerDriver, uuid: str, script: str) -> str:
+    """What a script says that runs in the container."""
+    done = driver._runtime.run_inside(uuid, "/bin/sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def wait_for(driver: ContainerDriver, uuid: str, words: bytes, *, after: int = 0) -> bytes:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        text = driver.console_log(uuid, 0)
+        if words in text[after:]:
+            return text
+        time.sleep(0.02)
+    raise AssertionError(f"{words!r} not on the console within {SECONDS} seconds: {text[-2000:]!r}")
+
+
+def left_of(driver: ContainerDriver, uuid: str) -> list[str]:
+    """Files, mounts, cgroups, containers and cards of a guest; [] when it is gone."""
+    places = driver._places
+    found = [str(path) for root in (places.state_dir, places.own_run_dir) for path in root.rglob(f"*{uuid}*")]
+    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if uuid in line]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/novella/{uuid}")]
+    found += [uuid] if uuid in driver._runtime.states() else []
+    links = subprocess.run(["ip", "-n", driver._cards.nowhere, "link"], capture_output=True, text=True, check=True)
+    return found + [line for line in links.stdout.splitlines() if uuid in line]
