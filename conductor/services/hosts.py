@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import BooleanField, Case, ExpressionWrapper, Q, When
 
 from conductor import events
 from conductor.api_db.models import CellMapping, HostMapping
@@ -181,9 +181,36 @@ _SUMMED = ("vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "disk_gb", "dis
 
 def services_in(alias: str) -> Any:
     """Services of one cell, each with `is_fresh`: heard lately, by the database's clock."""
-    heard = Q(last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS))
-    fresh = ExpressionWrapper(heard, output_field=BooleanField())
+    fresh = ExpressionWrapper(_heard(), output_field=BooleanField())
     return Service.objects.using(alias).annotate(is_fresh=fresh).order_by("host", "binary")
+
+
+def _heard() -> Q:
+    return Q(last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS))
+
+
+# What a list of instances is told of the service on a host, as one number.
+_FRESH, _FORCED_DOWN, _DISABLED, _SIMULATED = 1, 2, 4, 8
+
+
+def flags_in(alias: str) -> Any:
+    """Compute services of one cell, each with `flags` for `told_by`."""
+    conditions = {
+        _FRESH: _heard(),
+        _FORCED_DOWN: Q(is_forced_down=True),
+        _DISABLED: Q(is_disabled=True),
+        _SIMULATED: Q(is_simulated=True),
+    }
+    flags = [Case(When(condition, then=flag), default=0) for flag, condition in conditions.items()]
+    return Service.objects.using(alias).filter(binary=COMPUTE).annotate(flags=sum(flags[1:], start=flags[0]))
+
+
+def told_by(flags: int | None) -> tuple[str, bool]:
+    """The Compute API's word for an instance's host, and whether the host is simulated; None: there is no service."""
+    if flags is None:
+        return "UNKNOWN", False
+    word = _status(bool(flags & _FORCED_DOWN), bool(flags & _DISABLED), bool(flags & _FRESH))
+    return word, bool(flags & _SIMULATED)
 
 
 def service_view(row: Any, alias: str, cell_number: int) -> ServiceView:
@@ -207,13 +234,15 @@ def service_view(row: Any, alias: str, cell_number: int) -> ServiceView:
 
 def host_status(service: ServiceView | None) -> str:
     """The Compute API's word for the host of an instance."""
-    if service is None:
-        return "UNKNOWN"
-    if service.is_forced_down:
+    return _status(service.is_forced_down, service.is_disabled, service.is_up) if service else "UNKNOWN"
+
+
+def _status(is_forced_down: bool, is_disabled: bool, is_up: bool) -> str:
+    if is_forced_down:
         return "DOWN"
-    if service.is_disabled:
+    if is_disabled:
         return "MAINTENANCE"
-    return "UP" if service.is_up else "UNKNOWN"
+    return "UP" if is_up else "UNKNOWN"
 
 
 def _ask(ask: Callable[[str, int], list[Any]]) -> Gathered[list[Any]]:

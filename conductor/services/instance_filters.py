@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cmp_to_key
 from typing import Any
 
 from django.db.models import CharField, F, Q, QuerySet, TextField, Value
@@ -230,17 +229,10 @@ def is_plain(query: InstanceQuery) -> bool:
 
 def in_order(views: Sequence[InstanceView], query: InstanceQuery) -> list[InstanceView]:
     """Views of all sources in the order of the query, ties by uuid."""
-    order = [(SORT_KEYS[name].value, is_descending) for name, is_descending in query.sort]
-    order.append((SORT_KEYS["uuid"].value, False))
-
-    def compare(left: InstanceView, right: InstanceView) -> int:
-        for value, is_descending in order:
-            one, other = value(left), value(right)
-            if one != other:
-                return (1 if is_descending else -1) if one < other else (-1 if is_descending else 1)
-        return 0
-
-    return sorted(views, key=cmp_to_key(compare))
+    ordered = sorted(views, key=SORT_KEYS["uuid"].value)
+    for name, is_descending in reversed(query.sort):  # what is equal keeps its place
+        ordered.sort(key=SORT_KEYS[name].value, reverse=is_descending)
+    return ordered
 
 
 def _vm_states(statuses: Sequence[str]) -> list[str]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.db import connections
 from django.db.models import Model, Q, QuerySet
 
 from conductor.api_db.models import BuildRequest, InstanceGroupMember, InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.cells.lookup import cell_aliases
-from conductor.cells.scatter_gather import scatter_gather
+from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.services import instance_filters, instance_views
+from conductor.services import instance_filters, instance_rows, instance_views
 from conductor.services.values import InstanceQuery, InstanceView, Page
 
 # An instance moves from request to cell while it is looked for; each round sees a later state of it.
@@ -61,15 +63,61 @@ def list_page(context: RequestContext, query: InstanceQuery) -> Page[InstanceVie
     scope = Q() if query.all_projects and context.is_admin else Q(project_id=context.project_id)
     anchor = _anchor(context, query) if query.marker else ()
     found = {view.uuid: view for view in _requests(query, scope, anchor)}
-    gathered = scatter_gather(lambda alias: _rows(alias, query, scope, anchor), cell_aliases())
+    gathered = _from_cells(query, scope, anchor)
     for views in gathered.answers.values():
         found |= {view.uuid: view for view in views}
     if gathered.failures and instance_filters.is_plain(query):
         silent = _unanswered(list(gathered.failures), query, scope, anchor)
         found |= {view.uuid: view for view in silent if view.uuid not in found}
     ordered = instance_filters.in_order(list(found.values()), query)
-    shown = _with_build_runs(ordered[: query.limit])
+    shown = _completed(ordered[: query.limit], gathered.failures)
+    if query.with_runs:
+        shown = _with_build_runs(shown)
     return Page(shown, has_more=len(ordered) > query.limit, missing_cells=gathered.failures)
+
+
+def _from_cells(query: InstanceQuery, scope: Q, anchor: Anchor) -> Gathered[list[InstanceView]]:
+    """Rows that the page is made of: from each cell its share and some more, and a whole page from one that ran out."""
+    share = _share(query.limit)
+    gathered = scatter_gather(_asking(query, scope, anchor, share), cell_aliases())
+    spent = _spent(gathered.answers, query, share)
+    if spent:
+        again = scatter_gather(_asking(query, scope, anchor, query.limit + 1), spent)
+        gathered.failures |= again.failures
+        kept = {alias: rows for alias, rows in gathered.answers.items() if alias not in again.failures}
+        gathered.answers = kept | again.answers
+    return gathered
+
+
+def _share(limit: int) -> int:
+    """How many rows a cell is asked for first: where servers lie evenly, one page in a hundred needs more."""
+    mean = limit / max(1, len(cell_aliases(with_cell0=False)))
+    return min(limit + 1, math.ceil(mean + 3 * math.sqrt(mean)) + 1)
+
+
+def _spent(answers: Mapping[str, list[InstanceView]], query: InstanceQuery, share: int) -> list[str]:
+    """Cells that gave all they were asked for and whose last row the page reaches: they may have more for it."""
+    if share > query.limit:
+        return []
+    merged = {view.uuid: view for views in answers.values() for view in views}
+    reached = {view.uuid for view in instance_filters.in_order(list(merged.values()), query)[: query.limit + 1]}
+    return [alias for alias, views in answers.items() if len(views) == share and views[-1].uuid in reached]
+
+
+def _completed(views: list[InstanceView], failures: dict[str, str]) -> list[InstanceView]:
+    """The page with faults and volumes. Of a cell that falls silent just now what else is known stands in its place."""
+    by_cell: dict[str, list[InstanceView]] = {}
+    for view in views:
+        if view.cell and not view.is_partial:
+            by_cell.setdefault(view.cell, []).append(view)
+    gathered = scatter_gather(lambda alias: instance_rows.complete(alias, by_cell[alias]), by_cell)
+    failures |= gathered.failures
+    found = {view.uuid: view for answer in gathered.answers.values() for view in answer}
+    lost = [view.uuid for alias in gathered.failures for view in by_cell[alias]]
+    if lost:
+        mappings = list(InstanceMapping.objects.filter(instance_uuid__in=lost))
+        found |= {view.uuid: view for view in instance_views.of_mappings(mappings)}
+    return [found.get(view.uuid, view) for view in views]
 
 
 def _in_cell(mapping: InstanceMapping) -> InstanceView | None:
@@ -78,7 +126,7 @@ def _in_cell(mapping: InstanceMapping) -> InstanceView | None:
 
     def ask(alias: str) -> list[InstanceView]:
         rows = Instance.objects.using(alias).alive().filter(uuid=mapping.instance_uuid)
-        return instance_views.of_rows(alias, list(instance_views.with_runs(rows, alias)))
+        return instance_rows.complete(alias, instance_rows.read(alias, rows))
 
     gathered = scatter_gather(ask, [alias])
     if gathered.failures:
@@ -107,7 +155,21 @@ def _requests(query: InstanceQuery, scope: Q, anchor: Anchor) -> list[InstanceVi
     return [view for view in views if instance_filters.fits(view, query) and _is_after(view, anchor)]
 
 
-def _rows(alias: str, query: InstanceQuery, scope: Q, anchor: Anchor) -> list[InstanceView]:
+def _asking(query: InstanceQuery, scope: Q, anchor: Anchor, limit: int) -> Callable[[str], list[InstanceView]]:
+    """Asks a cell for its rows, in words that are made once for each kind of database and not for each cell."""
+    worded: dict[str, instance_rows.Statement | None] = {}
+
+    def ask(alias: str) -> list[InstanceView]:
+        kind = connections[alias].vendor
+        if kind not in worded:
+            rows = _rows(alias, query, scope, anchor)[:limit]
+            worded[kind] = instance_rows.statement(alias, rows, with_runs=query.with_runs)
+        return instance_rows.fetch(alias, worded[kind])
+
+    return ask
+
+
+def _rows(alias: str, query: InstanceQuery, scope: Q, anchor: Anchor) -> QuerySet[Instance]:
     rows = instance_filters.of_rows(Instance.objects.using(alias).filter(scope), query)
     columns = {"uuid": "uuid"}
     for number, (name, _) in enumerate(query.sort):
@@ -116,8 +178,7 @@ def _rows(alias: str, query: InstanceQuery, scope: Q, anchor: Anchor) -> list[In
         if key.expression is not None:
             columns[name] = f"sort_{number}"
             rows = rows.annotate(**{columns[name]: key.expression})
-    paged = _page(instance_views.with_runs(rows, alias), query, anchor, columns)
-    return instance_views.of_rows(alias, list(paged))
+    return _page(rows, query, anchor, columns)
 
 
 def _unanswered(cells: list[str], query: InstanceQuery, scope: Q, anchor: Anchor) -> list[InstanceView]:
@@ -153,18 +214,23 @@ def _is_after(view: InstanceView, anchor: Anchor) -> bool:
 
 
 def _anchor(context: RequestContext, query: InstanceQuery) -> Anchor:
-    view = _marker_view(context, query.marker)
+    view = _marker_view(context, query.marker, is_plain=[name for name, _ in query.sort] == ["created_at"])
     values = [(name, is_descending, instance_filters.SORT_KEYS[name].value(view)) for name, is_descending in query.sort]
     return [*values, ("uuid", False, view.uuid)]
 
 
-def _marker_view(context: RequestContext, marker: str) -> InstanceView:
-    """The marker's instance, deleted ones included: a walk goes on when its marker went meanwhile."""
+def _marker_view(context: RequestContext, marker: str, *, is_plain: bool) -> InstanceView:
+    """The marker's instance, deleted ones included: a walk goes on when its marker went meanwhile.
+
+    When it was made is known without its cell, which is all that a plain order needs.
+    """
     for _ in range(ROUNDS):
         try:
             mapping = mapping_of(context, marker)
         except NotFound:
             raise Invalid(f"marker [{marker}] not found", field="marker") from None
+        if is_plain:
+            break
         view = _marker_in_cell(mapping) if mapping.cell else _requested(mapping)
         if view is not None:
             return view
@@ -178,7 +244,7 @@ def _marker_in_cell(mapping: InstanceMapping) -> InstanceView | None:
 
     def ask(alias: str) -> list[InstanceView]:
         rows = Instance.objects.using(alias).filter(uuid=mapping.instance_uuid)
-        return instance_views.of_rows(alias, list(instance_views.with_runs(rows, alias)))
+        return instance_rows.read(alias, rows, with_runs=False)
 
     gathered = scatter_gather(ask, [mapping.cell.name])
     views = gathered.answers.get(mapping.cell.name) or instance_views.of_mappings([mapping])

@@ -164,7 +164,8 @@ class InstanceView:
 class InstanceQuery:
     """Filters, order and page of an instance list. `filters` are equality by InstanceView field name, except
     `name` (a regular expression), `ip` and `ip6` (substrings), `flavor_id`, `image_id`, and `tags`, `tags_any`,
-    `not_tags`, `not_tags_any` (lists of words). `sort` is a list of (field, is_descending)."""
+    `not_tags`, `not_tags_any` (lists of words). `sort` is a list of (field, is_descending).
+    Without `with_runs` no `run_uuid` is looked for."""
 
     all_projects: bool = False
     is_deleted: bool = False
@@ -175,6 +176,7 @@ class InstanceQuery:
     sort: tuple[tuple[str, bool], ...] = (("created_at", True),)
     limit: int = 1000
     marker: str = ""
+    with_runs: bool = True
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,13 @@ from conductor.services.consoles import ConsoleTicket
 
 
 def base_url(request: Request | HttpRequest) -> str:
-    """`http://host:port`, without a slash at the end."""
-    return f"{request.scheme}://{request.get_host()}"
+    """`http://host:port`, without a slash at the end; looked at once, as a list has thousands of links."""
+    asked = request._request if isinstance(request, Request) else request
+    found: str | None = getattr(asked, "base_url", None)
+    if found is None:
+        found = f"{asked.scheme}://{asked.get_host()}"
+        asked.base_url = found  # type: ignore[attr-defined]
+    return found
 
 
 def absolute(request: Request | HttpRequest, path: str) -> str:

@@ -157,6 +157,7 @@ def instance_query(request: ApiRequest, *, is_operator: bool) -> InstanceQuery |
         sort=_sort(request, is_operator),
         limit=page.limit,
         marker=page.marker,
+        with_runs=False,  # no list of this API shows them
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from conductor.services.values import InstanceView, Launched
@@ -31,10 +31,6 @@ class Server:
         return self.request.microversion
 
 
-def _always(server: Server) -> bool:
-    return True
-
-
 def _volumes(server: Server) -> list[dict[str, Any]]:
     """Ids; from 2.3 on with whether each goes with the server."""
     if not server.version.covers("2.3"):
@@ -52,14 +48,15 @@ class Field:
     operators_until: str | None = None  # before this version only operators see it; "" means never anybody else
     is_basic: bool = False
     in_lists: bool = True
-    when: Callable[[Server], bool] = _always
+    when: Callable[[Server], bool] | None = None
 
-    def is_for(self, server: Server) -> bool:
-        if not server.version.covers(self.since) or not self.when(server):
+    def is_for(self, version: Microversion, *, is_operator: bool) -> bool:
+        """Whether answers of this version to this kind of asker have it; `when` then says so of the one server."""
+        if not version.covers(self.since):
             return False
-        if self.operators_until is None or server.is_operator:
+        if self.operators_until is None or is_operator:
             return True
-        return bool(self.operators_until) and server.version.covers(self.operators_until)
+        return bool(self.operators_until) and version.covers(self.operators_until)
 
 
 def _image(server: Server) -> Any:
@@ -106,7 +103,7 @@ def addresses(view: InstanceView, *, is_extended: bool) -> dict[str, list[dict[s
             if not held["ip_address"]:
                 continue
             entry: dict[str, Any] = {
-                "version": ipaddress.ip_address(held["ip_address"]).version,
+                "version": 6 if ":" in held["ip_address"] else 4,
                 "addr": held["ip_address"],
             }
             if is_extended:
@@ -199,25 +196,42 @@ FIELDS: Sequence[Field] = (
 )
 
 
+def _members(server: Server, *, in_lists: bool = False, is_basic: bool = False) -> dict[str, Any]:
+    chosen = _chosen(server.version, server.is_operator, in_lists, is_basic)
+    return {name: value(server) for name, value, when in chosen if when is None or when(server)}
+
+
+@cache
+def _chosen(version: Microversion, is_operator: bool, in_lists: bool, is_basic: bool) -> Sequence[tuple[Any, ...]]:
+    """Name, value and condition of the fields of an answer: the same for each server of a list."""
+    return [
+        (field.name, field.value, field.when)
+        for field in FIELDS
+        if field.is_for(version, is_operator=is_operator)
+        and (field.in_lists or not in_lists)
+        and (field.is_basic or not is_basic)
+    ]
+
+
 def detail(server: Server) -> dict[str, Any]:
     """A server in a list with details."""
     if server.view.is_partial:
         return _partial(server)
-    return {field.name: field.value(server) for field in FIELDS if field.in_lists and field.is_for(server)}
+    return _members(server, in_lists=True)
 
 
 def show(server: Server) -> dict[str, Any]:
     """A server by itself."""
     if server.view.is_partial:
         return _partial_with_request(server)
-    return {field.name: field.value(server) for field in FIELDS if field.is_for(server)}
+    return _members(server)
 
 
 def updated(server: Server) -> dict[str, Any]:
     """A server as the answer to its change: whole from 2.75 on."""
     if server.version.covers(WHOLE_UPDATE_SINCE):
         return show(server)
-    shown = {field.name: field.value(server) for field in FIELDS if field.is_basic and field.is_for(server)}
+    shown = _members(server, is_basic=True)
     return shown | {"addresses": addresses(server.view, is_extended=False)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -52,9 +52,15 @@ class ServerView(ComputeView):
     """What views of servers share."""
 
     def shown(self, view: InstanceView) -> Server:
-        return Server(
-            view, self.request, self.allows("os-extended-server-attributes", target_project_id=view.project_id)
-        )
+        return next(self.all_shown([view]))
+
+    def all_shown(self, views: Iterable[InstanceView]) -> Iterator[Server]:
+        """Each with whom it is shown to, which is asked once for each project."""
+        rule, is_operator = "os-extended-server-attributes", dict[str, bool]()
+        for view in views:
+            if view.project_id not in is_operator:
+                is_operator[view.project_id] = self.allows(rule, target_project_id=view.project_id)
+            yield Server(view, self.request, is_operator[view.project_id])
 
     def find(self, server_id: str) -> InstanceView:
         """The server. Raises NotFound; CellUnavailable when too little of it is known for this version."""
@@ -81,7 +87,7 @@ class Servers(ServerView):
         self.allow("servers:index")
         found = self.page()
         last_id = found.items[-1].uuid if found.items else None
-        body = {"servers": [servers.summary(self.shown(view)) for view in found.items]}
+        body = {"servers": [servers.summary(server) for server in self.all_shown(found.items)]}
         return Response(body | next_links(request, "servers", last_id=last_id, has_more=found.has_more))
 
     @idempotent
@@ -122,7 +128,7 @@ class ServersDetail(ServerView):
         self.allow("servers:detail")
         found = self.page()
         last_id = found.items[-1].uuid if found.items else None
-        body = {"servers": [servers.detail(self.shown(view)) for view in found.items]}
+        body = {"servers": [servers.detail(server) for server in self.all_shown(found.items)]}
         return Response(body | next_links(request, "servers", last_id=last_id, has_more=found.has_more))
 
 

@@ -1,0 +1,123 @@
+"""How long a list of servers takes, as a ratio to bare SQL and JSON for an answer of the same size in the same run.
+
+    python benchmarks/api_lists.py [servers] [rounds]
+
+100,000 servers of one project lie in ten cells. Asked for are the first 1,000 with their details, and the last 1,000 of
+a walk, by an administrator and by a member, through the whole stack of the API in this process. Bare is the least that
+answers it: one statement per cell for the columns that are shown, as many rows as the page takes from each, texts of
+JSON read, and all of it written as JSON. All run in turns, so that a busy machine slows all; medians are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.bench_cloud import CELLS, fill, set_up, uuid_of
+
+SERVERS = 100_000
+ROUNDS = 15
+LIMIT = 1000
+BAR_RATIO, BAR_LAST, BAR_MILLISECONDS = 2.0, 1.3, 150.0
+DETAIL = f"/compute/v2.1/servers/detail?limit={LIMIT}"
+JSON_COLUMNS = ("flavor", "image", "addresses", "metadata", "tags", "scheduler_hints", "security_groups")
+COLUMNS = (
+    *("uuid", "project_id", "user_id", "name", "hostname", "description", "vm_state", "task_state", "power_state"),
+    *("host", "node", "availability_zone", "pinned_availability_zone", "key_name", "user_data", "config_drive"),
+    *("disk_config", "access_ip_v4", "access_ip_v6", "reservation_id", "launch_index", "is_locked", "locked_reason"),
+    *("created_at", "updated_at", "launched_at", "terminated_at", *JSON_COLUMNS),
+)
+
+
+def bare(project_id: str) -> int:
+    """The newest servers of all cells as JSON, by hand; how many."""
+    from django.db import connections
+
+    sql = (
+        f"SELECT {', '.join(COLUMNS)} FROM cell_db_instance WHERE project_id = %s AND deleted_at IS NULL "
+        "ORDER BY created_at DESC, uuid LIMIT %s"
+    )
+    found: list[dict[str, Any]] = []
+    for cell in CELLS:
+        with connections[cell].cursor() as cursor:
+            cursor.execute(sql, [project_id, LIMIT // len(CELLS)])
+            found += [dict(zip(COLUMNS, row, strict=True)) for row in cursor.fetchall()]
+    found.sort(key=lambda row: row["created_at"], reverse=True)
+    for row in found:
+        for name in JSON_COLUMNS:
+            row[name] = json.loads(row[name])
+    json.dumps({"servers": found}, default=str)
+    return len(found)
+
+
+def main(servers: int, rounds: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="novella-bench-") as name:
+        people = set_up(Path(name))
+        fill(people.ana.context(), servers)
+        ana, admin = people.ana.context(), people.admin.token()
+        last = f"{DETAIL}&marker={uuid_of(LIMIT)}"
+        works: dict[str, Callable[[], int]] = {
+            "bare SQL and JSON": lambda: bare(ana.project_id),
+            "first page": _asking(people.ana.token(), DETAIL),
+            "last page": _asking(people.ana.token(), last),
+            "first page of all projects": _asking(admin, f"{DETAIL}&all_tenants=1"),
+            "names only": _asking(people.ana.token(), DETAIL.replace("/detail", "")),
+        }
+        return _report(_in_turns(works, rounds))
+
+
+def _asking(token: str, path: str) -> Callable[[], int]:
+    from tests.api_client import ApiClient
+
+    client = ApiClient(token, version="2.95")
+
+    def ask() -> int:
+        answer = client.get(path)
+        assert answer.status_code == 200, answer.content
+        return answer.content.count(b'"rel":"self"')
+
+    return ask
+
+
+def _in_turns(works: dict[str, Callable[[], int]], rounds: int) -> dict[str, tuple[float, float]]:
+    """Median seconds of each work, by the clock and of the processor."""
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    for number in range(rounds + 2):
+        for name, work in works.items():
+            began, used = time.perf_counter(), time.thread_time()
+            count = work()
+            spent = (time.perf_counter() - began, time.thread_time() - used)
+            assert count == LIMIT, f"{name}: {count} servers"
+            if number >= 2:
+                taken[name].append(spent)
+    return {
+        name: (statistics.median(clock for clock, _ in spent), statistics.median(used for _, used in spent))
+        for name, spent in taken.items()
+    }
+
+
+def _report(found: dict[str, tuple[float, float]]) -> int:
+    least = found["bare SQL and JSON"]
+    print("| what | p50 | processor | p50 / bare | processor / bare |")
+    print("|---|---|---|---|---|")
+    for name, (clock, used) in found.items():
+        print(f"| {name} | {clock * 1000:.1f} ms | {used * 1000:.1f} ms ", end="")
+        print(f"| {clock / least[0]:.2f} | {used / least[1]:.2f} |")
+    first, last = found["first page"], found["last page"]
+    print(f"\nFirst page {first[0] * 1000:.0f} ms (bar {BAR_MILLISECONDS:.0f}), ", end="")
+    print(f"{first[1] / least[1]:.2f} of bare by processor time (bar {BAR_RATIO}), ", end="")
+    print(f"last / first {last[1] / first[1]:.2f} (bar {BAR_LAST}).")
+    return 0
+
+
+if __name__ == "__main__":
+    numbers = [int(text) for text in sys.argv[1:]]
+    sys.exit(main(*(numbers + [SERVERS, ROUNDS][len(numbers) :])))
