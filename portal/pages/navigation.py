@@ -52,7 +52,9 @@ PLACES = (
     Place("Activity", "activity", "history", "g a", group="Project"),
     Place("Fleet", "fleet", "size", "g e", group="Operators", is_for_operators=True),
     Place("Hosts", "hosts", "host", "g o", group="Operators", is_for_operators=True),
+    Place("Cells", "cells", "network", "g l", group="Operators", is_for_operators=True),
     Place("Plugins", "plugins", "plugin", "g p", group="Operators", is_for_operators=True),
+    Place("Audit log", "audit-log", "history", "g d", group="Operators", is_for_operators=True),
 )
 
 

@@ -6,6 +6,8 @@ from django.urls import URLPattern, URLResolver, path
 
 from portal.pages import (
     accounts,
+    audit_log,
+    cells,
     compare,
     consoles,
     decisions,
@@ -64,6 +66,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("decisions/<str:decision_uuid>", decisions.decision, name="decision"),
     path("decisions/<str:decision_uuid>/fits-if", decisions.fits_if, name="decision-fits-if"),
     path("fleet", fleet.fleet_map, name="fleet"),
+    path("cells", cells.cell_list, name="cells"),
+    path("audit", audit_log.audit_log, name="audit-log"),
+    path("audit.csv", audit_log.audit_csv, name="audit-csv"),
     path("hosts", hosts.host_list, name="hosts"),
     path("hosts/<str:name>", host_page.host, name="host"),
     path("hosts/<str:name>/drain", drain.drain, name="host-drain"),

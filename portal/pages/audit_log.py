@@ -1,0 +1,110 @@
+"""The audit log, for operators: who did what, from where, and what was refused; narrowed, and as a file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Invalid
+from conductor.services import audit, flow_lists
+from conductor.services.audit import AuditQuery
+from portal.pages.access import PageRequest, operators_only
+from portal.pages.faces import Face
+
+GIVEN = ("action", "result", "user_id", "project_id", "run_uuid", "instance_uuid", "request_id")
+SPANS = {"": ("Any time", 0), "hour": ("Last hour", 1), "day": ("Last day", 24), "week": ("Last week", 168)}
+ROWS_PER_PAGE = 100
+ROWS_PER_READ = 1000
+MOST_IN_A_FILE = 100_000
+FACES = {audit.DONE: Face("good", "done"), audit.REFUSED: Face("bad", "refused")}
+COLUMNS = (
+    "created_at", "action", "result", "user_name", "user_id", "asker_project_id", "on_behalf_of", "project_id",
+    "run_uuid", "instance_uuid", "reason", "error", "details", "request_id", "remote_address",
+)  # fmt: skip
+
+
+@require_safe
+@operators_only
+def audit_log(request: PageRequest) -> HttpResponse:
+    """Newest first."""
+    query = _query(request)
+    found = audit.list_records(request.asker, replace(query, limit=ROWS_PER_PAGE, marker=request.GET.get("marker", "")))
+    given = _given(request)
+    names = flow_lists.project_names(request.asker, {one.project_id for one in found.items})
+    context: dict[str, Any] = {
+        "given": given,
+        "spans": [(key, words) for key, (words, _) in SPANS.items()],
+        "results": FACES.items(),
+        "rows": [(one, FACES[one.result], names.get(one.project_id, one.project_id)) for one in found.items],
+        "missing_cells": found.missing_cells,
+        "is_narrowed": bool(given),
+        "first_url": _url("audit-log", given) if request.GET.get("marker") else "",
+        "next_url": _url("audit-log", {**given, "marker": found.items[-1].uuid}) if found.has_more else "",
+        "file_url": _url("audit-csv", given),
+    }
+    return render(request, "audit/_list.html" if request.htmx else "audit/list.html", context)
+
+
+@require_safe
+@operators_only
+def audit_csv(request: PageRequest) -> HttpResponse:
+    """The same records as a file, newest first, up to as many as a spreadsheet takes."""
+    query = _query(request)
+    audit.list_records(request.asker, replace(query, limit=1))  # what is wrong with the address is said before the file
+    response = HttpResponse("".join(_lines(request.asker, query)), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="audit.csv"'
+    return response
+
+
+class _Line:
+    """A file that hands each line back."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def _lines(asker: RequestContext, query: AuditQuery) -> Iterator[str]:
+    writer = csv.writer(_Line())
+    yield writer.writerow(COLUMNS)
+    marker = ""
+    for _ in range(MOST_IN_A_FILE // ROWS_PER_READ):
+        found = audit.list_records(asker, replace(query, limit=ROWS_PER_READ, marker=marker))
+        for one in found.items:
+            yield writer.writerow([_cell(getattr(one, name)) for name in COLUMNS])
+        if not found.has_more:
+            return
+        marker = found.items[-1].uuid
+
+
+def _cell(value: Any) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    text = value.astimezone(UTC).isoformat() if isinstance(value, datetime) else "" if value is None else str(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def _given(request: PageRequest) -> dict[str, str]:
+    given = {name: request.GET.get(name, "").strip() for name in (*GIVEN, "span")}
+    return {name: value for name, value in given.items() if value}
+
+
+def _query(request: PageRequest) -> AuditQuery:
+    given: dict[str, Any] = _given(request)
+    span = given.pop("span", "")
+    if span not in SPANS:
+        raise Invalid(f"Unknown span {span[:60]}; it is one of {', '.join(filter(None, SPANS))}.", field="span")
+    hours = SPANS[span][1]
+    return AuditQuery(since=datetime.now(UTC) - timedelta(hours=hours) if hours else None, **given)
+
+
+def _url(route: str, given: dict[str, str]) -> str:
+    return f"{reverse(route)}{'?' if given else ''}{urlencode(given)}"

@@ -1,0 +1,118 @@
+"""Cells and the audit log as operators see them, without a browser."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+from django.test import Client
+
+from conductor.cell_db.models import Service
+from conductor.core.errors import Conflict
+from conductor.journal.models import AuditRecord
+from conductor.services import audit, cell_health
+from conductor.services.audit import Entry
+from conductor.transactions import write_tx
+from tests import factories
+from tests import fleet as made
+from tests.integration.test_intervention_pages import signed_in, text
+
+
+@pytest.fixture
+def admin(people: Any) -> Client:
+    factories.cells()
+    return signed_in("admin")
+
+
+def record(asker: Any, action: str, alias: str = "default", *, age: float = 0, **values: Any) -> None:
+    with write_tx(alias):
+        audit.record(alias, asker, Entry(action=action, project_id=asker.project_id, **values))
+        AuditRecord.objects.using(alias).filter(action=action).update(created_at=factories.ago(age))
+
+
+def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
+    ana = signed_in("ana")
+    assert [ana.get(path).status_code for path in ("/cells", "/audit", "/audit.csv")] == [404, 404, 404]
+
+
+def test_cells_say_what_is_up_and_what_waits(admin: Client, people: Any) -> None:
+    made.add_host("sim-1")
+    made.add_host("sim-2")
+    made.silence("sim-2")
+    times = {"last_seen_at": factories.ago(0), "created_at": factories.ago(9)}
+    Service.objects.using("cell1").create(binary="nova-conductor", host="conductor-1", version=1, **times)
+    factories.run(people.ana.context(), "cell1", state="queued", age=90)
+    factories.run(people.ana.context(), "cell1", state="needs operator")
+    factories.instance(people.ana.context(), "web-1", vm_state="error")
+    page = text(admin.get("/cells"))
+    assert "3 cells; none down; 2 to look at." in page  # cell2 has no conductor
+    assert "1 of 2 compute hosts are not heard." in page
+    assert "1 not begun, the oldest for 1 min 30 s" in page
+    assert "1 workflows need an operator." in page
+    assert "1, 1 in error" in page
+    assert "No conductor of it is heard" in page
+
+
+def test_a_cell_that_is_down_says_what_users_see(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.add_host("sim-1")
+    factories.instance(people.ana.context(), "web-1")
+    look = cell_health._look
+
+    def unplugged(alias: str) -> Any:
+        if alias == "cell1":
+            raise DatabaseError("the line is cut")
+        return look(alias)
+
+    monkeypatch.setattr(cell_health, "_look", unplugged)
+    page = text(admin.get("/cells"))
+    assert "3 cells; 1 down" in page
+    assert "the line is cut" in page
+    assert "1 servers are listed as UNKNOWN" in page
+
+
+def test_the_audit_log_is_narrowed_by_its_address(admin: Client, people: Any) -> None:
+    record(people.ana.context(), "workflow.cancel", "cell1", reason="too slow")
+    record(people.chi.context(), "host.close", error=Conflict("It is closed already."), details={"host": "sim-1"})
+    page = text(admin.get("/audit"))
+    assert "workflow.cancel" in page
+    assert "too slow" in page
+    assert "It is closed already." in page
+    assert 'href="/hosts/sim-1"' in page
+    refused = text(admin.get("/audit?result=refused"))
+    assert "host.close" in refused
+    assert "too slow" not in refused
+    assert "No record fits." in text(admin.get("/audit?action=none"))
+    for query, said in (
+        ("result=maybe", "one of done, refused"),
+        ("span=year", "one of hour, day, week"),
+        ("run_uuid=x", "is not a uuid"),
+        ("marker=x", "could not be found"),
+    ):
+        answer = admin.get(f"/audit?{query}")
+        assert (answer.status_code, said in text(answer)) == (400, True), query
+    assert admin.get("/audit.csv?result=maybe").status_code == 400
+
+
+def test_the_file_has_every_record_and_no_formula(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portal.pages.audit_log.ROWS_PER_READ", 2)
+    for number in range(5):
+        record(people.ana.context(), f"host.close{number}", age=number, reason="=1+1")
+    answer = admin.get("/audit.csv")
+    rows = list(csv.DictReader(StringIO(text(answer))))
+    assert answer["Content-Type"].startswith("text/csv")
+    assert [row["action"] for row in rows] == [f"host.close{number}" for number in range(5)]
+    assert {row["reason"] for row in rows} == {"'=1+1"}
+    assert AuditRecord.objects.count() == 5
+
+
+def test_the_audit_log_is_read_page_by_page(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portal.pages.audit_log.ROWS_PER_PAGE", 2)
+    for number in range(3):
+        record(people.ana.context(), f"step-{number}", age=number)
+    first = admin.get("/audit")
+    assert "2 records on this page" in text(first)
+    assert "step-2" not in text(first)
+    assert "step-2" in text(admin.get(first.context["next_url"]))
