@@ -17,6 +17,13 @@ from conductor.core.notification_sink import NotificationSink
 from conductor.core.weigher import Weigher
 
 PROJECT = "novella"
+
+# The versions of this contract that plugins may be made for, and what each brought.
+CONTRACTS: Mapping[int, str] = {
+    1: "Filters, weighers, compute drivers and memberships.",
+    2: "Notification sinks; plugins may name the versions that they were made for; unknown hooks are refused.",
+}
+
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 

@@ -23,6 +23,7 @@ from conductor.core.membership import Membership
 from conductor.core.notification_sink import NotificationSink
 from conductor.core.weigher import Weigher
 from conductor.plugins.choosing import default_filters, default_weighers
+from conductor.plugins.contract import require_contract, require_known_hooks
 from conductor.plugins.found import DISTRIBUTION, Nonsense, PluginInfo, PluginOptions, Quarantined, Registry
 
 log = logging.getLogger(__name__)
@@ -119,10 +120,12 @@ def _installed() -> Iterator[_Source]:
 def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought, values: Mapping[str, Any]) -> _Brought:
     """What a plugin brings, checked. Raises whatever is wrong with it; the manager then knows it no more."""
     plugin = source.load()
+    require_contract(plugin)
     name = f"{source.distribution}:{source.name}"
     if manager.register(plugin, name) is None:
         raise Nonsense(f"the name {name} is blocked")
     try:
+        require_known_hooks(manager, plugin)
         answers = {hook: _answers(manager, plugin, hook) for hook in HOOKS}
         brought = _Brought()
         for answer in answers["register_filters"]:

@@ -160,7 +160,7 @@ BROKEN = {
     ),
     "cannot be made": (
         "class Dark(Moon):\n    name = 'Dark'\n    def __init__(self, options=None): raise KeyError\nMoon = Dark"
-        + GOOD.replace("register_weighers", "_"),
+        + GOOD,
         "KeyError",
     ),
     "takes a shipped name": (

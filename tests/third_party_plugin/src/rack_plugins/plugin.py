@@ -10,6 +10,8 @@ from conductor.hookspecs import hookimpl
 from rack_plugins.memory_driver import MemoryDriver
 from rack_plugins.rack_filter import RackFilter
 
+novella_contract = (1, 2)
+
 
 @hookimpl
 def register_filters() -> Sequence[type[Filter]]:

@@ -1,0 +1,43 @@
+"""Holds a plugin to the version of the contract that it was made for, and to hooks that there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pluggy
+
+from conductor.hookspecs import CONTRACTS
+from conductor.plugins.found import Nonsense
+
+DECLARED = "novella_contract"
+OLDEST, NEWEST = min(CONTRACTS), max(CONTRACTS)
+
+
+def require_contract(plugin: Any) -> None:
+    """Raises Nonsense for a plugin made for versions of the contract of which none is spoken here.
+
+    `novella_contract` is a number, or a pair of the first and the last that will do. Without it, any will.
+    """
+    declared = getattr(plugin, DECLARED, None)
+    if declared is None:
+        return
+    first, last = _span(declared)
+    if first > NEWEST:
+        raise Nonsense(f"it was made for contract {first}, and here is {NEWEST}: it needs a newer Novella")
+    if last < OLDEST:
+        raise Nonsense(f"it was made for contract {last}, and the oldest here is {OLDEST}: it needs a newer version")
+
+
+def require_known_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
+    """Raises Nonsense for a hook that nobody would ever call, unless the plugin says that it may be missing."""
+    for caller in manager.get_hookcallers(plugin) or ():
+        needed = [one for one in caller.get_hookimpls() if one.plugin is plugin and not one.optionalhook]
+        if needed and not caller.has_spec():
+            raise Nonsense(f"it has the hook {caller.name}, which is not known in contract {NEWEST}")
+
+
+def _span(declared: Any) -> tuple[int, int]:
+    span = declared if isinstance(declared, tuple | list) else (declared, declared)
+    if len(span) != 2 or not all(type(one) is int for one in span) or span[0] > span[1]:
+        raise Nonsense(f"{DECLARED} is to be a number, or a pair of the first and the last that will do")
+    return span[0], span[1]

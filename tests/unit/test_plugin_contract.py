@@ -1,0 +1,75 @@
+"""The version of the contract: who was made for another one is refused in a line that says so, and nothing is used."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostState
+from conductor.core.request_spec import RequestSpec
+from conductor.core.verdict import PASS, Verdict
+from conductor.hookspecs import CONTRACTS, hookimpl
+from conductor.plugins import PluginOptions, Registry, load, loading
+from conductor.plugins.loading import _Source
+from tests.architecture.tree import read
+
+
+class Moon(Filter):
+    name = "Moon"
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        return PASS
+
+
+def loaded(monkeypatch: pytest.MonkeyPatch, **plugin: Any) -> Registry:
+    """What comes of a plugin with one filter and these names besides."""
+    brought = SimpleNamespace(register_filters=hookimpl(lambda: [Moon]), **plugin)
+    source = _Source("main", "tides", "1.0", False, lambda: brought)
+    monkeypatch.setattr(loading, "_installed", lambda: iter([source]))
+    return load([], PluginOptions())
+
+
+@pytest.mark.parametrize("declared", [None, 1, 2, (1, 2), [2, 9], (-3, 1)])
+def test_one_that_speaks_a_version_of_ours_is_used(monkeypatch: pytest.MonkeyPatch, declared: Any) -> None:
+    plugin = {} if declared is None else {"novella_contract": declared}
+    found = loaded(monkeypatch, **plugin)
+    assert ([one.name for one in found.filters], found.quarantined) == (["Moon"], ())
+
+
+@pytest.mark.parametrize(
+    ("declared", "reason"),
+    [
+        (3, "it was made for contract 3, and here is 2: it needs a newer Novella"),
+        ((4, 9), "it was made for contract 4, and here is 2: it needs a newer Novella"),
+        ((-1, 0), "it was made for contract 0, and the oldest here is 1: it needs a newer version"),
+        *(
+            (wrong, "novella_contract is to be a number, or a pair of the first and the last that will do")
+            for wrong in ("2", (2,), (2, 1), True, 1.5, (1, 2, 3))
+        ),
+    ],
+)
+def test_one_that_speaks_none_is_refused_and_nothing_of_it_used(
+    monkeypatch: pytest.MonkeyPatch, declared: Any, reason: str
+) -> None:
+    found = loaded(monkeypatch, novella_contract=declared)
+    assert [(one.distribution, one.reason) for one in found.quarantined] == [("tides", reason)]
+    assert (found.plugins, found.filters, found.brought_filters) == ((), (), ())
+
+
+def test_a_hook_that_nobody_would_call_is_refused_unless_it_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = loaded(monkeypatch, register_fliters=hookimpl(lambda: ()))
+    assert [one.reason for one in refused.quarantined] == [
+        "it has the hook register_fliters, which is not known in contract 2"
+    ]
+    assert refused.filters == ()
+    taken = loaded(monkeypatch, register_tomorrow=hookimpl(lambda: (), optionalhook=True))
+    assert ([one.name for one in taken.filters], taken.quarantined) == (["Moon"], ())
+
+
+def test_each_version_is_in_the_documentation() -> None:
+    page = read("docs/plugin-hooks.md")
+    assert [version for version in CONTRACTS if f"\n| {version} | " not in page] == []
+    assert list(CONTRACTS) == list(range(1, len(CONTRACTS) + 1))
