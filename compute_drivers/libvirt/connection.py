@@ -183,6 +183,8 @@ class Connection:
         """The domain; None when there is none, or when it is another host's of ours."""
         domain = self._look_up(instance_uuid)
         if domain is not None and not Guest(domain).mark():
+            if self._look_up(instance_uuid) is None:
+                return None  # it went while it was looked at
             raise DriverError("A guest of somebody else has this instance's uuid.")
         return domain if domain is not None and self._is_ours(domain) else None
 

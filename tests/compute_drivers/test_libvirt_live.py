@@ -9,25 +9,28 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.base import MakeGuest, Told
 from conductor.conformance.moves import LiveMoves
-from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort
+from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
 from conductor.core.errors import DriverError, MigrationAborted
+from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.live_hosts import COUNTS, Host, Inside, Watching, two
-from tests.compute_drivers.real_guests import IMAGE, PROJECT, files_of, qemu_of
+from tests.compute_drivers.real_guests import IMAGE, PROJECT, files_of, qemu_of, state_dir, wait_for
 from tests.compute_drivers.test_tiny_linux import linux
-from tests.guests import guest_of
+from tests.guests import TICK, boot_disk, guest_of
 
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
+SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
 # So slow that there is time to interfere.
 SLOWLY = {"migration_mib_per_second": 1}
 
@@ -55,9 +58,16 @@ class TestMoves(LiveMoves):
 
 @pytest.fixture(scope="module")
 def inside(pair: tuple[Host, Host], tiny_linux: Path) -> Inside:
+    """Its volume and its second port were plugged while it ran."""
     guest = linux(tiny_linux, ports=(PORT,), user_data=base64.b64encode(COUNTS).decode())
-    pair[0].driver.spawn(guest, Told())
-    return Inside(pair[0].driver, guest)
+    driver, path = pair[0].driver, state_dir(pair[0].driver).parent / "volume.raw"
+    path.write_bytes(bytes(2 << 20))
+    volume = VolumeConnection("6f5e3f0c-9a43-4ac1-9f7d-6a2b8c2b9d11", str(path), 1, device_name="/dev/vdb")
+    driver.spawn(guest, Told())
+    found = Inside(driver, replace(guest, ports=(PORT, SECOND), volumes=(volume,)))
+    driver.attach_volume(guest.instance_uuid, volume)
+    driver.attach_interface(guest.instance_uuid, SECOND)
+    return found
 
 
 class TestALinux:
@@ -101,19 +111,22 @@ class TestALinux:
         uptime, count = inside.uptime(source.driver), inside.goes_on(source.driver, 0)
         with source.told(**SLOWLY) as slow:
             watching = Watching(lambda: slow.force_live_migration(inside.uuid))
-            _move(slow, destination, inside, watching)
+            _move(slow, destination.driver, inside, watching)
         assert _on(pair, inside) == [destination.driver.host]
         inside.goes_on(destination.driver, count)
         assert inside.uptime(destination.driver) >= uptime
         assert files_of(source.driver, inside.uuid) == []
         assert len(qemu_of(inside.uuid)) == 1
 
-    def test_it_comes_back_by_post_copy(self, pair: tuple[Host, Host], inside: Inside) -> None:
+    def test_it_comes_back_by_post_copy_and_tcp(self, pair: tuple[Host, Host], inside: Inside) -> None:
         """It leaves the guest at the first host."""
         back, source = pair
         uptime, count = inside.uptime(source.driver), inside.goes_on(source.driver, 0)
-        with source.told(**SLOWLY, migration_force="post-copy") as slow:
-            _move(slow, back, inside, Watching(lambda: slow.force_live_migration(inside.uuid)))
+        with (
+            source.told(**SLOWLY, migration_force="post-copy") as slow,
+            back.told(migration_address="tcp://127.0.0.1") as there,
+        ):
+            _move(slow, there, inside, Watching(lambda: slow.force_live_migration(inside.uuid)))
         assert _on(pair, inside) == [back.driver.host]
         inside.goes_on(back.driver, count)
         assert inside.uptime(back.driver) >= uptime
@@ -133,6 +146,12 @@ class TestALinux:
         assert _on(pair, inside) == [destination.driver.host]
         inside.goes_on(destination.driver, count)
         assert files_of(source.driver, inside.uuid) == []
+        # What was plugged elsewhere went along, and the guest lets go of it here.
+        destination.driver.detach_interface(inside.uuid, SECOND.port_uuid)
+        destination.driver.detach_volume(inside.uuid, inside.guest.volumes[0].volume_uuid)
+        with destination.driver._connection.guest(inside.uuid, "look") as found:
+            assert not found.has_card("card-p2")
+            assert "vdb" not in found.targets()
 
     def test_a_guest_that_dies_on_its_way_has_crashed_where_it_was(
         self, pair: tuple[Host, Host], inside: Inside
@@ -151,16 +170,63 @@ class TestALinux:
         source.driver.destroy(inside.uuid)
 
 
+def test_a_tunnel_takes_no_disks_of_a_guest(pair: tuple[Host, Host]) -> None:
+    (source, destination), guest = pair, guest_of(str(uuid4()), IMAGE)
+    with source.told(migration_transport="tunnelled") as tunnelled:
+        tunnelled.spawn(guest, Told())
+        target = dict(destination.driver.prepare_live_migration(guest, is_block_migration=None))
+        with pytest.raises(DriverError, match="A tunnel takes no disks"):
+            tunnelled.live_migrate(guest, target, Told(), is_block_migration=None)
+        assert tunnelled.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
+        destination.driver.cancel_live_migration(guest.instance_uuid)
+        tunnelled.destroy(guest.instance_uuid)
+    assert files_of(destination.driver, guest.instance_uuid) == []
+
+
+def test_a_tunnel_takes_a_guest_that_has_only_volumes(pair: tuple[Host, Host], tmp_path: Path) -> None:
+    (source, destination), path = pair, tmp_path / "volume.raw"
+    path.write_bytes(boot_disk())
+    volume = VolumeConnection(str(uuid4()), str(path), 1, boot_index=0)
+    guest = guest_of(str(uuid4()), ImageSpec(), volumes=(volume,), ports=(PORT,))
+    with source.told(migration_transport="tunnelled") as tunnelled:
+        tunnelled.spawn(guest, Told())
+        target = dict(destination.driver.prepare_live_migration(guest, is_block_migration=False))
+        tunnelled.live_migrate(guest, target, Told(), is_block_migration=False)
+    assert destination.driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
+    wait_for(destination.driver, guest.instance_uuid, TICK)
+    destination.driver.destroy(guest.instance_uuid)
+    assert path.exists()
+
+
+def test_what_left_while_no_agent_ran_is_cleared_away_by_the_next(pair: tuple[Host, Host]) -> None:
+    uuid, state = str(uuid4()), state_dir(pair[0].driver)
+    (state / "instances" / uuid).mkdir()
+    (state / "instances" / uuid / "root.qcow2").touch()
+    (state / "moving" / f"{uuid}.leaving").write_text('{"uri": "qemu+unix:///system?socket=/nobody"}')
+    assert pair[0].driver.guests() == []
+    with pair[0].told():
+        assert files_of(pair[0].driver, uuid) == []
+
+
+def test_disks_that_are_said_to_be_shared_are_refused_and_nothing_is_made(pair: tuple[Host, Host]) -> None:
+    guest, driver = guest_of(str(uuid4()), IMAGE), pair[1].driver
+    with pytest.raises(DriverError, match="share no disks"):
+        driver.prepare_live_migration(guest, is_block_migration=False)
+    volume = VolumeConnection(str(uuid4()), "/nowhere/volume.raw", 1)
+    with pytest.raises(DriverError, match=f"cannot open volume {volume.volume_uuid}"):
+        driver.prepare_live_migration(replace(guest, volumes=(volume,)), is_block_migration=None)
+    assert files_of(driver, guest.instance_uuid) == []
+
+
 def _prepared(destination: Host, inside: Inside) -> dict[str, Any]:
     return dict(destination.driver.prepare_live_migration(inside.guest, is_block_migration=None))
 
 
-def _move(source: LibvirtDriver, destination: Host, inside: Inside, watching: Watching) -> None:
-    began, target = time.monotonic(), _prepared(destination, inside)
+def _move(source: LibvirtDriver, destination: LibvirtDriver, inside: Inside, watching: Watching) -> None:
+    target = dict(destination.prepare_live_migration(inside.guest, is_block_migration=None))
     source.live_migrate(inside.guest, target, watching, is_block_migration=None)
-    destination.driver.finish_live_migration(inside.guest)
-    assert watching.figures[-1]["memory_remaining"] < watching.figures[-1]["memory_total"]
-    assert time.monotonic() - began < 120.0
+    destination.finish_live_migration(inside.guest)
+    assert any(0 < figures["memory_remaining"] < figures["memory_total"] for figures in watching.figures)
 
 
 def _on(pair: tuple[Host, Host], inside: Inside) -> list[str]:
