@@ -7,7 +7,15 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ALL = ("workflow_steps.py", "workflow_peers.py", "builds.py", "schedule_hosts.py", "takeover.py", "parked.py")
+ALL = (
+    "workflow_steps.py",
+    "workflow_peers.py",
+    "builds.py",
+    "schedule_hosts.py",
+    "api_lists.py",
+    "takeover.py",
+    "parked.py",
+)
 
 
 def main() -> int:
