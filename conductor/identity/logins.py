@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from conductor.core.errors import Forbidden, NotAuthenticated
-from conductor.identity import application_credentials, effective, passwords, tokens, trusts
+from conductor.identity import application_credentials, effective, passwords, second_factors, tokens, trusts
 from conductor.identity.models import Domain, Project, User
 from conductor.identity.tokens import UNSCOPED, Granted, Origin, Scope
 from conductor.transactions import database_time
@@ -76,7 +76,10 @@ def log_in(login: Login) -> tuple[str, Granted]:
 def _proved_user(login: Login) -> User:
     if login.user is None:
         raise NotAuthenticated()
-    return passwords.prove(_user(login.user), login.password or "")
+    user = passwords.prove(_user(login.user), login.password or "")
+    if second_factors.is_on(user.id):  # a password alone opens nothing then: programs have application credentials
+        raise NotAuthenticated()
+    return user
 
 
 def _user(reference: Reference) -> User | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.contrib.auth import get_user_model
+from django.utils.crypto import constant_time_compare
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
@@ -54,6 +55,12 @@ def context_for(user_id: str, project_id: str, request_id: str) -> RequestContex
         project_name=project.name,
         project_domain_id=project.domain_id,
     )
+
+
+def half_signed_in(user_id: str, session_hash: str) -> User | None:
+    """The person who has shown a password and not a code yet; None when the password has changed since."""
+    user: User | None = User.objects.filter(id=user_id, is_active=True, domain__is_enabled=True).first()
+    return user if user is not None and constant_time_compare(user.get_session_auth_hash(), session_hash) else None
 
 
 def remember_theme(user_id: str, theme: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from django.contrib.auth import authenticate, login, logout
@@ -11,12 +12,17 @@ from django.utils.cache import patch_cache_control
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from conductor.core.errors import Invalid
+from conductor.core.errors import Invalid, NotAuthenticated
+from conductor.services import second_factors
 from conductor.services import sign_in as people
 from portal.askers import PROJECT_KEY, user_of
+from portal.pages import again
 from portal.pages.access import error_page, safe_next
 
 LONGEST_PASSWORD = 4096
+LONGEST_CODE = 64
+HALF_KEY = "half_signed_in"
+HALF_SECONDS = 300
 
 
 @sensitive_post_parameters("password")
@@ -33,13 +39,51 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     user = authenticate(request, username=username, password=password) if "\x00" not in username else None
     if user is None:
         problem = "User name and password do not match"
+        if again.is_over_a_page(request):
+            return again.refused(problem)
         return _form(request, {"next": wanted, "username": username, "problem": problem}, status=401)
+    if second_factors.is_on(str(user.pk)):
+        _wait_for_code(request, user, wanted)
+        return again.code_wanted(request) if again.is_over_a_page(request) else redirect("sign-in-code")
     login(request, user)
     return _enter(request, user, wanted)
 
 
-def _form(request: HttpRequest, context: dict[str, str], status: int = 200) -> HttpResponse:
-    response = render(request, "account/sign_in.html", context, status=status)
+def _wait_for_code(request: HttpRequest, user: Any, wanted: str) -> None:
+    """Half of the way in: no page takes this session for anybody's."""
+    request.session.flush()
+    half = {"user_id": str(user.pk), "hash": user.get_session_auth_hash(), "at": time.time(), "next": wanted}
+    request.session[HALF_KEY] = half
+
+
+@sensitive_post_parameters("code")
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in_code(request: HttpRequest) -> HttpResponse:
+    """The second question of those who have set up an authenticator: its code, or a recovery code."""
+    half = request.session.get(HALF_KEY, {})
+    is_fresh = time.time() - half.get("at", 0) < HALF_SECONDS
+    user = people.half_signed_in(half["user_id"], half["hash"]) if is_fresh else None
+    if user is None:
+        request.session.pop(HALF_KEY, None)
+        return redirect("sign-in")
+    if request.method != "POST":
+        return _form(request, {}, template="account/sign_in_code.html")
+    try:
+        second_factors.prove(str(user.pk), request.POST.get("code", "")[:LONGEST_CODE])
+    except NotAuthenticated:
+        problem = "That code is not right, or it was used already"
+        if again.is_over_a_page(request):
+            return again.refused(problem)
+        return _form(request, {"problem": problem}, status=401, template="account/sign_in_code.html")
+    del request.session[HALF_KEY]
+    login(request, user)
+    return _enter(request, user, half["next"])
+
+
+def _form(
+    request: HttpRequest, context: dict[str, str], status: int = 200, template: str = "account/sign_in.html"
+) -> HttpResponse:
+    response = render(request, template, context, status=status)
     patch_cache_control(response, no_store=True)
     return response
 
@@ -47,6 +91,8 @@ def _form(request: HttpRequest, context: dict[str, str], status: int = 200) -> H
 def _enter(request: HttpRequest, user: Any, wanted: str) -> HttpResponse:
     """Straight in where there is one project or a default one; else to the choice of a project."""
     mine = [choice.project_id for choice in people.projects_of(str(user.pk))]
+    if again.is_over_a_page(request):
+        return again.signed_in(request, str(user.pk), mine)
     if len(mine) == 1 or user.default_project_id in mine:
         request.session[PROJECT_KEY] = mine[0] if len(mine) == 1 else user.default_project_id
         return HttpResponseRedirect(wanted)

@@ -23,6 +23,7 @@ from portal.pages import (
     migrations,
     plugins,
     search,
+    second_factor,
     server_actions,
     server_list,
     servers,
@@ -35,6 +36,7 @@ from portal.pages.resources import urls as resources
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.home, name="home"),
     path("sign-in", accounts.sign_in, name="sign-in"),
+    path("sign-in/code", accounts.sign_in_code, name="sign-in-code"),
     path("sign-out", accounts.sign_out, name="sign-out"),
     path("project", accounts.project, name="project"),
     path("theme", accounts.theme, name="theme"),
@@ -78,5 +80,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("plugins/<slug:kind>/order", plugins.order, name="plugins-order"),
     path("plugins/<slug:kind>/of/<str:name>", plugins.plugin, name="plugin"),
     path("plugins/<slug:kind>/of/<str:name>/<slug:action>", plugins.shut, name="plugin-shut"),
+    path("profile/second-factor", second_factor.second_factor, name="second-factor"),
     *resources.urlpatterns,
 ]

@@ -4,6 +4,7 @@ from conductor.identity.models.catalog import Endpoint, Limit, Region, Registere
 from conductor.identity.models.ids import new_id
 from conductor.identity.models.people import Domain, Group, Membership, Project, ProjectTag, User, UserManager
 from conductor.identity.models.role import ImpliedRole, Role, RoleAssignment
+from conductor.identity.models.second_factor import RecoveryCode, SecondFactor
 from conductor.identity.models.token import (
     AccessRule,
     ApplicationCredential,
@@ -25,11 +26,13 @@ __all__ = [
     "Membership",
     "Project",
     "ProjectTag",
+    "RecoveryCode",
     "Region",
     "RegisteredLimit",
     "RightsVersion",
     "Role",
     "RoleAssignment",
+    "SecondFactor",
     "Service",
     "Token",
     "Trust",

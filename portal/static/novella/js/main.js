@@ -1,4 +1,5 @@
 /* Starts what a page needs. Everything here makes pages nicer; none of it is needed to read them. */
+import { startAgain } from "./again.js";
 import { startClock } from "./clock.js";
 import { startConsole } from "./console.js";
 import { startCopying, startSaving } from "./copy.js";
@@ -13,7 +14,7 @@ import { startTheme } from "./theme.js";
 import { startTray } from "./tray.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startLive, startTray]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startAgain, startLive, startTray]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

@@ -1,4 +1,6 @@
 /* The palette: Ctrl-K, a field, and what it finds. The keyboard stays in the field; the arrows move what is chosen. */
+import { leadsToSignIn, signInAgain } from "./again.js";
+
 const PAUSE = 150;
 let asked = 0;
 let timer;
@@ -45,8 +47,9 @@ async function find(dialog, text) {
   const response = await fetch(address, { headers: { "HX-Request": "true" } }).catch(() => undefined);
   if (mine !== asked) return;
   const away = response?.headers.get("HX-Redirect");
-  if (away) {
-    location.assign(away);
+  if (leadsToSignIn(away)) {
+    dialog.close();
+    signInAgain();
     return;
   }
   const list = dialog.querySelector("[role=listbox]");

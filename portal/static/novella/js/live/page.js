@@ -1,4 +1,5 @@
 /* Keeps the page as the server has it, and says in the chip how true that is. */
+import { leadsToSignIn, onReturn, signInAgain } from "../again.js";
 import { announce } from "../copy.js";
 import { holdingConsole } from "../console.js";
 import { Link } from "./link.js";
@@ -20,6 +21,7 @@ export function startLive() {
   const body = document.body.dataset;
   if (!body.asker) return;
   open();
+  onReturn(goOn);
   if (body.live && body.liveTopic) {
     ({ liveTopic: topic, liveView: view, live: since } = body);
     const chip = document.querySelector("[data-link-chip]");
@@ -37,15 +39,27 @@ export function startLive() {
 }
 
 function open() {
-  const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`;
-  port = viaWorker() ?? viaThisPage(address);
+  port = viaWorker() ?? viaThisPage();
 }
 
 /** Hear of a topic from a place in the log on; every topic of the page shares the one socket. */
 export function follow(wanted, as, from, tell) {
-  hearers.set(`${wanted} ${as}`, tell);
-  const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`;
-  port?.send({ hello: document.body.dataset.asker, address, topic: wanted, view: as, since: from });
+  hearers.set(`${wanted} ${as}`, { topic: wanted, view: as, since: from, tell });
+  greet(wanted, as, from);
+}
+
+function greet(wanted, as, from) {
+  port?.send({ hello: document.body.dataset.asker, address: address(), topic: wanted, view: as, since: from });
+}
+
+/** The person is back: follow again, from where the log was when the session ended. */
+function goOn() {
+  port?.send({ again: true });
+  for (const heard of hearers.values()) greet(heard.topic, heard.view, heard.since);
+}
+
+function address() {
+  return `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`;
 }
 
 /** All tabs share one socket where the browser can; each has its own where it cannot. */
@@ -61,20 +75,25 @@ function viaWorker() {
   }
 }
 
-function viaThisPage(address) {
-  const link = new Link(address, hear);
+function viaThisPage() {
+  let link = new Link(address(), hear);
   return {
     send(message) {
       if (message.hello) link.follow(message.topic, message.view, message.since);
       else if (message.hurry) link.hurry();
       else if (message.bye) link.close();
+      else if (message.again) link = new Link(address(), hear);
     },
   };
 }
 
 function hear(message) {
   if (message.link) showLink(message);
-  else hearers.get(`${message.topic} ${message.view}`)?.(message);
+  else {
+    const heard = hearers.get(`${message.topic} ${message.view}`);
+    if (heard && message.seq) heard.since = message.seq;
+    heard?.tell(message);
+  }
 }
 
 const ACTIONS = {
@@ -136,7 +155,8 @@ function refetch() {
     }
     const response = await fetch(location.href, { headers: { "HX-Request": "true" } }).catch(() => undefined);
     const away = response?.headers.get("HX-Redirect");
-    if (away) location.assign(away);
+    if (leadsToSignIn(away)) signInAgain();
+    else if (away) location.assign(away);
     else if (response?.ok) {
       const html = await response.text();
       if (holdBack(list, html)) changed();
@@ -157,6 +177,7 @@ const WORDS = {
 };
 
 function showLink({ link, liveUntil }) {
+  if (link === "signed-out") signInAgain();
   if (!topic) return; // nothing on this page is kept current but what stands at its top
   clearTimeout(staleTimer);
   const root = document.documentElement;

@@ -30,6 +30,8 @@ self.onconnect = ({ ports: [port] }) => {
       followed.push([data.topic, data.view]);
       mine.link.follow(data.topic, data.view, data.since);
       port.postMessage({ link: mine.link.state });
+    } else if (data.again) {
+      followed.length = 0; // of a link that is over: the next hello makes another
     } else if (data.hurry) {
       mine?.link.hurry();
     } else if (data.bye && mine) {

@@ -1,0 +1,165 @@
+"""Signing in with more than a password: codes of an authenticator that change with the time, and recovery codes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+
+from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
+from django.conf import settings
+from django.db.models import F
+
+from conductor.core.errors import Conflict, Invalid, NotAuthenticated, Unavailable
+from conductor.identity.models import RecoveryCode, SecondFactor, User
+from conductor.transactions import database_now, database_time, write_tx
+
+ISSUER = "Novella"
+KEY_BYTES, DIGITS, STEP_SECONDS = 20, 6, 30
+STEPS_OFF = 1  # a clock may be this many steps before or after ours
+RECOVERY_CODES, RECOVERY_LENGTH = 10, 12
+MOST_FAILURES, LOCKED_SECONDS = 5, 300
+WRONG = "That code is not right. Wait for the next one that the authenticator shows, and type that."
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """What an authenticator is given: the key to type, or the address to scan."""
+
+    key: str
+    address: str
+
+
+def is_on(user_id: str) -> bool:
+    """Whether a password alone does not let the user in."""
+    return SecondFactor.objects.filter(user_id=user_id, confirmed_at__isnull=False).exists()
+
+
+def codes_left(user_id: str) -> int:
+    """How many recovery codes have not been used."""
+    return RecoveryCode.objects.filter(user_id=user_id).count()
+
+
+def enrolment(user: User, *, is_new: bool = False) -> Enrolment:
+    """The key to set up; the same until it is confirmed, unless a new one is asked for. Raises Conflict once it is."""
+    with write_tx():
+        found = SecondFactor.objects.select_for_update().filter(user_id=user.id).first()
+        if found is not None and found.confirmed_at is not None:
+            raise Conflict("Codes are asked for already. Turn them off before you set up another authenticator.")
+        if found is None or is_new:
+            kept = _box().encrypt(secrets.token_bytes(KEY_BYTES)).decode()
+            found, _ = SecondFactor.objects.update_or_create(user_id=user.id, defaults={"encrypted_key": kept})
+    key = _key(found)
+    return Enrolment(base64.b32encode(key).decode(), _totp(key).get_provisioning_uri(user.username, ISSUER))
+
+
+def confirm(user_id: str, code: str) -> list[str]:
+    """From now on codes are asked for; the recovery codes, told this once. Raises Invalid for a wrong code."""
+    with write_tx():
+        found = SecondFactor.objects.select_for_update().filter(user_id=user_id, confirmed_at=None).first()
+        if found is None:
+            raise Conflict("There is nothing to confirm: begin with setting up an authenticator.")
+        step = _step_of(found, code)
+        if step is None:
+            raise Invalid(WRONG, field="code")
+        SecondFactor.objects.filter(user_id=user_id).update(confirmed_at=database_now(), last_step=step, failures=0)
+        return _new_codes(user_id)
+
+
+def prove(user_id: str, code: str) -> None:
+    """Take a code of the authenticator, or a recovery code, once. Raises NotAuthenticated; also after five wrong
+    codes in a row, for five minutes.
+    """
+    if _is_locked(user_id):
+        raise NotAuthenticated()
+    if not _take(user_id, code):
+        SecondFactor.objects.filter(user_id=user_id).update(failures=F("failures") + 1, failed_at=database_now())
+        raise NotAuthenticated()
+    SecondFactor.objects.filter(user_id=user_id).update(failures=0, failed_at=None)
+
+
+def turn_off(user_id: str, code: str) -> None:
+    """A password is enough again. Raises Invalid for a wrong code."""
+    _prove_in_form(user_id, code)
+    with write_tx():
+        SecondFactor.objects.filter(user_id=user_id).delete()
+        RecoveryCode.objects.filter(user_id=user_id).delete()
+
+
+def renew_codes(user_id: str, code: str) -> list[str]:
+    """New recovery codes; those before them are worth nothing. Raises Invalid for a wrong code."""
+    _prove_in_form(user_id, code)
+    with write_tx():
+        return _new_codes(user_id)
+
+
+def _prove_in_form(user_id: str, code: str) -> None:
+    try:
+        prove(user_id, code)
+    except NotAuthenticated:
+        raise Invalid(WRONG, field="code") from None
+
+
+def _take(user_id: str, code: str) -> bool:
+    """Whether the code was good; it is not any more. Of two that come at once with the same code one is refused."""
+    found = SecondFactor.objects.filter(user_id=user_id, confirmed_at__isnull=False).first()
+    if found is None:
+        return False
+    step = _step_of(found, code)
+    with write_tx():
+        if step is not None:
+            return bool(SecondFactor.objects.filter(user_id=user_id, last_step__lt=step).update(last_step=step))
+        gone, _ = RecoveryCode.objects.filter(user_id=user_id, digest=_digest(user_id, code)).delete()
+        return bool(gone)
+
+
+def _is_locked(user_id: str) -> bool:
+    recently = database_now(-LOCKED_SECONDS)
+    return SecondFactor.objects.filter(user_id=user_id, failures__gte=MOST_FAILURES, failed_at__gt=recently).exists()
+
+
+def _step_of(row: SecondFactor, code: str) -> int | None:
+    """The time step that the code is of, if it is of one around now that no code was taken of yet."""
+    typed = "".join(code.split())
+    if not (typed.isascii() and typed.isdigit() and len(typed) == DIGITS):
+        return None
+    totp, now = _totp(_key(row)), int(database_time().timestamp()) // STEP_SECONDS
+    for step in range(now - STEPS_OFF, now + STEPS_OFF + 1):
+        if step > row.last_step and hmac.compare_digest(totp.generate(step * STEP_SECONDS), typed.encode()):
+            return step
+    return None
+
+
+def _new_codes(user_id: str) -> list[str]:
+    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that is taken for something else
+    codes = ["".join(secrets.choice(alphabet) for _ in range(RECOVERY_LENGTH)) for _ in range(RECOVERY_CODES)]
+    RecoveryCode.objects.filter(user_id=user_id).delete()
+    RecoveryCode.objects.bulk_create(RecoveryCode(user_id=user_id, digest=_digest(user_id, code)) for code in codes)
+    return [f"{code[:4]}-{code[4:8]}-{code[8:]}" for code in codes]
+
+
+def _digest(user_id: str, code: str) -> str:
+    """Twelve characters by chance need no slow hash: they are keyed, so that a dump alone finds none of them."""
+    plain = "".join(one for one in code.lower() if one.isalnum())
+    return hmac.digest(settings.SECRET_KEY.encode(), f"{user_id}\0{plain}".encode(), hashlib.sha256).hex()
+
+
+def _totp(key: bytes) -> TOTP:
+    return TOTP(key, DIGITS, SHA1(), STEP_SECONDS)  # what every authenticator knows
+
+
+def _box() -> Fernet:
+    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"novella second factors")
+    return Fernet(base64.urlsafe_b64encode(derived.derive(settings.SECRET_KEY.encode())))
+
+
+def _key(row: SecondFactor) -> bytes:
+    try:
+        return _box().decrypt(row.encrypted_key.encode())
+    except InvalidToken:
+        raise Unavailable("The key of this authenticator was encrypted with another secret key.") from None

@@ -1,0 +1,70 @@
+"""Setting up an authenticator, new recovery codes, and turning both off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import segno
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.cache import patch_cache_control
+from django.utils.safestring import mark_safe
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from conductor.core.errors import Conflict, Invalid
+from conductor.services import second_factors
+from portal.pages.access import PageRequest, signed_in
+
+LONGEST_CODE = 64
+
+
+@sensitive_post_parameters("code")
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def second_factor(request: PageRequest) -> HttpResponse:
+    """The form that fits: set up, or renew and turn off. Each needs a code of the authenticator."""
+    problem, codes = "", []
+    if request.method == "POST":
+        try:
+            codes = _do(request, request.POST.get("do", ""))
+        except (Invalid, Conflict) as error:
+            problem = error.message
+        else:
+            if not codes:
+                return redirect("second-factor")
+    response = render(request, "account/second_factor.html", _context(request, problem, codes), status=_status(problem))
+    patch_cache_control(response, no_store=True)
+    return response
+
+
+def _do(request: PageRequest, wanted: str) -> list[str]:
+    """Recovery codes, where it makes some. Raises Invalid or Conflict."""
+    user_id, code = request.asker.user_id, request.POST.get("code", "")[:LONGEST_CODE]
+    if wanted == "confirm":
+        return second_factors.confirm(user_id, code)
+    if wanted == "renew":
+        return second_factors.renew_codes(user_id, code)
+    if wanted == "turn-off":
+        second_factors.turn_off(user_id, code)
+        messages.add_message(request, messages.INFO, "Your password is enough to sign in again.", extra_tags="good")
+        return []
+    if wanted == "another-key":
+        second_factors.enrolment(user_id, is_new=True)
+        return []
+    raise Invalid("Choose one of the buttons: confirm, renew, turn off or another key.", field="do")
+
+
+def _context(request: PageRequest, problem: str, codes: list[str]) -> dict[str, Any]:
+    user_id = request.asker.user_id
+    context: dict[str, Any] = {"is_on": second_factors.is_on(user_id), "problem": problem, "codes": codes}
+    if context["is_on"]:
+        return {**context, "codes_left": second_factors.codes_left(user_id)}
+    offered = second_factors.enrolment(user_id)
+    square = segno.make(offered.address, error="m").svg_inline(scale=4, dark="#000", light="#fff", omitsize=True)
+    return {**context, "key": offered.key, "address": offered.address, "square": mark_safe(square)}
+
+
+def _status(problem: str) -> int:
+    return 400 if problem else 200

@@ -1,0 +1,111 @@
+/* The session has ended: sign in over the page, which keeps what was typed and goes on. Other tabs go on with it. */
+const others = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("novella-again");
+let isOut = false;
+let goOn = () => {};
+
+export function startAgain() {
+  if (!document.getElementById("again-template")) return;
+  document.addEventListener("submit", holdBack, true);
+  document.addEventListener("htmx:beforeOnLoad", (event) => {
+    if (leadsToSignIn(event.detail.xhr.getResponseHeader("HX-Redirect"))) {
+      event.preventDefault();
+      signInAgain();
+    }
+  });
+  if (others) {
+    others.onmessage = ({ data }) => {
+      if (isOut && data.asker === document.body.dataset.asker) enter(data.csrf);
+    };
+  }
+}
+
+/** What to do when the person is back. */
+export function onReturn(act) {
+  goOn = act;
+}
+
+export function leadsToSignIn(address) {
+  return Boolean(address) && new URL(address, location.href).pathname === "/sign-in";
+}
+
+export function signInAgain() {
+  isOut = true;
+  const box = dialog() ?? made();
+  if (!box || box.open) return;
+  for (const other of document.querySelectorAll("dialog[open]")) other.close();
+  box.showModal();
+  box.querySelector("#again-password").focus();
+}
+
+function dialog() {
+  return document.getElementById("again");
+}
+
+/** It comes into the page when it is needed first. */
+function made() {
+  const template = document.getElementById("again-template");
+  if (!template) return undefined;
+  document.body.append(template.content.cloneNode(true));
+  const form = dialog().querySelector("form");
+  const first = form.action;
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send(form, first);
+  });
+  return dialog();
+}
+
+/** A form that is sent now would be answered with the sign-in page: it waits until the person is back. */
+function holdBack(event) {
+  if (!isOut || event.target.closest("#again") || event.target.method !== "post") return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  signInAgain();
+}
+
+async function send(form, first) {
+  const body = new FormData(form);
+  const response = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true" } }).catch(() => undefined);
+  const answer = await response?.json().catch(() => undefined);
+  if (response?.redirected || !answer) {
+    ask(form, first, "password", "That was not answered. Try again; what you have typed into the page stays.");
+  } else if (answer.problem) {
+    say(answer.problem);
+  } else if (answer.code) {
+    putToken(answer.csrf);
+    ask(form, answer.code, "code");
+  } else if (answer.away) {
+    location.assign(answer.away);
+  } else {
+    ask(form, first, "password");
+    enter(answer.csrf);
+    others?.postMessage({ asker: document.body.dataset.asker, csrf: answer.csrf });
+  }
+}
+
+function ask(form, action, step, problem = "") {
+  form.action = action;
+  for (const field of form.querySelectorAll("[data-again-step]")) field.hidden = field.dataset.againStep !== step;
+  for (const field of form.querySelectorAll("#again-password, #again-code")) field.value = "";
+  say(problem);
+  form.querySelector(step === "code" ? "#again-code" : "#again-password").focus();
+}
+
+function say(problem) {
+  const note = dialog().querySelector("[data-again-problem]");
+  note.textContent = problem;
+  note.hidden = !problem;
+}
+
+function enter(csrf) {
+  putToken(csrf);
+  isOut = false;
+  dialog()?.close();
+  goOn();
+}
+
+function putToken(csrf) {
+  for (const root of [document, document.getElementById("again-template").content]) {
+    for (const field of root.querySelectorAll("input[name=csrfmiddlewaretoken]")) field.value = csrf;
+  }
+}

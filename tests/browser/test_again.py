@@ -1,0 +1,74 @@
+"""A session that ends under an open page: signing in over it, with what was typed kept and nothing sent twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.sessions.models import Session
+from playwright.sync_api import Page, expect
+
+from portal.live import consumers
+from tests import factories
+from tests.browser.conftest import OpenPage, go, wait_until_live
+from tests.people import PASSWORD
+
+
+def end_session(page: Page) -> None:
+    """As it ends on the server; the page learns it from its socket."""
+    Session.objects.all().delete()
+
+
+def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(consumers, "HEAL_SECONDS", 0.3)
+    page = open_page("ana")
+    go(page, "/servers")
+    wait_until_live(page)
+    page.evaluate("window.isTheSamePage = true")
+    end_session(page)
+    dialog = page.get_by_role("dialog", name="Sign in again")
+    expect(dialog.get_by_label("Password")).to_be_focused()
+    page.keyboard.type("wrong")
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("alert")).to_have_text("User name and password do not match")
+    dialog.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    wait_until_live(page)
+    made = factories.instance(people.ana.context(), "web-9")
+    factories.tell_of_instance(made, "cell1", "instance.created")
+    expect(page.get_by_role("row", name="web-9")).to_be_visible()
+    assert page.evaluate("window.isTheSamePage")
+
+
+def test_a_form_waits_and_is_sent_once(open_page: OpenPage, monkeypatch: Any) -> None:
+    monkeypatch.setattr(consumers, "HEAL_SECONDS", 0.3)
+    page = open_page("ana")
+    go(page, "/security-groups/do/create")
+    page.get_by_label("Name", exact=True).fill("typed before")
+    end_session(page)
+    dialog = page.get_by_role("dialog", name="Sign in again")
+    dialog.get_by_role("button", name="Not now").click()
+    page.locator("main form [type=submit], main form button.primary").first.click()
+    expect(dialog).to_be_visible()  # it would have been answered with the sign-in page
+    dialog.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("typed before")
+    page.locator("main form [type=submit], main form button.primary").first.click()
+    expect(page.get_by_role("heading", name="typed before")).to_be_visible()
+    go(page, "/security-groups")
+    expect(page.get_by_role("link", name="typed before")).to_have_count(1)
+
+
+def test_somebody_else_gets_nothing_of_the_page(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(consumers, "HEAL_SECONDS", 0.3)
+    factories.instance(people.ana.context(), "web-1")
+    page = open_page("ana")
+    go(page, "/servers")
+    end_session(page)
+    dialog = page.get_by_role("dialog", name="Sign in again")
+    dialog.get_by_label("User name").fill("chi")
+    dialog.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/project")
+    expect(page.get_by_text("web-1")).to_have_count(0)
