@@ -217,39 +217,39 @@ def test_it_is_asked_before_it_is_ended_and_its_console_goes_on(driver: Containe
 def test_a_container_that_ends_by_itself_is_off_and_starts_again(driver: ContainerDriver) -> None:
     guest = new(driver)
     uuid = guest.instance_uuid
-    inside(driver, uuid, "echo mine > /root/note")
+    inside(driver, uuid, "echo mine > /etc/note")
     os.kill(driver._runtime.pid(uuid), signal.SIGKILL)
     deadline = time.monotonic() + SECONDS
     while driver.guests() != [GuestInfo(uuid, PowerState.SHUTDOWN)] and time.monotonic() < deadline:
         time.sleep(0.02)
     assert driver.guests() == [GuestInfo(uuid, PowerState.SHUTDOWN)]
     driver.power_on(guest)
-    assert inside(driver, uuid, "cat /root/note") == "mine\n"
+    assert inside(driver, uuid, "cat /etc/note") == "mine\n"
 
 
 def test_a_snapshot_has_what_it_has_with_its_owners_and_starts(driver: ContainerDriver) -> None:
     uuid, shelf = new(driver).instance_uuid, Shelf()
-    script = "echo kept > /root/note; echo hers > /tmp/a; chown 1000:1000 /tmp/a; chmod 4750 /tmp/a; ln /tmp/a /tmp/b"
+    script = "echo kept > /etc/note; echo hers > /tmp/a; chown 1000:1000 /tmp/a; chmod 4750 /tmp/a; ln /tmp/a /tmp/b"
     inside(driver, uuid, script)
     driver.snapshot(uuid, "copy", shelf.store, Told())
     disk_format, data = shelf.images["copy"]
     assert disk_format == "raw"
     driver.destroy(uuid)
     again = new(driver, image=shelved("copy", data)).instance_uuid
-    said = inside(driver, again, "cat /root/note; stat -c '%u %g %a %h' /tmp/a /tmp/b")
+    said = inside(driver, again, "cat /etc/note; stat -c '%u %g %a %h' /tmp/a /tmp/b")
     assert said == "kept\n1000 1000 4750 2\n1000 1000 4750 2\n"
 
 
 def test_a_rescue_system_has_the_files_of_the_guest_and_its_password(driver: ContainerDriver) -> None:
     guest = new(driver)
     uuid = guest.instance_uuid
-    inside(driver, uuid, "echo precious > /root/note")
+    inside(driver, uuid, "echo precious > /etc/note")
     driver.rescue(guest, "correct horse", Told())
-    said = inside(driver, uuid, f"ls /root; cat /mnt/root/note; echo saved > /mnt/root/note; cat {SEED}/meta_data.json")
+    said = inside(driver, uuid, f"cd /mnt; cat etc/note; echo saved > etc/note; cat {SEED}/meta_data.json")
     assert said.startswith("precious\n")
     assert json.loads(said.removeprefix("precious\n"))["admin_pass"] == "correct horse"
     driver.unrescue(guest, is_running=True)
-    assert inside(driver, uuid, "cat /root/note") == "saved\n"
+    assert inside(driver, uuid, "cat /etc/note") == "saved\n"
     assert sorted(path.name for path in driver._places.folder_of(uuid).glob("*resc*")) == []
 
 
@@ -270,19 +270,19 @@ def test_a_password_is_set_by_the_guest_and_cannot_carry_another(driver: Contain
 def test_a_resize_changes_bounds_and_disk_and_never_shrinks(driver: ContainerDriver) -> None:
     guest = new(driver)
     uuid = guest.instance_uuid
-    inside(driver, uuid, "echo mine > /root/note; sync")
+    inside(driver, uuid, "echo mine > /etc/note; sync")
     larger = replace(guest, flavor=FlavorSpec("2", "large", vcpus=2, memory_mb=128, root_gb=2))
     disks = driver.migrate_out(guest, "box-1", Told())
     driver.migrate_in(larger, disks, Told(), is_running=True)
     driver.confirm_migration(uuid)
-    assert inside(driver, uuid, "cat /root/note") == "mine\n"
+    assert inside(driver, uuid, "cat /etc/note") == "mine\n"
     assert int(inside(driver, uuid, "df -k / | sed -n '$s/^[^ ]* *\\([0-9]*\\).*/\\1/p'")) > 1_800_000
     assert Path(f"/sys/fs/cgroup/memory/novella/{uuid}/memory.limit_in_bytes").read_text().strip() == str(128 << 20)
     disks = driver.migrate_out(larger, "box-1", Told())
     with pytest.raises(BuildAborted, match=re.escape("has 2 GB and cannot shrink to 1 GB")):
         driver.migrate_in(guest, disks, Told(), is_running=True)
     driver.revert_migration(larger, is_running=True)
-    assert inside(driver, uuid, "cat /root/note") == "mine\n"
+    assert inside(driver, uuid, "cat /etc/note") == "mine\n"
 
 
 LIMITS = ("memory.limit_in_bytes", "cpu.cfs_quota_us", "pids.max")
@@ -331,7 +331,7 @@ def test_an_image_that_is_larger_than_the_disk_is_refused_before_it_fills_it(dri
 def test_an_image_reaches_nothing_outside_of_its_disk_and_brings_no_devices(driver: ContainerDriver) -> None:
     outside = Path("/tmp/novella-escaped")
     device = entry("root/disk", type=tarfile.BLKTYPE, devmajor=7, devminor=0)
-    link = entry("root/passwd", type=tarfile.LNKTYPE, linkname="../../../../../../../etc/passwd")
+    link = entry("etc/copy", type=tarfile.LNKTYPE, linkname="../../../../../../../etc/passwd")
     escapes = [
         entry("out", type=tarfile.SYMTYPE, linkname="/tmp"),
         entry("out/novella-escaped", type=tarfile.DIRTYPE),
@@ -342,7 +342,7 @@ def test_an_image_reaches_nothing_outside_of_its_disk_and_brings_no_devices(driv
         assert "disk" not in inside(driver, guest.instance_uuid, "ls /root")
     with contextlib.suppress(DriverError):
         guest = new(driver, image=shelved("links", archive(None, link)))
-        assert "ana" in inside(driver, guest.instance_uuid, "cat /root/passwd")
+        assert "ana" in inside(driver, guest.instance_uuid, "cat /etc/copy")
     assert not outside.exists()
     assert not (driver._places.mounts_dir / "novella-escaped").exists()
 
