@@ -10,6 +10,7 @@ SERVICE_VERSION_HISTORY = (
     "host_reported 1.1 (NUMA cells and PCI devices)",
     "consoles_offered 1.0",
     "swap_volume 1.0",
+    "a guest's hardware (cells, pins, devices), in all commands that describe one: spawn_instance 1.2, others 1.1",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -23,6 +24,11 @@ _VERBS = (
     "finish_live_migration", "cancel_live_migration", "abort_live_migration", "force_live_migration",
 )  # fmt: skip
 
+DESCRIBING = (
+    "rebuild_instance", "power_on", "reboot_instance", "resume_instance", "rescue_instance", "unrescue_instance",
+    "migrate_out", "migrate_in", "revert_migration", "prepare_live_migration", "live_migrate", "finish_live_migration",
+)  # fmt: skip
+
 # What each service version brought: messages that are new, or that have a new version. Lines are only ever added.
 BROUGHT: tuple[Mapping[str, str], ...] = (
     dict.fromkeys(_FIRST, "1.0"),
@@ -30,6 +36,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
     {"host_reported": "1.1"},
     {"consoles_offered": "1.0"},
     {"swap_volume": "1.0"},
+    {**dict.fromkeys(DESCRIBING, "1.1"), "spawn_instance": "1.2"},
 )
 
 

@@ -11,8 +11,8 @@ from django.template.loader import render_to_string
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.services import flow_lists, flows, host_details, instances, preferences
-from portal.pages import flows as flow_pages
 from portal.pages import cells, drain, home, host_page, hosts, server_list, servers, stories
+from portal.pages import flows as flow_pages
 
 Render = Callable[[RequestContext, str, str], list[str]]
 

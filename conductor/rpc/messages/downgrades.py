@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from conductor.rpc.versions import DESCRIBING
+
 Body = Mapping[str, Any]
 
 
@@ -29,6 +31,14 @@ def _spawn(body: Body) -> dict[str, Any]:
     return {**{key: value for key, value in body.items() if key != "is_running"}, "guest": known}
 
 
+def _plain(body: Body) -> dict[str, Any]:
+    """Before, no guest had cells, pins or devices of its own."""
+    guest = dict(body["guest"])
+    if guest.pop("hardware", None):
+        raise Inexpressible("hardware")
+    return {**body, "guest": guest}
+
+
 def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
     """The earlier version lacks what is nice to know."""
     return lambda body: {key: value for key, value in body.items() if key != name}
@@ -44,6 +54,8 @@ def _report(body: Body) -> dict[str, Any]:
 # (message, version) → (the version before, how to say it so)
 DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]]] = {
     ("spawn_instance", "1.1"): ("1.0", _spawn),
+    ("spawn_instance", "1.2"): ("1.1", _plain),
+    **{(name, "1.1"): ("1.0", _plain) for name in DESCRIBING},
     ("host_reported", "1.1"): ("1.0", _report),
     ("step_progressed", "1.1"): ("1.0", _without_whatever("figures")),
 }
