@@ -7,10 +7,14 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from compute_drivers.container.driver import ContainerDriver
-from conductor.core.request_spec import ImageSpec
+from conductor.core.compute_driver import NetworkPort, VolumeConnection
+from conductor.core.errors import BuildAborted, DriverError
+from conductor.core.request_spec import FlavorSpec, ImageSpec
 from tests.guests import ImageShelf, image_of
 
 SECONDS = 60.0
@@ -121,3 +125,25 @@ def left_of(driver: ContainerDriver, uuid: str) -> list[str]:
     found += [uuid] if uuid in driver._runtime.states() else []
     links = subprocess.run(["ip", "-n", driver._cards.nowhere, "link"], capture_output=True, text=True, check=True)
     return found + [line for line in links.stdout.splitlines() if uuid in line]
+
+
+PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
+DAMAGED = archive()[: len(archive()) // 2]
+TINY = FlavorSpec("3", "tiny", vcpus=1, memory_mb=64, root_gb=1)
+
+# What is wrong: image, what else the guest has, which error, what it says.
+WRONG: dict[str, tuple[Any, dict[str, Any], type[DriverError], str]] = {
+    "no tar": (shelved("text", b"no tar" * 500), {}, DriverError, "are not a root file system as tar"),
+    "a disk": (shelved("disk", b"QFI\xfb" * 500, disk_format="qcow2"), {}, DriverError, "are not a root file system"),
+    "cut off": (shelved("damaged", DAMAGED), {}, BuildAborted, "are damaged: they cannot be unpacked"),
+    "other bytes": (image_of("busybox-2", ROOT), {}, BuildAborted, "has no data"),
+    "no init": (shelved("bare", archive(leave_out=("sbin/init",))), {}, DriverError, "could not"),
+    "no command": (
+        replace(IMAGE, properties={"os_command_line": "init 'x"}), {}, BuildAborted, "os_command_line: a quote"),
+    "no path": (replace(IMAGE, properties={"os_command_line": "sh"}), {}, BuildAborted, 'os_command_line: "sh" is no'),
+    "no image": (ImageSpec(), {}, DriverError, "built from an image"),
+    "a volume": (IMAGE, {"volumes": (VolumeConnection("v", "/dev/null", 1),)}, DriverError, "have no volumes"),
+    "swap": (IMAGE, {"flavor": replace(TINY, swap_mb=64)}, DriverError, "have no swap"),
+    "user data": (IMAGE, {"user_data": "%%%a"}, BuildAborted, "not base64"),
+    "a port": (IMAGE, {"ports": (replace(PORT, ip_address="10.64.0.500"),)}, BuildAborted, "no usable address"),
+}  # fmt: skip

@@ -25,19 +25,20 @@ from compute_drivers.container.driver import ContainerDriver
 from compute_drivers.container.places import NEW_DISK
 from conductor.conformance.actions import Shelf
 from conductor.conformance.driver import DriverConformance, MakeGuest, Told
-from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, NetworkPort, VolumeConnection
+from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
-from conductor.core.request_spec import FlavorSpec, ImageSpec
+from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.containers import (
     BANNER,
     FAREWELL,
     IMAGE,
-    ROOT,
+    PORT,
     SECONDS,
     SHELF,
     TICK,
+    WRONG,
     archive,
     entry,
     inside,
@@ -45,9 +46,8 @@ from tests.compute_drivers.containers import (
     shelved,
     wait_for,
 )
-from tests.guests import guest_of, image_of
+from tests.guests import guest_of
 
-PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
 SEED = "/var/lib/cloud/seed/config_drive/openstack/latest"
 QUICK = {"shutdown_seconds": 0.0}
 
@@ -286,25 +286,6 @@ def test_a_resize_changes_bounds_and_disk_and_never_shrinks(driver: ContainerDri
 
 
 LIMITS = ("memory.limit_in_bytes", "cpu.cfs_quota_us", "pids.max")
-DAMAGED = archive()[: len(archive()) // 2]
-TINY = FlavorSpec("3", "tiny", vcpus=1, memory_mb=64, root_gb=1)
-
-# What is wrong: image, what else the guest has, which error, what it says.
-WRONG: dict[str, tuple[Any, dict[str, Any], type[DriverError], str]] = {
-    "no tar": (shelved("text", b"no tar" * 500), {}, DriverError, "are not a root file system as tar"),
-    "a disk": (shelved("disk", b"QFI\xfb" * 500, disk_format="qcow2"), {}, DriverError, "are not a root file system"),
-    "cut off": (shelved("damaged", DAMAGED), {}, BuildAborted, "are damaged: they cannot be unpacked"),
-    "other bytes": (image_of("busybox-2", ROOT), {}, BuildAborted, "has no data"),
-    "no init": (shelved("bare", archive(leave_out=("sbin/init",))), {}, DriverError, "could not"),
-    "no command": (
-        replace(IMAGE, properties={"os_command_line": "init 'x"}), {}, BuildAborted, "os_command_line: a quote"),
-    "no path": (replace(IMAGE, properties={"os_command_line": "sh"}), {}, BuildAborted, 'os_command_line: "sh" is no'),
-    "no image": (ImageSpec(), {}, DriverError, "built from an image"),
-    "a volume": (IMAGE, {"volumes": (VolumeConnection("v", "/dev/null", 1),)}, DriverError, "have no volumes"),
-    "swap": (IMAGE, {"flavor": replace(TINY, swap_mb=64)}, DriverError, "have no swap"),
-    "user data": (IMAGE, {"user_data": "%%%a"}, BuildAborted, "not base64"),
-    "a port": (IMAGE, {"ports": (replace(PORT, ip_address="10.64.0.500"),)}, BuildAborted, "no usable address"),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -63,7 +63,7 @@ def test_hosts_are_told_what_the_oldest_understands(hosts: Hosts, launch: Any, s
 def test_when_all_are_upgraded_they_are_told_all(hosts: Hosts, launch: Any, sent: Sent) -> None:
     launch()
     spawn = next(body for body in sent if body["message"] == "spawn_instance")
-    assert (spawn["version"], spawn["body"]["is_running"]) == ("1.1", True)
+    assert (spawn["version"], spawn["body"]["is_running"]) == ("1.2", True)
 
 
 def test_a_host_that_was_upgraded_before_others_can_do_what_is_new(hosts: Hosts, launch: Any, ana: Any) -> None:
@@ -82,7 +82,8 @@ def test_what_a_host_has_no_words_for_fails_and_says_what_to_do(hosts: Hosts, la
     run = WorkflowRun.objects.using(CELL).get(uuid=run_uuid)
     assert run.state.startswith("failed")
     assert run.error["class"] == "HostTooOld"
-    assert "service version 1 of 3, which does not know power_off. Upgrade it" in run.error["message"]
+    said = f"service version 1 of {SERVICE_VERSION}, which does not know power_off. Upgrade it"
+    assert said in run.error["message"]
     assert (instance_of(uuid).vm_state, instance_of(uuid).task_state) == ("active", None)
     assert not OutboxMessage.objects.using(CELL).exists()
     assert "power_off" not in [message for message, _ in hosts.said]
@@ -92,11 +93,11 @@ def test_a_command_that_is_sent_again_is_said_anew(hosts: Hosts, ana: Any, sent:
     upgrade(1)
     build_on_a_mute_host(hosts, ana)
     kept = OutboxMessage.objects.using(CELL).get()
-    assert kept.body["version"] == "1.1"
+    assert kept.body["version"] == "1.2"
     upgrade(SERVICE_VERSION)
     outbox.send_all_again(CELL)
     outbox.resend_due(CELL)
-    assert [body["version"] for body in sent if body["message"] == "spawn_instance"][-2:] == ["1.0", "1.1"]
+    assert [body["version"] for body in sent if body["message"] == "spawn_instance"][-2:] == ["1.0", "1.2"]
 
 
 # -- runs of another release

@@ -161,7 +161,7 @@ def test_a_fault_of_ours_says_what_to_quote_and_nothing_else(ana: Client, monkey
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("secret inner words")
 
-    monkeypatch.setattr("conductor.services.flows.list_runs", fail)
+    monkeypatch.setattr("conductor.services.flow_lists.search", fail)
     ana.raise_request_exception = False
     answer = ana.get("/workflows")
     html = answer.content.decode()

@@ -83,16 +83,17 @@ def test_a_backup_answers_alike(api_client: Any, web: str) -> None:
     assert WorkflowRun.objects.using("cell1").get().inputs["rotation"] == 2
 
 
-def test_an_image_under_work_is_nobodys_to_change(api_client: Any, web: str) -> None:
+def test_an_image_under_work_is_nobodys_to_fill_and_may_be_given_up(api_client: Any, web: str) -> None:
     ana = api_client("ana", version="2.45")
     image_id = act(ana, web, createImage={"name": "gold"}).json()["image_id"]
     run_uuid = str(WorkflowRun.objects.using("cell1").get().uuid)
     path = f"/image/v2/images/{image_id}"
-    octets = {"Content-Type": "application/octet-stream"}
-    for answer in (ana.delete(path), ana.put(f"{path}/file", b"mine", headers=octets)):
-        assert answer.status_code == 409
-        assert run_uuid in answer.content.decode()
+    answer = ana.put(f"{path}/file", b"mine", headers={"Content-Type": "application/octet-stream"})
+    assert answer.status_code == 409
+    assert run_uuid in answer.content.decode()
     assert Image.objects.get(uuid=image_id).status == "queued"
+    assert ana.delete(path).status_code == 204
+    assert Image.objects.get(uuid=image_id).status == "deleted"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from conductor.cell_db.models import ComputeNode, Instance, InstanceFault
 from conductor.core.errors import Conflict, NotFound, NotSupported
 from conductor.core.states import RunState, TaskState, VmState
+from conductor.image import operations
 from conductor.image.models import Image
 from conductor.journal.models import WorkflowRun
 from conductor.services import instances, server_images
@@ -106,6 +107,23 @@ def test_a_delete_in_the_middle_takes_the_half_made_image_along(hosts: StorageHo
     instances.delete(ana, uuid)
     run_to_the_end(hosts)
     assert (instance_of(uuid).vm_state, image_of(made).status) == (VmState.DELETED, "deleted")
+    assert_nothing_under_way(uuid)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_an_image_that_is_given_up_while_it_is_made_leaves_nothing(
+    turns: int, hosts: StorageHosts, ana: Any, launch: Any
+) -> None:
+    uuid = launch()
+    before, files = taken(), stored_images()
+    made = server_images.create_image(ana, uuid, ImageWish("gold"))
+    for _ in range(turns):
+        step_on(hosts)
+    operations.delete(ana, made.image_id)
+    run_to_the_end(hosts)
+    assert image_of(made).status == "deleted"
+    assert stored_images() == files
+    assert (instance_of(uuid).vm_state, taken()) == (VmState.ACTIVE, before)
     assert_nothing_under_way(uuid)
 
 
