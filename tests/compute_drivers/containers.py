@@ -127,6 +127,13 @@ def left_of(driver: ContainerDriver, uuid: str) -> list[str]:
     return found + [line for line in links.stdout.splitlines() if uuid in line]
 
 
+def shells_of(uuid: str) -> int:
+    """Shells beside the init, which is one too."""
+    inits = Path(f"/sys/fs/cgroup/pids/novella/{uuid}/cgroup.procs").read_text().split()
+    lines = [Path(f"/proc/{pid}/cmdline") for pid in inits]
+    return sum(path.read_bytes() == b"/bin/sh\0" for path in lines if path.exists())
+
+
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
 DAMAGED = archive()[: len(archive()) // 2]
 TINY = FlavorSpec("3", "tiny", vcpus=1, memory_mb=64, root_gb=1)

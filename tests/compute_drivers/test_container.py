@@ -43,6 +43,7 @@ from tests.compute_drivers.containers import (
     entry,
     inside,
     left_of,
+    shells_of,
     shelved,
     wait_for,
 )
@@ -177,20 +178,13 @@ def test_a_console_is_a_shell_that_ends_with_its_socket(driver: ContainerDriver)
         heard = b""
         while b"42 of web-1" not in heard:
             heard += line.recv(4096)
-        assert _shells(driver, uuid) == 1
+        assert shells_of(uuid) == 1
     deadline = time.monotonic() + SECONDS
-    while _shells(driver, uuid) and time.monotonic() < deadline:
+    while shells_of(uuid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert _shells(driver, uuid) == 0
+    assert shells_of(uuid) == 0
     with pytest.raises(DriverError, match="no screen"):
         driver.open_console(uuid, ConsoleKind.VNC)
-
-
-def _shells(driver: ContainerDriver, uuid: str) -> int:
-    """Shells beside the init, which is one too."""
-    inits = Path(f"/sys/fs/cgroup/pids/novella/{uuid}/cgroup.procs").read_text().split()
-    lines = [Path(f"/proc/{pid}/cmdline") for pid in inits]
-    return sum(path.read_bytes() == b"/bin/sh\0" for path in lines if path.exists())
 
 
 def test_it_is_asked_before_it_is_ended_and_its_console_goes_on(driver: ContainerDriver) -> None:
