@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
 from conductor.api_db.models import BuildRequest, InstanceMapping
@@ -66,7 +67,7 @@ def test_a_draft_outlives_the_page_and_goes_with_its_launch(open_page: OpenPage)
 def test_a_session_that_ends_in_the_form_costs_nothing(open_page: OpenPage) -> None:
     page = open_page("ana")
     fill(page)
-    page.context.clear_cookies(name="novella_session")
+    Session.objects.all().delete()  # a cookie that is cleared may come back with an answer that is under way
     page.locator("#launch-summary .button.primary").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     assert InstanceMapping.objects.count() == 0
