@@ -183,7 +183,7 @@ def put_back() -> None:
     """Queue the message that this thread works on once more, for a process that understands it."""
     message = CurrentMessage.get_current_message()
     if message is not None:
-        log.warning("message put back: %s", message.actor_name)
+        log.warning("message put back: %s", message.args[0].get("message", message.actor_name))
         _sender.send(message.copy(), PUT_BACK_MILLISECONDS)
 
 

@@ -72,7 +72,10 @@ def unsettled(evidence: Evidence) -> list[str]:
     )
     found = [f"{name}: {row['flow']} {row['uuid']} {row['state']} {row['waits_for']}" for name, row in runs]
     commands = evidence.everywhere("SELECT step_key, host FROM journal_outboxmessage")
-    return found + [f"{name}: command {row['step_key']} for {row['host']}" for name, row in commands]
+    found += [f"{name}: command {row['step_key']} for {row['host']}" for name, row in commands]
+    # What somebody locked who died before he opened its run is swept after a minute.
+    locks = evidence.everywhere("SELECT resource, holder_action FROM journal_resourcelock")
+    return found + [f"{name}: lock of {row['resource']} for {row['holder_action']}" for name, row in locks]
 
 
 def violations(evidence: Evidence) -> list[str]:
