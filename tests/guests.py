@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from conductor.core.compute_driver import GuestSpec
@@ -71,3 +72,16 @@ def guest_of(instance_uuid: str, image: ImageSpec, **values: Any) -> GuestSpec:
     told = {"name": "web-1", "hostname": "web-1", "project_id": "5" * 32} | values
     told.setdefault("flavor", FlavorSpec("1", "tiny", vcpus=1, memory_mb=64, root_gb=1))
     return GuestSpec(instance_uuid=instance_uuid, image=image, **told)
+
+
+def qemu_of(uuid: str) -> list[int]:
+    """Pids of QEMU processes whose command line names the instance."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if b"qemu-system" in words and uuid.encode() in words:
+            found.append(int(path.parent.name))
+    return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compute_drivers.container.programs import files
+from compute_drivers.host_places import HostPlaces
 
 # In a guest's folder: its disks, what it reads about itself, and the sign that it was built to the end.
 DISK, RESCUE_DISK, NEW_DISK = "disk.ext4", "rescue.ext4", "new.ext4"
@@ -17,13 +18,12 @@ SNAPSHOT = "snapshot.tar.gz"
 
 
 @dataclass(frozen=True)
-class Places:
+class Places(HostPlaces):
     """`<state_dir>/{images,instances,consoles,kept}` stays; `<run_dir>/<key>/…` ends with the machine.
 
     Disks are mounted below `run_dir`, as root of a container must be able to enter every folder on the way.
     """
 
-    state_dir: Path
     run_dir: Path
     first_id: int
 
@@ -31,19 +31,6 @@ class Places:
     def key(self) -> str:
         """Tells the hosts of one machine apart."""
         return hashlib.sha256(str(self.state_dir).encode()).hexdigest()[:12]
-
-    @property
-    def images_dir(self) -> Path:
-        return self.state_dir / "images"
-
-    @property
-    def instances_dir(self) -> Path:
-        return self.state_dir / "instances"
-
-    @property
-    def kept_dir(self) -> Path:
-        """Guests that went out and may come back."""
-        return self.state_dir / "kept"
 
     @property
     def own_run_dir(self) -> Path:
@@ -60,7 +47,7 @@ class Places:
     def prepare(self) -> None:
         """Make the folders. Raises OSError."""
         self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for directory in (self.instances_dir, self.state_dir / "consoles", self.kept_dir):
+        for directory in (self.instances_dir, self.consoles_dir, self.kept_dir):
             directory.mkdir(mode=0o700, exist_ok=True)
         self.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
         for directory in (self.own_run_dir, self.mounts_dir):
@@ -68,15 +55,6 @@ class Places:
             os.chown(directory, 0, self.first_id)
             directory.chmod(0o710)  # root of the containers may pass, other people of the machine may not
         self.runtime_dir.mkdir(mode=0o700, exist_ok=True)
-
-    def folder_of(self, instance_uuid: str) -> Path:
-        return self.instances_dir / instance_uuid
-
-    def kept_of(self, instance_uuid: str) -> Path:
-        return self.kept_dir / instance_uuid
-
-    def console_of(self, instance_uuid: str) -> Path:
-        return self.state_dir / "consoles" / f"{instance_uuid}.log"
 
     def mount_of(self, disk: Path) -> Path:
         """Where a disk of a guest's folder is mounted."""

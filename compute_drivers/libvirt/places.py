@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from compute_drivers.host_places import HostPlaces
 from compute_drivers.libvirt import embedded
 from compute_drivers.libvirt.devices_xml import Lines
 from compute_drivers.libvirt.domain_xml import name_of
@@ -13,27 +14,12 @@ from conductor.core.errors import DriverError
 
 
 @dataclass(frozen=True)
-class Places:
+class Places(HostPlaces):
     """`<state_dir>/{images,instances,consoles,kept,lines,moving}`, and in `libvirt` the hypervisor's own folder."""
-
-    state_dir: Path
 
     @property
     def root_dir(self) -> Path:
         return self.state_dir / "libvirt"
-
-    @property
-    def images_dir(self) -> Path:
-        return self.state_dir / "images"
-
-    @property
-    def instances_dir(self) -> Path:
-        return self.state_dir / "instances"
-
-    @property
-    def kept_dir(self) -> Path:
-        """Guests that went out and may come back."""
-        return self.state_dir / "kept"
 
     @property
     def lines_dir(self) -> Path:
@@ -47,15 +33,9 @@ class Places:
     def prepare(self) -> None:
         """Make the folders. Raises OSError."""
         self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folders = (self.instances_dir, self.state_dir / "consoles", self.kept_dir, self.lines_dir, self.moving_dir)
+        folders = (self.instances_dir, self.consoles_dir, self.kept_dir, self.lines_dir, self.moving_dir)
         for directory in folders:
             directory.mkdir(exist_ok=True)
-
-    def folder_of(self, instance_uuid: str) -> Path:
-        return self.instances_dir / instance_uuid
-
-    def kept_of(self, instance_uuid: str) -> Path:
-        return self.kept_dir / instance_uuid
 
     def lines_of(self, instance_uuid: str) -> Lines:
         """Sockets have short paths or none. Raises DriverError."""
@@ -84,9 +64,6 @@ class Places:
     def noted(self) -> set[str]:
         """The guests that there is a note of."""
         return {path.stem for path in self.moving_dir.iterdir()}
-
-    def console_of(self, instance_uuid: str) -> Path:
-        return self.state_dir / "consoles" / f"{instance_uuid}.log"
 
     def remove(self, instance_uuid: str) -> None:
         """All of a guest but what was kept for going back; last the notes that say what it is. Raises DriverError."""

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.acceptance.cloud import Cloud, wait_until
 from tests.browser.conftest import DESKTOP, wait_until_live
+from tests.guests import qemu_of
 
 CLIENT = Path(sys.executable).with_name("openstack")
 CONSOLE_SECONDS = 120.0
@@ -77,11 +78,11 @@ def test_create_console_delete_with_the_real_client(
     record_property("hostname_on_console_seconds", round(time.monotonic() - began, 1))
     assert "Linux version" in text
     assert address in text  # the guest got by DHCP what the port says
-    assert _qemu_processes(uuid)
+    assert qemu_of(uuid)
     began = time.monotonic()
     member.text("server", "delete", "--wait", "web-1")
     record_property("delete_wait_seconds", round(time.monotonic() - began, 1))
-    assert _qemu_processes(uuid) == []
+    assert qemu_of(uuid) == []
     assert _files_of(real_cloud.data_dir / "libvirt", uuid) == []
     assert real_cloud.leftovers() == {}
 
@@ -110,14 +111,14 @@ def test_a_person_launches_in_the_browser_watches_and_reads_the_console(real_clo
 def test_a_real_guest_survives_kill_9_of_everything_and_is_found_again(real_cloud: Cloud) -> None:
     uuid = real_cloud.launch("web-2", image="tiny-linux").json["server"]["id"]
     real_cloud.wait_for_status(uuid, "ACTIVE")
-    (process,) = _qemu_processes(uuid)
+    (process,) = qemu_of(uuid)
     real_cloud.kill_9()
     real_cloud.start()
     assert real_cloud.server(uuid)["status"] == "ACTIVE"
-    assert _qemu_processes(uuid) == [process]
+    assert qemu_of(uuid) == [process]
     assert real_cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
     real_cloud.wait_until_gone(uuid)
-    assert _qemu_processes(uuid) == []
+    assert qemu_of(uuid) == []
 
 
 def test_what_the_client_lists(real_cloud: Cloud) -> None:
@@ -130,19 +131,6 @@ def test_what_the_client_lists(real_cloud: Cloud) -> None:
     assert {row["State"] for row in services if row["Binary"] == "nova-compute"} == {"up"}
     zones = {row["Zone Name"] for row in member.json("availability", "zone", "list", "--compute")}
     assert {"az-1", "az-2"} <= zones
-
-
-def _qemu_processes(uuid: str) -> list[int]:
-    """Pids of QEMU processes whose command line names the instance."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes()
-        except OSError:
-            continue
-        if b"qemu-system" in words and uuid.encode() in words:
-            found.append(int(path.parent.name))
-    return found
 
 
 def _files_of(directory: Path, uuid: str) -> list[Path]:

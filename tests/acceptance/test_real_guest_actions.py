@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.acceptance.cloud import Cloud, wait_until
 from tests.acceptance.serial_line import SerialLine
+from tests.guests import qemu_of
 
 SERVERS = "/compute/v2.1/servers"
 SECONDS = 240.0
@@ -97,7 +97,7 @@ def test_it_stands_still_and_goes_on(web: Real) -> None:
     web.act({"pause": None}, "PAUSED")
     web.act({"unpause": None}, "ACTIVE")
     web.act({"suspend": None}, "SUSPENDED")
-    assert _qemu_of(web.uuid) == []
+    assert qemu_of(web.uuid) == []
     web.act({"resume": None}, "ACTIVE")
     assert web.line.ask("cat /run/mark") == "kept"
     assert web.line.number(UPTIME) >= before
@@ -141,7 +141,7 @@ def test_it_boots_again_softly_and_hard_and_after_a_stop(web: Real) -> None:
     web.act({"reboot": {"type": "SOFT"}}, "ACTIVE")
     assert web.line.ask("cat /run/mark 2> /dev/null || echo new") == "new"
     web.act({"os-stop": None}, "SHUTOFF")
-    assert _qemu_of(web.uuid) == []
+    assert qemu_of(web.uuid) == []
     web.act({"os-start": None}, "ACTIVE")
     web.act({"reboot": {"type": "HARD"}}, "ACTIVE")
     assert web.has_booted()
@@ -198,9 +198,9 @@ def test_an_image_of_it_and_a_rebuild(web: Real) -> None:
 
 
 def test_a_guest_that_ends_by_itself_is_seen_at_once(web: Real) -> None:
-    (process,) = _qemu_of(web.uuid)
+    (process,) = qemu_of(web.uuid)
     web.line.ask("(sleep 1; poweroff -f) & true")
-    wait_until("its end", lambda: process not in _qemu_of(web.uuid))
+    wait_until("its end", lambda: process not in qemu_of(web.uuid))
     began = time.monotonic()
     wait_until("SHUTOFF", lambda: web.cloud.server(web.uuid)["status"] == "SHUTOFF", SECONDS)
     assert time.monotonic() - began < 30.0
@@ -210,7 +210,7 @@ def test_a_guest_that_ends_by_itself_is_seen_at_once(web: Real) -> None:
 def test_nothing_is_left_of_it(web: Real) -> None:
     assert web.cloud.call("DELETE", f"{SERVERS}/{web.uuid}").status == 204
     web.cloud.wait_until_gone(web.uuid)
-    assert _qemu_of(web.uuid) == []
+    assert qemu_of(web.uuid) == []
     assert [path for path in (web.cloud.data_dir / "libvirt").rglob("*") if web.uuid in path.name] == []
     assert web.cloud.leftovers() == {}
 
@@ -239,15 +239,3 @@ def _last_fault(web: Real, action: str) -> str:
         return " ".join(str(event.get("details") or event.get("traceback") or "") for event in events).strip()
 
     return str(wait_until(f"the fault of {action}", look))
-
-
-def _qemu_of(uuid: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes()
-        except OSError:
-            continue
-        if b"qemu-system" in words and uuid.encode() in words:
-            found.append(int(path.parent.name))
-    return found

@@ -25,19 +25,6 @@ def files_of(driver: ComputeDriver, uuid: str) -> list[Path]:
     return [path for path in state_dir(driver).rglob("*") if uuid in path.name]
 
 
-def qemu_of(uuid: str) -> list[int]:
-    """Pids of the QEMU processes of an instance."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"qemu-system" in words[0] and uuid.encode() in words:
-            found.append(int(path.parent.name))
-    return found
-
-
 def wait_for(driver: ComputeDriver, uuid: str, words: bytes, *, after: int = 0) -> bytes:
     """The console's text, once it has `words` after so many bytes."""
     deadline = time.monotonic() + SECONDS

@@ -31,11 +31,10 @@ from tests.compute_drivers.real_guests import (
     SECONDS,
     SHELF,
     files_of,
-    qemu_of,
     state_dir,
     wait_for,
 )
-from tests.guests import BANNER, TICK, boot_disk, guest_of, image_of
+from tests.guests import BANNER, TICK, boot_disk, guest_of, image_of, qemu_of
 
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
 

@@ -22,8 +22,8 @@ from conductor.core.errors import BuildAborted, DriverError, Invalid
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.libvirtd import Daemon
-from tests.compute_drivers.real_guests import IMAGE, QUICK, SECONDS, SHELF, files_of, qemu_of, state_dir, wait_for
-from tests.guests import TICK, guest_of, image_of
+from tests.compute_drivers.real_guests import IMAGE, QUICK, SECONDS, SHELF, files_of, state_dir, wait_for
+from tests.guests import TICK, guest_of, image_of, qemu_of
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from conductor.core.hardware.grants import Grant
 from conductor.core.hardware.request import InstanceCell, InstanceTopology
 from conductor.core.hardware.wire import grant_to_json
 from conductor.core.request_spec import FlavorSpec
-from tests.compute_drivers.real_guests import DISK, SHELF, qemu_of, wait_for
-from tests.guests import TICK, guest_of, image_of
+from tests.compute_drivers.real_guests import DISK, SHELF, wait_for
+from tests.guests import TICK, guest_of, image_of, qemu_of
 
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
 SPECS = {

@@ -25,9 +25,9 @@ from conductor.core.errors import DriverError, MigrationAborted
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.live_hosts import COUNTS, Host, Inside, Watching, two
-from tests.compute_drivers.real_guests import IMAGE, PROJECT, files_of, qemu_of, state_dir, wait_for
+from tests.compute_drivers.real_guests import IMAGE, PROJECT, files_of, state_dir, wait_for
 from tests.compute_drivers.test_tiny_linux import linux
-from tests.guests import TICK, boot_disk, guest_of
+from tests.guests import TICK, boot_disk, guest_of, qemu_of
 
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")

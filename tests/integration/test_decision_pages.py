@@ -20,7 +20,7 @@ from conductor.scheduler import manager
 from conductor.services import flavors
 from tests import factories
 from tests.fleet import add_host
-from tests.integration.test_pages import signed_in
+from tests.integration.page_clients import signed_in
 
 HOSTS = ("quokka", "wombat", "numbat")
 

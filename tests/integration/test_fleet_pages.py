@@ -18,7 +18,8 @@ from conductor.services import flavors, fleet
 from tests import factories
 from tests import fleet as made
 from tests.counting import counted
-from tests.integration.test_intervention_pages import signed_in, text
+from tests.integration.page_clients import signed_in
+from tests.integration.test_intervention_pages import text
 
 DATABASES = ("default", "cell0", "cell1", "cell2")
 

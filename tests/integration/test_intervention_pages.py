@@ -13,15 +13,9 @@ from conductor.rpc import outbox
 from conductor.transactions import write_tx
 from tests import factories
 from tests.integration.interventions import snapshot
-from tests.people import PASSWORD
+from tests.integration.page_clients import signed_in
 
 ALIAS = "cell1"
-
-
-def signed_in(name: str, **extra: Any) -> Client:
-    client = Client(**extra)
-    assert client.post("/sign-in", {"username": name, "password": PASSWORD}).status_code == 302
-    return client
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.services import flavors, instance_groups
 from conductor.volume.models import Volume
 from tests import factories
+from tests.integration.page_clients import text
 from tests.people import PASSWORD
 
 
@@ -31,10 +31,6 @@ def wares(people: Any) -> dict[str, str]:
     image = factories.image("simulated-linux", admin, is_simulated=True)
     network = factories.network("private", admin)
     return {"image": str(image.uuid), "flavor": "2", "network": str(network.uuid), "count": "1"}
-
-
-def text(answer: Any) -> str:
-    return html.unescape(" ".join(answer.content.decode().split()))
 
 
 def test_extras_reach_the_request(ana: Client, people: Any, wares: dict[str, str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from conductor.network.port_operations import PortWish
 from conductor.network.security_groups import RuleWish
 from conductor.services import flavors, reachability
 from tests import factories
+from tests.integration.page_clients import text
 from tests.people import PASSWORD
 
 
@@ -27,10 +27,6 @@ def ana(people: Any) -> Client:
     client = Client()
     assert client.post("/sign-in", {"username": "ana", "password": PASSWORD}).status_code == 302
     return client
-
-
-def text(answer: Any) -> str:
-    return html.unescape(" ".join(answer.content.decode().split()))
 
 
 def do(client: Client, path: str, **values: Any) -> Any:

@@ -18,7 +18,8 @@ from conductor.services.audit import Entry
 from conductor.transactions import write_tx
 from tests import factories
 from tests import fleet as made
-from tests.integration.test_intervention_pages import signed_in, text
+from tests.integration.page_clients import signed_in
+from tests.integration.test_intervention_pages import text
 
 
 @pytest.fixture

@@ -15,14 +15,8 @@ from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.journal.models import WorkflowRun
 from conductor.services import flavors
 from tests import factories
+from tests.integration.page_clients import signed_in
 from tests.people import PASSWORD
-
-
-def signed_in(name: str, **extra: Any) -> Client:
-    client = Client(**extra)
-    answer = client.post("/sign-in", {"username": name, "password": PASSWORD})
-    assert answer.status_code == 302
-    return client
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from django.test import Client
 
 from conductor.api_db.models import PluginChoice, PluginQuarantine
 from conductor.scheduler.plugins_in_force import in_force, pipeline
-from tests.integration.test_intervention_pages import signed_in, text
+from tests.integration.page_clients import signed_in
+from tests.integration.test_intervention_pages import text
 
 FILTER = "/plugins/filter/of/IoOpsFilter"
 WEIGHER = "/plugins/weigher/of/RAMWeigher"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 from decimal import Decimal
 from io import StringIO
 from typing import Any
@@ -15,25 +14,15 @@ from conductor.core.errors import Invalid
 from conductor.services import audit, costs, preferences
 from conductor.services.audit import Entry
 from tests import factories
-from tests.people import PASSWORD
+from tests.integration.page_clients import signed_in, text
 
 PRICES = {"currency": "EUR", "vcpu": 0.02, "memory_gb": 0.01, "disk_gb": 0.001}
-
-
-def signed_in(name: str) -> Client:
-    client = Client()
-    assert client.post("/sign-in", {"username": name, "password": PASSWORD}).status_code == 302
-    return client
 
 
 @pytest.fixture
 def ana(people: Any) -> Client:
     factories.cells()
     return signed_in("ana")
-
-
-def text(answer: Any) -> str:
-    return html.unescape(" ".join(answer.content.decode().split()))
 
 
 def rows(client: Client, query: str = "") -> list[dict[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from typing import Any
@@ -16,26 +15,16 @@ from conductor.api_db.models import KeyPair
 from conductor.volume.models import Volume
 from portal.pages.resources.catalog import RESOURCES, RULES
 from tests import factories
-from tests.people import PASSWORD
+from tests.integration.page_clients import signed_in, text
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAkO8wRy7D4Jy2Fz2yl5d0RtmVv5Ijq2kCsmmRRcnq7Y ana@laptop"
 NOBODY = "00000000-0000-4000-8000-000000000000"
-
-
-def signed_in(name: str) -> Client:
-    client = Client()
-    assert client.post("/sign-in", {"username": name, "password": PASSWORD}).status_code == 302
-    return client
 
 
 @pytest.fixture
 def ana(people: Any) -> Client:
     factories.cells()
     return signed_in("ana")
-
-
-def text(answer: Any) -> str:
-    return html.unescape(" ".join(answer.content.decode().split()))
 
 
 def made(client: Client, name: str = "data", size: int = 3) -> Volume:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +12,10 @@ from conductor.identity.models import User
 from conductor.services import own_flows
 from portal.pages import search
 from tests import factories
-from tests.people import PASSWORD
+from tests.integration import page_clients
+from tests.integration.page_clients import signed_in
 
 SCRIPT = {"HX-Request": "true"}
-
-
-def signed_in(name: str) -> Client:
-    client = Client()
-    assert client.post("/sign-in", {"username": name, "password": PASSWORD}).status_code == 302
-    return client
 
 
 @pytest.fixture
@@ -32,7 +26,7 @@ def ana(people: Any) -> Client:
 
 def text(answer: Any) -> str:
     assert answer.status_code == 200
-    return html.unescape(" ".join(answer.content.decode().split()))
+    return page_clients.text(answer)
 
 
 def find(client: Client, words: str) -> str:

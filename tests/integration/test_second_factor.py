@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import re
 import time
 from typing import Any
@@ -17,13 +16,10 @@ from conductor.core.errors import NotAuthenticated
 from conductor.identity import second_factors
 from conductor.identity.models import RecoveryCode, SecondFactor
 from tests import factories
+from tests.integration.page_clients import text
 from tests.people import PASSWORD
 
 PAGE = "/profile/second-factor"
-
-
-def text(answer: Any) -> str:
-    return html.unescape(" ".join(answer.content.decode().split()))
 
 
 def password(client: Client) -> Any:

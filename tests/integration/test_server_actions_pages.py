@@ -11,7 +11,7 @@ from django.test import Client
 from conductor.cell_db.models import ComputeNode, Instance
 from conductor.journal.models import AuditRecord, ResourceLock, WorkflowRun
 from tests import factories
-from tests.people import PASSWORD
+from tests.integration.page_clients import signed_in
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -22,12 +22,6 @@ def cloud(people: Any) -> Any:
     factories.host("sim-1")
     factories.image("simulated-linux", people.admin.context())
     return people
-
-
-def signed_in(name: str) -> Client:
-    client = Client()
-    client.post("/sign-in", {"username": name, "password": PASSWORD})
-    return client
 
 
 def server(cloud: Any, **values: Any) -> Instance:

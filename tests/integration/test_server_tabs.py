@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from typing import Any
 
@@ -16,6 +15,7 @@ from conductor.journal.models import WorkflowRun
 from conductor.services import preferences
 from portal.pages.servers import TABS
 from tests import factories
+from tests.integration.page_clients import text
 from tests.people import PASSWORD
 
 
@@ -26,10 +26,6 @@ def ana(people: Any) -> Client:
     client = Client()
     assert client.post("/sign-in", {"username": "ana", "password": PASSWORD}).status_code == 302
     return client
-
-
-def text(answer: Any) -> str:
-    return html.unescape(" ".join(answer.content.decode().split()))
 
 
 def names(client: Client, **query: str) -> list[str]:

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 from django.db import connections
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import SavedView
@@ -19,13 +18,7 @@ from conductor.services import flow_lists, lock_views, usual_times
 from conductor.services.flow_lists import ListQuery
 from conductor.workflows import engine
 from tests import factories
-from tests.people import PASSWORD
-
-
-def signed_in(name: str) -> Client:
-    client = Client()
-    assert client.post("/sign-in", {"username": name, "password": PASSWORD}).status_code == 302
-    return client
+from tests.integration.page_clients import signed_in
 
 
 @pytest.fixture
