@@ -1,4 +1,4 @@
-"""The one browser of a test run: its driver runs a loop in this thread, and a second one beside it is refused."""
+"""A browser for a file of tests: its driver runs a loop in this thread, which must be over before another file's begins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLAGS = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import hypothesis  # noqa: F401 - its plugin asks for it at the very end, when the browser's driver has left the stack odd
 import pytest
 from playwright.sync_api import Browser, Page
 
@@ -21,7 +20,7 @@ PHONE = {"width": 390, "height": 844}
 OpenPage = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server_port(django_db_setup: None, django_db_blocker: Any) -> Iterator[int]:
     """The portal as `manage.py up` serves it, on a free port."""
     import uvicorn
@@ -43,7 +42,7 @@ def server_port(django_db_setup: None, django_db_blocker: Any) -> Iterator[int]:
         thread.join(10)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def wire(server_port: int) -> Iterator[Wire]:
     with Wire(server_port) as made:
         yield made

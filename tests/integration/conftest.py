@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,15 +11,6 @@ from conductor.services import flow_actions
 from conductor.workflows import catalog
 from conductor.workflows.flow import Flow, Step
 from tests.integration.interventions import DIARY, Last
-
-
-@pytest.fixture(autouse=True)
-def no_loop_runs() -> Iterator[None]:
-    """The browser's loop stands still in this thread once a browser was started here, and would refuse any other."""
-    found = asyncio._get_running_loop()
-    asyncio._set_running_loop(None)
-    yield
-    asyncio._set_running_loop(found)
 
 
 @pytest.fixture
