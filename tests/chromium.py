@@ -1,4 +1,4 @@
-"""A browser for a file of tests: its driver runs a loop in this thread, which must be over before another file's begins."""
+"""A browser for a file of tests: its driver runs a loop in this thread, which must end before the next file begins."""
 
 from __future__ import annotations
 
