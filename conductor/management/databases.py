@@ -41,6 +41,8 @@ def _migrate(alias: str, connection: BaseDatabaseWrapper) -> None:
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
         call_command("migrate", database=alias, verbosity=0)
+    else:
+        executor.check_replacements()  # what came step by step is recorded as that which stands for all the steps, too
 
 
 def _migrate_alone(alias: str, connection: BaseDatabaseWrapper) -> None:
