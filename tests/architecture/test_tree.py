@@ -10,7 +10,12 @@ import pytest
 
 from tests.architecture.tree import own_files, read
 
-LOCKS = ("requirements/bootstrap.lock", "requirements/base.lock", "requirements/dev.lock")
+LOCKS = (
+    "requirements/bootstrap.lock",
+    "requirements/base.lock",
+    "requirements/redfish.lock",
+    "requirements/dev.lock",
+)
 CONFIGURATION = (
     *LOCKS,
     *(lock.replace(".lock", ".in") for lock in LOCKS),
