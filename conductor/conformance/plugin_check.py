@@ -1,0 +1,277 @@
+"""`novella-plugin-check`: ask filters and weighers for all that their kind has to keep, and print what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from conductor.conformance.fleet import request
+from conductor.conformance.plugin_laws import (
+    MILLISECONDS,
+    USUAL,
+    Broken,
+    NotTried,
+    Subject,
+    laws_for,
+    milliseconds,
+)
+from conductor.core.errors import NovellaError
+from conductor.core.filter import Filter
+from conductor.core.request_spec import ImageSpec, RequestSpec
+from conductor.core.weigher import Weigher
+from conductor.plugins import Registry, registry
+
+REPORT = 1  # version of the report: a field more does not count
+PROGRAM = "novella-plugin-check"
+KEPT, BROKEN, NOT_TRIED = "kept", "broken", "not tried"
+USAGE = 2  # as argparse ends
+OTHER_SEED = "4711"  # by which another process orders its sets
+LONGEST_WHY = 300
+ANOTHER_PROCESS = "another_process_answers_alike"
+
+
+class Refused(Exception):
+    """What was asked for cannot be: one line that names it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one law."""
+
+    law: str
+    outcome: str
+    seconds: float
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A class to ask, and where it is from."""
+
+    plugin: type[Filter] | type[Weigher]
+    distribution: str = ""
+    version: str = ""
+
+    @property
+    def address(self) -> str:
+        return f"{self.plugin.__module__}:{self.plugin.__qualname__}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Ends with 0 when all law was kept, with 1 when some was broken, and with 2 without asking."""
+    options = _parser().parse_args(words)
+    try:
+        requests = (*USUAL, *_requests(options))
+        values = dict(_value("--option", text) for text in options.option)
+        found = _found(options.target)
+        if options.fingerprint:  # another process of this command asks
+            print(Subject(found[0].plugin, values, requests).fingerprint())  # noqa: T201
+            return 0
+    except (Refused, NovellaError) as refusal:
+        print(f"{PROGRAM}: {refusal}", file=sys.stderr)  # noqa: T201
+        return USAGE
+    reports = []
+    for one in found:
+        own = {key: value for key, value in values.items() if len(found) == 1 or key in one.plugin.options_schema}
+        subject = Subject(one.plugin, own, requests, options.milliseconds)
+        reports.append(_asked(one, subject, options))
+    if options.json:
+        _write(options.json, {"report": REPORT, "plugins": reports})
+    for report in reports:
+        _say(report)
+    return 1 if any(report["counts"][BROKEN] for report in reports) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Ask filters and weighers whether they are pure, answer alike each time, for all hosts as for one, "
+        "change nothing that they are given, and how long ten thousand hosts take.",
+    )
+    parser.add_argument("target", help="a distribution, its entry point, the name of a filter or weigher, MODULE:CLASS")
+    pairs = {"action": "append", "default": [], "metavar": "KEY=VALUE"}
+    parser.add_argument("--option", help="of the plugin, as JSON or text", **pairs)  # type: ignore[arg-type]
+    parser.add_argument("--hint", help="of a request that it has something to say about; may come again", **pairs)  # type: ignore[arg-type]
+    parser.add_argument("--extra-spec", help="of that request's flavor", **pairs)  # type: ignore[arg-type]
+    parser.add_argument("--property", help="of that request's image", **pairs)  # type: ignore[arg-type]
+    parser.add_argument("--request", action="append", type=Path, default=[], help="a whole request as a JSON file")
+    parser.add_argument(
+        "--milliseconds", type=float, default=MILLISECONDS, help=f"for ten thousand hosts; {MILLISECONDS:g} by default"
+    )
+    parser.add_argument("--law-seconds", type=float, default=60.0, help="how long one law may take")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
+    parser.add_argument("--fingerprint", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _found(target: str) -> list[Found]:
+    """The classes that the word stands for."""
+    if ":" in target:
+        return [Found(_imported(target))]
+    known = registry()
+    kinds: dict[str, type[Filter] | type[Weigher]] = {one.name: type(one) for one in known.brought_filters}
+    kinds |= {one.name: type(one) for one in known.brought_weighers}
+    for info in known.plugins:
+        brought = (*info.filters, *info.weighers)
+        wanted = brought if target in (info.name, info.distribution) else [name for name in brought if name == target]
+        if wanted:
+            return [Found(kinds[name], info.distribution, info.version) for name in wanted]
+    raise Refused(_unknown(known, target))
+
+
+def _unknown(known: Registry, target: str) -> str:
+    for one in known.quarantined:
+        if target in (one.name, one.distribution):
+            return f"target: {one.name} of {one.distribution} is not used: {one.reason}."
+    if any(target in (info.name, info.distribution) for info in known.plugins):
+        return f"target: {target} brings no filter and no weigher."
+    names = sorted({info.name for info in known.plugins if info.filters or info.weighers})
+    return f"target: nothing that is installed is called {target[:60]}. Known: {', '.join(names) or 'none'}."
+
+
+def _imported(name: str) -> type[Filter] | type[Weigher]:
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise Refused(f"target: {name} cannot be imported: {error}") from None
+    except Exception as error:
+        raise Refused(f"target: {module} raises {type(error).__name__} when it is imported: {error}") from None
+    if not (inspect.isclass(kind) and issubclass(kind, Filter | Weigher)):
+        raise Refused(f"target: {name} is no subclass of Filter or Weigher.")
+    return kind
+
+
+def _requests(options: argparse.Namespace) -> Iterator[RequestSpec]:
+    for path in options.request:
+        try:
+            yield RequestSpec.from_json(json.loads(path.read_text()))
+        except OSError as error:
+            raise Refused(f"--request: {path} cannot be read: {error.strerror}.") from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise Refused(f"--request: {path} is no request: {error}") from None
+    hints: dict[str, list[str]] = {}
+    for key, value in (_split("--hint", text) for text in options.hint):
+        hints.setdefault(key, []).append(value)
+    specs = dict(_split("--extra-spec", text) for text in options.extra_spec)
+    properties = dict(_split("--property", text) for text in options.property)
+    if hints or specs or properties:
+        yield request(specs, scheduler_hints=hints, image=ImageSpec("image", properties=properties))
+
+
+def _split(option: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise Refused(f"{option}: {text[:60]} is not KEY=VALUE.")
+    return key, value
+
+
+def _value(option: str, text: str) -> tuple[str, Any]:
+    key, value = _split(option, text)
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _asked(one: Found, subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
+    """The report about one plugin, as JSON values."""
+    laws: list[tuple[str, Callable[[], None]]]
+    laws = [(law.__name__, functools.partial(law, subject)) for law in laws_for(subject)]
+    laws.append((ANOTHER_PROCESS, lambda: _ask_elsewhere(one, subject, options)))
+    findings = [_judged(name, law, options.law_seconds) for name, law in laws]
+    took: list[float] = []
+    _judged("", lambda: took.append(milliseconds(subject)), options.law_seconds)
+    outcomes = [finding.outcome for finding in findings]
+    return {
+        "plugin": one.plugin.name or one.plugin.__name__,
+        "kind": "filter" if subject.is_filter else "weigher",
+        "class": one.address,
+        "distribution": one.distribution,
+        "version": one.version,
+        "milliseconds_per_10000_hosts": round(took[0], 2) if took else None,
+        "counts": {outcome: outcomes.count(outcome) for outcome in (KEPT, BROKEN, NOT_TRIED)},
+        "laws": [asdict(finding) for finding in findings],
+    }
+
+
+def _judged(name: str, law: Callable[[], Any], seconds: float) -> Finding:
+    began, outcome, why = time.perf_counter(), KEPT, ""
+    try:
+        with _limit(seconds):
+            law()
+    except NotTried as error:
+        outcome, why = NOT_TRIED, str(error)
+    except Broken as error:
+        outcome, why = BROKEN, str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin may raise anything, also what ends processes
+        outcome, why = BROKEN, f"it raised {type(error).__name__}: {error}"
+    return Finding(name, outcome, round(time.perf_counter() - began, 3), " ".join(why.split())[:LONGEST_WHY])
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Raises Broken in whatever hangs; what waits in C is interrupted when it comes back."""
+
+    def over(number: int, frame: object) -> None:
+        raise Broken(f"it took longer than {seconds:g} seconds")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _ask_elsewhere(one: Found, subject: Subject, options: argparse.Namespace) -> None:
+    """Sets are in another order there, and nothing is remembered: the scheduler runs in many processes."""
+    words = [sys.executable, "-m", "conductor.conformance.plugin_check", one.address, "--fingerprint"]
+    for name in ("option", "hint", "extra_spec", "property", "request"):
+        for value in getattr(options, name):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    environment = os.environ | {"PYTHONHASHSEED": OTHER_SEED, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False, timeout=options.law_seconds
+    )
+    if done.returncode:
+        raise Broken(f"in another process it cannot be asked: {done.stderr.strip()[-LONGEST_WHY:]}")
+    if done.stdout.split()[-1:] != [subject.fingerprint()]:
+        raise Broken("in another process it answers otherwise: it goes by the order of a set, or by that process")
+
+
+def _write(path: Path, found: Mapping[str, Any]) -> None:
+    """Whole or not at all: a catalogue may read it meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(found, indent=1) + "\n")
+    os.replace(part, path)
+
+
+def _say(report: Mapping[str, Any]) -> None:
+    lines = [f"{law['outcome']}: {law['law']}: {law['why']}" for law in report["laws"] if law["outcome"] != KEPT]
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in report["counts"].items())
+    took = report["milliseconds_per_10000_hosts"]
+    speed = "" if took is None else f"; {took:g} ms for 10,000 hosts"
+    print("\n".join([*lines, f"{report['kind']} {report['plugin']}: {counts}{speed}"]))  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

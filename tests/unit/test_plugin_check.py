@@ -1,0 +1,230 @@
+"""`novella-plugin-check`: a plugin that keeps the law passes, and each way to break it is found and named."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conductor.conformance import plugin_check, plugin_laws
+from conductor.conformance.plugin_laws import Subject, fleet, laws_for
+from conductor.core.filter import Filter
+from conductor.core.host_state import HostState
+from conductor.core.request_spec import RequestSpec
+from conductor.core.verdict import PASS, Verdict, reject
+from conductor.core.weigher import Weigher
+from scheduler_plugins.filters.same_host import SameHostFilter
+
+HERE = "tests.unit.test_plugin_check"
+
+
+class Good(Filter):
+    name = "Good"
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        return PASS if host.num_instances < 20 else reject("host has enough instances")
+
+
+class Lies(Good):
+    def mask(self, hosts: Any, spec: RequestSpec) -> Any:
+        return np.ones(len(hosts), np.bool_)
+
+
+class WrongType(Good):
+    def mask(self, hosts: Any, spec: RequestSpec) -> Any:
+        return [True] * len(hosts)
+
+
+class SaysBool(Good):
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        return False  # type: ignore[return-value]
+
+
+class NamesHosts(Good):
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        return reject(f"{host.host} is full")
+
+
+class Counts(Good):
+    """Remembers: turns away every host that it is asked about for the third time."""
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(options)
+        self._asked = 0
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        self._asked += 1
+        return PASS if self._asked % 7 else reject("it is the seventh")
+
+
+class Draws(Good):
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        return PASS if random.random() < 2 else reject("never")
+
+
+class Looks(Good):
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        Path("/proc/uptime").read_text()
+        return PASS if time.time() > 1 else reject("never")
+
+
+class Writes(Good):
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        spec.scheduler_hints["rack"] = []  # type: ignore[index]
+        return PASS
+
+
+class Forces(Good):
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        object.__setattr__(host, "num_instances", host.num_instances + 1)
+        return PASS
+
+
+class OfSets(Good):
+    """Goes by the order of a set of texts, which is another in each process."""
+
+    def mask(self, hosts: Any, spec: RequestSpec) -> Any:
+        order = list({f"word-{number}" for number in range(50)})
+        return np.array([order[row % 50] < "word-3" for row in range(len(hosts))])
+
+
+class Hangs(Good):
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        while True:
+            time.sleep(0.01)
+
+
+class Leaves(Good):
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        raise SystemExit(0)
+
+
+class Undeclared(Good):
+    options_schema = {"most": {"type": "integer", "default": "many"}}
+
+
+class Heavy(Weigher):
+    name = "Heavy"
+    multiplier_option = "heavy_weight_multiplier"
+
+    def weigh(self, hosts: Any, spec: RequestSpec) -> Any:
+        return hosts.num_instances
+
+
+class Endless(Heavy):
+    def weigh(self, hosts: Any, spec: RequestSpec) -> Any:
+        return hosts.num_instances / 0.0
+
+
+def broken(kind: type[Any], only: str = "", seconds: float = 5.0, **values: Any) -> dict[str, str]:
+    """The laws that the class breaks, and why; of all, or of the one named."""
+    subject = Subject(kind, **values)
+    laws = [law for law in laws_for(subject) if only in ("", law.__name__)]
+    found = [plugin_check._judged(law.__name__, functools.partial(law, subject), seconds) for law in laws]
+    return {one.law: one.why for one in found if one.outcome == plugin_check.BROKEN}
+
+
+@pytest.mark.parametrize("kind", [Good, Heavy])
+def test_one_that_keeps_the_law_breaks_none(kind: type[Any]) -> None:
+    assert broken(kind) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "law", "why"),
+    [
+        (Lies, "it_says_of_one_host_what_it_says_of_all", "`host_passes` says False and `mask` says True"),
+        (WrongType, "a_mask_has_one_bool_for_each_host", "`mask` is to return one bool for each host, not list"),
+        (SaysBool, "who_is_turned_away_hears_why", "`host_passes` is to return PASS or reject(…), not bool"),
+        (NamesHosts, "who_is_turned_away_hears_why", "tenants read the reason: name no host in it"),
+        (Counts, "the_same_question_has_the_same_answer", "asked again, it answers otherwise"),
+        (Draws, "it_reaches_for_nothing_outside", "it is not pure: draws by chance (Random.random)"),
+        (Looks, "it_reaches_for_nothing_outside", "it is not pure: looks at the clock (time); opens a file (open)"),
+        (Writes, "it_changes_nothing_that_it_is_given", "plugins must not change what they are given"),
+        (Leaves, "the_same_question_has_the_same_answer", "it raised SystemExit: 0"),
+        (Undeclared, "it_has_a_name_and_options_that_are_declared", "the default of the option most does not fit"),
+        (Endless, "each_host_has_one_finite_number", "a number is not finite"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_each_way_to_break_it_is_found_and_named(kind: type[Any], law: str, why: str) -> None:
+    assert why in broken(kind, law)[law]
+
+
+def test_hosts_that_were_changed_by_force_are_found() -> None:
+    """On hosts of its own: what it changes stays changed."""
+    law = "it_changes_nothing_that_it_is_given"
+    plugin_laws._hosts.cache_clear()
+    try:
+        assert "it changed the hosts" in broken(Forces, law)[law]
+    finally:
+        plugin_laws._hosts.cache_clear()
+
+
+def test_one_that_hangs_is_broken_and_does_not_hold_up_the_others() -> None:
+    found = broken(Hangs, seconds=0.05)
+    assert found["the_same_question_has_the_same_answer"] == "it took longer than 0.05 seconds"
+    assert "it_has_a_name_and_options_that_are_declared" not in found
+
+
+def test_one_that_is_slow_is_told_how_slow() -> None:
+    law = "ten_thousand_hosts_take_their_time_at_most"
+    assert "ms for 10000 hosts; 0.001 may be" in broken(Good, law, milliseconds=0.001)[law]
+
+
+def test_the_command_reports_and_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plugin_check.main([f"{HERE}:Good", "--json", str(tmp_path / "report.json")]) == 0
+    assert "filter Good: 11 kept, 0 broken, 0 not tried; " in capsys.readouterr().out
+    found = json.loads((tmp_path / "report.json").read_text())["plugins"][0]
+    assert (found["kind"], found["class"], found["counts"]["broken"]) == ("filter", f"{HERE}:Good", 0)
+    assert found["milliseconds_per_10000_hosts"] > 0
+
+
+def test_another_process_that_answers_otherwise_breaks_the_law() -> None:
+    """What goes by the order of a set of texts answers otherwise under another seed."""
+    options = plugin_check._parser().parse_args([f"{HERE}:Good"])
+    finding = plugin_check._judged(
+        plugin_check.ANOTHER_PROCESS,
+        lambda: plugin_check._ask_elsewhere(plugin_check.Found(OfSets), Subject(OfSets), options),
+        30.0,
+    )
+    assert finding.outcome == plugin_check.BROKEN
+    assert "in another process it answers otherwise" in finding.why
+
+
+def test_what_could_not_be_tried_is_told_and_a_hint_is_a_request(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = Subject(SameHostFilter)
+    with pytest.raises(plugin_laws.NotTried, match="it turned no host away: give a request"):
+        plugin_laws.who_is_turned_away_hears_why(plain)
+    assert plugin_check.main(["SameHostFilter", "--hint", "same_host=web-1"]) == 0
+    assert "0 not tried" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["nobody"], "target: nothing that is installed is called nobody. Known: scheduler_plugins.plugin"),
+        ([f"{HERE}:HERE"], "is no subclass of Filter or Weigher"),
+        ([f"{HERE}:Nobody"], "cannot be imported"),
+        (["compute_drivers.plugin"], "target: compute_drivers.plugin brings no filter and no weigher."),
+        ([f"{HERE}:Good", "--hint", "rack"], "--hint: rack is not KEY=VALUE."),
+        ([f"{HERE}:Good", "--request", "/nowhere.json"], "--request: /nowhere.json cannot be read"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_2(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plugin_check.main(words) == plugin_check.USAGE
+    said = capsys.readouterr()
+    assert complaint in said.err
+    assert said.out == ""
+
+
+def test_the_same_seed_draws_the_same_hosts() -> None:
+    assert fleet(20, 3).states == fleet(20, 3).states
