@@ -124,6 +124,9 @@ STATUS_BY_TASK: dict[str, Mapping[TaskState, str]] = {
 }
 
 
+STATUSES = frozenset(STATUS.values()).union(*(by_task.values() for by_task in STATUS_BY_TASK.values()))
+
+
 def status_of(vm_state: str, task_state: str | None) -> str:
     """The Compute API's `status` for a pair of states; UNKNOWN for what is in no table."""
     by_task = STATUS_BY_TASK.get(vm_state, {})

@@ -11,17 +11,19 @@ from typing import Any
 
 from django.db.models import CharField, F, Q, QuerySet, TextField, Value
 from django.db.models.expressions import Combinable
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast, Coalesce, TruncSecond
 
 from conductor.cell_db.models import Instance
 from conductor.core.errors import Invalid
 from conductor.core.identifiers import uuid_or_none
-from conductor.core.states import STATUS
+from conductor.core.states import STATUS, STATUS_BY_TASK, VmState
 from conductor.services import name_patterns
 from conductor.services.values import InstanceQuery, InstanceView
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOTHING = Q(pk__in=[])
+ROOT_DEVICE_NAME = "/dev/vda"  # of every instance that is on a host
 EQUAL = (
     "project_id",
     "user_id",
@@ -36,6 +38,7 @@ EQUAL = (
     "reservation_id",
     "hostname",
     "is_locked",
+    "locked_by",
     "config_drive",
     "description",
     "launch_index",
@@ -94,6 +97,13 @@ def _is_at(name: str) -> Filter:
     )
 
 
+def _is_image_property(name: str) -> Filter:
+    return Filter(
+        lambda value: Q(**{f"image__properties__{name}": value}),
+        lambda view, value: bool(view.image.properties.get(name) == value),
+    )
+
+
 def _is_uuid(text: Any) -> Q:
     wanted = uuid_or_none(text)
     return Q(uuid=wanted) if wanted else NOTHING
@@ -109,6 +119,14 @@ FILTERS: Mapping[str, Filter] = {
     ),
     "flavor_id": Filter(lambda ref: Q(flavor__flavor_id=ref), lambda view, ref: view.flavor.flavor_id == ref),
     "image_id": Filter(lambda ref: Q(image__image_id=ref), lambda view, ref: view.image.image_id == ref),
+    "kernel_id": _is_image_property("kernel_id"),
+    "ramdisk_id": _is_image_property("ramdisk_id"),
+    "root_device_name": Filter(
+        lambda name: Q(host__isnull=False) if name == ROOT_DEVICE_NAME else NOTHING,
+        lambda view, name: bool(view.host) and name == ROOT_DEVICE_NAME,
+    ),
+    # Nothing tells how far it is: every instance says 0.
+    "progress": Filter(lambda percent: NOTHING if percent else Q(), lambda view, percent: not percent),
     "ip": Filter(
         lambda part: Q(addresses_text__regex=_address_pattern(part, "[0-9.]*")),
         lambda view, part: any("." in port["ip_address"] and part in port["ip_address"] for port in view.addresses),
@@ -136,6 +154,22 @@ class SortKey:
 def _text(name: str) -> SortKey:
     never_null = Coalesce(F(name), Value(""), output_field=CharField())
     return SortKey(name, lambda view: getattr(view, name) or "", never_null)
+
+
+def _within(column: str, *path: str) -> SortKey:
+    """A text inside of a JSON column, which views have as an object with mappings in it."""
+
+    def value(view: InstanceView) -> str:
+        found: Any = getattr(view, column)
+        for part in path:
+            found = found.get(part) if isinstance(found, Mapping) else getattr(found, part)
+        return found or ""
+
+    inner: Any = column
+    for part in path[:-1]:
+        inner = KeyTransform(part, inner)
+    never_null = Coalesce(KeyTextTransform(path[-1], inner), Value(""), output_field=CharField())
+    return SortKey(column, value, never_null)
 
 
 def _number(name: str) -> SortKey:
@@ -169,8 +203,14 @@ SORT_KEYS: Mapping[str, SortKey] = {
             "config_drive",
             "access_ip_v4",
             "access_ip_v6",
+            "disk_config",
+            "locked_by",
         )
     },
+    "image_id": _within("image", "image_id"),
+    "kernel_id": _within("image", "properties", "kernel_id"),
+    "ramdisk_id": _within("image", "properties", "ramdisk_id"),
+    "flavor_id": _within("flavor", "flavor_id"),
     **{name: _number(name) for name in ("power_state", "launch_index", "is_locked")},
     **{name: _time(name) for name in ("updated_at", "launched_at", "terminated_at")},
 }
@@ -198,16 +238,24 @@ def of_rows(rows: QuerySet[Instance], query: InstanceQuery) -> QuerySet[Instance
         rows = rows.annotate(tags_text=Cast("tags", TextField()))
     condition = _all_of([FILTERS[name].in_cell(value) for name, value in query.filters.items()])
     if query.statuses:
-        condition &= Q(vm_state__in=_vm_states(query.statuses))
+        condition &= _any_of([_has_status(status) for status in query.statuses])
     if query.changes_since:
         condition &= Q(updated_at__gte=query.changes_since)
     if query.changes_before:
         condition &= Q(updated_at__lte=query.changes_before)
+    return rows.filter(condition & _is_there(query))
+
+
+def _is_there(query: InstanceQuery) -> Q:
+    """Whether those that are gone are wanted, and those that may yet be restored."""
+    is_soft = Q(vm_state=VmState.SOFT_DELETED)
     if query.is_deleted:
-        condition &= Q(deleted_at__isnull=False)
-    elif not query.changes_since:
-        condition &= Q(deleted_at__isnull=True)
-    return rows.filter(condition)
+        is_gone = Q(deleted_at__isnull=False)
+        return is_gone | is_soft if query.with_soft_deleted else is_gone
+    if query.is_deleted is None and (query.changes_since or query.changes_before):
+        return Q()
+    is_alive = Q(deleted_at__isnull=True)
+    return is_alive if query.with_soft_deleted else is_alive & ~is_soft
 
 
 def fits(view: InstanceView, query: InstanceQuery) -> bool:
@@ -235,5 +283,11 @@ def in_order(views: Sequence[InstanceView], query: InstanceQuery) -> list[Instan
     return ordered
 
 
-def _vm_states(statuses: Sequence[str]) -> list[str]:
-    return [vm_state for vm_state, status in STATUS.items() if status in statuses]
+def _has_status(status: str) -> Q:
+    """A status that a state has by itself also finds what is shown with another one while a task is under way."""
+    condition = Q(vm_state__in=[vm_state for vm_state, shown in STATUS.items() if shown == status])
+    for vm_state, by_task in STATUS_BY_TASK.items():
+        tasks = [task for task, shown in by_task.items() if shown == status]
+        if tasks:
+            condition |= Q(vm_state=vm_state, task_state__in=tasks)
+    return condition

@@ -25,7 +25,8 @@ FAULTY_STATES = (VmState.ERROR, VmState.DELETED)
 SAME = (
     *("uuid", "project_id", "user_id", "name", "hostname", "description", "vm_state", "task_state", "power_state"),
     *("host", "node", "availability_zone", "pinned_availability_zone", "key_name", "user_data", "config_drive"),
-    *("disk_config", "access_ip_v4", "access_ip_v6", "reservation_id", "launch_index", "is_locked", "locked_reason"),
+    *("disk_config", "access_ip_v4", "access_ip_v6", "reservation_id", "launch_index"),
+    *("is_locked", "locked_by", "locked_reason"),
     *("flavor", "image", "addresses", "metadata", "tags", "scheduler_hints", "security_groups"),
     *("created_at", "updated_at", "launched_at", "terminated_at", "deleted_at"),
 )

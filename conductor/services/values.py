@@ -147,6 +147,7 @@ class InstanceView:
     reservation_id: str = ""
     launch_index: int = 0
     is_locked: bool = False
+    locked_by: str = ""
     locked_reason: str | None = None
     is_simulated: bool = False
     launched_at: datetime | None = None
@@ -165,10 +166,12 @@ class InstanceQuery:
     """Filters, order and page of an instance list. `filters` are equality by InstanceView field name, except
     `name` (a regular expression), `ip` and `ip6` (substrings), `flavor_id`, `image_id`, and `tags`, `tags_any`,
     `not_tags`, `not_tags_any` (lists of words). `sort` is a list of (field, is_descending).
+    `is_deleted` asks for those that are gone, or for none of them; left open, only a question for changes has them.
     Without `with_runs` no `run_uuid` is looked for."""
 
     all_projects: bool = False
-    is_deleted: bool = False
+    is_deleted: bool | None = None
+    with_soft_deleted: bool = True
     filters: Mapping[str, Any] = field(default_factory=dict)
     statuses: tuple[str, ...] = ()
     changes_since: datetime | None = None

@@ -138,6 +138,25 @@ def test_a_walk_gives_every_instance_once_in_order(
     assert found == walk(cloud, replace(query, limit=1000))
 
 
+def test_every_sort_key_walks_through_all_cells(cloud: Cloud) -> None:
+    """Half of the rows share each value: pages neither lose nor repeat any."""
+    ana = cloud.people.ana.context()
+    for number, cell in enumerate([*CELLS, *CELLS]):
+        image = {"image_id": f"i-{number % 2}", "properties": {"kernel_id": f"k-{number % 2}"} if number % 3 else {}}
+        values = {"locked_by": ["", "owner"][number % 2], "disk_config": ["AUTO", "MANUAL"][number % 2]}
+        row = make_instance(ana, cell, f"n-{number % 3}", launch_index=number // 2, is_locked=number % 2 == 0, **values)
+        Instance.objects.using(cell).filter(pk=row.pk).update(image=row.image | image)
+    request(cloud, "n-1", min_count=2, max_count=2)
+    for number, (name, key) in enumerate(instance_filters.SORT_KEYS.items()):
+        is_descending = number % 2 == 0
+        query = InstanceQuery(limit=1000, sort=((name, is_descending),), with_runs=False)
+        views = instances.list_page(ana, query).items
+        shown = [key.value(view) for view in views]
+        assert shown == sorted(shown, reverse=is_descending), name
+        assert walk(cloud, replace(query, limit=4)) == [view.uuid for view in views], name
+        assert len(views) == 8
+
+
 def test_a_walk_goes_on_when_its_marker_is_deleted(cloud: Cloud) -> None:
     ana = cloud.people.ana.context()
     rows = [make_instance(ana, "cell1", f"n-{n}", created_at=START + timedelta(seconds=n)) for n in range(4)]
@@ -241,6 +260,11 @@ def test_patterns_that_do_not_match_find_nothing(pattern: str, cloud: Cloud) -> 
             "not_tags_any": st.lists(st.sampled_from(["blue", "back\\slash"]), min_size=1, max_size=2),
             "launch_index": st.integers(0, 1),
             "is_locked": st.booleans(),
+            "locked_by": st.sampled_from(["", "admin"]),
+            "disk_config": st.sampled_from(["AUTO", "MANUAL"]),
+            "kernel_id": st.just("k"),
+            "root_device_name": st.sampled_from(["/dev/vda", "/dev/vdb"]),
+            "progress": st.integers(0, 1),
             "uuid": st.just("11111111-1111-1111-1111-111111111111"),
             "created_at": st.sampled_from([START, START + timedelta(seconds=1)]),
         },

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from conductor.core.errors import Forbidden, Invalid
-from conductor.core.states import STATUS
+from conductor.core.states import STATUSES
 from conductor.services.values import InstanceQuery
 from portal.api.base import ApiRequest
 from portal.api.pagination import parse_page
@@ -19,6 +19,7 @@ NEVER = "9999.0"
 ONLY_OPERATORS = (NEVER, None)
 STRICT_SINCE = "2.75"
 STRICT_STATUS_SINCE = "2.38"
+LOCKED_SINCE = "2.73"
 TIME_FORM = re.compile(r"\A\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:?\d\d)?\Z")
 
 
@@ -76,7 +77,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "tags-any": Parameter("tags_any", _words, "2.26", "2.26"),
     "not-tags": Parameter("not_tags", _words, "2.26", "2.26"),
     "not-tags-any": Parameter("not_tags_any", _words, "2.26", "2.26"),
-    "locked": Parameter("is_locked", as_boolean, "2.73", "2.73"),
+    "locked": Parameter("is_locked", as_boolean, LOCKED_SINCE, LOCKED_SINCE),
     "availability_zone": Parameter("availability_zone", members_since="2.83"),
     "config_drive": Parameter("config_drive", lambda text, name: "True" if as_boolean(text, name) else "", "2.83"),
     "key_name": Parameter("key_name", members_since="2.83"),
@@ -97,13 +98,22 @@ PARAMETERS: Mapping[str, Parameter] = {
     "launch_index": Parameter("launch_index", _number, members_since=NEVER),
     "access_ip_v4": Parameter("access_ip_v4", members_since=NEVER),
     "access_ip_v6": Parameter("access_ip_v6", members_since=NEVER),
+    "progress": Parameter("progress", _number, members_since="2.83"),
+    "kernel_id": Parameter("kernel_id", members_since=NEVER),
+    "ramdisk_id": Parameter("ramdisk_id", members_since=NEVER),
+    "root_device_name": Parameter("root_device_name", members_since=NEVER),
+    "locked_by": Parameter("locked_by", members_since=NEVER),
+    "auto_disk_config": Parameter(
+        "disk_config", lambda text, name: "AUTO" if as_boolean(text, name) else "MANUAL", members_since=NEVER
+    ),
     "description": Parameter("description", members_since=NEVER),
     "display_description": Parameter("description", members_since=NEVER),
 }
-PAGING = frozenset({"limit", "marker", "sort_key", "sort_dir", "all_tenants", "status", "deleted", "changes-since"})
-# Known to clients, and without a meaning here: nothing has such a value.
-MEANINGLESS = frozenset({"progress", "kernel_id", "ramdisk_id", "root_device_name", "locked_by", "auto_disk_config",
-                         "soft_deleted"})  # fmt: skip
+PAGING = frozenset({"limit", "marker", "sort_key", "sort_dir", "all_tenants", "status", "deleted", "soft_deleted",
+                    "changes-since", "changes-before"})  # fmt: skip
+# What stands in tables beside the servers' own: administrators are told, members' filters were never looked at.
+JOINED = frozenset({"block_device_mapping", "services", "metadata", "system_metadata", "info_cache", "security_groups",
+                    "pci_devices"})  # fmt: skip
 SORT_KEYS: Mapping[str, str] = {
     "created_at": "created_at",
     "updated_at": "updated_at",
@@ -126,8 +136,23 @@ SORT_KEYS: Mapping[str, str] = {
     "access_ip_v4": "access_ip_v4",
     "access_ip_v6": "access_ip_v6",
     "launch_index": "launch_index",
+    "auto_disk_config": "disk_config",
+    "image_ref": "image_id",
+    "instance_type_id": "flavor_id",
+    "kernel_id": "kernel_id",
+    "ramdisk_id": "ramdisk_id",
+    "locked_by": "locked_by",
     "locked": "is_locked",
+    # The same for all servers, or nearly: what else is asked for orders them.
+    "progress": "",
+    "root_device_name": "",
 }
+# Sort keys of old clients: passed over where unknown parts of a query are.
+IGNORED_SORT_KEYS = frozenset({
+    "architecture", "cell_name", "cleaned", "default_ephemeral_device", "default_swap_device", "deleted", "deleted_at",
+    "disable_terminate", "ephemeral_gb", "ephemeral_key_uuid", "id", "key_data", "launched_on", "memory_mb", "os_type",
+    "reservation_id", "root_gb", "shutdown_terminate", "user_data", "vcpus", "vm_mode",
+})  # fmt: skip
 OPERATOR_SORT_KEYS = frozenset({"host", "node"})
 
 
@@ -142,16 +167,18 @@ def is_all_projects(request: ApiRequest) -> bool:
 def instance_query(request: ApiRequest, *, is_operator: bool) -> InstanceQuery | None:
     """What the request asks for; None when nothing can have it (a status that does not exist, in old versions)."""
     given = request.query_params
-    _refuse_unknown(request)
+    _refuse_unknown(request, is_operator)
     statuses = _statuses(request, is_operator)
     if statuses is None:
         return None
     page = parse_page(request)
+    is_deleted = _is_deleted(request, statuses, is_operator)
     return InstanceQuery(
         all_projects=is_all_projects(request),
-        is_deleted=_is_deleted(request, is_operator),
+        is_deleted=is_deleted,
+        with_soft_deleted=_with_soft_deleted(request, statuses, bool(is_deleted), is_operator),
         filters=_filters(request, is_operator),
-        statuses=tuple(status for status in statuses if status != "DELETED"),
+        statuses=tuple(statuses),
         changes_since=time_of(given["changes-since"], "changes-since") if "changes-since" in given else None,
         changes_before=_changes_before(request),
         sort=_sort(request, is_operator),
@@ -175,9 +202,9 @@ def _filters(request: ApiRequest, is_operator: bool) -> dict[str, Any]:
 
 def _statuses(request: ApiRequest, is_operator: bool) -> list[str] | None:
     asked = [text.upper() for text in request.query_params.getlist("status")]
-    if "DELETED" in asked and not is_operator:
+    known = [status for status in asked if status in STATUSES]
+    if known == ["DELETED"] and not is_operator:
         raise Forbidden("Only administrators may list deleted instances")
-    known = [status for status in asked if status in STATUS.values()]
     if asked and not known:
         if request.microversion.covers(STRICT_STATUS_SINCE):
             raise Invalid(f"Invalid status value: {asked[0][:60]}", field="status")
@@ -185,12 +212,19 @@ def _statuses(request: ApiRequest, is_operator: bool) -> list[str] | None:
     return known
 
 
-def _is_deleted(request: ApiRequest, is_operator: bool) -> bool:
-    if not is_operator:
-        return False
-    if "DELETED" in [text.upper() for text in request.query_params.getlist("status")]:
+def _is_deleted(request: ApiRequest, statuses: list[str], is_operator: bool) -> bool | None:
+    if statuses == ["DELETED"]:
         return True
-    return "deleted" in request.query_params and as_boolean(request.query_params["deleted"], "deleted")
+    if not is_operator or "deleted" not in request.query_params:
+        return None
+    return as_boolean(request.query_params["deleted"], "deleted")
+
+
+def _with_soft_deleted(request: ApiRequest, statuses: list[str], is_deleted: bool, is_operator: bool) -> bool:
+    """Servers that may yet be restored: among the deleted ones, and where their status is asked for."""
+    if is_operator and "soft_deleted" in request.query_params:
+        return as_boolean(request.query_params["soft_deleted"], "soft_deleted")
+    return is_deleted or "SOFT_DELETED" in statuses
 
 
 def _changes_before(request: ApiRequest) -> datetime | None:
@@ -204,19 +238,26 @@ def _changes_before(request: ApiRequest) -> datetime | None:
 
 
 def _sort(request: ApiRequest, is_operator: bool) -> tuple[tuple[str, bool], ...]:
+    """Fields with whether they descend. A key without a direction goes the way of the first one."""
     keys = request.query_params.getlist("sort_key") or ["created_at"]
     directions = request.query_params.getlist("sort_dir")
     if len(directions) > len(keys):
         raise Invalid("Sort direction size exceeds sort key size", field="sort_dir")
+    ways = [_is_descending(text) for text in directions or ["desc"]]
     order: dict[str, bool] = {}
     for number, key in enumerate(keys):
-        direction = directions[number] if number < len(directions) else (directions[-1] if directions else "desc")
-        order.setdefault(_sort_field(request, key, is_operator), _is_descending(direction))
-    return tuple(order.items())
+        field = _sort_field(request, key, is_operator)
+        if field:
+            order.setdefault(field, ways[number] if number < len(ways) else ways[0])
+    return tuple(order.items()) or (("created_at", True),)
 
 
 def _sort_field(request: ApiRequest, key: str, is_operator: bool) -> str:
-    if key not in SORT_KEYS or (key == "locked" and not request.microversion.covers("2.73")):
+    """The field of InstanceQuery.sort; none for a key that orders nothing. Raises Invalid, Forbidden."""
+    is_ignored = key in IGNORED_SORT_KEYS and not request.microversion.covers(STRICT_SINCE)
+    if is_ignored or (key == "locked" and not request.microversion.covers(LOCKED_SINCE)):
+        return ""
+    if key not in SORT_KEYS:
         raise Invalid(f"Invalid input for query parameter sort_key. Value: '{key[:60]}'.", field="sort_key")
     if key in OPERATOR_SORT_KEYS and not is_operator:
         raise Forbidden(f"Only administrators can sort servers by {key}")
@@ -229,11 +270,13 @@ def _is_descending(direction: str) -> bool:
     return direction == "desc"
 
 
-def _refuse_unknown(request: ApiRequest) -> None:
+def _refuse_unknown(request: ApiRequest, is_operator: bool) -> None:
+    inner = sorted(name for name in request.query_params if name in JOINED or name.startswith("_"))
+    if inner and is_operator:
+        raise Invalid(f"Invalid filter field: {inner[0][:60]}.", field=inner[0][:60])
     if not request.microversion.covers(STRICT_SINCE):
         return
-    known = PAGING | MEANINGLESS | PARAMETERS.keys() | {"changes-before"}
-    unknown = sorted(name for name in request.query_params if name not in known)
+    unknown = sorted(request.query_params.keys() - PAGING - PARAMETERS.keys() - set(inner))
     if unknown:
         raise Invalid(
             f"Invalid input for query parameters {', '.join(name[:60] for name in unknown)}. "

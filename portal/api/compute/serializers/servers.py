@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from conductor.services.instance_filters import ROOT_DEVICE_NAME
 from conductor.services.values import InstanceView, Launched
 from portal.api.base import ApiRequest
 from portal.api.compute.serializers import parts
@@ -173,7 +174,7 @@ FIELDS: Sequence[Field] = (
     Field("OS-EXT-SRV-ATTR:reservation_id", lambda s: s.view.reservation_id, since="2.3", operators_until=""),
     Field(
         "OS-EXT-SRV-ATTR:root_device_name",
-        lambda s: "/dev/vda" if s.view.host else None,
+        lambda s: ROOT_DEVICE_NAME if s.view.host else None,
         since="2.3",
         operators_until="",
     ),
