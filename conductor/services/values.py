@@ -163,11 +163,8 @@ class InstanceView:
 
 @dataclass(frozen=True)
 class InstanceQuery:
-    """Filters, order and page of an instance list. `filters` are equality by InstanceView field name, except
-    `name` (a regular expression), `ip` and `ip6` (substrings), `flavor_id`, `image_id`, and `tags`, `tags_any`,
-    `not_tags`, `not_tags_any` (lists of words). `sort` is a list of (field, is_descending).
-    `is_deleted` asks for those that are gone, or for none of them; left open, only a question for changes has them.
-    Without `with_runs` no `run_uuid` is looked for."""
+    """Filters, order and page of an instance list: `filters` by names of `instance_filters.FILTERS`, `sort` as (key,
+    is_descending). `is_deleted` asks for those that are gone, or none of them; open, changes are told of both."""
 
     all_projects: bool = False
     is_deleted: bool | None = None
