@@ -271,6 +271,7 @@ class Environment:
     notification_webhooks: tuple[str, ...] = _variable(_urls("https", "http"), is_secret=True)
     notification_secret: str = _variable(_secret, is_secret=True)
     notification_url: str = _variable(_url("amqp", "amqps"), is_secret=True)
+    notification_private_targets: bool = _variable(_boolean, "off")
     image_dir: Path = _variable(_directory)
     crash_at: str = _variable(_failpoint)
     message_faults: Mapping[str, float] | str = _variable(_message_faults)

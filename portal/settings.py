@@ -179,6 +179,7 @@ NOVELLA_SHELVED_OFFLOAD_SECONDS = environment.shelved_offload_seconds
 NOVELLA_NOTIFICATION_WEBHOOKS = environment.notification_webhooks
 NOVELLA_NOTIFICATION_SECRET = environment.notification_secret
 NOVELLA_NOTIFICATION_URL = environment.notification_url
+NOVELLA_NOTIFICATION_PRIVATE_TARGETS = environment.notification_private_targets
 NOVELLA_NOTIFICATION_SINKS: dict[str, dict[str, Any]] = {}  # of plugins: name → options
 # What servers cost per hour: {"currency": "EUR", "vcpu": 0.012, "memory_gb": 0.004, "disk_gb": 0.0001}.
 NOVELLA_PRICES: dict[str, Any] = {}

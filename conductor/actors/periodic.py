@@ -15,7 +15,7 @@ from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
 from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.services import conductors, deletions, drains, live_migrations, moves, storage_upkeep
-from conductor.services.notifications import dispatcher, sinks
+from conductor.services.notifications import dispatcher, sinks, subscribers
 from conductor.services.pruning import pruner
 from conductor.services.reconciliation import duty as reconciliation
 from conductor.workflows import leases, recovery
@@ -167,15 +167,14 @@ def _worker_name(name: str) -> str:
 
 
 def notification_tickers(aliases: tuple[str, ...], name: str) -> list[Ticker]:
-    """One for each sink, so that one that hangs holds up no other."""
-    told = sinks.configured()
-    if not told:
-        return []
+    """One for each sink, so that one that hangs holds up no other, and one for all subscribers."""
     teller = _worker_name(name)
-    return [
+    told = [
         Ticker(f"notify {sink.name}", NOTIFY_EVERY_SECONDS, partial(dispatcher.tell_all, aliases, sink, teller))
-        for sink in told
+        for sink in sinks.configured()
     ]
+    passes = subscribers.on_threads(aliases, teller)
+    return [*told, Ticker("notify subscribers", NOTIFY_EVERY_SECONDS, passes.go_round)]
 
 
 def web_tickers() -> list[Ticker]:

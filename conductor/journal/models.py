@@ -215,9 +215,16 @@ class NotificationDelivery(models.Model):
     sink = models.CharField(max_length=128)
     message_id = models.UUIDField(db_index=True)
     event_type = models.CharField(max_length=128)
-    outcome = models.CharField(max_length=16)  # "delivered", "failed"
+    outcome = models.CharField(max_length=16)  # "delivered", "failed"; "asked" while it is to be sent once more
     detail = models.CharField(max_length=255, default="")
     tried_at = models.DateTimeField(db_index=True)
+    event_number = models.BigIntegerField(null=True)  # of the event that it told of; none for a test
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["sink", "-id"], name="delivery_of_sink"),
+            models.Index(fields=["outcome"], condition=models.Q(outcome="asked"), name="delivery_asked"),
+        ]
 
 
 class Duty(models.Model):

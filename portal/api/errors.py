@@ -38,6 +38,10 @@ class Gone(errors.NovellaError):
     """It was there once, and was removed for good."""
 
 
+class ConditionNeeded(errors.NovellaError):
+    """Send If-Match with the revision that you have seen, or *, so that nobody's change is lost."""
+
+
 class TooLarge(errors.NovellaError):
     """The request body is too large."""
 
@@ -56,6 +60,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (UnsupportedVersion, 406),
     (Gone, 410),
     (TooLarge, 413),
+    (ConditionNeeded, 428),
     (TooOften, 429),
     (RequestDataTooBig, 413),
     (SuspiciousOperation, 400),

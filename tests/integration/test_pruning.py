@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.db import OperationalError
 
 from conductor.actors import periodic
-from conductor.api_db.models import Finding, HostSnapshot, SchedulingDecision
+from conductor.api_db.models import Finding, HostSnapshot, Notice, SchedulingDecision
 from conductor.cell_db.models import ConsoleLog, Drain, Instance
 from conductor.cells.lookup import journal_aliases
 from conductor.core.states import RunState
@@ -115,6 +115,13 @@ def finding(ana: Any, days: float) -> Any:
     )  # fmt: skip
 
 
+def notice(ana: Any, days: float) -> Any:
+    return Notice.objects.create(
+        user_id="u", project_id="p", subscription_uuid=uuid4(), message_id=uuid4(), event_type="t", title="t",
+        created_at=ago(days * DAY),
+    )  # fmt: skip
+
+
 def snapshot(ana: Any, days: float) -> Any:
     return HostSnapshot.objects.create(digest=str(uuid4()), num_hosts=0, content=b"", created_at=ago(days * DAY))
 
@@ -128,6 +135,7 @@ def told_event(ana: Any, days: float) -> Any:
 ROWS: dict[str, Callable[[Any, float], Any]] = {
     "workflows": workflow, "commands": command, "decisions": decision, "consoles": console, "audit": audit,
     "deliveries": delivery, "findings": finding, "events": told_event, "snapshots": snapshot,
+    "notices": notice,
 }  # fmt: skip
 SETTING = {kind.name: kind.setting for kind in kinds.KINDS}
 

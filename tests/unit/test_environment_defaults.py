@@ -31,6 +31,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "notification_webhooks": (),
     "notification_secret": "",
     "notification_url": "",
+    "notification_private_targets": False,
     "image_dir": PROJECT_DIR / "var" / "images",
     "heartbeat_seconds": 5.0,
     "host_down_seconds": 30.0,

@@ -12,6 +12,7 @@ from conductor.api_db.models.plugin import PluginChoice, PluginMetric, PluginQua
 from conductor.api_db.models.quota import Quota, UserQuota
 from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
 from conductor.api_db.models.saved_view import SavedView
+from conductor.api_db.models.subscription import Notice, Subscription
 
 __all__ = [
     "Aggregate",
@@ -29,6 +30,7 @@ __all__ = [
     "InstanceGroupMember",
     "InstanceMapping",
     "KeyPair",
+    "Notice",
     "PluginChoice",
     "PluginMetric",
     "PluginQuarantine",
@@ -36,5 +38,6 @@ __all__ = [
     "RequestSpecRecord",
     "SavedView",
     "SchedulingDecision",
+    "Subscription",
     "UserQuota",
 ]

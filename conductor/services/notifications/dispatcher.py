@@ -9,9 +9,10 @@ for longer, and holds up nobody else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from conductor.core.notification_sink import Notification, Send, SinkFailed
 from conductor.journal import event_order
@@ -39,19 +40,33 @@ def tell_all(aliases: Iterable[str], sink: Sink, teller: str) -> None:
             log.exception("notifications failed: alias=%s sink=%s", alias, sink.name)
 
 
-def tell(alias: str, sink: Sink, teller: str) -> int:
+@dataclass(frozen=True)
+class Part:
+    """What of a journal a sink is told: `wanted` narrows the events, `make` makes a message of one, or None."""
+
+    wanted: Q = field(default_factory=Q)
+    make: Callable[[str, Event], Notification | None] = compose
+
+    def events(self, alias: str) -> QuerySet[Event]:
+        return Event.objects.using(alias).filter(self.wanted, kind__in=KINDS)
+
+
+WHOLE = Part()
+
+
+def tell(alias: str, sink: Sink, teller: str, part: Part = WHOLE) -> int:
     """Tell `sink` of the next events in the journal of `alias`; how many events were looked at.
 
     Does nothing while another teller has the lease, or while the sink is left alone after a failure.
     """
-    place = _claim(alias, sink, teller)
+    place = _claim(alias, sink, teller, part)
     if place is None:
         return 0
     end = event_order.end(Event.objects.using(alias))
-    later = Event.objects.using(alias).filter(kind__in=KINDS, pk__gt=place.reached, pk__lte=end)
+    later = part.events(alias).filter(pk__gt=place.reached, pk__lte=end)
     found = list(later.order_by("pk")[:MOST_AT_ONCE])
     reached = found[-1].pk if len(found) == MOST_AT_ONCE else max(end, place.reached)
-    messages = [message for message in (compose(alias, event) for event in found) if message is not None]
+    messages = [message for message in (part.make(alias, event) for event in found) if message is not None]
     try:
         if messages:
             with sink.open() as send:
@@ -70,14 +85,16 @@ class _LostLease(Exception):
     """Another teller has taken over: what it does not know yet it sends again."""
 
 
-def _claim(alias: str, sink: Sink, teller: str) -> NotificationPlace | None:
+def _claim(alias: str, sink: Sink, teller: str, part: Part) -> NotificationPlace | None:
     places = NotificationPlace.objects.using(alias)
     if not places.filter(sink=sink.name).exists():
-        _begin_at_the_end(alias, sink)
+        begin_at_the_end(alias, sink.name)
     free = Q(owner__isnull=True) | Q(owner=teller) | Q(lease_expires_at__lt=database_now())
     mine = places.filter(free, sink=sink.name, retry_at__lte=database_now())
     reached = mine.values_list("reached", flat=True).first()
-    if reached is None or not _has_news(alias, reached):  # the usual answer, which needs no write
+    if (
+        reached is None or not event_order.after(part.events(alias), reached).exists()
+    ):  # the usual answer, which needs no write
         return None
     with write_tx(alias):
         if not mine.update(owner=teller, lease_expires_at=database_now(LEASE_SECONDS)):
@@ -85,16 +102,12 @@ def _claim(alias: str, sink: Sink, teller: str) -> NotificationPlace | None:
         return places.get(sink=sink.name)
 
 
-def _has_news(alias: str, reached: int) -> bool:
-    return event_order.after(Event.objects.using(alias).filter(kind__in=KINDS), reached).exists()
-
-
-def _begin_at_the_end(alias: str, sink: Sink) -> None:
+def begin_at_the_end(alias: str, name: str) -> None:
     """A sink that is new is told of what happens from now on."""
     end = event_order.end(Event.objects.using(alias))
     with write_tx(alias):
         NotificationPlace.objects.using(alias).get_or_create(
-            sink=sink.name, defaults={"reached": end, "retry_at": database_now()}
+            sink=name, defaults={"reached": end, "retry_at": database_now()}
         )
 
 
@@ -143,4 +156,5 @@ def _log(alias: str, place: NotificationPlace, message: Notification, outcome: s
         outcome=outcome,
         detail=detail[:255],
         tried_at=database_now(),
+        event_number=message.number,
     )

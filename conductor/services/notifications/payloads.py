@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -37,6 +38,15 @@ def compose(alias: str, event: Event) -> Notification | None:
     }
     resource = f"instance:{run.instance_uuid}" if run.instance_uuid else f"workflow:{run.uuid}"
     return Notification(message_id, event.pk, event_type, resource, body)
+
+
+def for_tenants(message: Notification) -> Notification:
+    """The same without what only operators see: where an instance is."""
+    data = dict(message.body["payload"]["data"])
+    if data["instance"] is not None:
+        data["instance"] = {**data["instance"], "host": "", "node": ""}
+    payload = {**message.body["payload"], "data": data}
+    return replace(message, body={**message.body, "publisher_id": "novella", "payload": payload})
 
 
 def _data(alias: str, run: WorkflowRun, event: Event, event_type: str) -> dict[str, Any]:

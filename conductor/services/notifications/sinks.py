@@ -6,10 +6,11 @@ import hashlib
 import hmac
 import http.client
 import json
-import ssl
+import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -19,9 +20,10 @@ import pika.exceptions
 from django.conf import settings
 
 from conductor.core.notification_sink import Notification, Send, SinkFailed
-from conductor.services.notifications import plugin_sinks
+from conductor.services.notifications import plugin_sinks, targets
 
 TIMEOUT_SECONDS = 5.0
+LONGEST_SECONDS = 10.0  # for a whole answer of a target that somebody named
 EXCHANGE = "novella.notifications"
 SIGNATURE = "Novella-Signature"
 
@@ -38,34 +40,36 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Webhook:
-    """POSTs each message, signed; whatever is not 2xx is a failure. Redirects are not followed."""
+    """POSTs each message, signed; whatever is not 2xx is a failure. Redirects are not followed.
+
+    `is_guarded` is set for targets that people name: they reach nothing private, and must answer in time as a whole.
+    """
 
     url: str = field(repr=False)
     secret: str = field(repr=False)
+    is_guarded: bool = False
+    given_name: str = ""
 
     @property
     def name(self) -> str:
+        if self.given_name:
+            return self.given_name
         return f"webhook {urlsplit(self.url).hostname} {hashlib.sha256(self.url.encode()).hexdigest()[:8]}"
 
     @contextmanager
     def open(self) -> Iterator[Send]:
         parts = urlsplit(self.url)
-        host = parts.hostname or ""
-        connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_SECONDS, context=context)
-        else:
-            connection = http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_SECONDS)
+        connection = targets.connection(self.url, TIMEOUT_SECONDS, is_guarded=self.is_guarded)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
         def send(message: Notification) -> str:
             body = encoded(message)
             try:
-                connection.request("POST", path, body, headers(message, body, self.secret))
-                answer = connection.getresponse()
-                answer.read(64_000)
-            except (OSError, http.client.HTTPException) as error:
+                with self._in_time(connection):
+                    connection.request("POST", path, body, headers(message, body, self.secret))
+                    answer = connection.getresponse()
+                    answer.read(64_000)
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 connection.close()
                 raise SinkFailed(type(error).__name__) from None
             if not 200 <= answer.status < 300:
@@ -77,6 +81,25 @@ class Webhook:
             yield send
         finally:
             connection.close()
+
+    @contextmanager
+    def _in_time(self, connection: http.client.HTTPConnection) -> Iterator[None]:
+        """A server that answers a byte at a time is in time with each: cut off what takes too long as a whole."""
+        if not self.is_guarded:
+            yield
+            return
+        watch = threading.Timer(LONGEST_SECONDS, _cut, (connection,))
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    with suppress(OSError, AttributeError):  # it may have ended just now
+        connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
-from conductor.api_db.models import Finding, HostSnapshot, SchedulingDecision
+from conductor.api_db.models import Finding, HostSnapshot, Notice, SchedulingDecision
 from conductor.cell_db.models import ConsoleLog, Instance
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.core.states import FINAL_RUN_STATES
@@ -109,6 +109,10 @@ def _deliveries(alias: str, seconds: float, needed: Needed) -> Rows:
     return NotificationDelivery.objects.using(alias).filter(tried_at__lt=database_now(-seconds))
 
 
+def _notices(alias: str, seconds: float, needed: Needed) -> Rows:
+    return Notice.objects.using(alias).filter(created_at__lt=database_now(-seconds))
+
+
 def _findings(alias: str, seconds: float, needed: Needed) -> Rows:
     is_closed = Q(repaired_at__isnull=False) | Q(gone_at__isnull=False)
     return Finding.objects.using(alias).filter(is_closed, last_seen_at__lt=database_now(-seconds))
@@ -124,5 +128,6 @@ KINDS: tuple[Kind, ...] = (
     Kind("consoles", "NOVELLA_KEEP_CONSOLES_DAYS", _consoles, _is_cell),
     Kind("audit", "NOVELLA_KEEP_AUDIT_DAYS", _audit),
     Kind("deliveries", "NOVELLA_KEEP_DELIVERIES_DAYS", _deliveries),
+    Kind("notices", "NOVELLA_KEEP_DELIVERIES_DAYS", _notices, _is_api),
     Kind("findings", "NOVELLA_KEEP_FINDINGS_DAYS", _findings, _is_api),
 )

@@ -44,6 +44,8 @@ KEY = {
 }
 WORDS: Mapping[int | str, str] = {
     200: "Done.",
+    201: "Made.",
+    204: "Done: there is nothing to say.",
     202: "Accepted: it goes on by itself.",
     "default": "A fault: the message says what is wrong, and the request id names it in our log.",
 }
@@ -145,19 +147,19 @@ class OwnSchema(AutoSchema):
     def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
         operation, parts = cast(Operation, self._operation), Parts(self._register)
         answers: dict[int | str, Any] = {operation.status: operation.answer, **operation.others, "default": FAULT}
-        return {
-            str(status): {
-                "description": WORDS[status],
-                "content": {"application/json": {"schema": parts.schema(shape)}},
-            }
-            for status, shape in answers.items()
-        }
+        return {str(status): _answer(parts, status, shape) for status, shape in answers.items()}
 
     def _register(self, name: str, schema: Schema) -> None:
         component = ResolvedComponent(  # type: ignore[no-untyped-call]
             name=name, type=ResolvedComponent.SCHEMA, object=name, schema=schema
         )
         self.registry.register_on_missing(component)
+
+
+def _answer(parts: Parts, status: int | str, shape: Any) -> dict[str, Any]:
+    """None as the shape of an answer without a body."""
+    content = {} if shape is None else {"content": {"application/json": {"schema": parts.schema(shape)}}}
+    return {"description": WORDS[status], **content}
 
 
 def clean(schema: Any) -> Any:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, get_type_hints
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Invalid
 from conductor.services import plugin_views, plugins
 from conductor.services.plugin_views import Catalogue, PluginView
 from conductor.services.plugins import Change
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.own import schemas
+from portal.api.own.conditions import seen_revision
 from portal.api.own.openapi import described
 from portal.api.own.shapes import Part
 from portal.api.own.view import OwnView, plain
 from portal.api.validation import validate
 
-_VERSION = re.compile(r'\A(?:W/)?"(\d{1,9})"\Z')
 PLUGIN = Part("Plugin", PluginView, {"enabled": bool}, without=("is_enabled",))
 SHUT_OUT = get_type_hints(Catalogue)["shut_out"]
 OF_KIND = {"version": int, "plugins": [PLUGIN]}
@@ -60,7 +58,7 @@ class PluginsOfKind(OwnView):
             kind,
             order=body.get("order"),
             plugins={name: change_of(wish) for name, wish in body.get("plugins", {}).items()},
-            version=_if_match(request),
+            version=seen_revision(request),
         )
         return _of_kind(request, kind)
 
@@ -112,15 +110,3 @@ def _of_kind(request: ApiRequest, kind: str) -> Response:
 def _one(request: ApiRequest, kind: str, name: str) -> Response:
     found = plugin_views.catalogue(request.context, kind)
     return Response({"plugin": next((plugin_body(one) for one in found.plugins if one.name == name), None)})
-
-
-def _if_match(request: ApiRequest) -> int | None:
-    """The version that the asker has seen; None for any, which must be said too."""
-    text = request.headers.get("If-Match", "").strip()
-    if text == "*":
-        return None
-    found = _VERSION.match(text)
-    if found is None:
-        fix = "so that nobody's change is lost"
-        raise Invalid(f'Send If-Match with the version that you have seen, such as "3", or *, {fix}.', field="If-Match")
-    return int(found[1])

@@ -51,14 +51,16 @@ def _groups() -> list[tuple[str, list[dict[str, Any]]]]:
                 "description": operation["description"],
                 "parameters": operation.get("parameters", []),
                 "body": _schema_of(operation.get("requestBody")),
-                "answers": answers[:-1],  # the last one is the fault, the same for all
+                "answers": answers,
             }
             groups.setdefault(operation["tags"][0], []).append(row)
     return sorted(groups.items())
 
 
 def _schema_of(holder: Mapping[str, Any] | None) -> str:
-    return json.dumps(holder["content"]["application/json"]["schema"], indent=2) if holder else ""
+    return (
+        json.dumps(holder["content"]["application/json"]["schema"], indent=2) if holder and "content" in holder else ""
+    )
 
 
 class Reference(OwnView):

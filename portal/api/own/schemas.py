@@ -115,3 +115,19 @@ QUARANTINE_PLUGIN = closed(
     {"reason": _FIELDS["reason"], "seconds": {"type": "number", "minimum": 0}}, required=("reason",)
 )
 RELEASE_PLUGIN = closed({"reason": _FIELDS["reason"]})
+
+_SUBSCRIPTION: Schema = {
+    "name": {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"\S", "x-fix": "1 to 60 characters."},
+    "url": {"type": "string", "minLength": 1, "maxLength": 1000},
+    "events": {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": r"\A[a-z_.*]+\Z"},
+        "minItems": 1,
+        "maxItems": 50,
+    },
+    "servers": {"type": "array", "items": UUID, "maxItems": 50},
+    "cloud_wide": {"type": "boolean"},
+    "enabled": {"type": "boolean"},
+}
+SUBSCRIBE = closed({**_SUBSCRIPTION, "channel": {"enum": ["webhook", "bell"]}}, required=("name",))
+CHANGE_SUBSCRIPTION: Schema = {**closed(_SUBSCRIPTION), "minProperties": 1}

@@ -106,7 +106,7 @@ def test_a_change_that_others_were_faster_with_is_refused(api_client: Any) -> No
     late = change(client, FILTERS, {"order": ["SameHostFilter"]}, '"0"')
     assert (late.status_code, "version 1, not 0" in late.json()["error"]["message"]) == (412, True)
     assert in_force().filters[0].name == "ComputeFilter"
-    assert client.patch(FILTERS, {"order": []}).status_code == 400  # without a version nobody knows what he replaces
+    assert client.patch(FILTERS, {"order": []}).status_code == 428  # without a version nobody knows what he replaces
     assert PluginChoice.objects.get().version == 1
 
 

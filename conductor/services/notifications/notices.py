@@ -1,0 +1,120 @@
+"""What stands in a person's bell beside their own workflows: what they subscribed to, and what became of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from django.db.models import QuerySet
+
+from conductor.api_db.models import Notice, Subscription
+from conductor.cells.lookup import API_ALIAS
+from conductor.core.context import RequestContext
+from conductor.core.identifiers import uuid_or_none
+from conductor.core.notification_sink import Notification, Send
+from conductor.transactions import database_now, write_tx
+
+TURNED_OFF = "subscription.turned_off"
+MOST_SHOWN = 12
+PHASES = {"start": "began", "end": "ended", "error": "failed"}
+
+
+@dataclass(frozen=True)
+class NoticeView:
+    """One entry of the bell."""
+
+    uuid: str
+    title: str
+    event_type: str
+    run_uuid: str
+    subscription_uuid: str
+    is_bad: bool
+    created_at: datetime
+
+
+def of(context: RequestContext) -> tuple[list[NoticeView], int]:
+    """The newest notices of the asker in the project in use, and how many there are."""
+    rows = _mine(context)
+    return [_view(row) for row in rows.order_by("-created_at", "-pk")[:MOST_SHOWN]], rows.count()
+
+
+def clear(context: RequestContext, notice_uuid: str = "") -> None:
+    """Take one out of the bell, or all of them. What is unknown is gone already."""
+    rows = _mine(context)
+    if notice_uuid:
+        known = uuid_or_none(notice_uuid)
+        rows = rows.filter(uuid=known) if known else rows.none()
+    with write_tx(API_ALIAS):
+        rows.delete()
+
+
+@dataclass(frozen=True)
+class Bell:
+    """The sink that puts messages into the bell of a subscription's owner; one that comes again is there already."""
+
+    subscription: Subscription
+    name: str
+
+    @contextmanager
+    def open(self) -> Iterator[Send]:
+        def send(message: Notification) -> str:
+            run_uuid = uuid_or_none(message.body["payload"]["data"].get("workflow", {}).get("uuid", ""))
+            _put(self.subscription, message.message_id, message.event_type, title_of(message), run_uuid)
+            return "in the bell"
+
+        yield send
+
+
+def say_turned_off(subscription: Subscription, reason: str) -> None:
+    """Tell the owner that nothing comes any more."""
+    title = f"The subscription {subscription.name} was turned off: {reason}"
+    _put(subscription, uuid4(), TURNED_OFF, title, None)
+
+
+def title_of(message: Notification) -> str:
+    """ "instance.create.error" about web-1: "Create of web-1 failed"."""
+    data = message.body["payload"]["data"]
+    instance = data.get("instance") or {}
+    words = message.event_type.split(".")
+    phase = PHASES.get(words[-1], "was told")
+    action = words[-2 if words[-1] in PHASES else -1].replace("_", " ")
+    about = f" of {instance['display_name']}" if instance.get("display_name") else ""
+    fault = data.get("fault") or {}
+    why = f": {fault['message']}" if fault.get("message") else ""
+    return f"{action.capitalize()}{about} {phase}{why}"
+
+
+def _put(subscription: Subscription, message_id: UUID, event_type: str, title: str, run_uuid: UUID | None) -> None:
+    with write_tx(API_ALIAS):
+        Notice.objects.get_or_create(
+            subscription_uuid=subscription.uuid,
+            message_id=message_id,
+            defaults={
+                "user_id": subscription.user_id,
+                "project_id": subscription.project_id,
+                "event_type": event_type,
+                "title": title[:255],
+                "run_uuid": run_uuid,
+                "is_bad": event_type == TURNED_OFF or event_type.endswith(".error"),
+                "created_at": database_now(),
+            },
+        )
+
+
+def _mine(context: RequestContext) -> QuerySet[Notice]:
+    return Notice.objects.filter(user_id=context.user_id, project_id=context.project_id)
+
+
+def _view(row: Notice) -> NoticeView:
+    return NoticeView(
+        uuid=str(row.uuid),
+        title=row.title,
+        event_type=row.event_type,
+        run_uuid=str(row.run_uuid or ""),
+        subscription_uuid=str(row.subscription_uuid),
+        is_bad=row.is_bad,
+        created_at=row.created_at,
+    )

@@ -1,0 +1,258 @@
+"""Telling subscribers: the same dispatcher and the same places as for other sinks, for as many as there are.
+
+A pass looks once into each journal for all of them. Who has news is told on a thread, those of one project one after
+another: a target that answers late holds up its own project alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, connections
+from django.db.models import Q
+
+from conductor.api_db.models import Subscription
+from conductor.core.context import RequestContext
+from conductor.core.errors import Unavailable
+from conductor.core.notification_sink import Notification, SinkFailed
+from conductor.journal import event_order
+from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
+from conductor.services import sign_in
+from conductor.services.notifications import dispatcher, notices, sealing, subscriptions
+from conductor.services.notifications.deliveries import ASKED, DELIVERED, FAILED, TEST
+from conductor.services.notifications.dispatcher import Part
+from conductor.services.notifications.event_types import KINDS
+from conductor.services.notifications.payloads import compose, for_tenants
+from conductor.services.notifications.sinks import Sink, Webhook
+from conductor.transactions import database_now, write_tx
+
+log = logging.getLogger(__name__)
+
+OFF_AFTER_FAILURES = 20  # in a row in one journal; with the pauses between them about an hour
+MOST_LOOKED_AT = 1000
+SEND_AGAIN_AFTER_SECONDS = 60.0  # when whoever took a message that was asked for has died
+WORKERS = 8
+RIGHTS_GONE = "its owner has no right to it any more"
+
+Work = Callable[[], None]
+Due = tuple[str, Subscription]  # who is to be told of what is new in a journal
+
+
+@dataclass
+class Subscribers:
+    """The passes of one process; `submit` runs work elsewhere and returns at once."""
+
+    aliases: Sequence[str]
+    teller: str
+    submit: Callable[[Work], Any] | None = None
+    _busy: set[str] = field(default_factory=set)
+    _gate: threading.Lock = field(default_factory=threading.Lock)
+
+    def go_round(self) -> None:
+        """One pass over all journals. One that does not answer is left for the next pass."""
+        places = dict(_answered(self.aliases, _places))  # before the subscriptions: none is taken for a forgotten one
+        known = {subscriptions.sink_name(row): row for row in Subscription.objects.filter(is_enabled=True)}
+        due: defaultdict[str, list[Due]] = defaultdict(list)
+        for alias, rows in places.items():
+            if not rows and not known:
+                continue
+            for _, found in _answered([alias], partial(_due, places=rows, known=known)):
+                for row in found:
+                    due[row.project_id].append((alias, row))
+        for project_id, theirs in due.items():
+            self._hand_out(project_id, theirs)
+
+    def _hand_out(self, project_id: str, due: list[Due]) -> None:
+        with self._gate:
+            if project_id in self._busy:
+                return  # its turn comes with a later pass
+            self._busy.add(project_id)
+        if self.submit is None:
+            self._work(project_id, due)
+        else:
+            self.submit(lambda: self._apart(project_id, due))
+
+    def _apart(self, project_id: str, due: list[Due]) -> None:
+        try:
+            self._work(project_id, due)
+        finally:
+            connections.close_all()  # a thread has connections of its own
+
+    def _work(self, project_id: str, due: list[Due]) -> None:
+        try:
+            for alias, row in due:
+                try:
+                    tell(alias, row, self.teller)
+                except Exception:
+                    log.exception("subscriber was not told: alias=%s subscription=%s", alias, row.uuid)
+        finally:
+            with self._gate:
+                self._busy.discard(project_id)
+
+
+def on_threads(aliases: Sequence[str], teller: str) -> Subscribers:
+    """Passes that tell several projects' subscribers at once."""
+    pool = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="subscribers")
+    return Subscribers(aliases, teller, pool.submit)
+
+
+def tell(alias: str, row: Subscription, teller: str) -> None:
+    """Tell one subscriber what is new in one journal, and what was asked for; turn off who never takes anything."""
+    owner = sign_in.context_for(row.user_id, row.project_id, "")
+    if owner is None or "reader" not in owner.roles or (row.is_cloud_wide and not owner.is_admin):
+        _turn_off(row, RIGHTS_GONE)
+        return
+    try:
+        sink = sink_of(row)
+    except Unavailable as error:
+        _turn_off(row, error.message)
+        return
+    _send_what_was_asked_for(alias, row, owner, sink)
+    dispatcher.tell(alias, sink, teller, part_of(row, owner))
+    place = NotificationPlace.objects.using(alias).filter(sink=sink.name, failures__gte=OFF_AFTER_FAILURES).first()
+    if place is not None:
+        _turn_off(row, f"{place.failures} deliveries in a row failed, the last with: {place.last_error}")
+
+
+def sink_of(row: Subscription) -> Sink:
+    """Raises Unavailable where its target cannot be read any more."""
+    name = subscriptions.sink_name(row)
+    if row.channel == subscriptions.BELL:
+        return notices.Bell(row, name)
+    target = sealing.unseal(row.sealed)
+    return Webhook(target.url, target.secret, is_guarded=True, given_name=name)
+
+
+def part_of(row: Subscription, owner: RequestContext) -> Part:
+    """What of a journal this subscriber is told, as its owner may see it."""
+    wanted = Q() if row.is_cloud_wide else Q(project_id=row.project_id)
+    if row.server_uuids:
+        wanted &= Q(instance_uuid__in=row.server_uuids)
+
+    def make(alias: str, event: Event) -> Notification | None:
+        message = _composed(owner, alias, event)
+        return message if message is not None and subscriptions.matches(message.event_type, row.events) else None
+
+    return Part(wanted, make)
+
+
+def _composed(owner: RequestContext, alias: str, event: Event) -> Notification | None:
+    message = compose(alias, event)
+    return message if message is None or owner.is_admin else for_tenants(message)
+
+
+def _answered(aliases: Iterable[str], ask: Callable[[str], Any]) -> Iterable[tuple[str, Any]]:
+    for alias in aliases:
+        try:
+            yield alias, ask(alias)
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("subscribers are not told: alias=%s error=%s", alias, type(error).__name__)
+
+
+def _places(alias: str) -> list[NotificationPlace]:
+    rows = NotificationPlace.objects.using(alias).filter(sink__startswith=subscriptions.PREFIX)
+    return list(rows.annotate(at=database_now()))
+
+
+def _due(alias: str, *, places: list[NotificationPlace], known: Mapping[str, Subscription]) -> list[Subscription]:
+    """Who has news in a journal. The places of all others move on, and of those that are gone they go."""
+    gone = [place.pk for place in places if place.sink not in known]
+    if gone:
+        with write_tx(alias):
+            NotificationPlace.objects.using(alias).filter(pk__in=gone).delete()
+    for name in known.keys() - {place.sink for place in places}:
+        dispatcher.begin_at_the_end(alias, name)
+    kept = {place.sink: place for place in places if place.sink in known}
+    due = {name for name in _asked(alias) if name in known}
+    if kept:
+        due |= _with_news(alias, kept, known)
+    return [known[name] for name in sorted(due)]
+
+
+def _with_news(alias: str, kept: Mapping[str, NotificationPlace], known: Mapping[str, Subscription]) -> set[str]:
+    events = Event.objects.using(alias)
+    end = event_order.end(events)
+    lowest = min(place.reached for place in kept.values())
+    if lowest >= end:
+        return set()
+    later = events.filter(kind__in=KINDS, pk__gt=lowest, pk__lte=end).order_by("pk")
+    news = list(later.values_list("pk", "project_id", "instance_uuid")[:MOST_LOOKED_AT])
+    looked_to = news[-1][0] if len(news) == MOST_LOOKED_AT else end
+    due, idle = set(), []
+    for name, place in kept.items():
+        row = known[name]
+        if any(_concerns(row, project, instance) for number, project, instance in news if number > place.reached):
+            due |= {name} if place.retry_at <= place.at else set()  # type: ignore[attr-defined]
+        elif place.reached < looked_to and place.owner is None:
+            idle.append(place.pk)
+    if idle and (news or end - lowest >= MOST_LOOKED_AT):
+        with write_tx(alias):
+            NotificationPlace.objects.using(alias).filter(pk__in=idle, owner__isnull=True).update(reached=looked_to)
+    return due
+
+
+def _concerns(row: Subscription, project_id: str, instance_uuid: Any) -> bool:
+    is_in = row.is_cloud_wide or project_id == row.project_id
+    return is_in and (not row.server_uuids or str(instance_uuid) in row.server_uuids)
+
+
+def _asked(alias: str) -> list[str]:
+    rows = NotificationDelivery.objects.using(alias).filter(outcome=ASKED, tried_at__lte=database_now())
+    return list(rows.values_list("sink", flat=True).distinct())
+
+
+def _send_what_was_asked_for(alias: str, row: Subscription, owner: RequestContext, sink: Sink) -> None:
+    rows = NotificationDelivery.objects.using(alias).filter(sink=sink.name, outcome=ASKED)
+    for asked in rows.filter(tried_at__lte=database_now()).order_by("pk"):
+        mine = rows.filter(pk=asked.pk, tried_at__lte=database_now())
+        with write_tx(alias):
+            is_mine = mine.update(tried_at=database_now(SEND_AGAIN_AFTER_SECONDS))
+        if not is_mine:
+            continue  # another process has taken it
+        outcome, detail = _sent(alias, asked, owner, sink)
+        with write_tx(alias):
+            rows.filter(pk=asked.pk).update(outcome=outcome, detail=detail[:255], tried_at=database_now())
+
+
+def _sent(alias: str, asked: NotificationDelivery, owner: RequestContext, sink: Sink) -> tuple[str, str]:
+    message = _test_message(asked) if asked.event_type == TEST else _made_again(alias, asked, owner)
+    if message is None:
+        return FAILED, "what it told of is no longer in the event log"
+    try:
+        with sink.open() as send:
+            return DELIVERED, send(message)
+    except SinkFailed as failure:
+        return FAILED, str(failure)
+
+
+def _made_again(alias: str, asked: NotificationDelivery, owner: RequestContext) -> Notification | None:
+    event = Event.objects.using(alias).filter(pk=asked.event_number or 0).first()
+    return _composed(owner, alias, event) if event is not None else None
+
+
+def _test_message(asked: NotificationDelivery) -> Notification:
+    data: dict[str, Any] = {"workflow": {}, "instance": None, "fault": None}
+    body = {
+        "event_type": TEST,
+        "priority": "INFO",
+        "publisher_id": "novella",
+        "timestamp": datetime.now(UTC).isoformat(),
+        "message_id": str(asked.message_id),
+        "payload": {"schema": TEST, "version": "1.0", "data": data},
+    }
+    return Notification(asked.message_id, 0, TEST, "", body)
+
+
+def _turn_off(row: Subscription, reason: str) -> None:
+    turned = subscriptions.turn_off(row.uuid, reason)
+    if turned is not None:
+        log.warning("subscription turned off: subscription=%s reason=%s", row.uuid, reason)
+        notices.say_turned_off(turned, reason)

@@ -1,0 +1,285 @@
+"""Subscribers are told by the dispatcher of all sinks: what they may see, in order, again when asked, not for ever."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conductor.api_db.models import Notice, Subscription
+from conductor.cells.lookup import journal_aliases
+from conductor.core.errors import NotFound
+from conductor.core.notification_sink import Notification, SinkFailed
+from conductor.identity.models import RoleAssignment
+from conductor.journal.models import Event, NotificationDelivery, NotificationPlace, WorkflowRun
+from conductor.rpc import outbox
+from conductor.services.notifications import (
+    deliveries,
+    event_types,
+    notices,
+    sinks,
+    subscribers,
+    subscriptions,
+)
+from conductor.services.notifications.sinks import Webhook
+from conductor.services.notifications.subscribers import Subscribers
+from conductor.services.notifications.subscriptions import Wish
+from conductor.transactions import database_now, write_tx
+from tests.compute_rows import make_cloud, make_instance
+from tests.integration.interventions import ALIAS, DIARY, Noted, go
+from tests.integration.test_notifications import Receiver
+
+pytestmark = pytest.mark.usefixtures("databases")
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def told(people: Any, flow: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Subscribers:
+    """Passes over all journals, in this thread; the flow "made" makes notifications, and loopback is a target."""
+    monkeypatch.setitem(event_types.BY_ACTION, "make", "instance.make")  # type: ignore[arg-type]
+    settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS = True
+    flow(Noted("one"))
+    return Subscribers(journal_aliases(), "teller-1")
+
+
+def subscribe(person: Any, receiver: Receiver, **wish: Any) -> tuple[str, str]:
+    """Its uuid and its key."""
+    made = subscriptions.subscribe(person.context(), Wish(**{"name": "hook", "url": receiver.url, **wish}))
+    return made.view.uuid, made.secret
+
+
+def work_of(person: Any, instance_uuid: Any = None) -> WorkflowRun:
+    """A workflow of a person's, from its start to its end."""
+    about = instance_uuid or uuid.uuid4()
+    wanted = outbox.NewRun(
+        flow="made", action="make", context=person.context(), resources=(f"instance:{about}",), instance_uuid=about
+    )
+    with write_tx(ALIAS):
+        run = outbox.open_run(ALIAS, wanted)
+    return go(run)
+
+
+def log_of(subscription_uuid: str) -> list[tuple[str, str]]:
+    rows = NotificationDelivery.objects.using(ALIAS).filter(sink=f"subscription {subscription_uuid}").order_by("pk")
+    return list(rows.values_list("event_type", "outcome"))
+
+
+def retry_now() -> None:
+    NotificationPlace.objects.using(ALIAS).update(retry_at=database_now())
+
+
+def test_a_project_hears_of_its_own_signed_and_without_hosts(told: Any, receiver: Receiver, people: Any) -> None:
+    _, secret = subscribe(people.ana, receiver)
+    make_cloud(people)
+    server = make_instance(people.bo.context(), ALIAS, "web-1", host="sim-1", node="sim-1")
+    work_of(people.bo, server.uuid)
+    work_of(people.chi)
+    told.go_round()
+    told.go_round()
+    assert receiver.types == ["instance.make.start", "instance.make.end"]
+    headers, body = receiver.got[-1]
+    sent_at, signature = re.fullmatch(r"t=(\d+),v1=(\w+)", headers["Novella-Signature"]).groups()  # type: ignore[union-attr]
+    assert signature == hmac.new(secret.encode(), sent_at.encode() + b"." + body, hashlib.sha256).hexdigest()
+    data = json.loads(body)["payload"]["data"]
+    assert data["action_initiator_project"] == people.bo.project.id
+    assert (data["instance"]["display_name"], data["instance"]["host"], data["instance"]["node"]) == ("web-1", "", "")
+    assert b"sim-1" not in b"".join(sent for _, sent in receiver.got)
+
+
+def test_what_was_not_wanted_is_not_told_and_holds_up_no_pruning(told: Any, receiver: Receiver, people: Any) -> None:
+    make_cloud(people)
+    server = make_instance(people.ana.context(), ALIAS, "web-1")
+    failed, _ = subscribe(people.ana, receiver, events=["*.error"])
+    one, _ = subscribe(people.ana, receiver, name="one", servers=[str(server.uuid)])
+    wide, _ = subscribe(people.admin, receiver, is_cloud_wide=True, events=["instance.make.end"])
+    DIARY.failures["do one"] = 1
+    work_of(people.ana)
+    work_of(people.chi)
+    work_of(people.ana, server.uuid)
+    told.go_round()
+    assert log_of(failed) == [("instance.make.error", "delivered")]
+    assert log_of(one) == [("instance.make.start", "delivered"), ("instance.make.end", "delivered")]
+    assert log_of(wide) == [("instance.make.end", "delivered")] * 2
+    newest = Event.objects.using(ALIAS).filter(kind__in=event_types.KINDS).latest("pk").pk
+    places = NotificationPlace.objects.using(ALIAS).filter(sink__startswith="subscription ")
+    assert min(places.values_list("reached", flat=True)) >= newest
+
+
+def test_who_never_takes_anything_is_turned_off_with_a_notice(
+    told: Any, receiver: Receiver, people: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(subscribers, "OFF_AFTER_FAILURES", 3)
+    uid, _ = subscribe(people.ana, receiver)
+    receiver.answers = [500] * 3
+    work_of(people.ana)
+    for _ in range(5):
+        told.go_round()
+        retry_now()
+    assert log_of(uid) == [("instance.make.start", "failed")] * 3
+    view = subscriptions.get(people.ana.context(), uid)
+    assert (view.is_enabled, view.revision) == (False, 2)
+    assert view.off_reason == "3 deliveries in a row failed, the last with: answered 500"
+    [notice], count = notices.of(people.ana.context())
+    assert (notice.is_bad, count, "was turned off" in notice.title) == (True, 1, True)
+    assert notices.of(people.bo.context())[1] == 0
+    assert not NotificationPlace.objects.using(ALIAS).filter(sink__startswith="subscription ").exists()
+    subscriptions.change(people.ana.context(), uid, Wish(is_enabled=True), view.revision)
+    work_of(people.ana)
+    told.go_round()
+    assert log_of(uid)[3:] == [("instance.make.start", "delivered"), ("instance.make.end", "delivered")]
+    assert subscriptions.get(people.ana.context(), uid).off_reason == ""
+
+
+def test_whose_right_is_gone_is_told_nothing(told: Any, receiver: Receiver, people: Any) -> None:
+    uid, _ = subscribe(people.ana, receiver)
+    wide, _ = subscribe(people.chi, receiver)
+    Subscription.objects.filter(uuid=wide).update(is_cloud_wide=True)  # as if chi had been an operator once
+    RoleAssignment.objects.filter(user=people.ana.user).delete()
+    work_of(people.bo)
+    told.go_round()
+    assert receiver.got == []
+    assert set(Subscription.objects.values_list("is_enabled", "off_reason")) == {(False, subscribers.RIGHTS_GONE)}
+    assert log_of(uid) == log_of(wide) == []
+
+
+def test_the_bell_is_rung_once_for_each_message(told: Any, people: Any) -> None:
+    context = people.ana.context()
+    uid = subscriptions.subscribe(context, Wish(name="bell", channel="bell", events=["*.error"])).view.uuid
+    DIARY.failures["do one"] = 1
+    run = work_of(people.bo)
+    told.go_round()
+    NotificationPlace.objects.using(ALIAS).update(reached=0)  # as after a crash in between
+    told.go_round()
+    [notice], _ = notices.of(context)
+    assert (notice.run_uuid, notice.is_bad, notice.title) == (str(run.uuid), True, "Make failed: RuntimeError")
+    notices.clear(people.bo.context(), notice.uuid)
+    assert notices.of(context)[1] == 1
+    notices.clear(context, notice.uuid)
+    assert notices.of(context) == ([], 0)
+    subscriptions.unsubscribe(context, uid)
+    assert not Notice.objects.exists()
+
+
+def test_a_delivery_is_sent_again_under_its_own_id_and_a_test_too(told: Any, receiver: Receiver, people: Any) -> None:
+    context = people.ana.context()
+    uid, _ = subscribe(people.ana, receiver)
+    work_of(people.ana)
+    told.go_round()
+    newest = deliveries.list_of(context, uid).items[0]
+    receiver.answers = [200, 503]
+    deliveries.test(context, uid)
+    deliveries.send_again(context, uid, newest.id)
+    told.go_round()
+    assert receiver.types[2:] == ["subscription.test", "instance.make.end"]
+    assert receiver.got[3][0]["Novella-Message"] == receiver.got[1][0]["Novella-Message"] == newest.message_id
+    outcomes = {(one.event_type, one.outcome, one.detail) for one in deliveries.list_of(context, uid).items}
+    assert ("subscription.test", "delivered", "answered 200") in outcomes
+    assert ("instance.make.end", "failed", "answered 503") in outcomes
+    assert subscriptions.get(context, uid).is_enabled
+    with pytest.raises(NotFound):
+        deliveries.send_again(people.bo.context(), uid, newest.id)
+
+
+def test_a_hung_target_holds_up_its_own_project_alone(told: Any, receiver: Receiver, people: Any) -> None:
+    subscribe(people.chi, receiver)
+    subscribe(people.ana, receiver)
+    waiting: list[Any] = []
+    told.submit = waiting.append
+    work_of(people.ana)
+    work_of(people.chi)
+    told.go_round()
+    told.go_round()  # both are busy: nobody is asked twice
+    assert len(waiting) == 2
+    first = waiting.pop(0)
+    worker = threading.Thread(target=waiting.pop())
+    worker.start()
+    worker.join(20)
+    assert len(receiver.got) == 2
+    told.go_round()
+    assert waiting == []
+    other = threading.Thread(target=first)
+    other.start()
+    other.join(20)
+    assert len(receiver.got) == 4
+
+
+# -- where webhooks may go ------------------------------------------------------------------------------------
+
+
+def test_a_name_that_leads_inside_is_not_followed(receiver: Receiver, settings: Any, monkeypatch: Any) -> None:
+    port = receiver.server.server_port
+    inside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+    outside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", port))]
+    for found in (inside, outside + inside):  # one private address is enough
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, found=found, **kwargs: found)
+        with pytest.raises(SinkFailed, match="private network"), hook(f"http://rebound.example.org:{port}/x") as send:
+            send(message())
+    assert receiver.got == []
+    settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS = True
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: inside)
+    with hook(f"http://rebound.example.org:{port}/x") as send:
+        assert send(message()) == "answered 200"
+    assert receiver.got[0][0]["Host"] == f"rebound.example.org:{port}"
+
+
+def test_the_address_that_was_checked_is_the_one_that_is_used(monkeypatch: Any) -> None:
+    asked: list[Any] = []
+    answers = [[(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 80))]]
+
+    def connect(place: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append(place)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: answers.pop())
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(SinkFailed, match="ConnectionRefusedError"), hook("http://hooks.example.org/x") as send:
+        send(message())
+    assert asked == [("93.184.216.34", 80)]
+
+
+def test_an_answer_by_the_byte_is_cut_off(settings: Any, monkeypatch: Any) -> None:
+    settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS = True
+    monkeypatch.setattr(sinks, "LONGEST_SECONDS", 0.3)
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        taken, _ = server.accept()
+        with taken:
+            try:
+                for byte in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000:
+                    taken.send(bytes([byte]))
+                    ended.wait(0.05)
+            except OSError:
+                pass
+
+    ended = threading.Event()
+    thread = threading.Thread(target=drip)
+    thread.start()
+    with pytest.raises(SinkFailed), hook(f"http://127.0.0.1:{server.getsockname()[1]}/x") as send:
+        send(message())
+    ended.set()
+    thread.join(10)
+    server.close()
+    assert not thread.is_alive()
+
+
+def hook(url: str) -> Any:
+    return Webhook(url, "k" * 32, is_guarded=True).open()
+
+
+def message() -> Notification:
+    return Notification(uuid.uuid4(), 1, "instance.create.end", "", {"payload": {}})
