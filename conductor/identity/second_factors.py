@@ -91,6 +91,15 @@ def turn_off(user_id: str, code: str) -> None:
         RecoveryCode.objects.filter(user_id=user_id).delete()
 
 
+def reset(user_id: str) -> None:
+    """A password is enough again, for somebody who has lost it all. Raises Conflict where there is nothing to reset."""
+    with write_tx():
+        gone, _ = SecondFactor.objects.filter(user_id=user_id).delete()
+        RecoveryCode.objects.filter(user_id=user_id).delete()
+    if not gone:
+        raise Conflict("This user has set up no second factor.")
+
+
 def renew_codes(user_id: str, code: str) -> list[str]:
     """New recovery codes; those before them are worth nothing. Raises Invalid for a wrong code."""
     _prove_in_form(user_id, code)

@@ -37,7 +37,7 @@ from rest_framework.views import APIView
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, NotAuthenticated, NotFound
-from portal.api import authorization, microversions, rate_limits
+from portal.api import audited, authorization, microversions, rate_limits
 from portal.api.authentication import TokenAuthentication
 from portal.api.microversions import Microversion, VersionTable
 from portal.api.parsing import JsonParser
@@ -144,6 +144,8 @@ class ApiView(APIView):
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
         answered = super().finalize_response(request, response, *args, **kwargs)
+        if request.method not in READS:
+            audited.keep(request, response)
         if self.versions is not None:
             used = getattr(request, "microversion", None)
             for name, value in self.versions.answer_headers(used).items():

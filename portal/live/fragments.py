@@ -138,6 +138,7 @@ KINDS: Mapping[str, Kind] = {
     "me": Kind(frozenset({"tray"}), _whole_project, _no_list, is_wide=True, is_reread=True, kinds=("run.",)),
     "hosts": Kind(frozenset({"list"}), _for_operators, _hosts, is_wide=True, kinds=("host.",)),
     "cells": Kind(frozenset({"list"}), _for_operators, _cells, is_wide=True, kinds=("host.",)),
+    "services": Kind(frozenset({"list"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.",)),
     "host": Kind(frozenset({"page", "drain"}), _of_host, _host),
     "fleet": Kind(
         frozenset({"map"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.", "instance.")

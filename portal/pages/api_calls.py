@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
-from urllib.parse import unquote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from django.core.handlers.wsgi import WSGIRequest
 from django.urls import resolve
@@ -28,7 +28,8 @@ Query = Mapping[str, Any]
 class Call:
     """One request to an API; `secrets` are the names of values in the body that no page shows again.
 
-    `version` is the microversion where it is not the latest; `data` is sent as it is, in place of a body.
+    `version` is the microversion where it is not the latest; `data` is sent as it is, in place of a body; `reason` is
+    put on record with what it does.
     """
 
     method: str
@@ -38,6 +39,7 @@ class Call:
     version: str = "latest"
     media_type: str = "application/json"
     data: Any = field(default=None, repr=False, compare=False)
+    reason: str = ""
 
     @property
     def body_text(self) -> str:
@@ -97,6 +99,8 @@ def _request(request: PageRequest, call: Call, query: str) -> WSGIRequest:
         "wsgi.input": call.data.file if call.data is not None else BytesIO(body),
         "wsgi.url_scheme": request.scheme,
     }
+    if call.reason:
+        environ["HTTP_NOVELLA_REASON"] = quote(call.reason)
     inner = WSGIRequest(environ)
     inner.request_id = request.asker.request_id  # type: ignore[attr-defined]
     speak_for(inner, request.user, request.asker)

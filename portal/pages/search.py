@@ -75,11 +75,11 @@ def found(request: PageRequest, text: str) -> tuple[list[Group], list[Hit]]:
         groups += [Group("Workflows", _workflows(request, text))]
         if request.asker.is_admin:
             groups += [Group("Hosts", _hosts(request, text))]
-        for resource in RESOURCES:
+        for resource in (one for one in RESOURCES if may(request.asker, one.service, one.rule)):
             url = f"{views.list_url(resource)}?{urlencode({'q': text})}"
             if time.monotonic() > deadline:
                 unasked.append(Hit(resource.title, url, resource.icon))
-            elif may(request.asker, resource.service, resource.rule):
+            else:
                 groups.append(Group(resource.title, _resources(request, resource, text), url))
     return [group for group in groups if group.hits], unasked
 

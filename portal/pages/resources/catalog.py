@@ -11,7 +11,19 @@ from portal.api.identity import policies as identity
 from portal.api.image import policies as image
 from portal.api.network import policies as network
 from portal.api.volume import policies as volume
-from portal.pages.resources import access, images, keys, networks, routers, servers, volumes
+from portal.pages.resources import (
+    access,
+    aggregates,
+    images,
+    keys,
+    networks,
+    people,
+    rights,
+    routers,
+    servers,
+    services,
+    volumes,
+)
 from portal.pages.resources.model import Resource
 
 RULES: Mapping[str, authorization.RuleTable] = {
@@ -33,6 +45,12 @@ RESOURCES: tuple[Resource, ...] = (
     *access.SECURITY,
     keys.KEY_PAIRS,
     access.CREDENTIALS,
+    aggregates.AGGREGATES,
+    services.SERVICES,
+    rights.PROJECTS,
+    people.USERS,
+    people.ROLES,
+    rights.ASSIGNMENTS,
 )
 # Servers have pages of their own; their forms are the shared ones.
 BY_ID: Mapping[str, Resource] = {resource.id: resource for resource in (*RESOURCES, servers.SERVER)}

@@ -15,7 +15,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from portal.pages.access import PageRequest, signed_in
-from portal.pages.api_calls import Answer, send
+from portal.pages.api_calls import Answer, Call, send
 from portal.pages.resources import forms
 from portal.pages.resources.model import Asked, Deed, Item, Resource
 from portal.pages.resources.views import item_of, item_url, list_url, resource_of
@@ -64,7 +64,7 @@ def resource_deed(request: PageRequest, resource_id: str, deed_id: str) -> HttpR
 
     A script's POST (of htmx) changes nothing: it asks how the call would look.
     """
-    resource = resource_of(resource_id)
+    resource = resource_of(request, resource_id)
     deed = resource.deed(deed_id)
     if deed is None:
         raise Http404
@@ -95,8 +95,11 @@ def _do(request: PageRequest, sheet: Sheet) -> HttpResponse:
         return _form(request, replace(sheet, wrong=wrong), status=400)
     if len(sheet.items) > 1:
         return _outcomes(request, sheet)
+    refused = sheet.deed.why_not(sheet.item) if sheet.items and sheet.resource.is_for_operators else ""
+    if refused:
+        return _form(request, replace(sheet, wrong={"": refused}), status=409)
     asked = replace(_asked(request, sheet.item, sheet.values), file=request.FILES.get(FILE))
-    answer = send(request, sheet.deed.call(asked))
+    answer = send(request, _call(sheet.deed, asked))
     if answer.is_good:
         return _done(request, sheet, asked, answer)
     place = forms.place_of(sheet.deed, answer)
@@ -142,7 +145,9 @@ def _outcomes(request: PageRequest, sheet: Sheet) -> HttpResponse:
     """A result for each of several."""
     found = []
     for item in sheet.items:
-        answer = send(request, sheet.deed.call(_asked(request, item, sheet.values)))
+        refused = sheet.deed.why_not(item) if sheet.resource.is_for_operators else ""
+        call = _call(sheet.deed, _asked(request, item, sheet.values))
+        answer = Answer(409, message=refused) if refused else send(request, call)
         name = sheet.resource.name_of(item) or sheet.resource.id_of(item)
         found.append(Outcome(name, answer.is_good, answer.message))
     good = sum(outcome.is_good for outcome in found)
@@ -157,13 +162,18 @@ def _outcomes(request: PageRequest, sheet: Sheet) -> HttpResponse:
     return render(request, "resources/outcomes.html", context)
 
 
+def _call(deed: Deed, asked: Asked) -> Call:
+    """The call of a form, with the reason where the form asks for one."""
+    return replace(deed.call(asked), reason=asked.values.get("reason", ""))
+
+
 def _asked(request: PageRequest, item: Item, values: Mapping[str, str]) -> Asked:
     return Asked(item, values, request.asker.user_id, request.asker.project_id)
 
 
 def _form(request: PageRequest, sheet: Sheet, status: int = 200) -> HttpResponse:
     resource, deed, values = sheet.resource, sheet.deed, dict(sheet.values)
-    choices = forms.first_choices(request, deed, values)
+    choices = forms.first_choices(request, deed, values, sheet.item)
     asked = _asked(request, sheet.item, values)
     names = [
         (resource.id_of(one), resource.name_of(one) or resource.id_of(one), deed.why_not(one)) for one in sheet.items
@@ -176,7 +186,7 @@ def _form(request: PageRequest, sheet: Sheet, status: int = 200) -> HttpResponse
         "is_open": not names or any(not why_not for _, _, why_not in names),
         "questions": forms.questions(deed, values, choices, sheet.wrong),
         "problems": sheet.problems,
-        "call": deed.call(asked),
+        "call": _call(deed, asked),
         "command": forms.command(deed, asked),
         "action": reverse("resource-deed", args=[resource.id, deed.id]),
         "back_url": item_url(resource, resource.id_of(sheet.item)) if is_single else list_url(resource),

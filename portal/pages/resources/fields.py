@@ -9,6 +9,7 @@ from portal.pages.resources.model import Field, Item, Source, Values
 NAME = Field("name", "Name", is_required=True)
 NAME_OR_NOT = Field("name", "Name")
 DESCRIPTION = Field("description", "Description")
+REASON = Field("reason", "Reason", is_required=True, help="Kept in the audit log: others will ask.")
 
 
 def own(name: str, label: str, **more: Any) -> Field:
@@ -37,6 +38,30 @@ def options(values: Values, **flags: str) -> list[str]:
         if values.get(name):
             words += [f"--{flag}", values[name]]
     return words
+
+
+def pairs_of(text: str) -> dict[str, str]:
+    """Lines of `key = value`."""
+    lines = (line.partition("=") for line in text.splitlines() if line.strip())
+    return {key.strip(): value.strip() for key, _, value in lines}
+
+
+def pairs_text(pairs: Any) -> str:
+    """The same as people edit it."""
+    return "\n".join(f"{key} = {value}" for key, value in sorted((pairs or {}).items()))
+
+
+def pairs_fault(text: str) -> str:
+    """What is wrong with lines of `key = value`; empty when nothing is."""
+    seen: set[str] = set()
+    for line in (one.strip() for one in text.splitlines()):
+        key, sign, _ = line.partition("=")
+        if line and not (sign and key.strip()):
+            return f"Write “{line[:40]}” as key = value."
+        if line and key.strip() in seen:
+            return f"{key.strip()[:40]} is there twice."
+        seen.add(key.strip())
+    return ""
 
 
 def named(item: Item) -> str:

@@ -40,13 +40,13 @@ def beginnings(deed: Deed, item: Item, given: Mapping[str, str]) -> dict[str, st
     return {field.name: given.get(field.name) or field.begins_as(item) for field in deed.fields}
 
 
-def first_choices(request: PageRequest, deed: Deed, values: dict[str, str]) -> dict[str, Sequence[Choice]]:
+def first_choices(request: PageRequest, deed: Deed, values: dict[str, str], item: Item) -> dict[str, Sequence[Choice]]:
     """The options of each field; where one must be chosen and nothing was, the first of them is."""
     found: dict[str, Sequence[Choice]] = {}
     for field in deed.fields:
         if field.kind != "choice":
             continue
-        options = _options(request, field.choices)
+        options = field.choices(item) if callable(field.choices) else _options(request, field.choices)
         found[field.name] = options
         if not values.get(field.name) and not field.nothing and options:
             values[field.name] = options[0].value
@@ -70,11 +70,13 @@ def questions(
 
 def missing(deed: Deed, values: Mapping[str, str]) -> dict[str, str]:
     """What a form can tell by itself; the API says the rest."""
-    return {
+    empty = {
         field.name: f"{field.label} is needed."
         for field in deed.fields
-        if field.is_required and field.kind != "file" and not values.get(field.name)
+        if field.is_required and field.kind != "file" and not values.get(field.name, "").strip()
     }
+    faults = {field.name: field.fault(values.get(field.name, "")) for field in deed.fields}
+    return {name: said for name, said in faults.items() if said} | empty
 
 
 def place_of(deed: Deed, answer: Answer) -> str:

@@ -9,7 +9,8 @@ from portal.pages.amounts import megabytes
 from portal.pages.api_calls import Call
 from portal.pages.faces import Face
 from portal.pages.resources import cells
-from portal.pages.resources.fields import NAME, OWN_NAME, filled, named, options, whole
+from portal.pages.resources.fields import NAME, OWN_NAME, REASON, filled, named, options, whole
+from portal.pages.resources.flavor_deeds import ACCESS, FLAVOR_DEEDS
 from portal.pages.resources.model import Asked, Cell, Choice, Column, Deed, Field, Item, Names, Resource
 
 PATH = "/image/v2/images"
@@ -93,6 +94,7 @@ IMAGES = Resource(
     one="image",
     rule="get_images",
     is_whole=True,
+    names=("projects",),
     sorting="sort",
     empty="An image is what servers boot from. Upload one, or make one of a server.",
     filters=(
@@ -122,7 +124,7 @@ IMAGES = Resource(
         Column("Protected", cells.yes("protected"), is_in_list=False),
         Column("Architecture", cells.text("architecture"), is_in_list=False),
         Column("Digest", cells.mono("os_hash_value"), is_in_list=False),
-        Column("Owner", cells.mono("owner"), is_in_list=False),
+        Column("Owner", cells.link("owner", "projects"), is_in_list=False),
     ),
     deeds=(
         Deed(
@@ -195,6 +197,26 @@ IMAGES = Resource(
             ],
         ),
         Deed(
+            id="deactivate",
+            title="Switch off",
+            does="Nobody can use it or read its data until it is switched on again. Servers made from it run on.",
+            rule="deactivate",
+            is_bulk=True,
+            why_not=lambda item: "" if item["status"] in ("active", "deactivated") else "It has no data yet.",
+            fields=(REASON,),
+            call=lambda asked: Call("POST", f"{PATH}/{asked.item.get('id', 'ID')}/actions/deactivate"),
+            cli=lambda asked: ["openstack image set --deactivate", named(asked.item)],
+        ),
+        Deed(
+            id="reactivate",
+            title="Switch on",
+            does="It can be used again.",
+            rule="reactivate",
+            why_not=lambda item: "" if item["status"] == "deactivated" else "It is not switched off.",
+            call=lambda asked: Call("POST", f"{PATH}/{asked.item.get('id', 'ID')}/actions/reactivate"),
+            cli=lambda asked: ["openstack image set --activate", named(asked.item)],
+        ),
+        Deed(
             id="delete",
             title="Delete",
             does="Its data are gone for good. Servers that were made from it stay as they are.",
@@ -231,6 +253,10 @@ FLAVORS = Resource(
     rule="os_compute_api:servers:index",
     sorting="sort_key",
     empty="A flavor is a size that servers can have. Operators make them.",
+    query={"is_public": "none"},
+    names=("projects",),
+    more=(ACCESS,),
+    deeds=FLAVOR_DEEDS,
     columns=(
         Column("Name", cells.text("name"), sort="name"),
         Column("vCPU", cells.number("vcpus"), is_number=True, sort="vcpus"),
@@ -241,5 +267,10 @@ FLAVORS = Resource(
         Column("For everybody", cells.yes("os-flavor-access:is_public")),
         Column("Description", cells.text("description"), is_in_list=False),
         Column("Scheduling keys", cells.pairs("extra_specs"), is_in_list=False),
+        Column(
+            "Given to",
+            cells.lines("access", lambda one, names: cells.link_to(str(one["tenant_id"]), "projects", names)),
+            is_in_list=False,
+        ),
     ),
 )

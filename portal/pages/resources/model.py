@@ -67,11 +67,12 @@ class Field:
     help: str = ""
     is_required: bool = False
     start: str | Callable[[Item], str] = ""
-    choices: Sequence[Choice] | Source = ()
+    choices: Sequence[Choice] | Source | Callable[[Item], Sequence[Choice]] = ()
     nothing: str = ""  # the words for choosing nothing, where that may be
     also: tuple[str, ...] = ()
     least: int | None = None
     most: int | None = None
+    fault: Callable[[str], str] = lambda typed: ""  # what is wrong with what was typed, before the API is asked
 
     def begins_as(self, item: Item) -> str:
         return self.start(item) if callable(self.start) else self.start
@@ -115,6 +116,7 @@ class Deed:
     reveals: str = ""
     reveal_name: str = ""
     tab: str = ""  # of the page to which it leads back
+    guide: tuple[tuple[str, str], ...] = ()  # what may be typed, with what it means
     also_calls: Callable[[Asked, Any], Iterable[Call]] = lambda asked, made: ()
 
 
@@ -127,6 +129,17 @@ class Part:
     query: Callable[[Item], Mapping[str, str]]
     create: str = ""
     create_field: str = ""
+
+
+@dataclass(frozen=True)
+class More:
+    """What another request tells of one of them; it stands in the item under `name`. `{id}` in `path` is its id."""
+
+    name: str
+    path: str
+    key: str
+    rule: str
+    service: str = ""  # whose rule it is, where it is not the resource's
 
 
 @dataclass(frozen=True)
@@ -161,6 +174,9 @@ class Resource:
     list_route: str = ""  # pages of their own in place of the shared ones
     page_route: str = ""
     tool: tuple[str, str] = ("", "")  # a page of its own beside the list: route name, words
+    is_for_operators: bool = False  # to others there is no such kind
+    is_only_listed: bool = False  # its API tells of one of them in the list alone
+    more: tuple[More, ...] = ()
 
     @property
     def creation(self) -> Deed | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from conductor.core.errors import NovellaError
+from conductor.core.errors import NotFound, NovellaError
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.api_calls import ask
 from portal.pages.live_marks import live_marks
@@ -44,10 +44,10 @@ class Offer:
     why_not: str
 
 
-def resource_of(resource_id: str) -> Resource:
-    """Raises Http404."""
+def resource_of(request: PageRequest, resource_id: str) -> Resource:
+    """Raises Http404; also, for what is the operators', when somebody else asks."""
     found = BY_ID.get(resource_id)
-    if found is None:
+    if found is None or (found.is_for_operators and not request.asker.is_admin):
         raise Http404
     return found
 
@@ -56,7 +56,7 @@ def resource_of(resource_id: str) -> Resource:
 @signed_in
 def resource_list(request: PageRequest, resource_id: str) -> HttpResponse:
     """The list: filter, order and page are in the address."""
-    resource = resource_of(resource_id)
+    resource = resource_of(request, resource_id)
     context = {**live_marks("things", "list"), **list_context(request, resource)}
     return render(request, "resources/_list.html" if request.htmx else "resources/list.html", context)
 
@@ -109,7 +109,9 @@ def _found(
     items = [resource.unwrap(one) for one in body.get(resource.key, ())]
     if in_page:
         return [item for item in items if text.lower() in resource.name_of(item).lower()], {}
-    has_more = bool(body.get(f"{resource.key}_links") or (isinstance(body.get("next"), str) and body["next"]))
+    links = body.get("links")
+    following = body.get("next") or (links.get("next") if isinstance(links, Mapping) else None)
+    has_more = bool(body.get(f"{resource.key}_links") or isinstance(following, str))
     if not (has_more and items and resource.is_paged):
         return items, {}
     return items, {
@@ -150,6 +152,8 @@ def names_for(request: PageRequest, resource: Resource) -> Names:
     """The names of what the columns point at: one question per kind, however many rows there are."""
     found: dict[str, dict[str, str]] = {}
     for kind in resource.names:
+        if kind in BY_ID and BY_ID[kind].is_for_operators and not request.asker.is_admin:
+            continue
         path, key = ("/compute/v2.1/servers", "servers") if kind == "servers" else (BY_ID[kind].path, BY_ID[kind].key)
         try:
             body = ask(request, path, {"limit": MOST})
@@ -184,7 +188,7 @@ def deed_url(resource: Resource, deed: Deed, ident: str = "") -> str:
 @signed_in
 def resource_page(request: PageRequest, resource_id: str, ident: str) -> HttpResponse:
     """One of them: what there is to know, what can be done, and what belongs to it. As a part of the list: a drawer."""
-    resource = resource_of(resource_id)
+    resource = resource_of(request, resource_id)
     context = {**live_marks("things", "page"), **page_context(request, resource, ident)}
     return render(request, "resources/_page.html" if request.htmx else "resources/page.html", context)
 
@@ -235,7 +239,26 @@ def path_of(request: PageRequest, path: str) -> str:
 
 def item_of(request: PageRequest, resource: Resource, ident: str) -> Item:
     """Raises NotFound."""
-    path = f"{resource.path_of or resource.path}/{quote(ident, safe='')}"
-    body = ask(request, path_of(request, path))
-    found: Item = body if resource.is_whole else body[resource.one]
+    if resource.is_only_listed:
+        body = ask(request, path_of(request, resource.path), resource.query)
+        listed = (resource.unwrap(one) for one in body.get(resource.key, ()))
+        item: Item | None = next((one for one in listed if resource.id_of(one) == ident), None)
+        if item is None:
+            raise NotFound(f"There is no such {resource.noun} (any more).")
+    else:
+        body = ask(request, path_of(request, f"{resource.path_of or resource.path}/{quote(ident, safe='')}"))
+        item = body if resource.is_whole else body[resource.one]
+    return {**item, **_told_besides(request, resource, ident)} if resource.more else item
+
+
+def _told_besides(request: PageRequest, resource: Resource, ident: str) -> dict[str, Any]:
+    """What other requests tell of it; one that is refused or finds nothing tells nothing."""
+    found: dict[str, Any] = {}
+    for more in resource.more:
+        if may(request.asker, more.service or resource.service, more.rule):
+            path, _, query = more.path.replace("{id}", quote(ident, safe="")).partition("?")
+            try:
+                found[more.name] = ask(request, path, parse_qsl(query)).get(more.key)
+            except NovellaError:
+                found[more.name] = None
     return found

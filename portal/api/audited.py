@@ -1,0 +1,124 @@
+"""Which requests to the APIs change the cloud itself, and are put on record whoever sends them: a page or a program.
+
+A right that is taken away is asked about later: whoever sends the request may say why in the header `Novella-Reason`
+(percent-encoded where it is not plain ASCII). Pages ask for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from conductor.core.context import RequestContext
+from conductor.services import operator_audit
+
+REASON = "Novella-Reason"
+_COMPUTE = r"/compute/v2\.1/(?:[0-9a-f]{32}/)?"
+_PLACE = r"(?:(?:OS-INHERIT/)?(?:projects|domains)/[^/]+|system)/(?:users|groups)/[^/]+"
+_CHANGES = {"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete"}
+_MEMBERSHIP = {"PUT": "add", "DELETE": "remove"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What stands at a path, and what each method does to it. `is_for_admins` leaves out what owners do to theirs."""
+
+    path: re.Pattern[str]
+    noun: str
+    verbs: Mapping[str, str]
+    is_for_admins: bool = False
+
+
+def _kind(path: str, noun: str, verbs: Mapping[str, str] | None = None, *, is_for_admins: bool = False) -> Kind:
+    return Kind(re.compile(rf"{path}\Z"), noun, verbs or _CHANGES, is_for_admins)
+
+
+# The first that matches counts. `{word}` in a noun or verb is what the path has there.
+KINDS: tuple[Kind, ...] = (
+    _kind(r"/identity/v3/(?P<word>user|project|role|domain|group)s(?:/[^/]+)?", "{word}"),
+    _kind(r"/identity/v3/roles/[^/]+/implies/[^/]+", "role.implied", _MEMBERSHIP),
+    _kind(
+        rf"/identity/v3/{_PLACE}/roles/[^/]+(?:/inherited_to_projects)?", "role", {"PUT": "grant", "DELETE": "revoke"}
+    ),
+    _kind(r"/identity/v3/groups/[^/]+/users/[^/]+", "group.member", _MEMBERSHIP),
+    _kind(r"/api/users/[^/]+/second-factor", "user.second_factor", {"DELETE": "reset"}),
+    _kind(rf"{_COMPUTE}os-aggregates/[^/]+/action", "aggregate", {"POST": "{key}"}),
+    _kind(rf"{_COMPUTE}os-aggregates(?:/[^/]+)?", "aggregate"),
+    _kind(rf"{_COMPUTE}flavors/[^/]+/action", "flavor", {"POST": "{key}"}),
+    _kind(rf"{_COMPUTE}flavors/[^/]+/os-extra_specs(?:/[^/]+)?", "flavor.extra_specs", {**_CHANGES, "POST": "update"}),
+    _kind(rf"{_COMPUTE}flavors(?:/[^/]+)?", "flavor"),
+    _kind(rf"{_COMPUTE}os-quota-(?:class-)?sets/[^/]+", "quota", {"PUT": "update", "DELETE": "reset"}),
+    _kind(rf"{_COMPUTE}os-services/[^/]+", "service"),
+    _kind(
+        r"/volume/v3/(?:[0-9a-f]{32}/)?os-quota-(?:class-)?sets/[^/]+", "quota", {"PUT": "update", "DELETE": "reset"}
+    ),
+    _kind(r"/network/v2\.0/quotas/[^/]+", "quota", {"PUT": "update", "DELETE": "reset"}),
+    _kind(r"/image/v2/images/[^/]+/actions/(?P<word>deactivate|reactivate)", "image", {"POST": "{word}"}),
+    _kind(r"/image/v2/images/[^/]+", "image", {"PATCH": "update", "DELETE": "delete"}, is_for_admins=True),
+)
+
+
+def keep(request: Request, response: Response) -> None:
+    """Put the request on record if it is one of those; done or refused, as the answer says."""
+    context = getattr(request, "context", None)
+    if not isinstance(context, RequestContext):
+        return
+    found = _named(request, context)
+    if not found:
+        return
+    details: dict[str, Any] = {"method": request.method, "path": request.path[:255]}
+    sent = _sent(request)
+    if sent:
+        details["sent"] = sent
+    made = _made(response)
+    if made:
+        details["made"] = made
+    operator_audit.keep(
+        context, found, reason=reason_of(request), error=getattr(response, "cause", None), details=details
+    )
+
+
+def reason_of(request: Request) -> str:
+    """Why, in the words of whoever asks; empty where nothing was said."""
+    text = unquote(request.headers.get(REASON, ""))
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+
+
+def _named(request: Request, context: RequestContext) -> str:
+    """What is done, such as "user.update"; empty for what is not put on record."""
+    for kind in KINDS:
+        match = kind.path.match(request.path)
+        if match is None:
+            continue
+        verb = kind.verbs.get(str(request.method))
+        if verb is None or (kind.is_for_admins and not context.is_admin):
+            return ""
+        words = {"word": match.groupdict().get("word", ""), "key": _first_key(request)}
+        return f"{kind.noun}.{verb}".format(**words)
+    return ""
+
+
+def _sent(request: Request) -> Any:
+    """The body as it was read; one that nobody has read was refused before."""
+    body = getattr(request, "_full_data", None)
+    return body if isinstance(body, Mapping | list) else None
+
+
+def _first_key(request: Request) -> str:
+    """Actions name themselves in their body."""
+    body = _sent(request)
+    key = next(iter(body), "") if isinstance(body, Mapping) else ""
+    return key if isinstance(key, str) and re.fullmatch(r"[A-Za-z_]{1,40}", key) else "action"
+
+
+def _made(response: Response) -> str:
+    """The id of what the answer tells of."""
+    body = response.data if isinstance(getattr(response, "data", None), Mapping) else {}
+    inner = next(iter(body.values()), None) if len(body) == 1 else body
+    return str(inner["id"]) if response.status_code < 400 and isinstance(inner, Mapping) and inner.get("id") else ""

@@ -1,0 +1,243 @@
+"""Projects, and who has which role in them; for administrators."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from portal.pages.api_calls import Call
+from portal.pages.resources import cells
+from portal.pages.resources.fields import DESCRIPTION, NAME, OWN_DESCRIPTION, OWN_NAME, REASON, filled, named, options
+from portal.pages.resources.flavor_deeds import PROJECTS as PROJECT_CHOICES
+from portal.pages.resources.model import Asked, Cell, Column, Deed, Field, Item, Names, Part, Resource, Source
+from portal.pages.resources.people import ENABLED, ENABLED_CHOICES, ROOT, only_while
+
+_USERS = Source(f"{ROOT}/users", "users", lambda item: str(item["name"]))
+_ROLES = Source(f"{ROOT}/roles", "roles", lambda item: str(item["name"]))
+
+
+def _change(asked: Asked, **changes: Any) -> Call:
+    return Call("PATCH", f"{ROOT}/projects/{asked.item.get('id', 'ID')}", {"project": changes})
+
+
+def _quotas(item: Item, names: Names) -> Cell:
+    return Cell("link", "Limits and what is used", url=f"/project-quotas/of/{item['id']}")
+
+
+def _parent(item: Item, names: Names) -> Cell:
+    parent = item.get("parent_id")
+    if not parent or parent == item.get("domain_id"):
+        return cells.NOTHING
+    return cells.link_to(str(parent), "projects", names)
+
+
+PROJECTS = Resource(
+    id="projects",
+    noun="project",
+    title="Projects",
+    icon="project",
+    service="identity",
+    path=f"{ROOT}/projects",
+    key="projects",
+    one="project",
+    rule="identity:list_projects",
+    search="name__icontains",
+    is_for_operators=True,
+    empty="Servers, volumes and networks belong to projects. Make one, then give somebody a role in it.",
+    names=("projects",),
+    filters=(Field("enabled", "State", "choice", nothing="Enabled and disabled", choices=ENABLED_CHOICES),),
+    columns=(
+        Column("Name", cells.text("name")),
+        Column("State", cells.state(ENABLED, "enabled")),
+        Column("Description", cells.text("description")),
+        Column("Under", _parent),
+        Column("Quota", _quotas, is_in_list=False),
+        Column("Tags", lambda item, names: Cell("text", ", ".join(item.get("tags") or ()) or "–"), is_in_list=False),
+        Column("Domain", cells.mono("domain_id"), is_in_list=False),
+    ),
+    parts=(
+        Part("Roles", "role-assignments", lambda item: {"scope.project.id": str(item["id"])}, "create", "project_id"),
+    ),
+    deeds=(
+        Deed(
+            id="create",
+            title="Create project",
+            does="It has the default limits, and nobody in it until somebody has a role there.",
+            rule="identity:create_project",
+            is_creation=True,
+            icon="plus",
+            fields=(
+                NAME,
+                DESCRIPTION,
+                Field("parent_id", "Under", "choice", choices=PROJECT_CHOICES, nothing="No other project"),
+            ),
+            call=lambda asked: Call(
+                "POST", f"{ROOT}/projects", {"project": filled(asked.values, "name", "description", "parent_id")}
+            ),
+            cli=lambda asked: [
+                "openstack project create",
+                *options(asked.values, description="description", parent_id="parent"),
+                asked.values.get("name") or "NAME",
+            ],
+        ),
+        Deed(
+            id="edit",
+            title="Edit",
+            does="Another name or description.",
+            rule="identity:update_project",
+            fields=(OWN_NAME, OWN_DESCRIPTION),
+            call=lambda asked: _change(asked, name=asked.values["name"], description=asked.values["description"]),
+            cli=lambda asked: [
+                "openstack project set",
+                *options(asked.values, name="name", description="description"),
+                str(asked.item.get("id", "ID")),
+            ],
+        ),
+        Deed(
+            id="disable",
+            title="Disable",
+            does="Nobody can sign in for it any more. What belongs to it stays and runs on.",
+            rule="identity:update_project",
+            is_bulk=True,
+            why_not=only_while("enabled", True, "It is disabled already."),
+            fields=(REASON,),
+            call=lambda asked: _change(asked, enabled=False),
+            cli=lambda asked: ["openstack project set --disable", named(asked.item)],
+        ),
+        Deed(
+            id="enable",
+            title="Enable",
+            does="Whoever has a role in it can use it again.",
+            rule="identity:update_project",
+            is_bulk=True,
+            why_not=only_while("enabled", False, "It is enabled."),
+            call=lambda asked: _change(asked, enabled=True),
+            cli=lambda asked: ["openstack project set --enable", named(asked.item)],
+        ),
+        Deed(
+            id="delete",
+            title="Delete",
+            does="Roles in it are gone. What belongs to it is left without an owner: delete that before.",
+            rule="identity:delete_project",
+            is_danger=True,
+            icon="trash",
+            fields=(REASON,),
+            call=lambda asked: Call("DELETE", f"{ROOT}/projects/{asked.item['id']}"),
+            cli=lambda asked: ["openstack project delete", named(asked.item)],
+        ),
+    ),
+)
+
+
+def _path(item: Item) -> str:
+    """Where an assignment stands, below the root of the API."""
+    return urlsplit(str(item["links"]["assignment"])).path.removeprefix(f"{ROOT}/")
+
+
+def _who(item: Item, names: Names) -> Cell:
+    if "group" in item:
+        return Cell("text", f"group {item['group']['name']}")
+    return Cell("link", str(item["user"]["name"]), url=f"/users/of/{item['user']['id']}")
+
+
+def _where(item: Item, names: Names) -> Cell:
+    scope = item["scope"]
+    if "project" in scope:
+        return Cell("link", str(scope["project"]["name"]), url=f"/projects/of/{scope['project']['id']}")
+    return Cell("text", f"domain {scope['domain']['name']}" if "domain" in scope else "the whole system")
+
+
+def _name(item: Item) -> str:
+    """In words; nothing for one that was just given, of which the API tells no more than that."""
+    if "role" not in item:
+        return ""
+    return f"{item['role']['name']} for {_who(item, {}).text} on {_where(item, {}).text}"
+
+
+def _is_inherited(item: Item) -> bool:
+    return "OS-INHERIT:inherited_to" in item["scope"]
+
+
+def _grant(asked: Asked) -> Call:
+    values = asked.values
+    place = (
+        f"projects/{values['project_id'] or 'PROJECT'}/users/{values['user_id'] or 'USER'}/roles/{values['role_id']}"
+    )
+    if values.get("is_inherited"):
+        return Call("PUT", f"{ROOT}/OS-INHERIT/{place}/inherited_to_projects")
+    return Call("PUT", f"{ROOT}/{place}")
+
+
+def _cli(verb: str, role: str, user: str, project: str) -> list[str]:
+    return [f"openstack role {verb}", "--user", user or "USER", "--project", project or "PROJECT", role or "ROLE"]
+
+
+def _cli_remove(asked: Asked) -> list[str]:
+    item = asked.item
+    words = ["openstack role remove"]
+    for kind in ("user", "group"):
+        words += [f"--{kind}", str(item[kind]["id"])] if kind in item else []
+    for kind in ("project", "domain"):
+        words += [f"--{kind}", str(item["scope"][kind]["id"])] if kind in item["scope"] else []
+    words += ["--system", "all"] if "system" in item["scope"] else []
+    return [*words, *(["--inherited"] if _is_inherited(item) else []), str(item["role"]["name"])]
+
+
+ASSIGNMENTS = Resource(
+    id="role-assignments",
+    noun="role assignment",
+    title="Role assignments",
+    icon="key",
+    service="identity",
+    path=f"{ROOT}/role_assignments",
+    key="role_assignments",
+    one="role_assignment",
+    rule="identity:list_role_assignments",
+    query={"include_names": "true"},
+    is_paged=False,
+    is_for_operators=True,
+    is_only_listed=True,
+    empty="Nobody has a role anywhere. A role lets somebody do something in a project.",
+    id_of=lambda item: _path(item).replace("/", "~"),
+    name_of=_name,
+    columns=(
+        Column("Assignment", lambda item, names: Cell("text", _name(item))),
+        Column("Who", _who),
+        Column("Role", lambda item, names: Cell("link", item["role"]["name"], url=f"/roles/of/{item['role']['id']}")),
+        Column("Where", _where),
+        Column("Below too", lambda item, names: Cell("text", "the projects below" if _is_inherited(item) else "–")),
+    ),
+    deeds=(
+        Deed(
+            id="create",
+            title="Give role",
+            does="It holds at once, also for sessions and tokens that they have.",
+            rule="identity:create_grant",
+            is_creation=True,
+            icon="plus",
+            fields=(
+                Field("user_id", "User", "choice", choices=_USERS, is_required=True),
+                Field("role_id", "Role", "choice", choices=_ROLES, is_required=True),
+                Field("project_id", "Project", "choice", choices=PROJECT_CHOICES, is_required=True),
+                Field("is_inherited", "In the projects below it, and not in it", "check"),
+            ),
+            call=_grant,
+            cli=lambda asked: [
+                *_cli("add", asked.values["role_id"], asked.values["user_id"], asked.values["project_id"]),
+                *(["--inherited"] if asked.values.get("is_inherited") else []),
+            ],
+        ),
+        Deed(
+            id="remove",
+            title="Take away",
+            does="What the role allowed is refused from now on.",
+            rule="identity:revoke_grant",
+            is_danger=True,
+            is_bulk=True,
+            icon="trash",
+            fields=(REASON,),
+            call=lambda asked: Call("DELETE", f"{ROOT}/{_path(asked.item)}"),
+            cli=_cli_remove,
+        ),
+    ),
+)

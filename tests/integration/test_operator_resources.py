@@ -1,0 +1,266 @@
+"""Operators' resource pages: aggregates, flavors, services, people and their rights; each change is on record."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from conductor.api_db.models import Aggregate, Flavor, FlavorAccess
+from conductor.cell_db.models import Service
+from conductor.core.extra_spec_operators import fault_of
+from conductor.identity.models import Project, Role, RoleAssignment, User
+from conductor.image.models import Image
+from conductor.journal.models import AuditRecord
+from conductor.services import extra_spec_rules, flavors
+from portal.pages.resources.catalog import RESOURCES, RULES
+from portal.pages.resources.fields import pairs_fault, pairs_of, pairs_text
+from portal.pages.resources.flavor_deeds import SPECS
+from tests import factories
+from tests.integration.page_clients import signed_in, text
+
+OPERATORS = tuple(one for one in RESOURCES if one.is_for_operators)
+WHY = "ticket 7: asked by the owner"
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def admin(people: Any) -> Client:
+    factories.cells()
+    flavors.seed()
+    return signed_in("admin")
+
+
+def kept(action: str) -> AuditRecord:
+    return AuditRecord.objects.using("default").get(action=action)
+
+
+@pytest.mark.parametrize("resource", OPERATORS, ids=lambda one: one.id)
+def test_every_kind_has_its_pages_for_administrators_alone(admin: Client, resource: Any) -> None:
+    ana = signed_in("ana")
+    page = admin.get(f"/{resource.id}")
+    assert page.status_code == 200
+    assert f"<h1>{resource.title}</h1>" in page.content.decode()
+    assert not re.search(r"\sstyle=|<style|\son[a-z]+=|javascript:", page.content.decode())
+    for deed in resource.deeds:
+        assert deed.rule in RULES[resource.service]
+        path = f"/{resource.id}/do/{deed.id}"
+        assert admin.get(path).status_code == (200 if deed.is_creation else 302)
+        assert ana.get(path).status_code == 404
+        assert ana.post(path, {"name": "x", "item": NOBODY}).status_code == 404
+    assert admin.get(f"/{resource.id}/of/{NOBODY}").status_code in (400, 404)  # aggregates have numbers
+    for path in (f"/{resource.id}", f"/{resource.id}/of/{NOBODY}"):
+        assert ana.get(path).status_code == 404
+    assert f'href="/{resource.id}"' in admin.get("/").content.decode()
+    assert f'href="/{resource.id}"' not in ana.get("/").content.decode()
+
+
+def test_an_aggregate_lives_through_its_forms(admin: Client) -> None:
+    factories.host("sim-1")
+    answer = admin.post("/aggregates/do/create", {"name": "fast disks", "availability_zone": "west"})
+    row = Aggregate.objects.get()
+    number = answer["Location"].rpartition("/")[2]
+    assert row.metadata == {"availability_zone": "west"}
+    assert "sim-1" in text(admin.get("/aggregates/do/add-host", {"item": number}))
+    assert admin.post("/aggregates/do/add-host", {"item": number, "host": "sim-1"}).status_code == 302
+    sent = {"item": number, "metadata": "availability_zone = west\nssd = true\n"}
+    assert admin.post("/aggregates/do/metadata", sent).status_code == 302
+    page = text(admin.get(f"/aggregates/of/{number}"))
+    assert "ssd = true" in page
+    assert "It has hosts: remove them first." in page
+    assert admin.post("/aggregates/do/delete", {"item": number, "reason": WHY}).status_code == 409
+    assert Aggregate.objects.exists()
+    refused = admin.post("/aggregates/do/remove-host", {"item": number, "host": "sim-1", "reason": " "})
+    assert refused.status_code == 400
+    assert "Reason is needed." in text(refused)
+    assert admin.post("/aggregates/do/remove-host", {"item": number, "host": "sim-1", "reason": WHY}).status_code == 302
+    sent["metadata"] = "availability_zone = west"
+    admin.post("/aggregates/do/metadata", sent)
+    row.refresh_from_db()
+    assert row.metadata == {"availability_zone": "west"}
+    assert admin.post("/aggregates/do/delete", {"item": number, "reason": WHY})["Location"] == "/aggregates"
+    assert not Aggregate.objects.exists()
+    assert kept("aggregate.remove_host").reason == WHY
+    assert kept("aggregate.create").details["sent"]["aggregate"]["name"] == "fast disks"
+
+
+def test_lines_that_are_no_pairs_are_refused_at_their_field(admin: Client) -> None:
+    admin.post("/aggregates/do/create", {"name": "racks", "availability_zone": ""})
+    number = text(admin.get("/aggregates")).partition("/aggregates/of/")[2].partition('"')[0]
+    answer = admin.post("/aggregates/do/metadata", {"item": number, "metadata": "ssd true"})
+    assert answer.status_code == 400
+    assert "Write “ssd true” as key = value." in text(answer)
+    assert Aggregate.objects.get().metadata == {}
+    assert pairs_fault("a = 1\na = 2") == "a is there twice."
+    assert pairs_of(pairs_text({"b": "2", "a": "x = y"})) == {"a": "x = y", "b": "2"}
+
+
+def test_a_flavor_lives_through_its_forms(admin: Client, people: Any) -> None:
+    sent = {"name": "huge", "vcpus": "8", "ram": "16384", "disk": "100", "ephemeral": "0", "swap": "0", "id": "h1"}
+    assert admin.post("/flavors/do/create", sent)["Location"] == "/flavors/of/h1"
+    row = Flavor.objects.get(flavor_id="h1")
+    assert not row.is_public
+    lab = people.chi.project
+    assert "huge" not in text(signed_in("chi").get("/flavors"))
+    assert "huge" in text(admin.get("/flavors"))
+    assert admin.post("/flavors/do/grant", {"item": "h1", "tenant": lab.id}).status_code == 302
+    assert "huge" in text(signed_in("chi").get("/flavors"))
+    assert "lab" in text(admin.get("/flavors/of/h1"))
+    refused = admin.post("/flavors/do/specs", {"item": "h1", "extra_specs": "hw:cpu_policy = sometimes"})
+    assert refused.status_code == 400
+    assert "hw:cpu_policy" in text(refused)
+    admin.post("/flavors/do/specs", {"item": "h1", "extra_specs": "hw:cpu_policy = dedicated\nhw:numa_nodes = 2"})
+    admin.post("/flavors/do/specs", {"item": "h1", "extra_specs": "hw:numa_nodes = 1"})
+    row.refresh_from_db()
+    assert row.extra_specs == {"hw:numa_nodes": "1"}
+    assert admin.post("/flavors/do/revoke", {"item": "h1", "tenant": lab.id, "reason": WHY}).status_code == 302
+    assert not FlavorAccess.objects.exists()
+    assert kept("flavor.removeTenantAccess").reason == WHY
+    assert admin.post("/flavors/do/delete", {"item": "h1", "reason": WHY}).status_code == 302
+    assert not Flavor.objects.filter(flavor_id="h1").exists()
+
+
+def test_tenants_see_flavors_and_change_none(admin: Client) -> None:
+    ana = signed_in("ana")
+    page = text(ana.get("/flavors/of/2"))
+    assert "/flavors/do/" not in page
+    assert ana.post("/flavors/do/delete", {"item": "2", "reason": WHY}).status_code == 403
+    assert Flavor.objects.filter(flavor_id="2").exists()
+    record = kept("flavor.delete")
+    assert (record.result, record.user_name, record.reason) == ("refused", "ana", WHY)
+
+
+def test_every_known_key_of_flavors_is_one_that_the_api_takes() -> None:
+    for line, words in SPECS:
+        assert words.endswith(".")
+        ((key, value),) = pairs_of(line).items()
+        extra_spec_rules.check({key: value})
+        assert not fault_of(value)
+
+
+def test_services_are_closed_with_a_reason_and_forgotten_when_they_are_gone(admin: Client) -> None:
+    factories.host("sim-1")
+    factories.host("sim-2", "cell2", seen=900)
+    page = text(admin.get("/services"))
+    assert "2 in all, 1 down, 0 closed" in page
+    up, down = (Service.objects.using(cell).get() for cell in ("cell1", "cell2"))
+    assert "It is up: stop it first." in text(admin.get(f"/services/of/{up.uuid}"))
+    assert admin.post("/services/do/disable", {"item": str(up.uuid)}).status_code == 400
+    assert admin.post("/services/do/disable", {"item": str(up.uuid), "reason": WHY}).status_code == 302
+    up.refresh_from_db()
+    assert (up.is_disabled, up.disabled_reason) == (True, WHY)
+    assert WHY in text(admin.get("/services"))
+    assert admin.post("/services/do/disable", {"item": str(up.uuid), "reason": WHY}).status_code == 409
+    assert admin.post("/services/do/enable", {"item": str(up.uuid)}).status_code == 302
+    assert admin.post("/services/do/forget", {"item": str(up.uuid), "reason": WHY}).status_code == 409
+    assert admin.post("/services/do/forget", {"item": str(down.uuid), "reason": WHY})["Location"] == "/services"
+    assert not Service.objects.using("cell2").exists()
+    assert kept("service.delete").reason == WHY
+    assert "No service fits." in text(admin.get("/services", {"q": "nothing"}))
+
+
+def test_a_user_lives_through_the_forms(admin: Client, people: Any) -> None:
+    sent = {"name": "dan", "password": "eight-geese-fly", "email": "dan@shop.example", "description": ""}
+    answer = admin.post("/users/do/create", {**sent, "default_project_id": people.ana.project.id})
+    dan = User.objects.get(username="dan")
+    assert answer["Location"] == f"/users/of/{dan.id}"
+    role = people.ana.role
+    given = {"user_id": dan.id, "role_id": role.id, "project_id": people.ana.project.id}
+    assert admin.post("/role-assignments/do/create", given).status_code == 302
+    assert RoleAssignment.objects.filter(user=dan, role=role, project=people.ana.project).exists()
+    assert "member for dan on shop" in text(admin.get(f"/users/of/{dan.id}"))
+    client = Client()
+    assert client.post("/sign-in", {"username": "dan", "password": "eight-geese-fly"}).status_code == 302
+    assert client.get("/servers").status_code == 200
+    assert (
+        admin.post("/users/do/password", {"item": dan.id, "password": "nine-swans-rest", "reason": WHY}).status_code
+        == 302
+    )
+    assert client.get("/servers").status_code == 302
+    assert admin.post("/users/do/disable", {"item": dan.id, "reason": ""}).status_code == 400
+    assert admin.post("/users/do/disable", {"item": dan.id, "reason": WHY}).status_code == 302
+    dan.refresh_from_db()
+    assert not dan.is_active
+    assert "They are disabled already." in text(admin.get(f"/users/of/{dan.id}"))
+    assert admin.post("/users/do/enable", {"item": dan.id}).status_code == 302
+    records = AuditRecord.objects.using("default").filter(action__startswith="user.").order_by("created_at")
+    told = str([record.details for record in records])
+    assert "geese" not in told
+    assert "swans" not in told
+    assert [record.action for record in records] == ["user.create", "user.update", "user.update", "user.update"]
+    assert [record.reason for record in records] == ["", WHY, WHY, ""]
+    assert admin.post("/users/do/delete", {"item": dan.id, "reason": WHY})["Location"] == "/users"
+    assert not User.objects.filter(username="dan").exists()
+
+
+def test_a_role_is_taken_away_with_a_reason(admin: Client, people: Any) -> None:
+    page = admin.get("/role-assignments", {"q": "bo on"}).content.decode()
+    ident = re.search(r'name="item" value="([^"]+)"', page)
+    assert ident is not None
+    page = text(admin.get(f"/role-assignments/of/{ident[1]}"))
+    assert "member for bo on shop" in page
+    assert "openstack role remove" in text(admin.get("/role-assignments/do/remove", {"item": ident[1]}))
+    assert admin.post("/role-assignments/do/remove", {"item": ident[1]}).status_code == 400
+    assert RoleAssignment.objects.filter(user=people.bo.user).exists()
+    assert admin.post("/role-assignments/do/remove", {"item": ident[1], "reason": WHY}).status_code == 302
+    assert not RoleAssignment.objects.filter(user=people.bo.user).exists()
+    record = kept("role.revoke")
+    assert record.reason == WHY
+    assert people.bo.user.id in record.details["path"]
+
+
+def test_projects_and_roles_live_through_their_forms(admin: Client, people: Any) -> None:
+    made = admin.post("/projects/do/create", {"name": "annex", "description": "d", "parent_id": people.ana.project.id})
+    row = Project.objects.get(name="annex")
+    assert made["Location"] == f"/projects/of/{row.id}"
+    assert "shop" in text(admin.get(f"/projects/of/{row.id}"))
+    assert admin.post("/projects/do/disable", {"item": row.id, "reason": WHY}).status_code == 302
+    row.refresh_from_db()
+    assert not row.is_enabled
+    assert re.findall(r"data-drawer>([a-z]+)<", text(admin.get("/projects", {"enabled": "false"}))) == ["annex"]
+    assert admin.post("/projects/do/enable", {"item": row.id}).status_code == 302
+    assert admin.post("/projects/do/delete", {"item": row.id, "reason": WHY}).status_code == 302
+    assert not Project.objects.filter(name="annex").exists()
+    admin.post("/roles/do/create", {"name": "auditor", "description": "reads the books"})
+    mine = Role.objects.get(name="auditor")
+    built_in = Role.objects.get(name="member")
+    assert "it stays as it is" in text(admin.get(f"/roles/of/{built_in.id}"))
+    assert admin.post("/roles/do/delete", {"item": built_in.id, "reason": WHY}).status_code == 409
+    assert admin.post("/roles/do/delete", {"item": mine.id, "reason": WHY}).status_code == 302
+    assert set(Role.objects.filter(name__in=("auditor", "member")).values_list("name", flat=True)) == {"member"}
+
+
+def test_an_image_is_switched_off_for_everybody_and_on_again(admin: Client, people: Any) -> None:
+    row = factories.image("linux", people.ana.context())
+    assert admin.post("/images/do/deactivate", {"item": str(row.uuid), "reason": WHY}).status_code == 302
+    assert Image.objects.get().status == "deactivated"
+    assert kept("image.deactivate").reason == WHY
+    assert "switched off" in text(admin.get(f"/images/of/{row.uuid}"))
+    assert admin.post("/images/do/reactivate", {"item": str(row.uuid)}).status_code == 302
+    assert Image.objects.get().status == "active"
+
+
+def queries(client: Client, path: str) -> int:
+    with CaptureQueriesContext(connections["default"]) as seen:
+        assert client.get(path).status_code == 200
+    return len(seen)
+
+
+@pytest.mark.parametrize("path", ["/users", "/projects", "/role-assignments", "/aggregates", "/services"])
+def test_more_rows_cost_no_more_queries(admin: Client, people: Any, path: str) -> None:
+    factories.host("sim-1")
+    Aggregate.objects.create(name="a")
+    few = [queries(admin, path) for _ in range(2)][1]
+    for number in range(5):
+        project = Project.objects.create(domain=people.ana.project.domain, name=f"more-{number}")
+        user = User.objects.create(
+            domain=people.ana.user.domain, username=f"more-{number}", default_project_id=project.id
+        )
+        RoleAssignment.objects.create(user=user, project=project, role=people.ana.role)
+        Aggregate.objects.create(name=f"more-{number}")
+        factories.host(f"more-{number}")
+    assert queries(admin, path) == few
