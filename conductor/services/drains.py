@@ -11,14 +11,16 @@ from uuid import UUID
 from conductor.api_db.models import HostMapping
 from conductor.cell_db.models import Drain, Instance, Migration, Service
 from conductor.cells import host_load
+from conductor.cells.lookup import cell_aliases
+from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NovellaError
 from conductor.core.identifiers import host_resource
 from conductor.core.states import RunState, VmState
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.services import hosts, live_migrations, moves, server_actions
-from conductor.services.values import ServiceView
+from conductor.services.values import Page, ServiceView
 from conductor.transactions import database_now, write_tx
 
 log = logging.getLogger(__name__)
@@ -116,6 +118,21 @@ def get(context: RequestContext, host: str) -> DrainView:
     """The newest drain of a host. Raises NotFound."""
     service = service_of(context, host)
     return _view(service.cell, _newest(service.cell, host))
+
+
+def under_way(context: RequestContext) -> Page[DrainView]:
+    """Every drain that has not ended, by host, and the cells that did not answer; for operators."""
+    if not context.is_admin:
+        raise Forbidden("Drains are for operators.")
+
+    def ask(alias: str) -> list[DrainView]:
+        live = WorkflowRun.objects.using(alias).live().filter(flow=FLOW).values_list("uuid", flat=True)
+        rows = Drain.objects.using(alias).filter(run_uuid__in=list(live)).order_by("host")
+        return [_view(alias, row) for row in rows]
+
+    found = scatter_gather(ask, cell_aliases(with_cell0=False))
+    views = [view for answer in found.answers.values() for view in answer]
+    return Page(sorted(views, key=lambda one: one.host), missing_cells=found.failures)
 
 
 def act(context: RequestContext, host: str, action: str) -> DrainView:

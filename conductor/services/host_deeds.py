@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 
 from conductor.cells.lookup import API_ALIAS
@@ -14,6 +14,8 @@ from conductor.services.audit import LONGEST_TEXT, Entry
 from conductor.services.drains import Wish
 from conductor.services.values import ServiceView
 from conductor.transactions import write_tx
+
+MOST_HOSTS = 50  # that are emptied together
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,32 @@ def drain(context: RequestContext, host: str, wish: Wish, *, reason: str) -> str
         refuse(context, host, "drain", reason, error)
         raise
     return run_uuid
+
+
+def drain_all(context: RequestContext, names: Sequence[str], wish: Wish, *, reason: str) -> list[str]:
+    """Empty several hosts together, all of them or none; the workflows' uuids.
+
+    All are closed before the first server moves, so that none moves onto a host that is emptied too. Raises what
+    `drain` does, naming the host.
+    """
+    hosts = list(dict.fromkeys(names))
+    if not 1 <= len(hosts) <= MOST_HOSTS:
+        raise Invalid(f"Name 1 to {MOST_HOSTS} hosts to empty together.", field="host")
+    cells = {host: host_details.service_of(context, host).cell for host in hosts}
+    run_uuids: list[str] = []
+    host = hosts[0]
+    try:
+        _require_reason(reason)
+        with ExitStack() as stack:
+            for cell in sorted(set(cells.values())):  # in one order, as others who take several do
+                stack.enter_context(write_tx(cell))
+            for host in hosts:
+                run_uuids.append(drains.begin(context, host, wish))
+                _keep(cells[host], context, _entry(context, host, "drain", reason, run_uuid=run_uuids[-1]))
+    except NovellaError as error:
+        refuse(context, host, "drain", reason, error)
+        raise
+    return run_uuids
 
 
 def steer(context: RequestContext, host: str, action: str) -> None:

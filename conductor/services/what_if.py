@@ -72,6 +72,18 @@ class GuestView:
 
 
 @dataclass(frozen=True)
+class DrainsPreview:
+    """What would become of several hosts that are emptied together; the room is that of the hosts that stay."""
+
+    hosts: list[DrainPreview]
+    moved: int
+    staying: int
+    room_before: Mapping[str, float]
+    room_after: Mapping[str, float]
+    missing_cells: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class DrainPreview:
     """What would become of a host's guests, and how much room the rest of the fleet has before and after."""
 
@@ -145,32 +157,62 @@ def drain(
 
     Raises NotFound, Forbidden.
     """
+    return drain_all(context, [host], wish, fleet=fleet).hosts[0]
+
+
+def drain_all(
+    context: RequestContext, names: Sequence[str], wish: Wish | None = None, *, fleet: FleetChange = NO_CHANGE
+) -> DrainsPreview:
+    """The same for several hosts that are emptied together: none of them takes a guest of another.
+
+    Raises NotFound for a host that is not there, Forbidden.
+    """
     if not context.is_admin:
         raise Forbidden("Only administrators ask what would become of a host's guests.")
+    leaving = {name: _leaving(context, name, wish or Wish()) for name in dict.fromkeys(names)}
+    now = hypotheses.fleet()
+    closed = [name for name in leaving if now.table.rows_of([name])]
+    table = what_if.changed(now.table, replace(fleet, disable=(*fleet.disable, *closed)) if closed else fleet)
+    guests = [guest for _, mine in leaving.values() for guest in mine]
+    found, after = what_if.drain(table, guests, pipeline=hypotheses.pipeline())
+    by_uuid = {one.instance_uuid: one for one in found}
+    rooms = _room(table, list(leaving)), _room(after, list(leaving))
+    previews = [
+        _preview(name, [_guest(plan, by_uuid.get(plan.instance_uuid)) for plan in plans], rooms, now.missing_cells)
+        for name, (plans, _) in leaving.items()
+    ]
+    return DrainsPreview(
+        hosts=previews,
+        moved=sum(one.moved for one in previews),
+        staying=sum(one.staying for one in previews),
+        room_before=rooms[0],
+        room_after=rooms[1],
+        missing_cells=now.missing_cells,
+    )
+
+
+def _leaving(context: RequestContext, host: str, wish: Wish) -> tuple[list[PlannedMove], list[Guest]]:
+    """What is planned for each server of a host, and those that would look for another one."""
     service = drains.service_of(context, host)
     planned: list[PlannedMove] = []
     guests: list[Guest] = []
     for instance in host_load.of(service.cell, host).instances:
-        plan = drains.planned(service.cell, instance, wish or Wish())
+        plan = drains.planned(service.cell, instance, wish)
         planned.append(plan)
         if plan.how:
             spec = hypotheses.completed(move_specs.supposed(instance, KINDS[plan.how]))
             guests.append(Guest(plan.instance_uuid, plan.name, spec))
-    now = hypotheses.fleet()
-    closed = replace(fleet, disable=(*fleet.disable, host)) if now.table.rows_of([host]) else fleet
-    table = what_if.changed(now.table, closed)
-    found, after = what_if.drain(table, guests, pipeline=hypotheses.pipeline())
-    by_uuid = {one.instance_uuid: one for one in found}
-    views = [_guest(plan, by_uuid.get(plan.instance_uuid)) for plan in planned]
-    return DrainPreview(
-        host=host,
-        guests=views,
-        moved=sum(bool(view.host) for view in views),
-        staying=sum(not view.host for view in views),
-        room_before=_room(table, host),
-        room_after=_room(after, host),
-        missing_cells=now.missing_cells,
-    )
+    return planned, guests
+
+
+def _preview(
+    host: str,
+    views: list[GuestView],
+    rooms: tuple[Mapping[str, float], Mapping[str, float]],
+    missing_cells: Mapping[str, str],
+) -> DrainPreview:
+    moved = sum(bool(view.host) for view in views)
+    return DrainPreview(host, views, moved, len(views) - moved, *rooms, missing_cells)
 
 
 @dataclass(frozen=True)
@@ -251,7 +293,7 @@ def _guest(plan: PlannedMove, found: what_if.GuestPlan | None) -> GuestView:
     return GuestView(plan.instance_uuid, plan.name, plan.how, found.host, " ".join(found.advice))
 
 
-def _room(table: HostTable, without: str) -> dict[str, float]:
-    """What the hosts in service have left, `without` the one that is emptied."""
-    serving = table.is_up & ~table.is_disabled & ~table.mask_of([without])
+def _room(table: HostTable, without: Sequence[str]) -> dict[str, float]:
+    """What the hosts in service have left, `without` those that are emptied."""
+    serving = table.is_up & ~table.is_disabled & ~table.mask_of(without)
     return {name: round(float(getattr(table, name)[serving].clip(min=0).sum()), 3) for name in ROOM}

@@ -140,6 +140,17 @@ KINDS: Mapping[str, Kind] = {
     "cells": Kind(frozenset({"list"}), _for_operators, _cells, is_wide=True, kinds=("host.",)),
     "services": Kind(frozenset({"list"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.",)),
     "host": Kind(frozenset({"page", "drain"}), _of_host, _host),
+    "drains": Kind(
+        frozenset({"list"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.", "run.")
+    ),
+    "triage": Kind(
+        frozenset({"list", "count"}),
+        _for_operators,
+        _no_list,
+        is_wide=True,
+        is_reread=True,
+        kinds=("run.", "host.", "finding.", "triage."),
+    ),
     "fleet": Kind(
         frozenset({"map"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.", "instance.")
     ),

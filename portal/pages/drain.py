@@ -59,7 +59,7 @@ def drain(request: PageRequest, name: str) -> HttpResponse:
     error: NovellaError | None = None
     if request.method == "POST" and not request.htmx:
         try:
-            host_deeds.drain(request.asker, name, _wish(request.POST), reason=request.POST.get("reason", ""))
+            host_deeds.drain(request.asker, name, wish_of(request.POST), reason=request.POST.get("reason", ""))
         except (Invalid, Conflict) as refused:
             error = refused
         else:
@@ -89,7 +89,7 @@ def _preview(request: PageRequest, name: str, error: NovellaError | None) -> Htt
     sent = request.POST if request.method == "POST" else request.GET
     wrong, problem = (error.details.get("field", ""), error.message) if error else ("", "")
     try:
-        wish = _wish(sent)
+        wish = wish_of(sent)
     except Invalid as refused:
         wish, wrong, problem = USUAL, "most_at_once", refused.message
     plan = what_if.drain(request.asker, name, wish)
@@ -98,27 +98,28 @@ def _preview(request: PageRequest, name: str, error: NovellaError | None) -> Htt
         "asker": request.asker,
         "name": name,
         "plan": plan,
-        "rooms": _rooms(plan),
+        "rooms": rooms_of(plan),
         "how_words": HOW_WORDS,
         "wish": wish,
         "reason": sent.get("reason", ""),
         "problem": problem,
         "wrong": wrong,
-        "why_not": _why_not(state),
+        "why_not": reasons_not(state),
     }
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 200)
     template = "hosts/_drain_plan.html" if request.htmx else "hosts/drain.html"
     return render(request, template, context, status=status)
 
 
-def _why_not(state: str) -> str:
+def reasons_not(state: str) -> str:
     """Why a drain would lead nowhere now."""
     if state == fleet.DOWN:
         return "Its agent does not answer, so that nothing can be moved from it. Say that it is off, and evacuate it."
     return ""
 
 
-def _rooms(plan: what_if.DrainPreview) -> list[RoomRow]:
+def rooms_of(plan: what_if.DrainPreview | what_if.DrainsPreview) -> list[RoomRow]:
+    """The room of the other hosts, a row for each resource."""
     rows = []
     for key, title in ROOM_WORDS.items():
         words = large_megabytes if key == "free_memory_mb" else _amount
@@ -130,8 +131,11 @@ def _amount(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _wish(sent: Mapping[str, str]) -> Wish:
-    """Boxes that are not ticked are not sent: whether the form was, its hidden field tells."""
+def wish_of(sent: Mapping[str, str]) -> Wish:
+    """How it is to be emptied. Boxes that are not ticked are not sent: whether the form was, its hidden field tells.
+
+    Raises Invalid naming the field.
+    """
     text = sent.get("most_at_once", str(USUAL.most_at_once)).strip()
     if not text.isdecimal() or not 1 <= int(text[:6]) <= 100:
         raise Invalid("A drain moves 1 to 100 servers at once.", field="most_at_once")
@@ -157,7 +161,7 @@ def run_context(asker: RequestContext, name: str) -> dict[str, Any]:
         "name": name,
         "drain": found,
         "story": stories.of(run),
-        "face": _face(found, run),
+        "face": face_of_drain(found, run),
         "is_over": is_over,
         "rows": rows,
         "stuck": stuck,
@@ -169,7 +173,8 @@ def run_context(asker: RequestContext, name: str) -> dict[str, Any]:
     }
 
 
-def _face(found: DrainView, run: RunView) -> Face:
+def face_of_drain(found: DrainView, run: RunView) -> Face:
+    """The state of a drain: that of its workflow, unless it is paused."""
     if found.is_paused and found.state not in (RunState.DONE, RunState.CANCELLED):
         return Face("waiting", "paused")
     return faces.of_run(run)

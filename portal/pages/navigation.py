@@ -50,6 +50,7 @@ PLACES = (
     Place("Quota", "quotas", "meter", "g q", group="Project"),
     Place("Usage", "usage", "coins", "g u", group="Project"),
     Place("Activity", "activity", "history", "g a", group="Project"),
+    Place("Triage", "triage", "bell", "g t", group="Operators", is_for_operators=True),
     Place("Fleet", "fleet", "size", "g e", group="Operators", is_for_operators=True),
     Place("Hosts", "hosts", "host", "g o", group="Operators", is_for_operators=True),
     Place("Cells", "cells", "network", "g l", group="Operators", is_for_operators=True),

@@ -13,6 +13,7 @@ from conductor.api_db.models.quota import Quota, UserQuota
 from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
 from conductor.api_db.models.saved_view import SavedView
 from conductor.api_db.models.subscription import Notice, Subscription
+from conductor.api_db.models.triage_snooze import TriageSnooze
 
 __all__ = [
     "Aggregate",
@@ -39,5 +40,6 @@ __all__ = [
     "SavedView",
     "SchedulingDecision",
     "Subscription",
+    "TriageSnooze",
     "UserQuota",
 ]

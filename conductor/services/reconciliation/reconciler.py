@@ -93,6 +93,24 @@ def reconcile(cells: Iterable[str] = (), *, is_dry_run: bool = False, grace_seco
     return report
 
 
+def repair(kind_name: str, subject: str) -> Judged | None:
+    """Repair one thing that is on record as found; None when it is not there any more or a workflow is at work on it.
+
+    To be on record is the first look, this the second. What has not been there for its grace period is left waiting.
+    """
+    facts = facts_of.load([])
+    key = (kind_name, subject)
+    seen = look(facts).get(key)
+    if seen is None:
+        return None
+    kind, found = seen
+    is_due = records.ages([key]).get(key, 0.0) >= kind.grace_seconds
+    judged = _judge(facts, kind, found, may_repair=is_due, is_dry_run=False)
+    if judged.said:
+        records.say(kind, found, judged.said, is_repaired=judged.outcome == Outcome.REPAIRED)
+    return judged
+
+
 def _judge(facts: Facts, kind: Kind, found: Found, *, may_repair: bool, is_dry_run: bool) -> Judged:
     if kind.repair is None:
         return Judged(kind, found, Outcome.LEFT)

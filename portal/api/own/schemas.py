@@ -116,6 +116,17 @@ QUARANTINE_PLUGIN = closed(
 )
 RELEASE_PLUGIN = closed({"reason": _FIELDS["reason"]})
 
+_KEY = {"type": "string", "minLength": 1, "maxLength": 300}
+TRIAGE_SNOOZE = closed(
+    {"key": _KEY, "reason": _FIELDS["reason"], "until": {"type": "string", "maxLength": 64}},
+    required=("key", "reason", "until"),
+)
+TRIAGE_WAKE = closed({"key": _KEY}, required=("key",))
+TRIAGE_APPLY = closed(
+    {"key": _KEY, "action": {"type": "string", "minLength": 1, "maxLength": 64}, "reason": _FIELDS["reason"]},
+    required=("key", "action", "reason"),
+)
+
 _SUBSCRIPTION: Schema = {
     "name": {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"\S", "x-fix": "1 to 60 characters."},
     "url": {"type": "string", "minLength": 1, "maxLength": 1000},

@@ -17,6 +17,7 @@ from portal.api.own import (
     second_factors,
     servers,
     subscriptions,
+    triage,
     views,
     what_if,
 )
@@ -49,6 +50,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("plugins/<str:kind>/<str:name>/release", plugins.Release.as_view()),
     path("users/<str:user_id>/second-factor", second_factors.SecondFactor.as_view()),
     path("findings", findings.Findings.as_view()),
+    path("triage", triage.Triage.as_view()),
+    path("triage/snooze", triage.Snooze.as_view()),
+    path("triage/wake", triage.Wake.as_view()),
+    path("triage/apply", triage.Apply.as_view()),
     path("subscriptions", subscriptions.Subscriptions.as_view()),
     path("subscriptions/<str:subscription_uuid>", subscriptions.Subscription.as_view()),
     path("subscriptions/<str:subscription_uuid>/secret", subscriptions.NewSecret.as_view()),

@@ -38,6 +38,8 @@ RULES: RuleTable = {
     "novella:what_if:drain": ADMIN,
     "novella:audit:list": READER,
     "novella:findings:list": ADMIN,
+    "novella:triage:list": ADMIN,
+    "novella:triage:change": ADMIN,
     "novella:plugins:list": ADMIN,
     "novella:plugins:change": ADMIN,
     "novella:servers:try_again": MEMBER,

@@ -12,9 +12,10 @@ import { startPalette } from "./palette.js";
 import { startTables } from "./tables.js";
 import { startTheme } from "./theme.js";
 import { startTray } from "./tray.js";
+import { startTriage } from "./triage.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startAgain, startLive, startTray]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startAgain, startLive, startTray, startTriage]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

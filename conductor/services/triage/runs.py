@@ -1,0 +1,228 @@
+"""Workflows that need an operator: not clean, given up, without an owner that is heard, or slow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q
+
+from conductor.cells.lookup import API_ALIAS, journal_aliases
+from conductor.cells.scatter_gather import scatter_gather
+from conductor.core.states import LIVE_RUN_STATES, RunState, WaitCause
+from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
+from conductor.services import usual_times
+from conductor.services.triage.values import HELD_UP, LEFT_BEHIND, WAITED_FOR, TriageItem, counted, span
+from conductor.services.usual_times import Usual
+from conductor.transactions import database_now, database_time
+
+PREFIX = "wf:"
+NOT_CLEAN, NEEDS_OPERATOR, OWNER_SILENT, NOT_TAKEN_UP, SLOW = (
+    "not_clean",
+    "needs_operator",
+    "owner_silent",
+    "not_taken_up",
+    "slow",
+)
+TITLES = {
+    NOT_CLEAN: "Not clean",
+    NEEDS_OPERATOR: "Needs an operator",
+    OWNER_SILENT: "Its owner is silent",
+    NOT_TAKEN_UP: "Nobody takes it up",
+    SLOW: "Slow",
+}
+LOUD = (RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR)
+MOST_RUNS = 200  # of each sort and database: a list that nobody can work through is cut, and says so elsewhere
+GRACE_SECONDS = 60.0  # what is due is taken up, and what was left is taken over, well within
+MOST_LEFTOVERS = 3
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A run as it was found, with the clock of its database and what it holds."""
+
+    alias: str
+    run: WorkflowRun
+    now: datetime
+    usual: Usual | None
+    locks: Sequence[str]
+    waiting: int
+
+    @property
+    def age(self) -> float:
+        return (self.now - self.run.created_at).total_seconds()
+
+
+def found(project_names: Callable[[set[str]], Mapping[str, str]]) -> tuple[list[TriageItem], Mapping[str, str]]:
+    """All of them, and the cells that did not answer."""
+    usual = usual_times.of_flows()
+    gathered = scatter_gather(lambda alias: _look(alias, usual), journal_aliases())
+    seen = [one for answer in gathered.answers.values() for one in answer]
+    names = project_names({one.run.project_id for one in seen})
+    return [_item(one, names) for one in seen], gathered.failures
+
+
+def _look(alias: str, usual: Mapping[str, Usual]) -> list[_Seen]:
+    now = database_time(alias)
+    rows = WorkflowRun.objects.using(alias)
+    ended = rows.filter(state__in=LOUD).order_by("-pk")[:MOST_RUNS]
+    is_wanted = _is_stuck(alias) | _is_slow(usual)
+    live = rows.filter(is_wanted, state__in=LIVE_RUN_STATES).order_by("pk")[:MOST_RUNS]
+    runs = [*ended, *live]
+    held, waiting = _held(alias, runs)
+    return [
+        _Seen(
+            alias=alias,
+            run=run,
+            now=now,
+            usual=usual.get(run.flow),
+            locks=held.get(run.pk, ()),
+            waiting=sum(waiting[resource] for resource in held.get(run.pk, ())),
+        )
+        for run in runs
+    ]
+
+
+def _is_stuck(alias: str) -> Q:
+    """Owned by somebody whose lease ran out a while ago, or due and owned by nobody; a lock's turn is no due date."""
+    silent = Q(owner__isnull=False, lease_expires_at__lt=database_now(-GRACE_SECONDS))
+    waits_for_lock = Exists(LockWait.objects.using(alias).filter(run=OuterRef("pk")))
+    return silent | (Q(owner__isnull=True, wake_at__lt=database_now(-GRACE_SECONDS)) & ~Q(waits_for_lock))
+
+
+def _is_slow(usual: Mapping[str, Usual]) -> Q:
+    wanted = Q(pk__in=[])
+    for flow, times in usual.items():
+        wanted |= Q(flow=flow, created_at__lt=database_now(-times.p95))
+    return wanted
+
+
+def _held(alias: str, runs: Sequence[WorkflowRun]) -> tuple[dict[int, list[str]], Counter[str]]:
+    """What each of them has locked, and how many wait for each of that."""
+    held: dict[int, list[str]] = {}
+    rows = ResourceLock.objects.using(alias).filter(run_id__in=[run.pk for run in runs])
+    for run_id, resource in rows.values_list("run_id", "resource"):
+        assert run_id is not None
+        held.setdefault(run_id, []).append(resource)
+    names = [resource for resources in held.values() for resource in resources]
+    waits = LockWait.objects.using(alias).filter(resource__in=names)
+    return held, Counter(waits.values_list("resource", flat=True))
+
+
+def _kind(seen: _Seen) -> str:
+    run = seen.run
+    if run.state in LOUD:
+        return NOT_CLEAN if run.state == RunState.FAILED_NOT_CLEAN else NEEDS_OPERATOR
+    late = seen.now - timedelta(seconds=GRACE_SECONDS)
+    if run.owner is not None and run.lease_expires_at is not None and run.lease_expires_at < late:
+        return OWNER_SILENT
+    if run.owner is None and run.wake_at < late and _waits_for(run)[0] != WaitCause.LOCK:
+        return NOT_TAKEN_UP
+    return SLOW
+
+
+def _item(seen: _Seen, project_names: Mapping[str, str]) -> TriageItem:
+    run, kind = seen.run, _kind(seen)
+    since = {
+        NOT_CLEAN: run.finished_at,
+        NEEDS_OPERATOR: run.finished_at,
+        OWNER_SILENT: run.lease_expires_at,
+        NOT_TAKEN_UP: run.wake_at,
+    }.get(kind)
+    return TriageItem(
+        key=f"{PREFIX}{run.uuid}",
+        kind=kind,
+        title=TITLES[kind],
+        name=_name(run),
+        level=_level(kind, seen),
+        why=_WHY[kind](seen),
+        since=since or run.created_at,
+        hurts=_hurts(seen, project_names),
+        hurt=1 + seen.waiting,
+        state=run.state,
+        cell="" if seen.alias == API_ALIAS else seen.alias,
+        run_uuid=str(run.uuid),
+        instance_uuid=str(run.instance_uuid or ""),
+        project_id=run.project_id,
+    )
+
+
+def _name(run: WorkflowRun) -> str:
+    subject = run.instance_name or str(run.instance_uuid or run.uuid)[:8]
+    return f"{run.action.replace('_', ' ').replace('-', ' ')} {subject}".capitalize()
+
+
+def _level(kind: str, seen: _Seen) -> int:
+    if kind in (NOT_CLEAN, NEEDS_OPERATOR):
+        return LEFT_BEHIND
+    return HELD_UP if seen.waiting or (seen.locks and kind != SLOW) else WAITED_FOR
+
+
+def _hurts(seen: _Seen, project_names: Mapping[str, str]) -> str:
+    run = seen.run
+    project = project_names.get(run.project_id, run.project_id[:8])
+    who = f"{run.user_name or run.user_id[:8]} in {project}"
+    if not seen.waiting:
+        return who
+    return f"{who}, and {counted(seen.waiting, 'workflow')} behind its locks"
+
+
+def _why_not_clean(seen: _Seen) -> str:
+    left = [str(one) for one in seen.run.leftovers]
+    words = _error(seen.run)
+    if not left:
+        return words or "Its undo failed."
+    more = f" and {len(left) - MOST_LEFTOVERS} more" if len(left) > MOST_LEFTOVERS else ""
+    return f"Left behind: {', '.join(left[:MOST_LEFTOVERS])}{more}. {words}".strip()
+
+
+def _why_needs_operator(seen: _Seen) -> str:
+    return _error(seen.run) or f"It stopped in step “{_step(seen.run)}” and does not go on by itself."
+
+
+def _why_silent(seen: _Seen) -> str:
+    since = span((seen.now - (seen.run.lease_expires_at or seen.now)).total_seconds())
+    return f"The lease of {seen.run.owner} ran out {since} ago, in step “{_step(seen.run)}”, and nobody took over."
+
+
+def _why_not_taken_up(seen: _Seen) -> str:
+    since = span((seen.now - seen.run.wake_at).total_seconds())
+    return f"It has been due for {since}, and no conductor of the queue {seen.run.queue} takes it up."
+
+
+def _why_slow(seen: _Seen) -> str:
+    usual = f"19 of 20 take at most {span(seen.usual.p95)}" if seen.usual else "it takes longer than usual"
+    cause, detail = _waits_for(seen.run)
+    waits = f" It waits for {cause.replace('_', ' ')}{f' {detail}' if detail else ''}." if cause else ""
+    return f"In step “{_step(seen.run)}” after {span(seen.age)}; {usual}.{waits}"
+
+
+_WHY: Mapping[str, Callable[[_Seen], str]] = {
+    NOT_CLEAN: _why_not_clean,
+    NEEDS_OPERATOR: _why_needs_operator,
+    OWNER_SILENT: _why_silent,
+    NOT_TAKEN_UP: _why_not_taken_up,
+    SLOW: _why_slow,
+}
+
+
+def _error(run: WorkflowRun) -> str:
+    error: Mapping[str, Any] = run.error or {}
+    message = str(error.get("message", "")).strip()
+    if not message:
+        return ""
+    step = str(error.get("step", ""))
+    return f"First cause, in step {step}: {message}" if step else f"First cause: {message}"
+
+
+def _step(run: WorkflowRun) -> str:
+    index = min(run.position, len(run.plan) - 1)
+    return str(run.plan[index]["title"]) if run.plan else "not begun"
+
+
+def _waits_for(run: WorkflowRun) -> tuple[str, str]:
+    waits: Mapping[str, Any] = run.waits_for or {}
+    return str(waits.get("cause", "")), str(waits.get("detail", ""))

@@ -1,0 +1,136 @@
+"""Several hosts emptied together: planned so that none takes a server of another, begun all or none, steered at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from conductor.cell_db.models import Drain, Service
+from conductor.core.errors import Conflict, Forbidden, Invalid
+from conductor.journal.models import AuditRecord, WorkflowRun
+from conductor.services import drains, host_deeds, what_if
+from conductor.services.drains import Wish
+from tests import factories
+from tests import fleet as made
+from tests.integration.flows.conftest import ana, hosts, launch
+from tests.integration.flows.moving import Hosts, instance_of
+from tests.integration.flows.test_drain import drained
+from tests.integration.page_clients import signed_in, text
+
+__all__ = ["ana", "hosts", "launch"]
+
+CELL = "cell1"
+
+
+@pytest.fixture
+def four(people: Any) -> Any:
+    """Four hosts, of which sim-1 and sim-2 have two servers each and far-1 lies in another cell."""
+    factories.cells()
+    for name in ("sim-1", "sim-2", "sim-3"):
+        made.add_host(name, zone="" if name != "sim-1" else "az-1")
+    made.put_into_zone("az-1", ["sim-2", "sim-3"])
+    made.add_host("far-1", "cell2", zone="az-2")
+    for host in ("sim-1", "sim-2"):
+        for number in (1, 2):
+            factories.instance(people.ana.context(), f"{host}-web-{number}", host=host, node=host)
+    return people.admin.context()
+
+
+def nothing_begun() -> bool:
+    return not any(
+        (
+            Drain.objects.using(CELL).exists(),
+            WorkflowRun.objects.using(CELL).exists(),
+            Service.objects.using(CELL).filter(is_disabled=True).exists(),
+            Drain.objects.using("cell2").exists(),
+        )
+    )
+
+
+def test_no_host_of_the_plan_takes_a_server_of_another(four: Any, people: Any) -> None:
+    alone = what_if.drain(four, "sim-1")
+    assert {guest.host for guest in alone.guests} <= {"sim-2", "sim-3"}
+    plan = what_if.drain_all(four, ["sim-1", "sim-2", "sim-1"])
+    assert [one.host for one in plan.hosts] == ["sim-1", "sim-2"]
+    assert {guest.host for one in plan.hosts for guest in one.guests} == {"sim-3"}
+    assert (plan.moved, plan.staying) == (4, 0)
+    taken = plan.room_before["free_vcpus"] - plan.room_after["free_vcpus"]
+    assert taken == 4
+    everything = what_if.drain_all(four, ["sim-1", "sim-2", "sim-3"])
+    assert (everything.moved, everything.staying) == (0, 4)
+    assert all(guest.reason for one in everything.hosts for guest in one.guests)
+    with pytest.raises(Forbidden):
+        what_if.drain_all(people.ana.context(), ["sim-1"])
+    assert nothing_begun()
+
+
+def test_all_begin_or_none(four: Any) -> None:
+    with pytest.raises(Invalid):
+        host_deeds.drain_all(four, ["sim-1", "sim-2"], Wish(), reason=" ")
+    with pytest.raises(Invalid):
+        host_deeds.drain_all(four, [], Wish(), reason="fans")
+    assert nothing_begun()
+    host_deeds.drain(four, "sim-2", Wish(), reason="alone")
+    drains.act(four, "sim-2", "pause")
+    with pytest.raises(Conflict):
+        host_deeds.drain_all(four, ["far-1", "sim-1", "sim-2"], Wish(), reason="fans")
+    assert list(Drain.objects.using(CELL).values_list("host", flat=True)) == ["sim-2"]
+    assert not Drain.objects.using("cell2").exists()
+    assert not Service.objects.using(CELL).get(host="sim-1").is_disabled
+    refused = AuditRecord.objects.filter(action="host.drain", result="refused").values_list("details", flat=True)
+    assert [one["host"] for one in refused] == ["sim-1", "sim-2"]
+    uuids = host_deeds.drain_all(four, ["far-1", "sim-1"], Wish(3, False), reason="fans")
+    assert len(set(uuids)) == 2
+    assert AuditRecord.objects.using("cell2").get(action="host.drain").reason == "fans"
+    found = drains.under_way(four)
+    assert [(one.host, one.cell, one.wish) for one in found.items] == [
+        ("far-1", "cell2", Wish(3, False)),
+        ("sim-1", "cell1", Wish(3, False)),
+        ("sim-2", "cell1", Wish()),
+    ]
+
+
+def test_the_pages_plan_begin_and_steer_all(four: Any) -> None:
+    admin = signed_in("admin")
+    listed = text(admin.get("/hosts"))
+    assert 'name="host" value="sim-1"' in listed
+    assert 'action="/drains/new"' in listed
+    assert admin.get("/drains/new").status_code == 400
+    assert admin.get("/drains/new?host=moon").status_code == 404
+    page = text(admin.get("/drains/new?host=sim-1&host=sim-2"))
+    assert "4 servers can leave" in page
+    assert '<a href="/hosts/sim-3">sim-3</a>' in page
+    form = {"host": ["sim-1", "sim-2"], "sent": "1", "most_at_once": "2", "reason": ""}
+    for values, said in ((form, "Say why"), ({**form, "most_at_once": "0"}, "1 to 100")):
+        refused = admin.post("/drains/new", values)
+        assert (refused.status_code, said in text(refused)) == (400, True)
+    assert nothing_begun()
+    begun = admin.post("/drains/new", {**form, "reason": "new fans", "allows_cold": "1"}, follow=True)
+    page = text(begun)
+    assert begun.redirect_chain[0][0] == "/drains?host=sim-1&host=sim-2"
+    assert "2 hosts are being emptied." in page
+    assert "0 of 4 servers moved; 2 of 2 hosts under way" in page
+    again = admin.post("/drains/new", {**form, "reason": "twice"})
+    assert again.status_code == 409
+    paused = text(admin.post("/drains/do/pause", {"host": ["sim-1", "sim-2"]}, follow=True))
+    assert "2 hosts: No further move begins." in paused
+    assert Drain.objects.using(CELL).filter(is_paused=True).count() == 2
+    odd = text(admin.post("/drains/do/pause", {"host": ["sim-1", "sim-3"]}, follow=True))
+    assert "Host sim-3 was never drained." in odd
+    assert admin.post("/drains/do/explode", {"host": "sim-1"}).status_code == 404
+    assert signed_in("ana").get("/drains").status_code == 404
+
+
+def test_two_of_three_hosts_are_emptied_onto_the_third(hosts: Hosts, launch: Any, people: Any) -> None:
+    uuids = [launch(f"web-{number}") for number in range(3)]
+    leaving = [f"sim-{number}" for number in (1, 2)]
+    host_deeds.drain_all(people.admin.context(), leaving, Wish(), reason="fans")
+    assert drained(hosts)
+    assert {instance_of(uuid).host for uuid in uuids} == {"sim-3"}
+    assert drains.under_way(people.admin.context()).items == []
+    moves = WorkflowRun.objects.using(CELL).filter(flow="live_migrate_instance", state="done")
+    assert len(set(moves.values_list("instance_uuid", flat=True))) == moves.count()  # nobody twice
+    page = text(signed_in("admin").get("/drains?host=sim-1&host=sim-2"))
+    assert "0 of 2 hosts under way" in page

@@ -1,0 +1,300 @@
+"""What needs an operator: how it is ranked, what is advised, how it is put off, and its page and API."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from conductor.api_db.models import Finding, TriageSnooze
+from conductor.cell_db.models import Service
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.journal.models import AuditRecord, LockWait, OutboxMessage, WorkflowRun
+from conductor.placement import allocations
+from conductor.placement.claim import Claim
+from conductor.placement.models import Allocation
+from conductor.services import triage, usual_times
+from conductor.services.triage.values import HELD_UP, LEFT_BEHIND, UNTIDY, WAITED_FOR
+from conductor.services.usual_times import Usual
+from tests import factories
+from tests import fleet as made
+from tests.integration.page_clients import signed_in, text
+
+CELL = "cell1"
+
+
+@pytest.fixture
+def asker(people: Any) -> Any:
+    factories.cells()
+    return people.admin.context()
+
+
+@pytest.fixture
+def admin(asker: Any) -> Client:
+    return signed_in("admin")
+
+
+def not_clean(people: Any, name: str = "web-1", **values: Any) -> WorkflowRun:
+    """A run whose undo failed in its third step, with two things left."""
+    usual = {
+        "state": "failed (not clean)", "owner": None, "finished_at": factories.ago(30), "position": 2,
+        "direction": "undo", "leftovers": ["port 7f", "guest web-1"], "instance_name": name, "resources": [],
+        "error": {"class": "DriverError", "message": "no disk", "step": "SpawnOnHost"},
+        "plan": [{**one, "has_undo": True} for one in factories.CELL_PLAN], "variables": {"ClaimDestination": {}},
+    }  # fmt: skip
+    return factories.run(people.ana.context(), CELL, **{**usual, **values})
+
+
+def silent_owner(people: Any, **values: Any) -> WorkflowRun:
+    """A run whose owner's lease ran out ten minutes ago."""
+    usual = {"lease_expires_at": factories.ago(600), "instance_name": "web-2", "age": 900}
+    return factories.run(people.bo.context(), CELL, **{**usual, **values})
+
+
+def finding(**values: Any) -> Finding:
+    usual: dict[str, Any] = {
+        "kind": "allocation_of_nobody", "subject": "allocation:1", "severity": "warning", "detail": "2 VCPU are held.",
+        "first_seen_at": factories.ago(900), "last_seen_at": factories.ago(5),
+    }  # fmt: skip
+    return Finding.objects.create(**{**usual, **values})
+
+
+def kinds(asker: Any, **query: Any) -> list[tuple[str, int]]:
+    return [(one.kind, one.level) for one in triage.survey(asker, **query).items]
+
+
+def command(host: str, run: WorkflowRun, age: float) -> None:
+    OutboxMessage.objects.using(CELL).create(
+        step_key=f"{run.uuid}:{age}", run_uuid=run.uuid, queue=f"compute.{host}", host=host, body={},
+        send_again_at=factories.ago(-60), created_at=factories.ago(age),
+    )  # fmt: skip
+
+
+def test_a_cloud_in_order_needs_nobody(asker: Any, people: Any) -> None:
+    made.add_host("sim-1")
+    factories.build(people.ana.context(), "web-1")
+    factories.run(people.ana.context(), CELL, state="done", finished_at=factories.ago(1), owner=None)
+    found = triage.survey(asker)
+    assert (found.items, found.total, found.snoozed, triage.count(asker)) == ([], 0, 0, 0)
+    with pytest.raises(Forbidden):
+        triage.survey(people.ana.context())
+
+
+def test_the_most_harmful_comes_first(asker: Any, people: Any) -> None:
+    made.add_host("sim-1")
+    made.add_host("sim-2")
+    made.silence("sim-1")
+    made.silence("sim-2")
+    factories.instance(people.ana.context(), "web-9", host="sim-1")
+    finding()
+    finding(kind="guest_of_nobody", subject="guest:1", severity="critical")
+    holder = silent_owner(people)
+    factories.lock(holder, "instance:1")
+    waiter = factories.run(people.ana.context(), CELL, state="queued", owner=None, waits_for={"cause": "lock"})
+    LockWait.objects.using(CELL).create(resource="instance:1", run=waiter)
+    not_clean(people)
+    late = factories.run(people.ana.context(), CELL, state="waiting", owner=None, wake_at=factories.ago(300))
+    found = triage.survey(asker)
+    assert [(one.kind, one.level, one.hurt) for one in found.items] == [
+        ("not_clean", LEFT_BEHIND, 1),
+        ("guest_of_nobody", LEFT_BEHIND, 0),
+        ("owner_silent", HELD_UP, 2),
+        ("host_silent", HELD_UP, 1),
+        ("not_taken_up", WAITED_FOR, 1),
+        ("host_silent", UNTIDY, 0),
+        ("allocation_of_nobody", UNTIDY, 0),
+    ]
+    by_kind = {one.kind: one for one in found.items}
+    assert "Left behind: port 7f, guest web-1. First cause, in step SpawnOnHost: no disk" in by_kind["not_clean"].why
+    assert by_kind["owner_silent"].hurts == "bo in shop, and 1 workflow behind its locks"
+    assert by_kind["not_taken_up"].run_uuid == str(late.uuid)
+    assert "no conductor of the queue conductor.cell1" in by_kind["not_taken_up"].why
+    assert (found.total, found.counts[LEFT_BEHIND], triage.count(asker)) == (7, 2, 7)
+    first = triage.survey(asker, limit=3)
+    rest = triage.survey(asker, limit=30, marker=first.items[-1].key)
+    assert (first.has_more, [*first.items, *rest.items]) == (True, found.items)
+    with pytest.raises(Invalid, match="could not be found"):
+        triage.survey(asker, marker="wf:none")
+
+
+def test_what_is_advised_is_what_the_workflow_allows(asker: Any, people: Any) -> None:
+    mended, silent = not_clean(people), silent_owner(people)
+    hopeless = not_clean(people, "web-3", variables={})
+    stopped = factories.run(people.ana.context(), CELL, state="needs operator", owner=None)
+    found = {one.run_uuid: one for one in triage.survey(asker).items}
+    advice = found[str(silent.uuid)].advice
+    assert advice is not None
+    assert (advice.action, advice.confidence, advice.is_at_once) == ("take-over", "sure", True)
+    resume = found[str(stopped.uuid)].advice
+    assert resume is not None
+    assert resume.action == "resume"
+    assert found[str(hopeless.uuid)].advice is None
+    assert "give that back by hand" in found[str(hopeless.uuid)].no_advice
+    assert found[str(mended.uuid)].title == "Not clean"
+
+
+def test_slow_ones_are_held_against_usual_times(asker: Any, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usual_times, "of_flows", lambda: {"build_in_cell": Usual(2.0, 20.0, 50)})
+    factories.run(people.ana.context(), CELL, age=5)
+    slow = factories.run(people.ana.context(), CELL, age=90, position=2, instance_name="web-7")
+    (item,) = triage.survey(asker).items
+    assert (item.kind, item.level, item.run_uuid) == ("slow", WAITED_FOR, str(slow.uuid))
+    assert item.why == "In step “Spawn on host” after 2 minutes; 19 of 20 take at most 20 seconds."
+
+
+def test_hosts_that_do_not_answer(asker: Any, people: Any) -> None:
+    for name in ("sim-1", "sim-2", "sim-3"):
+        made.add_host(name)
+    run = factories.run(people.ana.context(), CELL)
+    command("sim-1", run, 90)
+    command("sim-1", run, 10)
+    made.silence("sim-2")
+    Service.objects.using(CELL).filter(host="sim-2").update(is_forced_down=True)
+    factories.instance(people.ana.context(), "web-1", host="sim-2")
+    made.silence("sim-3")
+    Service.objects.using(CELL).filter(host="sim-3").update(is_disabled=True)  # taken out, and empty
+    off, late = triage.survey(asker).items
+    assert (off.kind, off.host, off.level, off.hurts) == ("host_off", "sim-2", HELD_UP, "1 server on it")
+    assert off.advice is not None
+    assert (off.advice.action, off.advice.is_at_once) == ("evacuate", False)
+    assert (late.kind, late.host, late.level) == ("host_unanswered", "sim-1", WAITED_FOR)
+    assert late.why == "Its agent is heard, but 1 command to it has no answer after 60 seconds."
+    with pytest.raises(Invalid, match="its own form"):
+        triage.apply(asker, "host:sim-2", "evacuate", reason="dead")
+
+
+def test_putting_off_ends_when_it_gets_worse(asker: Any, people: Any) -> None:
+    run = silent_owner(people)
+    factories.lock(run, "instance:1")
+    key, tomorrow = f"wf:{run.uuid}", datetime.now(UTC) + timedelta(days=1)
+    for reason, until, field in (
+        (" ", tomorrow, "reason"),
+        ("x" * 300, tomorrow, "reason"),
+        ("later", datetime.now(UTC) - timedelta(seconds=1), "until"),
+        ("later", tomorrow + timedelta(days=90), "until"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            triage.snooze(asker, key, reason=reason, until=until)
+        assert caught.value.details["field"] == field
+    with pytest.raises(NotFound):
+        triage.snooze(asker, "wf:none", reason="later", until=tomorrow)
+    assert not TriageSnooze.objects.exists()
+    triage.snooze(asker, key, reason="the rack is being moved", until=tomorrow)
+    assert kinds(asker) == []
+    assert kinds(asker, is_snoozed=True) == [("owner_silent", HELD_UP)]
+    assert triage.count(asker) == 0
+    waiter = factories.run(people.ana.context(), CELL, state="queued", owner=None, waits_for={"cause": "lock"})
+    LockWait.objects.using(CELL).create(resource="instance:1", run=waiter)
+    (item,) = triage.survey(asker).items
+    assert item.snooze is not None
+    assert (item.snooze.ended, item.is_snoozed) == ("It hurts more than when it was put off.", False)
+    triage.snooze(asker, key, reason="still", until=tomorrow)
+    WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(state="needs operator", finished_at=factories.ago(99))
+    assert kinds(asker) == [("needs_operator", LEFT_BEHIND)]
+    triage.snooze(asker, key, reason="still", until=tomorrow)
+    WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(finished_at=factories.ago(-1))
+    (item,) = triage.survey(asker).items
+    assert item.snooze is not None
+    assert "happened again" in item.snooze.ended
+    TriageSnooze.objects.update(created_at=factories.ago(-5))
+    assert kinds(asker) == []
+    triage.wake(asker, key)
+    assert kinds(asker) == [("needs_operator", LEFT_BEHIND)]
+    with pytest.raises(NotFound):
+        triage.wake(asker, key)
+    triage.snooze(asker, key, reason="once more", until=tomorrow)
+    TriageSnooze.objects.update(until=factories.ago(1))
+    assert kinds(asker) == [("needs_operator", LEFT_BEHIND)]
+    kept = AuditRecord.objects.order_by("pk").values_list("action", "reason")
+    assert next(row for row in kept if row[0] == "triage.snooze") == ("triage.snooze", "the rack is being moved")
+    assert [row[0] for row in kept].count("triage.wake") == 1
+
+
+def test_a_finding_is_repaired_from_the_list(asker: Any, people: Any) -> None:
+    provider = made.add_host("sim-1")
+    uuid = "00000000-0000-4000-8000-00000000000a"
+    allocations.claim(Claim(uuid, provider, {"VCPU": 2}, people.ana.project.id, people.ana.user.pk))
+    row = finding(subject=f"allocation:{uuid}")
+    (item,) = triage.survey(asker).items
+    assert item.advice is not None
+    assert (item.key, item.advice.action) == (f"finding:{row.uuid}", "repair")
+    with pytest.raises(Invalid):
+        triage.apply(asker, item.key, "repair", reason="")
+    assert Allocation.objects.exists()
+    assert triage.apply(asker, item.key, "repair", reason="nobody has it")
+    assert not Allocation.objects.exists()
+    assert Finding.objects.get().repaired_at is not None
+    results = AuditRecord.objects.filter(action="finding.repair").order_by("pk").values_list("result", "reason")
+    assert list(results) == [("refused", ""), ("done", "nobody has it")]
+    young = finding(subject="allocation:gone", first_seen_at=factories.ago(1))
+    with pytest.raises(Conflict, match="not there any more"):
+        triage.apply(asker, f"finding:{young.uuid}", "repair", reason="x")
+
+
+def test_the_page_does_what_it_advises_with_a_reason(admin: Client, people: Any) -> None:
+    run = silent_owner(people)
+    key, page = f"wf:{run.uuid}", text(admin.get("/triage"))
+    assert "Create web-2" in page
+    assert "The lease of worker-1 ran out 10 minutes ago" in page
+    assert "Take over…" in page
+    assert "bo in shop" in page
+    assert admin.get("/triage/count").json()["count"] == 1
+    for form, status, said in (
+        ({"key": key, "action": "take-over", "reason": " "}, 400, "Give a reason"),
+        ({"key": key, "action": "force", "reason": "x"}, 409, "“Take over” is advised now"),
+        ({"key": "wf:none", "action": "take-over", "reason": "x"}, 404, "needs nobody now"),
+        ({"key": key, "action": "take-over", "reason": "x", "revision": "0" * 16}, 409, "has moved"),
+    ):
+        answer = admin.post("/triage/do/apply", form)
+        assert (answer.status_code, said in text(answer)) == (status, True), form
+    assert WorkflowRun.objects.using(CELL).get(pk=run.pk).owner == "worker-1"
+    form = {"key": key, "action": "take-over", "reason": "its machine is dead"}
+    assert "Take over: requested" in text(admin.post("/triage/do/apply", form, follow=True))
+    assert WorkflowRun.objects.using(CELL).get(pk=run.pk).owner is None
+    kept = AuditRecord.objects.using(CELL).get(action="workflow.take-over", result="done")
+    assert kept.reason == "its machine is dead"
+
+
+def test_the_page_puts_off_and_takes_back(admin: Client, people: Any) -> None:
+    key = f"wf:{not_clean(people).uuid}"
+    refused = admin.post("/triage/do/snooze", {"key": key, "hours": "5", "reason": "x"})
+    assert (refused.status_code, "Put it off for one of" in text(refused)) == (400, True)
+    admin.post("/triage/do/snooze", {"key": key, "hours": "24", "reason": "<b>parts</b> come on Monday"})
+    assert "Nothing needs you" in text(admin.get("/triage"))
+    off = admin.get("/triage?snoozed=1").content.decode()
+    assert "&lt;b&gt;parts&lt;/b&gt; come on Monday" in off
+    assert "Have it back" in off
+    admin.post("/triage/do/wake", {"key": key})
+    assert "Create web-1" in text(admin.get("/triage"))
+    assert admin.post("/triage/do/dance", {"key": key}).status_code == 404
+    assert admin.get("/triage?marker=moon").status_code == 400
+
+
+def test_others_are_told_that_there_is_no_such_page(asker: Any) -> None:
+    ana = signed_in("ana")
+    assert [ana.get(path).status_code for path in ("/triage", "/triage/count")] == [404, 404]
+    assert ana.post("/triage/do/apply", {"key": "wf:1"}).status_code == 404
+    assert "/triage" not in text(ana.get("/"))
+
+
+def test_the_api_says_and_does_the_same(api_client: Any, asker: Any, people: Any) -> None:
+    run = silent_owner(people)
+    admin, key = api_client("admin"), f"wf:{run.uuid}"
+    body = admin.get("/api/triage").json()
+    assert (body["total"], body["snoozed"], body["triage"][0]["key"]) == (1, 0, key)
+    assert body["triage"][0]["advice"]["action"] == "take-over"
+    off = {"key": key, "reason": "later", "until": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+    assert admin.post("/api/triage/snooze", {**off, "until": "soon"}).status_code == 400
+    assert admin.post("/api/triage/snooze", {**off, "key": "wf:none"}).status_code == 404
+    assert admin.post("/api/triage/snooze", off).json()["item"]["snooze"]["reason"] == "later"
+    assert admin.get("/api/triage").json()["triage"] == []
+    assert len(admin.get("/api/triage?snoozed=true").json()["triage"]) == 1
+    assert admin.get("/api/triage?snoozed=maybe").status_code == 400
+    assert admin.post("/api/triage/wake", {"key": key}).status_code == 200
+    wrong = {"key": key, "action": "undo", "reason": "x"}
+    assert admin.post("/api/triage/apply", wrong).status_code == 409
+    done = admin.post("/api/triage/apply", {**wrong, "action": "take-over"})
+    assert (done.status_code, done.json()["done"]) == (202, "Take over: requested for Create web-2.")
+    assert api_client("ana").get("/api/triage").status_code == 403
