@@ -142,6 +142,7 @@ class LibvirtActions(LibvirtMaker):
             for path in (*made, fresh / config_drive.NAME):
                 os.replace(path, folder / path.name)
             fresh.rmdir()
+            self._networks.forget_password(uuid)
         described = self._describe(guest, boot)
         self._launch(uuid, described) if is_running else self._connection.define(described)
 
@@ -182,17 +183,23 @@ class LibvirtActions(LibvirtMaker):
     def attach_interface(self, instance_uuid: str, port: NetworkPort) -> None:
         with self._guest(instance_uuid, "attach the port") as found:
             if found.power_state() in ON and not found.has_card(user_network.card_id(port.port_uuid)):
-                found.plug_card(
-                    partial(user_network.cable, port=port, hostname=""), partial(user_network.card, port=port)
-                )
+                cable = partial(user_network.cable, port=port, hostname="", wires=self._wires_for(port, instance_uuid))
+                found.plug_card(cable, partial(user_network.card, port=port))
 
     def detach_interface(self, instance_uuid: str, port_uuid: str) -> None:
         card, cable = user_network.card_id(port_uuid), user_network.cable_id(port_uuid)
         with self._guest(instance_uuid, "detach the port") as found:
             if found.power_state() in ON:
                 found.unplug_card(card, cable, UNPLUG_SECONDS)
+        self._networks.unplug(instance_uuid, port_uuid)
 
     # -- what they are made of
+
+    def _wires_for(self, port: NetworkPort, instance_uuid: str) -> user_network.WiresOf | None:
+        if not self._plays_networks or not port.ip_address:
+            return None
+        self._networks.plug(instance_uuid, port)
+        return self._networks.paths_of(instance_uuid)
 
     def _state(self, instance_uuid: str) -> PowerState:
         """Raises GuestMissing."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from compute_drivers import console_log
 from compute_drivers.image_cache import ImageCache
 from compute_drivers.libvirt import console, disks, embedded, numa, offer, pci
+from compute_drivers.libvirt.guest_networks import GuestNetworks
 from compute_drivers.libvirt.options import LibvirtOptions
 from compute_drivers.libvirt.places import Places
 from compute_drivers.libvirt.virt_type import choose_here
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from compute_drivers.libvirt.connection import Connection
 
 
+# QEMU learned in this version to speak of datagrams between two paths.
+FIRST_WITH_DATAGRAMS = 7_002_000
+
+
 class LibvirtHost(ComputeDriver):
     """A folder of this machine and an open hypervisor; `places.py` says what is where."""
 
@@ -35,6 +40,7 @@ class LibvirtHost(ComputeDriver):
         pci.wanted(self._options.pci_devices)
         self._virt_type = choose_here(self._options.virt_type).name
         self._places = Places(self._options.state_dir.absolute())
+        self._networks = GuestNetworks(self._places)
         self._images = ImageCache(
             self._places.images_dir,
             open_image,
@@ -55,8 +61,12 @@ class LibvirtHost(ComputeDriver):
         connection = self._connect(uri)
         connection.open()
         self._opened = connection
+        if self._plays_networks and connection.version() < FIRST_WITH_DATAGRAMS:
+            raise DriverError("Option libvirt.guest_network: agent needs QEMU 7.2 or later.")
+        self._networks.start()
 
     def stop(self) -> None:
+        self._networks.stop()
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
@@ -81,7 +91,7 @@ class LibvirtHost(ComputeDriver):
     def destroy(self, instance_uuid: str) -> None:
         require_uuid(instance_uuid)
         self._connection.remove(instance_uuid)
-        self._places.remove(instance_uuid)
+        self._remove_files(instance_uuid)
 
     def console_log(self, instance_uuid: str, offset: int) -> bytes:
         if uuid_or_none(instance_uuid) is None:
@@ -94,6 +104,14 @@ class LibvirtHost(ComputeDriver):
         with self._connection.guest(instance_uuid, "look at the guest"):
             lines = self._places.lines_of(instance_uuid)
         return console.join(lines.screen if kind == ConsoleKind.VNC else lines.serial)
+
+    def _remove_files(self, instance_uuid: str) -> None:
+        self._networks.close(instance_uuid)
+        self._places.remove(instance_uuid)
+
+    @property
+    def _plays_networks(self) -> bool:
+        return self._options.guest_network == "agent"
 
     def _connect(self, uri: str) -> Connection:
         try:

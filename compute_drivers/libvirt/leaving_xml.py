@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from compute_drivers.libvirt import disks, user_network
 from compute_drivers.libvirt.domain_xml import NAMESPACE, QEMU_NAMESPACE
+from compute_drivers.libvirt.user_network import WiresOf
 from conductor.core.compute_driver import NetworkPort
 
 # libvirt looks at the destination's disks itself.
@@ -19,10 +21,17 @@ CARD = re.compile(r"card-.+")
 COMMAND_LINE, WORD = f"{{{QEMU_NAMESPACE}}}commandline", f"{{{QEMU_NAMESPACE}}}arg"
 
 
-def rewritten(
-    domain_xml: str, paths: Mapping[str, str], host: str, cards: Mapping[str, int], ports: Collection[NetworkPort] = ()
-) -> str:
-    """`paths` are of the source, and what they are at the destination; `cards` are those that the guest has now."""
+@dataclass(frozen=True)
+class Cards:
+    """Slots of those that the guest has now, by name; the ports that it has, and who is at the end of their cables."""
+
+    slots: Mapping[str, int]
+    ports: Collection[NetworkPort] = ()
+    wires: WiresOf | None = None
+
+
+def rewritten(domain_xml: str, paths: Mapping[str, str], host: str, cards: Cards) -> str:
+    """`paths` are of the source, and what they are at the destination."""
     domain = ElementTree.fromstring(domain_xml)
     for element in domain.iter():
         for name in LEFT_OUT:
@@ -33,7 +42,7 @@ def rewritten(
             element.set(name, _moved(value, paths) or "")
     for mark in domain.iter(f"{{{NAMESPACE}}}host"):
         mark.text = host
-    _say_cards(domain, cards, ports)
+    _say_cards(domain, cards, paths)
     return ElementTree.tostring(domain, encoding="unicode")
 
 
@@ -59,26 +68,28 @@ def cards(answer: str) -> dict[str, int]:
     return {device["qdev_id"]: device["slot"] for device in devices if CARD.fullmatch(device["qdev_id"])}
 
 
-def _say_cards(domain: Element, has: Mapping[str, int], ports: Collection[NetworkPort]) -> None:
+def _say_cards(domain: Element, cards: Cards, paths: Mapping[str, str]) -> None:
     """Cards of the command line that were unplugged go, those that were plugged come."""
-    line = domain.find(COMMAND_LINE)
+    line, has = domain.find(COMMAND_LINE), cards.slots
     if line is None:
         line = SubElement(domain, COMMAND_LINE)
     words = [word.get("value", "") for word in line]
     known = user_network.by_card(words)
     kept = [word for name, told in known.items() if name in has for word in told]
-    for port in ports:
+    for port in cards.ports:
         name = user_network.card_id(port.port_uuid)
         if name in has and name not in known:
-            kept += user_network.plugged(has[name], port)
+            kept += user_network.plugged(has[name], port, cards.wires)
     for word in list(line):
         line.remove(word)
     for value in kept:
-        SubElement(line, WORD, value=value)
+        SubElement(line, WORD, value=_moved(value, paths) or "")
 
 
 def _moved(value: str | None, paths: Mapping[str, str]) -> str | None:
     for source, target in paths.items():
         if value == source or (value or "").startswith(f"{source}/"):
             return target + (value or "")[len(source) :]
+        if f"={source}." in (value or ""):  # within a word of the command line
+            value = (value or "").replace(f"={source}.", f"={target}.")
     return value

@@ -39,7 +39,7 @@ class LibvirtLive(LibvirtMoves):
         for uuid in self._places.noted():
             # libvirt forgets a guest only when it has arrived.
             if self._read(uuid, LEAVING) and not self._connection.has(uuid):
-                self._places.remove(uuid)
+                self._remove_files(uuid)
 
     def guests(self) -> list[GuestInfo]:
         on_the_way = self._places.noted()  # before and after: a note may come or go meanwhile
@@ -69,6 +69,7 @@ class LibvirtLive(LibvirtMoves):
             _make_room(folder, guest, backing)
             config_drive.write(folder / config_drive.NAME, guest, guest.admin_password)
             target = self._target(uuid, is_on_image=backing is not None)
+            self._networks.tell(guest)
             self._note(uuid, EXPECTED, target)
         return target
 
@@ -83,7 +84,7 @@ class LibvirtLive(LibvirtMoves):
         if self._connection.is_between(instance_uuid):
             raise DriverError("The guest is on its way to this host: its move has to be aborted first.")
         if not self._is_here(instance_uuid):
-            self._places.remove(instance_uuid)
+            self._remove_files(instance_uuid)
 
     # -- at the source
 
@@ -93,12 +94,12 @@ class LibvirtLive(LibvirtMoves):
         from compute_drivers.libvirt.migration import Journey  # it loads libvirt
 
         uuid = guest.instance_uuid
-        journey = self._journeys[uuid] = Journey(self._options, guest.ports)
+        journey = self._journeys[uuid] = Journey(self._options, guest.ports, self._networks.played(uuid))
         try:
             self._join(uuid, journey, progress)
             if self._is_to_go(uuid, target):
                 self._go(uuid, journey, target, progress)
-            self._places.remove(uuid)  # it runs there
+            self._remove_files(uuid)  # it runs there
         finally:
             del self._journeys[uuid]
 

@@ -65,9 +65,10 @@ class LibvirtMaker(LibvirtHost):
         return directory
 
     def _describe(self, guest: GuestSpec, boot: BootParts) -> str:
-        """The domain of a guest with the disks that it has now."""
+        """The domain of a guest with the disks that it has now; its network is played from here on."""
         kernel, ramdisk = boot
         wished, folder = wishes.read(guest), self._places.folder_of(guest.instance_uuid)
+        wires = self._play(guest)
         drives = (folder / name for name in (config_drive.RESCUE_NAME, config_drive.NAME))
         machine = domain_xml.Machine(
             host=self.host,
@@ -81,9 +82,16 @@ class LibvirtMaker(LibvirtHost):
             config_drive=next((path for path in drives if path.exists()), None),
             kernel=kernel,
             ramdisk=ramdisk,
-            qemu_arguments=user_network.arguments(guest.ports, guest.hostname, wished.card_model),
+            qemu_arguments=user_network.arguments(guest.ports, guest.hostname, wished.card_model, wires),
         )
         return domain_xml.build(guest, machine)
+
+    def _play(self, guest: GuestSpec) -> user_network.WiresOf | None:
+        if not self._plays_networks:
+            self._networks.drop(guest.instance_uuid)
+            return None
+        self._networks.tell(guest)
+        return self._networks.paths_of(guest.instance_uuid)
 
     def _boot_parts(self, guest: GuestSpec, progress: Progress) -> BootParts:
         """Kernel and ramdisk, where the image has them apart."""

@@ -16,6 +16,7 @@ import libvirt_qemu
 from compute_drivers.libvirt import leaving_xml
 from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, passing_over
 from compute_drivers.libvirt.options import LibvirtOptions
+from compute_drivers.libvirt.user_network import WiresOf
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import DriverError
 
@@ -95,6 +96,7 @@ class Journey:
 
     options: LibvirtOptions
     ports: Sequence[NetworkPort] = ()
+    wires: WiresOf | None = None
     is_aborted: bool = False
     is_forced: bool = False
     _done: set[str] = field(default_factory=set)
@@ -162,9 +164,10 @@ class Journey:
     def _plan(self, domain: Any, target: Mapping[str, Any], own: Mapping[str, str]) -> _Plan:
         options = self.options
         now = domain.XMLDesc(READABLE)
-        paths = {path: target["places"][name] for name, path in own.items()}
+        paths = {path: target["places"][name] for name, path in own.items() if name in target["places"]}
         slots = _slots(domain)
-        moved = leaving_xml.rewritten(now, paths, target["host"], slots, self.ports)
+        cards = leaving_xml.Cards(slots, self.ports, self.wires)
+        moved = leaving_xml.rewritten(now, paths, target["host"], cards)
         parameters: dict[str, Any] = {
             libvirt.VIR_MIGRATE_PARAM_DEST_XML: moved,
             libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: moved,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compute_drivers.libvirt import config_drive, disks
+from compute_drivers.libvirt import config_drive, disks, guest_networks
 from compute_drivers.libvirt.actions import OFF, LibvirtActions, files
 from conductor.core import disk_images
 from conductor.core.compute_driver import GuestSpec, Progress
@@ -37,6 +37,7 @@ class LibvirtMoves(LibvirtActions):
                 os.replace(folder, kept)
         if not folder.exists():  # else it is here already, in its new size
             self._connection.remove(uuid)
+            self._networks.close(uuid)
         with files("The guest that was put aside cannot be read"):
             return {"path": str(kept), "ticket": (kept / TICKET).read_text()}
 
@@ -116,8 +117,9 @@ def _copy(
     if flavor.swap_mb:
         disks.create_blank(folder / "swap.qcow2", flavor.swap_mb * disks.MB)
     with files("The disks could not be copied"):
-        if (source / config_drive.NAME).exists():
-            shutil.copy2(source / config_drive.NAME, folder / config_drive.NAME)
+        for name in (config_drive.NAME, guest_networks.POSTED):
+            if (source / name).exists():
+                shutil.copy2(source / name, folder / name)
 
 
 def _move(path: Path, target: Path) -> None:

@@ -39,7 +39,7 @@ def node_report(host: str, version: int, virt_type: str, directory: Path, has: L
         traits=TRAITS | ({THREADS} if any(cell.has_threads for cell in cells) else set()),
         supported_instances=tuple(("x86_64", kind, "hvm") for kind in kinds),
         cpu_info=found.cpu_info,
-        capabilities={"virt_type": virt_type},
+        capabilities={"virt_type": virt_type, "guest_network": has.guest_network},
         disk_available_least_gb=found.free_disk_gb,
         numa_cells=tuple(map(cell_to_json, cells)),
         pci_devices=tuple(map(device_to_json, pci.devices(has.pci_devices))),

@@ -10,6 +10,8 @@ from compute_drivers.options import option
 VIRT_TYPES = ("auto", "kvm", "qemu")
 TRANSPORTS = ("native", "tls", "tunnelled")
 FORCES = ("pause", "post-copy")
+# Who plays the network of a port.
+PLAYERS = ("qemu", "agent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,7 @@ class LibvirtOptions:
     state_dir: Path = option()
     uri: str = option("")
     virt_type: str = option("auto", choices=VIRT_TYPES)
+    guest_network: str = option("qemu", choices=PLAYERS)
     vcpus: int | None = option(None, least=1)
     memory_mb: int | None = option(None, least=1)
     disk_gb: int | None = option(None, least=1)

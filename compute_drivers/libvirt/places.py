@@ -47,6 +47,10 @@ class Places(HostPlaces):
         short = self._short_lines()
         return f"unix://{short / instance_uuid}.mem", f"unix://{short / instance_uuid}.nbd"
 
+    def wires_of(self, instance_uuid: str) -> Path:
+        """With this begin the sockets of a guest's ports. Raises DriverError."""
+        return self._short_lines() / instance_uuid
+
     def told(self, instance_uuid: str) -> dict[str, str]:
         """What of this host's is named where a guest is described; other hosts have it elsewhere."""
         lines = self.lines_of(instance_uuid)
@@ -56,6 +60,7 @@ class Places(HostPlaces):
             "console": str(lines.log),
             "serial": str(lines.serial),
             "screen": str(lines.screen),
+            "wires": str(self.wires_of(instance_uuid)),
         }
 
     def note_of(self, instance_uuid: str, kind: str) -> Path:
@@ -82,7 +87,7 @@ class Places(HostPlaces):
             for path in (
                 self.console_of(instance_uuid),
                 self.root_dir / "log" / "qemu" / f"{name_of(instance_uuid)}.log",
-                *(self.lines_dir / f"{instance_uuid}.{kind}" for kind in ("tty", "vnc", "mem", "nbd")),
+                *self.lines_dir.glob(f"{instance_uuid}.*"),
             ):
                 path.unlink(missing_ok=True)
         except OSError as error:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from compute_drivers.libvirt.wishes import CARD_MODELS
+from compute_drivers.user_net.wires import WirePaths
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted
 
@@ -17,26 +18,33 @@ NOT_IN_HOST_NAMES = re.compile(r"[^A-Za-z0-9.-]")
 # Cards come after the devices that libvirt places, which begin at slot 2.
 FIRST_SLOT = 0x10
 MOST_PORTS = 15
+# The sockets of a port; None where QEMU plays its network itself.
+WiresOf = Callable[[NetworkPort], WirePaths | None]
 
 
-def arguments(ports: Sequence[NetworkPort], hostname: str, model: str = "virtio") -> list[str]:
-    """QEMU's words for the guest's network cards. Raises BuildAborted for ports that this cannot serve."""
+def arguments(
+    ports: Sequence[NetworkPort], hostname: str, model: str = "virtio", wires: WiresOf | None = None
+) -> list[str]:
+    """QEMU's words for the guest's network cards; `wires` lead to who plays their networks.
+
+    Raises BuildAborted for ports that this cannot serve.
+    """
     if len(ports) > MOST_PORTS:
         raise BuildAborted(f"A guest on this host has at most {MOST_PORTS} ports, not {len(ports)}.")
     words: list[str] = []
     for index, port in enumerate(ports):
         words += [
             "-netdev",
-            _words(cable(index, port, hostname)),
+            _words(cable(index, port, hostname, wires)),
             "-device",
             _words(card(FIRST_SLOT + index, port, model)),
         ]
     return words
 
 
-def plugged(slot: int, port: NetworkPort) -> list[str]:
+def plugged(slot: int, port: NetworkPort, wires: WiresOf | None = None) -> list[str]:
     """The words for a card that was plugged while the guest ran."""
-    return ["-netdev", _words(cable(slot, port, "")), "-device", _words(card(slot, port))]
+    return ["-netdev", _words(cable(slot, port, "", wires)), "-device", _words(card(slot, port))]
 
 
 def by_card(words: Sequence[str]) -> dict[str, list[str]]:
@@ -72,7 +80,7 @@ def card(slot: int, port: NetworkPort, model: str = "virtio") -> dict[str, Any]:
     }
 
 
-def cable(number: int, port: NetworkPort, hostname: str) -> dict[str, Any]:
+def cable(number: int, port: NetworkPort, hostname: str, wires: WiresOf | None = None) -> dict[str, Any]:
     """What the card is plugged into; `number` is its own within the guest."""
     name = cable_id(port.port_uuid)
     if not port.ip_address:
@@ -94,6 +102,14 @@ def cable(number: int, port: NetworkPort, hostname: str) -> dict[str, Any]:
     names = next(free, None)
     if host is None or names is None:
         raise BuildAborted(f"Network {port.cidr} is too small for a guest on this host.")
+    paths = wires(port) if wires else None
+    if paths is not None:
+        return {
+            "type": "dgram",
+            "id": name,
+            "local": {"type": "unix", "path": str(paths.theirs)},
+            "remote": {"type": "unix", "path": str(paths.ours)},
+        }
     return {
         "type": "user",
         "id": name,
@@ -109,9 +125,17 @@ def cable(number: int, port: NetworkPort, hostname: str) -> dict[str, Any]:
 
 def _words(described: Mapping[str, Any]) -> str:
     """As the command line has it: the kind first, without its name."""
-    kind, *rest = described.items()
-    shown = ((name, {True: "on", False: "off"}[value] if isinstance(value, bool) else value) for name, value in rest)
-    return ",".join([str(kind[1]), *(f"{name}={value}" for name, value in shown)])
+    (_, kind), *rest = described.items()
+    return ",".join([str(kind), *_pairs(dict(rest))])
+
+
+def _pairs(described: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in described.items():
+        if isinstance(value, Mapping):
+            yield from _pairs(value, f"{prefix}{name}.")
+        else:
+            shown = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+            yield f"{prefix}{name}={shown.replace(',', ',,')}"
 
 
 def _safe(port_uuid: str) -> str:

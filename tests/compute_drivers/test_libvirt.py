@@ -85,7 +85,7 @@ def test_it_reports_this_machine(driver: LibvirtDriver) -> None:
     assert report.node == "real-1"
     assert report.hypervisor_type == "QEMU"
     assert report.hypervisor_version > 5_000_000
-    assert report.capabilities == {"virt_type": found.virt_type}
+    assert report.capabilities == {"virt_type": found.virt_type, "guest_network": "qemu"}
     assert ("x86_64", "qemu", "hvm") in report.supported_instances
     assert (("x86_64", "kvm", "hvm") in report.supported_instances) == (found.virt_type == "kvm")
     assert report.inventory["VCPU"].total == len(os.sched_getaffinity(0))

@@ -10,6 +10,7 @@ import pytest
 
 from compute_drivers.libvirt import leaving_xml, user_network
 from compute_drivers.libvirt.domain_xml import NAMESPACE, QEMU_NAMESPACE
+from compute_drivers.user_net.wires import WirePaths
 from conductor.core.compute_driver import NetworkPort
 
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
@@ -32,7 +33,7 @@ DOMAIN = f"""
 
 
 def rewritten(cards: dict[str, int]) -> str:
-    return leaving_xml.rewritten(DOMAIN, PATHS, "b", cards, [FIRST, SECOND])
+    return leaving_xml.rewritten(DOMAIN, PATHS, "b", leaving_xml.Cards(cards, [FIRST, SECOND]))
 
 
 def test_paths_of_the_source_become_those_of_the_destination_and_nothing_else_changes() -> None:
@@ -59,6 +60,22 @@ def test_paths_of_the_source_become_those_of_the_destination_and_nothing_else_ch
 def test_the_cards_are_those_that_the_guest_has_now(cards: dict[str, int], words: list[str]) -> None:
     found = ElementTree.fromstring(rewritten(cards)).iter(leaving_xml.WORD)
     assert [word.get("value") for word in found] == words
+
+
+def test_networks_that_are_played_are_played_at_the_destination() -> None:
+    """The second was plugged while the guest ran."""
+
+    def wires(prefix: str) -> user_network.WiresOf:
+        return lambda port: WirePaths(Path(f"{prefix}.{port.port_uuid}.net"), Path(f"{prefix}.{port.port_uuid}.own"))
+
+    words = user_network.arguments([FIRST], "web", wires=wires("/a/lines/u"))
+    domain = DOMAIN.replace(WORDS[1], words[1])
+    cards = leaving_xml.Cards({"card-p1": 16, "card-p2": 19}, [FIRST, SECOND], wires("/a/lines/u"))
+    text = leaving_xml.rewritten(domain, {**PATHS, "/a/lines/u": "/b/lines/u"}, "b", cards)
+    found = [word.get("value") for word in ElementTree.fromstring(text).iter(leaving_xml.WORD)]
+    there = wires("/b/lines/u")
+    first = user_network.arguments([FIRST], "web", wires=there)
+    assert found == [*first, *user_network.plugged(19, SECOND, there)]
 
 
 def test_only_the_guest_s_own_disks_are_sent() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import gzip
 import re
+import stat
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from conductor.core.compute_driver import GuestInfo, GuestSpec, NetworkPort, Vol
 from conductor.core.consoles import ConsoleKind
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
-from tests.compute_drivers.real_guests import SHELF, wait_for
+from tests.compute_drivers.real_guests import SHELF, files_of, state_dir, wait_for
 from tests.guests import guest_of, image_of
 from tools import cpio
 
@@ -29,6 +31,15 @@ AGENT_PACKAGE = "qemu-guest-agent"
 STARTS_AGENT = b"#!/bin/sh\nmkdir -p /var/run /var/log\nqemu-ga -d -m virtio-serial -p $(ls -d /dev/vport*)\n"
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
+READS = rb"""#!/bin/sh
+ask() { printf "$1 $2 HTTP/1.0\r\n$3" | nc 169.254.169.254 80 | tr -d '\r'; }
+echo "its uuid: $(ask GET /openstack/latest/meta_data.json '\r\n' | sed -n 's/^ "uuid": "\(.*\)"$/\1/p')"
+echo "its name: $(ask GET /latest/meta-data/hostname '\r\n' | tail -n 1)"
+echo "its password: $(ask POST /openstack/latest/password 'Content-Length: 5\r\n\r\nsaid!' | sed -n '1s/[^ ]* //p')"
+echo "nothing there: $(ask GET /latest/nothing '\r\n' | sed -n '1s/[^ ]* //p')"
+nc -w 9 192.0.2.1 80 < /dev/null || echo "way to elsewhere: closed"
+echo "all read"
+"""
 UNADDRESSED = NetworkPort("p3", "bare", "fa:16:3e:00:00:03", "", 0, "")
 
 
@@ -69,12 +80,37 @@ def linux(tiny_linux: Path, *, more: bytes = b"", **values: Any) -> GuestSpec:
     )
 
 
-def test_the_guest_has_the_name_and_the_addresses_of_its_ports(
+@contextmanager
+def playing(driver: LibvirtDriver) -> Iterator[LibvirtDriver]:
+    """The same host, as an agent that plays the networks of its guests."""
+    agent = LibvirtDriver(driver.host, {**driver.options, "guest_network": "agent"}, SHELF.open)
+    agent.start()
+    yield agent
+    agent.stop()
+
+
+def test_the_guest_has_the_name_and_the_addresses_of_its_ports_and_reads_of_itself(
     driver: LibvirtDriver,
     tiny_linux: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    guest = linux(tiny_linux, ports=(FIRST, SECOND, UNADDRESSED))
+    guest = linux(tiny_linux, ports=(FIRST, SECOND, UNADDRESSED), user_data=base64.b64encode(READS).decode())
+    uuid = guest.instance_uuid
+    with playing(driver) as agent:
+        _boots_and_reads(agent, guest, record_property)
+    with playing(driver) as agent:  # after a restart it goes on from its notes
+        before = len(agent.console_log(uuid, 0))
+        with agent.open_console(uuid, ConsoleKind.SERIAL) as line:
+            line.sendall(b"\n/run/user_data\n")
+            text = wait_for(agent, uuid, b"all read", after=before)[before:].decode()
+    assert "its password: 409 Conflict" in text  # it was posted before
+    note = state_dir(driver) / "instances" / uuid / "network.json"
+    assert stat.S_IMODE(note.stat().st_mode) == 0o600
+    driver.destroy(uuid)
+    assert files_of(driver, uuid) == []
+
+
+def _boots_and_reads(driver: LibvirtDriver, guest: GuestSpec, record_property: Callable[[str, object], None]) -> None:
     began = time.monotonic()
     driver.spawn(guest, Told())
     record_property("spawn_seconds", round(time.monotonic() - began, 2))
@@ -85,6 +121,14 @@ def test_the_guest_has_the_name_and_the_addresses_of_its_ports(
     assert "novella: eth2 got no address\r\n" in text
     assert "[vda] 2097152 512-byte logical blocks" in text  # the flavor's one GB, not the image's one MiB
     assert "does not load" not in text
+    for said in (
+        f"its uuid: {guest.instance_uuid}",
+        "its name: web-42",
+        "its password: 200 OK",
+        "nothing there: 404 Not Found",
+        "way to elsewhere: closed",
+    ):
+        assert f"novella: {said}\r\n" in text
 
 
 def test_the_guest_sees_what_is_done_to_it(
@@ -99,6 +143,7 @@ def test_the_guest_sees_what_is_done_to_it(
     guest = replace(guest, image=replace(guest.image, properties=loud))
     driver.spawn(guest, Told())
     listener = Listener(driver, guest)
+    listener.hears(b"address 10.64.0.3\r\n")
     listener.hears(b"novella: up after")
     _set_a_password(driver, listener)
     _plug_a_volume(driver, listener, tmp_path / "volume.raw")

@@ -21,6 +21,7 @@ from compute_drivers.image_cache import ImageCache
 from compute_drivers.libvirt import devices_xml, domain_xml, embedded, machine, user_network, wishes
 from compute_drivers.libvirt.capability import missing_packages, probe
 from compute_drivers.libvirt.virt_type import choose
+from compute_drivers.user_net.wires import WirePaths
 from conductor.core.compute_driver import GuestSpec, NetworkPort
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
 from conductor.core.request_spec import FlavorSpec, ImageSpec
@@ -134,6 +135,13 @@ class TestUserNetwork:
         assert len(user_network.arguments([port()] * 15, "web-1")) == 60
         with pytest.raises(BuildAborted, match="at most 15 ports, not 16"):
             user_network.arguments([port()] * 16, "web-1")
+
+    def test_a_network_that_the_agent_plays_is_two_sockets(self) -> None:
+        paths = WirePaths(Path("/s,1/u.net"), Path("/s,1/u.own"))
+        words = user_network.arguments([port(), port(port_uuid="q", ip_address="")], "web-1", wires=lambda _: paths)
+        ends = "local.type=unix,local.path=/s,,1/u.net,remote.type=unix,remote.path=/s,,1/u.own"
+        assert words[1] == f"dgram,id=port-p,{ends}"
+        assert words[5] == "hubport,id=port-q,hubid=1"
 
     @given(st.text())
     def test_a_host_name_adds_no_words(self, hostname: str) -> None:

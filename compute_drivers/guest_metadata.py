@@ -1,0 +1,120 @@
+"""What one guest reads by HTTP at 169.254.169.254: the files of its config drive, as pages and their lists."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+ADDRESS, TCP_PORT = "169.254.169.254", 80
+LARGEST_PASSWORD = 1020
+PASSWORD = "password"
+READS, WRITES = ("GET", "HEAD"), ("GET", "HEAD", "POST")
+TEXT, JSON, BYTES = "text/plain; charset=utf-8", "application/json", "application/octet-stream"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said to one request."""
+
+    status: int
+    body: bytes = b""
+    kind: str = TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class GuestPages:
+    """The pages of one guest, made of the files that `guest_files.files_of` gives, and the password that it posts."""
+
+    def __init__(self, files: Mapping[str, bytes], posted: Path) -> None:
+        self._posted = posted
+        self._pages = dict(_pages(files))
+        self._lists = _lists(self._pages)
+        self._passwords = {f"{folder}/{PASSWORD}" for folder in self._lists if folder.startswith("openstack/")}
+        for path in self._passwords:
+            self._lists[path.rpartition("/")[0]].append(PASSWORD)
+
+    def answer(self, method: str, target: str, body: bytes = b"") -> Answer:
+        path = "/".join(part for part in unquote(target.partition("?")[0]).split("/") if part)
+        is_password = path in self._passwords
+        allowed = WRITES if is_password else READS
+        if method not in allowed:
+            said = f"{method} is not for this page; it has {', '.join(allowed)}.\n"
+            return Answer(405, said.encode(errors="replace"), headers={"Allow": ", ".join(allowed)})
+        if is_password:
+            return self._take(body) if method == "POST" else Answer(200, self._password())
+        if path in self._pages:
+            return Answer(200, self._pages[path], _kind_of(path))
+        if path in self._lists:
+            return Answer(200, "\n".join(self._lists[path]).encode())
+        return Answer(404, b"There is no such page.\n")
+
+    def _password(self) -> bytes:
+        with suppress(OSError):
+            return self._posted.read_bytes()
+        return b""
+
+    def _take(self, body: bytes) -> Answer:
+        """Once: whoever gets into the guest later does not change what its owner is told."""
+        if not body or len(body) > LARGEST_PASSWORD:
+            return Answer(400, f"The password is {len(body)} bytes; it has 1 to {LARGEST_PASSWORD}.\n".encode())
+        part = self._posted.with_name(f"{self._posted.name}.part")
+        try:
+            part.unlink(missing_ok=True)
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(body)
+            os.link(part, self._posted)
+        except FileExistsError:
+            return Answer(409, b"The password was posted before.\n")
+        except OSError:
+            return Answer(503, b"The password cannot be kept now.\n")
+        finally:
+            part.unlink(missing_ok=True)
+        return Answer(200)
+
+
+def _pages(files: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
+    """By path: those of OpenStack as they are, those of EC2 each value by itself."""
+    for path, data in files.items():
+        kind, _, rest = path.partition("/")
+        if kind == "openstack":
+            yield path, data
+        elif rest.endswith("/meta-data.json"):
+            yield from _values(rest.removesuffix(".json"), json.loads(data))
+        else:
+            yield rest, data
+
+
+def _values(path: str, value: Any) -> Iterable[tuple[str, bytes]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _values(f"{path}/{name}", inner)
+    else:
+        yield path, ("\n".join(map(str, value)) if isinstance(value, list) else str(value)).encode()
+
+
+def _lists(pages: dict[str, bytes]) -> dict[str, list[str]]:
+    """What lies in each folder. Those of EC2 end with a slash, but for a key, which says its name."""
+    titles = {path.rpartition("/")[0]: pages.pop(path).decode() for path in list(pages) if path.endswith("/_name")}
+    found: dict[str, dict[str, None]] = {"": {}}
+    for path in sorted(pages):
+        folder, _, name = path.rpartition("/")
+        found.setdefault(folder, {})[name] = None
+        while folder:
+            inner = folder
+            folder, _, name = folder.rpartition("/")
+            is_value = "/meta-data" in folder
+            title = titles.get(inner, f"{name}/" if is_value or name == "meta-data" else name)
+            found.setdefault(folder, {})[title] = None
+    return {folder: list(names) for folder, names in found.items()}
+
+
+def _kind_of(path: str) -> str:
+    if path.endswith(".json"):
+        return JSON
+    return BYTES if path.endswith(("user_data", "user-data")) else TEXT

@@ -1,0 +1,137 @@
+"""Networks of guests that this process plays: the notes that say how, and the sockets that QEMU is told."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from compute_drivers.guest_files import files_of
+from compute_drivers.guest_metadata import GuestPages
+from compute_drivers.libvirt.places import Places
+from compute_drivers.user_net.segment import GuestSegment
+from compute_drivers.user_net.wires import WirePaths, Wires
+from conductor.core.compute_driver import GuestSpec, NetworkPort
+from conductor.core.errors import DriverError
+
+log = logging.getLogger(__name__)
+
+NOTE, POSTED = "network.json", "posted-password"
+Note = dict[str, Any]
+
+
+class GuestNetworks:
+    """A note lies beside the guest's disks and goes with them; whoever starts next goes on from it."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._wires = Wires()
+
+    def start(self) -> None:
+        for path in self._places.instances_dir.glob(f"*/{NOTE}"):
+            uuid = path.parent.name
+            try:
+                self._open_all(uuid, self._read(uuid))
+            except (OSError, ValueError, KeyError, TypeError, DriverError):
+                log.exception("network of a guest cannot be played: instance=%s", uuid)
+
+    def stop(self) -> None:
+        self._wires.stop()
+
+    def tell(self, guest: GuestSpec) -> None:
+        """Play these ports from now on, and say this of the guest. Raises BuildAborted, DriverError."""
+        files = {path: base64.b64encode(data).decode() for path, data in files_of(guest, guest.admin_password).items()}
+        ports = [asdict(port) for port in guest.ports if port.ip_address]
+        self._keep(guest.instance_uuid, {"hostname": guest.hostname, "ports": ports, "files": files})
+        self.close(guest.instance_uuid)
+        self._open(guest.instance_uuid)
+
+    def plug(self, instance_uuid: str, port: NetworkPort) -> None:
+        """One port more. Raises DriverError."""
+        note = self._read(instance_uuid)
+        others = [told for told in note.get("ports", ()) if told["port_uuid"] != port.port_uuid]
+        self._keep(instance_uuid, {**note, "ports": [*others, asdict(port)]})
+        self._open(instance_uuid)
+
+    def unplug(self, instance_uuid: str, port_uuid: str) -> None:
+        """Nothing where it was not played. Raises DriverError."""
+        note = self._read(instance_uuid)
+        others = [told for told in note.get("ports", ()) if told["port_uuid"] != port_uuid]
+        if len(others) < len(note.get("ports", ())):
+            self._keep(instance_uuid, {**note, "ports": others})
+        self._wires.close(instance_uuid, port_uuid)
+
+    def drop(self, instance_uuid: str) -> None:
+        """It is QEMU that plays them from now on. Raises DriverError."""
+        self.close(instance_uuid)
+        try:
+            (self._places.folder_of(instance_uuid) / NOTE).unlink(missing_ok=True)
+        except OSError as error:
+            raise DriverError(f"The note of the guest's network could not be removed: {error.strerror}.") from error
+
+    def forget_password(self, instance_uuid: str) -> None:
+        """The system that posted it is no more. Raises DriverError."""
+        try:
+            (self._places.folder_of(instance_uuid) / POSTED).unlink(missing_ok=True)
+        except OSError as error:
+            raise DriverError(f"The password of the guest could not be removed: {error.strerror}.") from error
+
+    def close(self, instance_uuid: str) -> None:
+        self._wires.close(instance_uuid)
+
+    def paths_of(self, instance_uuid: str) -> Callable[[NetworkPort], WirePaths]:
+        """The sockets of each port. Raises DriverError."""
+        prefix = self._places.wires_of(instance_uuid)
+        return lambda port: _paths(prefix, port.port_uuid)
+
+    def played(self, instance_uuid: str) -> Callable[[NetworkPort], WirePaths | None]:
+        """The same, None for a port that QEMU plays itself."""
+        known = {told["port_uuid"] for told in self._read(instance_uuid).get("ports", ())}
+        find = self.paths_of(instance_uuid)
+        return lambda port: find(port) if port.port_uuid in known else None
+
+    def _open(self, instance_uuid: str) -> None:
+        try:
+            self._open_all(instance_uuid, self._read(instance_uuid))
+        except OSError as error:
+            raise DriverError(f"The network of the guest could not be opened: {error.strerror}.") from error
+
+    def _open_all(self, instance_uuid: str, note: Mapping[str, Any]) -> None:
+        files = {path: base64.b64decode(data) for path, data in note.get("files", {}).items()}
+        pages = GuestPages(files, self._places.folder_of(instance_uuid) / POSTED)
+        find = self.paths_of(instance_uuid)
+        for told in note.get("ports", ()):
+            port = NetworkPort.from_json(told)
+            segment = GuestSegment(port, str(note.get("hostname", "")), pages)
+            self._wires.open(instance_uuid, port.port_uuid, find(port), segment)
+
+    def _read(self, instance_uuid: str) -> Note:
+        """Empty where there is none."""
+        try:
+            return dict(json.loads((self._places.folder_of(instance_uuid) / NOTE).read_text()))
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+
+    def _keep(self, instance_uuid: str, note: Mapping[str, Any]) -> None:
+        """Only its owner may read it: passwords and user data are in it."""
+        path = self._places.folder_of(instance_uuid) / NOTE
+        part = path.with_suffix(".part")
+        try:
+            part.unlink(missing_ok=True)
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                json.dump(note, file)
+            os.replace(part, path)
+        except OSError as error:
+            raise DriverError(f"The network of the guest could not be noted: {error.strerror}.") from error
+
+
+def _paths(prefix: Path, port_uuid: str) -> WirePaths:
+    # Sockets have short paths or none.
+    short = hashlib.sha256(port_uuid.encode()).hexdigest()[:8]
+    return WirePaths(Path(f"{prefix}.{short}.net"), Path(f"{prefix}.{short}.own"))

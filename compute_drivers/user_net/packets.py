@@ -1,0 +1,169 @@
+"""Reads and writes the few kinds of packets that a guest's own segment speaks. What is not well-formed is None."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+ARP, IPV4 = 0x0806, 0x0800
+ICMP, TCP, UDP = 1, 6, 17
+BROADCAST = b"\xff" * 6
+EVERYBODY = b"\xff" * 4
+FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
+_ETHERNET = struct.Struct("!6s6sH")
+_ARP = struct.Struct("!HHBBH6s4s6s4s")
+_IPV4 = struct.Struct("!BBHHHBBH4s4s")
+_TCP = struct.Struct("!HHIIBBHHH")
+_UDP = struct.Struct("!HHHH")
+FRAGMENT = 0x3FFF  # more to come, or not the first
+TTL = 64
+
+
+class Frame(NamedTuple):
+    target: bytes
+    source: bytes
+    kind: int
+    payload: bytes
+
+
+class Arp(NamedTuple):
+    operation: int
+    source_mac: bytes
+    source: bytes
+    target: bytes
+
+
+class Packet(NamedTuple):
+    """IPv4, as it was sent, and in parts."""
+
+    source: bytes
+    target: bytes
+    protocol: int
+    payload: bytes
+    whole: bytes
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Of TCP."""
+
+    source_port: int
+    target_port: int
+    sequence: int
+    acknowledged: int
+    flags: int
+    window: int
+    data: bytes = b""
+    largest: int = 0  # what the other side takes at once, where it says that
+
+
+def frame_of(data: bytes) -> Frame | None:
+    if len(data) < _ETHERNET.size:
+        return None
+    target, source, kind = _ETHERNET.unpack_from(data)
+    return Frame(target, source, kind, data[_ETHERNET.size :])
+
+
+def frame(target: bytes, source: bytes, kind: int, payload: bytes) -> bytes:
+    return _ETHERNET.pack(target, source, kind) + payload
+
+
+def arp_of(data: bytes) -> Arp | None:
+    if len(data) < _ARP.size:
+        return None
+    hardware, protocol, hardware_size, size, operation, mac, source, _, target = _ARP.unpack_from(data)
+    if (hardware, protocol, hardware_size, size) != (1, IPV4, 6, 4):
+        return None
+    return Arp(operation, mac, source, target)
+
+
+def arp_answer(mac: bytes, address: bytes, asked: Arp) -> bytes:
+    return _ARP.pack(1, IPV4, 6, 4, 2, mac, address, asked.source_mac, asked.source)
+
+
+def packet_of(data: bytes) -> Packet | None:
+    if len(data) < _IPV4.size:
+        return None
+    first, _, total, _, fragment, _, protocol, _, source, target = _IPV4.unpack_from(data)
+    head = (first & 0x0F) * 4
+    if first >> 4 != 4 or head < _IPV4.size or not head <= total <= len(data) or fragment & FRAGMENT:
+        return None
+    return Packet(source, target, protocol, data[head:total], data[:total])
+
+
+def packet(source: bytes, target: bytes, protocol: int, payload: bytes) -> bytes:
+    total = _IPV4.size + len(payload)
+    head = _IPV4.pack(0x45, 0, total, 0, 0x4000, TTL, protocol, 0, source, target)
+    return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + payload
+
+
+def udp_of(data: bytes) -> tuple[int, int, bytes] | None:
+    """Source port, target port, data."""
+    if len(data) < _UDP.size:
+        return None
+    source, target, length, _ = _UDP.unpack_from(data)
+    return (source, target, data[_UDP.size : length]) if _UDP.size <= length <= len(data) else None
+
+
+def udp(source_port: int, target_port: int, data: bytes) -> bytes:
+    return _UDP.pack(source_port, target_port, _UDP.size + len(data), 0) + data  # 0: no checksum
+
+
+def segment_of(data: bytes) -> Segment | None:
+    if len(data) < _TCP.size:
+        return None
+    source, target, sequence, acknowledged, offset, flags, window, _, _ = _TCP.unpack_from(data)
+    head = (offset >> 4) * 4
+    if not _TCP.size <= head <= len(data):
+        return None
+    largest = _largest(data[_TCP.size : head])
+    return Segment(source, target, sequence, acknowledged, flags, window, data[head:], largest)
+
+
+def segment(source: bytes, target: bytes, wanted: Segment) -> bytes:
+    """`source` and `target` are addresses: the checksum is of them too."""
+    options = struct.pack("!BBH", 2, 4, wanted.largest) if wanted.largest else b""
+    head = _TCP.pack(
+        wanted.source_port,
+        wanted.target_port,
+        wanted.sequence,
+        wanted.acknowledged,
+        (_TCP.size + len(options)) // 4 << 4,
+        wanted.flags,
+        wanted.window,
+        0,
+        0,
+    )
+    whole = head + options + wanted.data
+    pseudo = source + target + struct.pack("!BBH", 0, TCP, len(whole))
+    return whole[:16] + struct.pack("!H", checksum(pseudo + whole)) + whole[18:]
+
+
+def icmp(kind: int, code: int, rest: bytes) -> bytes:
+    """`rest` begins with the four bytes that belong to the kind."""
+    plain = struct.pack("!BBH", kind, code, 0) + rest
+    return plain[:2] + struct.pack("!H", checksum(plain)) + plain[4:]
+
+
+def checksum(data: bytes) -> int:
+    padded = data + b"\0" * (len(data) % 2)
+    total: int = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def _largest(options: bytes) -> int:
+    place = 0
+    while place < len(options) and options[place] != 0:
+        if options[place] == 1:
+            place += 1
+            continue
+        size = options[place + 1] if place + 1 < len(options) else 0
+        if size < 2 or place + size > len(options):
+            return 0
+        if options[place] == 2 and size == 4:
+            return int.from_bytes(options[place + 2 : place + 4], "big")
+        place += size
+    return 0

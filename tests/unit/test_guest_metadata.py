@@ -1,0 +1,153 @@
+"""What a guest reads of itself by HTTP: pages, lists, its password, and requests that are none."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compute_drivers.guest_files import files_of
+from compute_drivers.guest_metadata import GuestPages
+from compute_drivers.user_net.http import LARGEST_BODY, LARGEST_HEAD, Exchange
+from conductor.core.compute_driver import NetworkPort
+from tests.guests import guest_of, image_of
+
+PORT = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
+GUEST = replace(
+    guest_of("6c1a2f6e-7b0e-4d4f-9d39-1a3f0a7a3c55", image_of("i", b"x"), hostname="web-42", ports=(PORT,)),
+    public_key="ssh-ed25519 AAAA ana",
+    metadata={"tier": "front"},
+    user_data=base64.b64encode(b"#!/bin/sh\n").decode(),
+)
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> GuestPages:
+    return GuestPages(files_of(GUEST), tmp_path / "posted")
+
+
+def said(pages: GuestPages, path: str) -> str:
+    answer = pages.answer("GET", path)
+    assert answer.status == 200
+    return answer.body.decode()
+
+
+@pytest.mark.parametrize("version", ["latest", "2018-08-27"])
+def test_openstack_has_the_files_of_the_config_drive(pages: GuestPages, version: str) -> None:
+    folder = f"/openstack/{version}"
+    told = json.loads(said(pages, f"{folder}/meta_data.json"))
+    assert (told["uuid"], told["meta"]) == (GUEST.instance_uuid, {"tier": "front"})
+    assert told["public_keys"] == {"default": "ssh-ed25519 AAAA ana"}
+    (network,) = json.loads(said(pages, f"{folder}/network_data.json"))["networks"]
+    assert (network["ip_address"], network["netmask"]) == ("10.64.0.3", "255.255.240.0")
+    assert json.loads(said(pages, f"{folder}/vendor_data.json")) == {}
+    assert said(pages, f"{folder}/user_data") == "#!/bin/sh\n"
+
+
+def test_lists(pages: GuestPages) -> None:
+    assert said(pages, "/").split() == ["2009-04-04", "latest", "openstack"]
+    assert said(pages, "/openstack/").split() == ["2018-08-27", "latest"]
+    assert said(pages, "/openstack/latest").split() == [
+        *("meta_data.json", "network_data.json", "user_data", "vendor_data.json", "vendor_data2.json", "password"),
+    ]
+    assert said(pages, "/latest/").split() == ["meta-data/", "user-data"]
+    assert "placement/" in said(pages, "/latest/meta-data/").split()
+    assert said(pages, "/latest/meta-data/public-keys/") == "0=default"
+
+
+def test_amazon_has_each_value_by_itself(pages: GuestPages) -> None:
+    for path, value in {
+        "instance-id": "i-6c1a2f6e",
+        "local-ipv4": "10.64.0.3",
+        "hostname": "web-42",
+        "placement/availability-zone": "nova",
+        "public-keys/0/openssh-key": "ssh-ed25519 AAAA ana",
+    }.items():
+        assert said(pages, f"/2009-04-04/meta-data/{path}") == value
+    assert said(pages, "//latest/meta-data//hostname/?x=1") == "web-42"
+    assert said(pages, "/latest/user-data") == "#!/bin/sh\n"
+
+
+def test_a_guest_without_key_and_user_data_has_no_such_pages(tmp_path: Path) -> None:
+    pages = GuestPages(files_of(replace(GUEST, public_key="", user_data="")), tmp_path / "posted")
+    for path in ("/openstack/latest/user_data", "/latest/user-data", "/latest/meta-data/public-keys/"):
+        assert pages.answer("GET", path).status == 404
+
+
+@pytest.mark.parametrize("path", ["/openstack/2999-01-01", "/../../etc/passwd", "/%2e%2e/x", "/latest/meta-data/_name"])
+def test_other_pages_are_not_there(pages: GuestPages, path: str) -> None:
+    assert pages.answer("GET", path).status == 404
+
+
+def test_pages_are_only_read(pages: GuestPages) -> None:
+    for method in ("POST", "PUT", "DELETE", "x"):
+        refused = pages.answer(method, "/latest/meta-data/hostname", b"other")
+        assert (refused.status, refused.headers) == (405, {"Allow": "GET, HEAD"})
+    assert said(pages, "/latest/meta-data/hostname") == "web-42"
+
+
+def test_a_password_is_taken_once(pages: GuestPages, tmp_path: Path) -> None:
+    path = "/openstack/latest/password"
+    assert said(pages, path) == ""
+    for wrong in (b"", b"x" * 1021):
+        assert pages.answer("POST", path, wrong).status == 400
+    assert list(tmp_path.iterdir()) == []
+    assert pages.answer("POST", path, b"x" * 1020).status == 200
+    assert pages.answer("POST", path, b"other").status == 409
+    assert said(pages, path) == "x" * 1020
+    (kept,) = tmp_path.iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert GuestPages(files_of(GUEST), kept).answer("GET", path).body == b"x" * 1020  # also after a restart
+
+
+class TestHttp:
+    def test_a_request_in_pieces(self, pages: GuestPages) -> None:
+        exchange = Exchange(pages)
+        for piece in (b"GET /latest/meta-data/host", b"name HTTP/1.0\r\n"):
+            assert exchange.receive(piece) == b""
+        answer = exchange.receive(b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b"\r\n\r\nweb-42")
+        assert b"content-length: 6\r\n" in answer.lower()
+        assert exchange.is_over
+        assert exchange.receive(b"GET / HTTP/1.0\r\n\r\n") == b""
+
+    def test_head_has_no_body(self, pages: GuestPages) -> None:
+        answer = Exchange(pages).receive(b"HEAD /latest/meta-data/hostname HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer.endswith(b"\r\n\r\n")
+        assert b"content-length: 6\r\n" in answer.lower()
+
+    def test_a_body_that_is_announced(self, pages: GuestPages) -> None:
+        exchange = Exchange(pages)
+        head = (
+            b"POST /openstack/latest/password HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert exchange.receive(head).startswith(b"HTTP/1.1 100 ")
+        assert exchange.receive(b"pw").startswith(b"HTTP/1.1 200 ")
+        assert said(pages, "/openstack/latest/password") == "pw"
+
+    @pytest.mark.parametrize(
+        ("request_bytes", "status"),
+        [
+            (b"nonsense\r\n\r\n", 400),
+            (b"GET /" + b"x" * LARGEST_HEAD, 431),
+            (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (LARGEST_BODY + 1), 413),
+            (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2000\r\n" + b"x" * 8192 + b"\r\n", 413),
+        ],
+    )
+    def test_what_is_too_large_or_no_request(self, pages: GuestPages, request_bytes: bytes, status: int) -> None:
+        exchange = Exchange(pages)
+        assert exchange.receive(request_bytes).startswith(b"HTTP/1.1 %d " % status)
+        assert exchange.is_over
+
+    @given(st.lists(st.binary(max_size=200), max_size=5))
+    def test_nothing_that_a_guest_says_breaks_it(self, pieces: list[bytes]) -> None:
+        exchange = Exchange(GuestPages(files_of(GUEST), Path("/nonexistent/posted")))
+        for piece in pieces:
+            exchange.receive(piece)
