@@ -10,7 +10,7 @@ SEED ?= 1
 ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports provider_trees))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format types docs bench chaos pictures lock clean setup setup-dev
+.PHONY: help run test lint format types docs words bench chaos pictures lock clean setup setup-dev
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -38,6 +38,9 @@ types: setup-dev ## check the types
 
 docs: setup-dev ## check that the documentation names all that there is
 	@$(VENV_PYTHON) -m pytest -q tests/architecture/test_docs.py
+
+words: setup-dev ## bring the catalogues of translations in step with what pages say; lists what is to be said
+	@$(VENV_PYTHON) -m tools.catalogues
 
 bench: setup-dev ## run the benchmarks and print their ratios
 	@$(VENV_PYTHON) -m benchmarks

@@ -9,7 +9,7 @@ from typing import Any, cast
 from django.contrib.auth import get_user
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from conductor.core.context import RequestContext
 from conductor.services import preferences, sign_in
@@ -25,10 +25,16 @@ def user_of(session: Session) -> Any:
     return None if isinstance(found, AnonymousUser) else found
 
 
-def asker_of(session: Session, request_id: str) -> RequestContext | None:
-    """The person and the project of a session; None when there is none, or the right to it is gone."""
+def asker_of(session: Session, request_id: str, *, language: str = "") -> RequestContext | None:
+    """The person and the project of a session; None when there is none, or the right to it is gone.
+
+    What is drawn next is in the person's time zone and, where `language` says what else it would be in, language.
+    """
     user = user_of(session)
-    timezone.activate(preferences.read(user.preferences if user is not None else None).zone)  # of what is drawn next
+    wishes = preferences.read(user.preferences if user is not None else None)
+    timezone.activate(wishes.zone)
+    if language:
+        translation.activate(wishes.language or language)
     project_id = session.get(PROJECT_KEY)
     if user is None or not project_id:
         return None

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.csrf import CsrfViewMiddleware
 
+from portal import languages
 from portal.api.roots import is_cookieless
 
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -49,7 +50,8 @@ class PagesOnlyMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if is_cookieless(request.path_info):
             return self._api(request)
-        return self._pages(request)  # type: ignore[return-value]
+        with languages.of_request(request):
+            return self._pages(request)  # type: ignore[return-value]
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         """Django calls this hook on this class alone, so the CSRF check is passed on from here."""

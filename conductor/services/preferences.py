@@ -13,6 +13,7 @@ from conductor.core.errors import Invalid
 from conductor.transactions import write_tx
 
 DENSITIES = ("comfortable", "compact")
+LANGUAGES = ("", "en", "de")  # empty: as the browser asks
 UTC_NAME = "UTC"
 SERVER_COLUMNS = ("addresses", "flavor", "image", "key", "zone", "host", "age")
 USUAL_COLUMNS = ("addresses", "flavor", "zone", "age")
@@ -26,6 +27,7 @@ class Preferences:
     """A person's wishes; `views` are saved queries of the server list by name."""
 
     time_zone: str = UTC_NAME
+    language: str = LANGUAGES[0]
     density: str = DENSITIES[0]
     server_columns: tuple[str, ...] = USUAL_COLUMNS
     views: Mapping[str, str] = field(default_factory=dict)
@@ -41,8 +43,10 @@ def read(kept: Mapping[str, Any] | None) -> Preferences:
     columns = [name for name in given.get("server_columns", USUAL_COLUMNS) if name in SERVER_COLUMNS]
     zone = given.get("time_zone", UTC_NAME)
     density = given.get("density", DENSITIES[0])
+    language = given.get("language", LANGUAGES[0])
     return Preferences(
         time_zone=zone if zone in time_zones() else UTC_NAME,
+        language=language if language in LANGUAGES else LANGUAGES[0],
         density=density if density in DENSITIES else DENSITIES[0],
         server_columns=tuple(columns),
         views=dict(given.get("views", {})),
@@ -60,12 +64,14 @@ def time_zones() -> list[str]:
 
 
 def change(user_id: str, values: Mapping[str, str]) -> Preferences:
-    """Change the time zone, the density. Raises Invalid naming the field."""
+    """Change the time zone, the language, the density. Raises Invalid naming the field."""
     if values.get("time_zone", UTC_NAME) not in time_zones():
         raise Invalid("Choose a time zone of the list.", field="time_zone")
     if values.get("density", DENSITIES[0]) not in DENSITIES:
         raise Invalid(f"The density is one of {', '.join(DENSITIES)}.", field="density")
-    return _keep(user_id, {name: values[name] for name in ("time_zone", "density") if name in values})
+    if values.get("language", LANGUAGES[0]) not in LANGUAGES:
+        raise Invalid(f"The language is one of {', '.join(filter(None, LANGUAGES))}.", field="language")
+    return _keep(user_id, {name: values[name] for name in ("time_zone", "language", "density") if name in values})
 
 
 def choose_columns(user_id: str, names: list[str]) -> Preferences:

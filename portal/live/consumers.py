@@ -22,6 +22,7 @@ from django.http.request import split_domain_port, validate_host
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.services import event_log
+from portal import languages
 from portal.askers import asker_of
 from portal.live import fragments, hub
 from portal.live.fragments import Kind
@@ -278,9 +279,10 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Ask as the session's person, whose rights are read anew each time. Raises SignedOut."""
         key = self.scope["session"].session_key
         project_id = self._project_id
+        language = languages.of_header(dict(self.scope["headers"]).get(b"accept-language", b"").decode("latin1"))
 
         def read() -> T:
-            asker = asker_of(SessionStore(key), new_request_id()) if key else None
+            asker = asker_of(SessionStore(key), new_request_id(), language=language) if key else None
             if asker is None or (project_id and asker.project_id != project_id):
                 raise SignedOut
             return ask(asker)

@@ -13,9 +13,11 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import get_language
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid, NotFound, Unavailable
+from portal import languages
 from portal.askers import asker_of, user_of
 from portal.request_ids import remote_address_of, request_id_of
 
@@ -38,7 +40,7 @@ def signed_in(view: View) -> View:
 
     @wraps(view)
     def wrapped(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        asker = asker_of(request.session, request_id_of(request))
+        asker = asker_of(request.session, request_id_of(request), language=get_language() or languages.ENGLISH)
         if asker is None:
             return redirect("project") if user_of(request.session) else _to_sign_in(request)
         request.asker = replace(asker, remote_address=remote_address_of(request))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
+from portal import languages
 from portal.pages import (
     accounts,
     audit_log,
@@ -42,6 +43,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("sign-out", accounts.sign_out, name="sign-out"),
     path("project", accounts.project, name="project"),
     path("theme", accounts.theme, name="theme"),
+    path("words/<slug:language>.js", languages.scripts_words, name="script-words"),
     path("search", search.search, name="search"),
     path("notifications", tray.tray, name="tray"),
     path("notifications/clear", tray.clear, name="tray-clear"),

@@ -12,6 +12,12 @@ from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage
 
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
+AXE = (Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js").read_text()
+# Light shows whatever is wrong with a page; dark can only differ in its colours.
+ASKED_OF_AXE = {
+    "light": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]},
+    "dark": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]},
+}
 PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "home": lambda ids: "/",
     "servers": lambda ids: "/servers",
@@ -34,6 +40,32 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "filter": lambda ids: "/plugins/filter/of/IoOpsFilter",
     "project": lambda ids: "/project",
     "not found": lambda ids: "/nothing",
+    "graph": lambda ids: f"/workflows/{ids['run']}/graph",
+    "log": lambda ids: f"/workflows/{ids['run']}/logs",
+    "data": lambda ids: f"/workflows/{ids['run']}/data",
+    "audit of a workflow": lambda ids: f"/workflows/{ids['run']}/audit",
+    "why": lambda ids: f"/workflows/{ids['run']}/why",
+    "compare": lambda ids: f"/workflows/compare?a={ids['run']}&b={ids['broken']}",
+    "server's danger": lambda ids: f"/servers/{ids['server']}/danger",
+    "server's network": lambda ids: f"/servers/{ids['server']}/network",
+    "fleet": lambda ids: "/fleet",
+    "host": lambda ids: "/hosts/sim-2",
+    "drain": lambda ids: "/hosts/sim-2/drain",
+    "cells": lambda ids: "/cells",
+    "audit": lambda ids: "/audit",
+    "volumes": lambda ids: "/volumes",
+    "images": lambda ids: "/images",
+    "new network": lambda ids: "/networks/do/create",
+    "picture": lambda ids: "/networks/picture",
+    "reach": lambda ids: "/security-groups/reach",
+    "quotas": lambda ids: "/quotas",
+    "usage": lambda ids: "/usage",
+    "asked for": lambda ids: "/activity",
+    "profile": lambda ids: "/profile",
+    "second factor": lambda ids: "/profile/second-factor",
+    "notifications": lambda ids: "/notifications",
+    "search": lambda ids: "/search?q=a-server",
+    "reference": lambda ids: "/api/",
 }
 
 
@@ -51,7 +83,9 @@ def ids(people: Any) -> dict[str, str]:
     factories.decision(run, **factories.some_decision())
     failed = factories.instance(asker, "web-2", vm_state="error", host=None, launched_at=None)
     factories.fault(failed, "No valid host was found. 12 of 17 hosts: image needs qemu, host runs fake", "cell1")
-    factories.run(asker, "cell1", state="failed (not clean)", instance_name="web-3", leftovers=["a guest on sim-1"])
+    broken = factories.run(
+        asker, "cell1", state="failed (not clean)", instance_name="web-3", leftovers=["a guest on sim-1"]
+    )
     factories.run(asker, state="queued", plan=[], started_at=None)
     decision = factories.failed_decision(run)
     return {
@@ -59,26 +93,37 @@ def ids(people: Any) -> dict[str, str]:
         "run": str(run.uuid),
         "failed": str(failed.uuid),
         "decision": str(decision.uuid),
+        "broken": str(broken.uuid),
     }
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_phone_shows_it_without_sideways_scrolling(open_page: OpenPage, ids: dict[str, str], name: str) -> None:
+def test_a_phone_shows_it_without_sideways_scrolling(open_page: OpenPage, ids: dict[str, str]) -> None:
     page = open_page("admin", viewport=PHONE, has_touch=True)
-    page.goto(PAGES[name](ids))
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= PHONE["width"], page.evaluate(f"({CHECKS}).wide()")
-    assert page.evaluate(f"({CHECKS}).smallTargets()") == []
+    wrong: dict[str, Any] = {}
+    for name, address in PAGES.items():
+        page.goto(address(ids))
+        is_wide = page.evaluate("document.documentElement.scrollWidth") > PHONE["width"]
+        found = page.evaluate(f"({CHECKS}).wide()") if is_wide else []
+        wrong[name] = [*found, *page.evaluate(f"({CHECKS}).smallTargets()")]
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_everything_has_a_name_and_can_be_read(
-    open_page: OpenPage, ids: dict[str, str], name: str, scheme: Any
-) -> None:
+def test_everything_has_a_name_and_can_be_read(open_page: OpenPage, ids: dict[str, str], scheme: Any) -> None:
     page = open_page("admin", viewport=DESKTOP, color_scheme=scheme, reduced_motion="reduce")
-    page.goto(PAGES[name](ids))
-    assert page.evaluate(f"({CHECKS}).all()") == []
+    wrong: dict[str, Any] = {}
+    for name, address in PAGES.items():
+        page.goto(address(ids))
+        wrong[name] = [*page.evaluate(f"({CHECKS}).all()"), *asked_of_axe(page, scheme)]
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def asked_of_axe(page: Any, scheme: str) -> list[str]:
+    """What axe finds wrong with a page, as "rule: element"."""
+    page.evaluate(AXE)
+    options = {"runOnly": ASKED_OF_AXE[scheme], "resultTypes": ["violations"]}
+    found = page.evaluate("(options) => axe.run(document, options)", options)
+    return [f"{one['id']}: {node['html'][:160]}" for one in found["violations"] for node in one["nodes"]]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -86,7 +131,7 @@ def test_the_sign_in_page_too(open_page: OpenPage, scheme: Any) -> None:
     page = open_page(color_scheme=scheme, viewport=PHONE)
     page.goto("/sign-in")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    assert page.evaluate(f"({CHECKS}).all()") == []
+    assert [*page.evaluate(f"({CHECKS}).all()"), *asked_of_axe(page, scheme)] == []
 
 
 def test_twice_the_text_size_still_fits(open_page: OpenPage, ids: dict[str, str]) -> None:

@@ -1,4 +1,5 @@
 /* The session has ended: sign in over the page, which keeps what was typed and goes on. Other tabs go on with it. */
+import { gettext } from "./words.js";
 const others = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("novella-again");
 let isOut = false;
 let goOn = () => {};
@@ -68,7 +69,7 @@ async function send(form, first) {
   const response = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true" } }).catch(() => undefined);
   const answer = await response?.json().catch(() => undefined);
   if (response?.redirected || !answer) {
-    ask(form, first, "password", "That was not answered. Try again; what you have typed into the page stays.");
+    ask(form, first, "password", gettext("That was not answered. Try again; what you have typed into the page stays."));
   } else if (answer.problem) {
     say(answer.problem);
   } else if (answer.code) {

@@ -1,4 +1,5 @@
 /* Ages, running times and open bars move on by themselves, as long as the page is live. */
+import { gettext, number } from "./words.js";
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
 export function startClock() {
@@ -27,12 +28,12 @@ function seconds(moment) {
 
 export function age(amount) {
   const found = UNITS.find(([size]) => amount >= size);
-  return found ? `${Math.floor(amount / found[0])} ${found[1]}` : "now";
+  return found ? `${Math.floor(amount / found[0])} ${found[1]}` : gettext("now");
 }
 
 export function duration(amount) {
   if (amount < 1) return `${Math.round(amount * 1000)} ms`;
-  if (amount < 10) return `${amount.toFixed(1)} s`;
+  if (amount < 10) return `${number(amount, 1)} s`;
   let rest = Math.round(amount);
   const parts = [];
   for (const [size, unit] of UNITS) {

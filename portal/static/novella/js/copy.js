@@ -1,4 +1,5 @@
 /* Copy buttons: a text, or the text of the element that "#id" names. */
+import { gettext } from "./words.js";
 export function startCopying() {
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
@@ -7,7 +8,7 @@ export function startCopying() {
     const text = wanted.startsWith("#") ? document.querySelector(wanted)?.textContent ?? "" : wanted;
     if (!(await put(text))) return;
     button.setAttribute("data-copied", "");
-    announce("Copied");
+    announce(gettext("Copied"));
     setTimeout(() => button.removeAttribute("data-copied"), 1500);
   });
 }

@@ -1,5 +1,6 @@
 /* The palette: Ctrl-K, a field, and what it finds. The keyboard stays in the field; the arrows move what is chosen. */
 import { leadsToSignIn, signInAgain } from "./again.js";
+import { gettext } from "./words.js";
 
 const PAUSE = 150;
 let asked = 0;
@@ -55,14 +56,14 @@ async function find(dialog, text) {
   const list = dialog.querySelector("[role=listbox]");
   if (!response?.ok) {
     list.replaceChildren();
-    say(dialog, "The search does not answer just now. What was typed stays here: try again in a moment.");
+    say(dialog, gettext("The search does not answer just now. What was typed stays here: try again in a moment."));
     return;
   }
   list.innerHTML = await response.text();
   list.scrollTop = 0;
   choose(dialog, options(dialog)[0]);
   const count = options(dialog).length;
-  say(dialog, text ? `${count} found. Arrow keys choose, Enter opens` : "Arrow keys choose, Enter opens, Esc closes");
+  say(dialog, text ? gettext("{count} found. Arrow keys choose, Enter opens", { count }) : gettext("Arrow keys choose, Enter opens, Esc closes"));
 }
 
 function say(dialog, words) {

@@ -1,4 +1,5 @@
 /* Picking rows, and the bar that tells how many are picked. */
+import { gettext } from "./words.js";
 export function startTables() {
   document.addEventListener("change", (event) => {
     const form = event.target.closest("form[data-bulk]");
@@ -24,7 +25,7 @@ function count(form) {
   if (!bar) return;
   bar.hidden = picked === 0;
   const words = form.querySelector("[data-bulk-count]");
-  const noun = form.dataset.noun ?? "server";
-  const text = picked === 1 ? `1 ${noun} picked` : `${picked} ${noun}s picked`;
+  const noun = picked === 1 ? form.dataset.noun : form.dataset.nouns ?? `${form.dataset.noun}s`;
+  const text = gettext("{count} {noun} picked", { count: picked, noun });
   if (words.textContent !== text) words.textContent = text;
 }

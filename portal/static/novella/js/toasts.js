@@ -1,4 +1,5 @@
 /* Toasts: short, at most three, never the only copy. Bad news stays until it is closed. */
+import { gettext } from "./words.js";
 const SECONDS = 6;
 const MOST = 3;
 
@@ -14,7 +15,7 @@ export function toast(text, { url, isBad = false } = {}) {
   const close = document.createElement("button");
   close.type = "button";
   close.className = "button plain square";
-  close.setAttribute("aria-label", "Close");
+  close.setAttribute("aria-label", gettext("Close"));
   close.textContent = "✕";
   close.addEventListener("click", () => drop(box));
   box.append(link, close);
@@ -47,6 +48,6 @@ function count() {
   const more = document.createElement("a");
   more.className = "toast toast-more small";
   more.href = document.querySelector("[data-tray]").dataset.tray;
-  more.textContent = `+${all.length - MOST} more in the bell`;
+  more.textContent = gettext("+{count} more in the bell", { count: all.length - MOST });
   document.querySelector(".toasts").prepend(more);
 }

@@ -2,6 +2,7 @@
 import { follow } from "./live/page.js";
 import { morph, parse } from "./live/morph.js";
 import { toast } from "./toasts.js";
+import { ngettext } from "./words.js";
 
 const PAUSE = 400;
 const SPREAD = 600; // browsers that hear of the same event do not all ask in the same moment
@@ -50,7 +51,7 @@ function tell(key) {
   const fresh = ended.filter((one) => Date.now() - Date.parse(one.querySelector("time").dateTime) < FRESH_SECONDS * 1000);
   const good = fresh.filter((one) => one.dataset.tone === "good");
   for (const one of fresh.filter((other) => !good.includes(other))) toast(words(one), { url: link(one), isBad: true });
-  if (good.length > 1) toast(`${good.length} workflows are done`, { url: slot.dataset.tray });
+  if (good.length > 1) toast(ngettext("{count} workflow is done", "{count} workflows are done", good.length), { url: slot.dataset.tray });
   else for (const one of good) toast(words(one), { url: link(one) });
   save(key, [...told, ...ended.map((one) => one.dataset.ended)].slice(-MOST_TOLD));
 }

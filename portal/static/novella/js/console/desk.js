@@ -1,9 +1,10 @@
 /* The consoles of a server in its page: which one is open, what its socket says, and the tools beside it. */
 import * as line from "./line.js";
 import * as screen from "./screen.js";
+import { gettext } from "../words.js";
 
 const PLACES = { vnc: screen, serial: line };
-const NAMES = { vnc: "Screen", serial: "Serial line" };
+const NAMES = { vnc: gettext("Screen"), serial: gettext("Serial line") };
 const CUT = new Set([1001, 1006, 1011, 1012]); // the way was cut, not the console
 const PAUSES = [1000, 3000, 8000, 15000];
 
@@ -66,9 +67,9 @@ function start(root) {
   async function connect() {
     hangUp();
     const mine = round;
-    say("working", "Connecting…");
+    say("working", gettext("Connecting…"));
     const open = await PLACES[kind].load().catch(() => null);
-    const ticket = open ? await askForTicket() : { error: "The portal cannot be reached." };
+    const ticket = open ? await askForTicket() : { error: gettext("The portal cannot be reached.") };
     if (mine !== round) return;
     if (ticket.error) {
       say("bad", ticket.error);
@@ -86,17 +87,17 @@ function start(root) {
   async function askForTicket() {
     if (root.dataset.path) {
       const path = root.dataset.path;
-      return tries++ ? { error: "This link opens once. Ask for another one." } : { path: `/${path}`, seconds: 0 };
+      return tries++ ? { error: gettext("This link opens once. Ask for another one.") } : { path: `/${path}`, seconds: 0 };
     }
     const token = root.querySelector("[name=csrfmiddlewaretoken]").value;
     const response = await fetch(`${root.dataset.url}/${kind}`, { method: "POST", headers: { "X-CSRFToken": token } }).catch(() => null);
-    if (!response) return { error: "The portal cannot be reached." };
-    return response.json().catch(() => ({ error: "The console cannot be opened now." }));
+    if (!response) return { error: gettext("The portal cannot be reached.") };
+    return response.json().catch(() => ({ error: gettext("The console cannot be opened now.") }));
   }
 
   function ready(seconds) {
     tries = root.dataset.path ? 1 : 0;
-    say("good", `${NAMES[kind]} connected`);
+    say("good", gettext("{name} connected", { name: NAMES[kind] }));
     console_?.resize();
     setTimeout(() => console_?.focus(), 0);
     if (seconds) countDown(Date.now() + seconds * 1000);
@@ -106,7 +107,7 @@ function start(root) {
     const show = () => {
       const left = Math.max(0, Math.round((end - Date.now()) / 1000));
       const parts = [Math.floor(left / 3600), Math.floor(left / 60) % 60, left % 60];
-      find("timer").textContent = `${parts[0]}:${String(parts[1]).padStart(2, "0")}:${String(parts[2]).padStart(2, "0")} left`;
+      find("timer").textContent = gettext("{time} left", { time: [parts[0], ...parts.slice(1, 3).map((part) => String(part).padStart(2, "0"))].join(":") });
     };
     show();
     timer = setInterval(show, 1000);
@@ -117,7 +118,7 @@ function start(root) {
     typing += 1;
     find("timer").textContent = "";
     const isCut = CUT.has(code) && !root.dataset.path && tries < PAUSES.length;
-    say(isCut ? "waiting" : "bad", isCut ? "The connection was cut; trying again…" : reason || "The console has ended.");
+    say(isCut ? "waiting" : "bad", isCut ? gettext("The connection was cut; trying again…") : reason || gettext("The console has ended."));
     if (isCut) {
       retry = setTimeout(connect, PAUSES[tries]);
       tries += 1;
@@ -155,7 +156,7 @@ function start(root) {
     for (const [index, character] of characters.entries()) {
       if (mine !== typing || !console_) break;
       console_.type(character);
-      progress.textContent = `${index + 1} of ${characters.length}`;
+      progress.textContent = gettext("{done} of {count}", { done: index + 1, count: characters.length });
       await new Promise((resolve) => setTimeout(resolve, console_?.pause ?? 0));
     }
     find("typing").hidden = true;

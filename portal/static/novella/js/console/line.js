@@ -1,4 +1,5 @@
 /* The serial line of a guest: a terminal of xterm.js on a socket of ours. */
+import { gettext } from "../words.js";
 const KEYS = [
   ["Ctrl-C", "\x03"],
   ["Ctrl-D", "\x04"],
@@ -33,7 +34,7 @@ function open(Terminal, FitAddon, stage, socket, onReady) {
   const fitter = new FitAddon();
   terminal.loadAddon(fitter);
   terminal.open(stage);
-  terminal.textarea?.setAttribute("aria-label", "Serial line");
+  terminal.textarea?.setAttribute("aria-label", gettext("Serial line"));
   const send = (text) => socket.readyState === WebSocket.OPEN && socket.send(new TextEncoder().encode(text));
   socket.addEventListener("message", ({ data }) => terminal.write(new Uint8Array(data)));
   terminal.onData(send);

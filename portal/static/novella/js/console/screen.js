@@ -1,5 +1,6 @@
 /* The screen of a guest: noVNC on a socket of ours. */
 import { pressOf, symbolOf } from "./keys.js";
+import { gettext } from "../words.js";
 
 export const KEYS = [
   ["Ctrl-Alt-Delete", ["ControlLeft", "AltLeft", "Delete"]],
@@ -8,7 +9,7 @@ export const KEYS = [
   ["Alt-Tab", ["AltLeft", "Tab"]],
   ["Escape", ["Escape"]],
   ["Super", ["MetaLeft"]],
-  ["Print screen", ["PrintScreen"]],
+  [gettext("Print screen"), ["PrintScreen"]],
 ];
 const PAUSE = 12; // milliseconds between keys: guests lose what comes faster
 

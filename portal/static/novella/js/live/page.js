@@ -5,6 +5,7 @@ import { holdingConsole } from "../console.js";
 import { Link } from "./link.js";
 import { holdBack } from "../workflows/queue.js";
 import { morph, parse } from "./morph.js";
+import { gettext } from "../words.js";
 
 const STALE_AFTER = 4000;
 const REFETCH_PAUSE = 400;
@@ -170,10 +171,10 @@ function changed() {
 }
 
 const WORDS = {
-  live: "live",
-  connecting: "connecting",
-  reconnecting: "reconnecting",
-  "signed-out": "signed out",
+  live: gettext("live"),
+  connecting: gettext("connecting"),
+  reconnecting: gettext("reconnecting"),
+  "signed-out": gettext("signed out"),
 };
 
 function showLink({ link, liveUntil }) {
@@ -184,13 +185,13 @@ function showLink({ link, liveUntil }) {
   if (link === "live") {
     root.removeAttribute("data-stale");
     show("live", WORDS.live);
-    if (wasLost) announce("The page is live again");
+    if (wasLost) announce(gettext("The page is live again"));
     wasLost = false;
   } else if (link === "signed-out") {
     root.setAttribute("data-stale", "");
     show("stale", WORDS["signed-out"]);
   } else {
-    show(link === "stale" ? "reconnecting" : link, WORDS[link] ?? "reconnecting");
+    show(link === "stale" ? "reconnecting" : link, WORDS[link] ?? WORDS.reconnecting);
     staleTimer = setTimeout(() => goStale(liveUntil), link === "connecting" ? STALE_AFTER * 2 : STALE_AFTER);
     if (link === "stale" && root.hasAttribute("data-stale")) goStale(liveUntil);
   }
@@ -200,8 +201,8 @@ function goStale(liveUntil) {
   wasLost = true;
   document.documentElement.setAttribute("data-stale", "");
   const since = new Date(liveUntil ?? Date.now()).toTimeString().slice(0, 5);
-  show("stale", `stale since ${since}`);
-  announce("The page is no longer live");
+  show("stale", gettext("stale since {time}", { time: since }));
+  announce(gettext("The page is no longer live"));
 }
 
 function show(state, word) {

@@ -1,4 +1,5 @@
 /* The log of a workflow: searching and wrapping what is there, and going with what comes. */
+import { ngettext } from "../words.js";
 const NEAR = 48;
 
 export function startLog() {
@@ -54,6 +55,6 @@ function search() {
     count += Number(Boolean(wanted) && hit);
   }
   const said = document.querySelector("[data-log-matches]");
-  const text = wanted ? `${count} ${count === 1 ? "line matches" : "lines match"}` : "";
+  const text = wanted ? ngettext("{count} line matches", "{count} lines match", count) : "";
   if (said && said.textContent !== text) said.textContent = text;
 }

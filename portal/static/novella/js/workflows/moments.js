@@ -1,4 +1,5 @@
 /* The slider over the events of a workflow: what it is moved to is an address, and the page as of then is fetched. */
+import { gettext } from "../words.js";
 const PAUSE = 160;
 let waiting;
 
@@ -6,7 +7,7 @@ export function startMoments() {
   document.addEventListener("input", ({ target }) => {
     if (!target.matches("[data-as-of]")) return;
     const out = target.form.querySelector("output");
-    if (out) out.textContent = `event ${target.value} of ${target.max}`;
+    if (out) out.textContent = gettext("event {place} of {count}", { place: target.value, count: target.max });
     clearTimeout(waiting);
     waiting = setTimeout(() => go(target), PAUSE);
   });

@@ -1,5 +1,6 @@
 /* News of a list that would move rows waits behind a button: nothing jumps away under the pointer or the focus. */
 import { morph, parse } from "../live/morph.js";
+import { gettext } from "../words.js";
 
 let waiting;
 
@@ -43,7 +44,11 @@ function tell(list, now, then) {
   const gone = now.filter((id) => !then.includes(id)).length;
   const kept = then.filter((id) => now.includes(id));
   const moved = now.filter((id) => then.includes(id)).filter((id, at) => id !== kept[at]).length;
-  const said = [come && `${come} new`, gone && `${gone} gone`, moved && `${moved} moved`].filter(Boolean).join(", ");
+  const said = [
+    come && gettext("{count} new", { count: come }),
+    gone && gettext("{count} gone", { count: gone }),
+    moved && gettext("{count} moved", { count: moved }),
+  ].filter(Boolean).join(", ");
   const place = list.querySelector("[data-needs-news]");
   if (!place) return;
   const words = place.querySelector("[data-news-words]");

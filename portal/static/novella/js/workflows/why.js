@@ -1,5 +1,6 @@
 /* "Why?" beside whatever waits: a popover with the reason, read when it is asked for. */
 import { parse } from "../live/morph.js";
+import { gettext } from "../words.js";
 
 export function startWhy() {
   document.addEventListener("click", async (event) => {
@@ -19,7 +20,7 @@ function show(link, html) {
   popover.className = "why-popover";
   popover.popover = "auto";
   popover.setAttribute("role", "dialog");
-  popover.setAttribute("aria-label", "Why it waits");
+  popover.setAttribute("aria-label", gettext("Why it waits"));
   popover.tabIndex = -1;
   popover.append(...parse(html));
   popover.addEventListener("toggle", ({ newState }) => {

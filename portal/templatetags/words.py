@@ -1,0 +1,26 @@
+"""Filters for words that pages are described with as data: written in English, translated where they are drawn."""
+
+from __future__ import annotations
+
+from django import template
+from django.utils.translation import get_language, gettext, ngettext
+
+register = template.Library()
+
+
+@register.filter
+def say(text: object) -> object:
+    """The translation of a text; whatever is no text, or has none, stays as it is."""
+    return gettext(text) if isinstance(text, str) and text else text
+
+
+@register.filter
+def inside(text: object) -> str:
+    """A title within a sentence: English writes it small, German writes nouns large everywhere."""
+    return str(text).lower() if (get_language() or "en").startswith("en") else str(text)
+
+
+@register.filter
+def counted(noun: str, count: int) -> str:
+    """1 volume, 2 volumes: the noun alone, as the number asks for it."""
+    return ngettext(noun, f"{noun}s", count)
