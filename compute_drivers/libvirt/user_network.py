@@ -104,12 +104,8 @@ def cable(number: int, port: NetworkPort, hostname: str, wires: WiresOf | None =
         raise BuildAborted(f"Network {port.cidr} is too small for a guest on this host.")
     paths = wires(port) if wires else None
     if paths is not None:
-        return {
-            "type": "dgram",
-            "id": name,
-            "local": {"type": "unix", "path": str(paths.theirs)},
-            "remote": {"type": "unix", "path": str(paths.ours)},
-        }
+        ends = {"local": paths.theirs, "remote": paths.ours}
+        return {"type": "dgram", "id": name, **{end: {"type": "unix", "path": str(at)} for end, at in ends.items()}}
     return {
         "type": "user",
         "id": name,
