@@ -275,6 +275,7 @@ class Environment:
     image_dir: Path = _variable(_directory)
     crash_at: str = _variable(_failpoint)
     message_faults: Mapping[str, float] | str = _variable(_message_faults)
+    given: frozenset[str] = field(default_factory=frozenset, repr=False)  # the variables that say something
 
     def database_of(self, name: str) -> DatabaseUrl | None:
         """Where the database `name` ("api", "cell0", a cell) is; None for a file in the data folder."""
@@ -315,7 +316,8 @@ def load(variables: Mapping[str, str]) -> Environment:
         raise InvalidEnvironment(f"{PREFIX}NOTIFICATION_SECRET: webhooks are signed; give the key to sign them with")
     values["image_dir"] = values["image_dir"] or values["data"] / "images"
     values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
-    return Environment(**values)
+    given = frozenset(name for name, text in variables.items() if name.startswith(PREFIX) and text.strip())
+    return Environment(**values, given=given)
 
 
 @functools.cache

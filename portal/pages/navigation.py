@@ -58,11 +58,14 @@ PLACES = (
     Place("Audit log", "audit-log", "history", "g d", group="Operators", is_for_operators=True),
     Place("Services", "service-list", "workflow", "g 1", group="Operators", is_for_operators=True),
     Place("Host aggregates", "resources", "group", "g 2", True, "Operators", "aggregates"),
-)
+    Place("System health", "system-health", "meter", "g 7", True, "Operators"),
+    Place("Settings", "setting-list", "more", "g 8", True, "Operators"),
+    Place("Audit log", "audit-log", "history", "g d", group="Operators", is_for_operators=True),
     Place("Projects", "resources", "project", "g 3", True, "People", "projects"),
     Place("Users", "resources", "user", "g 4", True, "People", "users"),
     Place("Roles", "resources", "shield", "g 5", True, "People", "roles"),
     Place("Role assignments", "resources", "key", "g 6", True, "People", "role-assignments"),
+)
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.pages import profile, project, services, topology
+from portal.pages import profile, project, services, system, topology
 from portal.pages.resources import deeds, views
 from portal.pages.resources.catalog import BY_ID, RESOURCES
 
@@ -33,6 +33,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("profile", profile.profile, name="profile"),
     path("networks/picture", topology.topology, name="topology"),
     path("security-groups/reach", topology.reach, name="reach"),
+    path("system", system.health, name="system-health"),
+    path("settings", system.setting_list, name="setting-list"),
     path("services", services.service_list, name="service-list"),
     path("<kind:resource_id>", views.resource_list, name="resources"),
     path("<kind:resource_id>/of/<str:ident>", views.resource_page, name="resource"),

@@ -1,0 +1,160 @@
+"""System health and settings as operators see them."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
+
+from conductor.services import cell_health, system_health
+from portal import environment, setting_facts
+from tests import factories
+from tests import fleet as made
+from tests.integration.page_clients import signed_in, text
+
+
+@pytest.fixture
+def admin(people: Any) -> Client:
+    factories.cells()
+    return signed_in("admin")
+
+
+def part(asker: Any, ident: str) -> system_health.Part:
+    return next(one for one in system_health.survey(asker).parts if one.id == ident)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
+    ana = signed_in("ana")
+    assert [ana.get(path).status_code for path in ("/system", "/settings")] == [404, 404]
+    assert Client().get("/system")["Location"].startswith("/sign-in?next=")
+
+
+def test_every_part_says_how_it_is_and_what_users_notice(admin: Client, people: Any) -> None:
+    made.add_host("sim-1")
+    made.add_host("sim-2")
+    made.silence("sim-2")
+    page = text(admin.get("/system"))
+    for title in ("Database of the API", "Database of cell1", "Message broker", "Disk of the data directory"):
+        assert title in page
+    assert "1 of 2 are not heard." in page
+    assert "No conductor of cell1 is heard." in page
+    assert "servers stay in BUILD" in page
+    assert "the memory of this process" in page
+    assert page.index("Conductors") < page.index("Database of the API")  # the worst first
+
+
+def test_work_that_waits_is_told(admin: Client, people: Any) -> None:
+    factories.run(people.ana.context(), "cell1", state="queued", age=90)
+    factories.run(people.ana.context(), "cell2", state="needs operator")
+    found = part(people.admin.context(), "queue")
+    assert found.state == system_health.LOOK
+    assert [one.rpartition(" for ")[0] for one in found.troubles if "begun" in one] == ["In cell1 work has waited"]
+    assert "In cell2 1 workflows need an operator." in found.troubles
+
+
+def test_a_cell_whose_database_is_silent_is_down(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    survey = cell_health.survey
+
+    def without_one(context: Any) -> cell_health.Health:
+        found = survey(context)
+        silent = cell_health.CellHealth("cell2", False, False, 3, 5, failure="OperationalError: gone")
+        return replace(found, cells=[silent if one.name == "cell2" else one for one in found.cells])
+
+    monkeypatch.setattr(cell_health, "survey", without_one)
+    found = part(people.admin.context(), "database-cell2")
+    assert (found.state, found.troubles) == (system_health.DOWN, ("It does not answer: OperationalError: gone.",))
+    assert "OperationalError: gone" in text(admin.get("/system"))
+
+
+def test_services_at_addresses_are_knocked_at_and_their_passwords_stay(people: Any) -> None:
+    factories.cells()
+    asker = people.admin.context()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = server.getsockname()[1]
+        with override_settings(NOVELLA_BROKER_URL=f"amqp://novella:hunter-two@127.0.0.1:{here}/"):
+            found = part(asker, "broker")
+    assert found.state == system_health.UP
+    nowhere = free_port()
+    with override_settings(NOVELLA_BROKER_URL=f"amqp://novella:hunter-two@127.0.0.1:{nowhere}/"):
+        gone = part(asker, "broker")
+    assert gone.state == system_health.DOWN
+    assert f"127.0.0.1:{nowhere} does not answer" in gone.troubles[0]
+    assert "hunter" not in str((found, gone))
+    with override_settings(NOVELLA_MEMBERSHIP_URL=f"zookeeper://127.0.0.1:{nowhere},[::1]:{nowhere}/novella"):
+        assert len(part(asker, "membership").troubles) == 2
+
+
+def test_more_hosts_and_work_cost_no_more_queries(admin: Client, people: Any) -> None:
+    def count() -> int:
+        with CaptureQueriesContext(connections["default"]) as api, CaptureQueriesContext(connections["cell1"]) as cell:
+            assert admin.get("/system").status_code == 200
+        return len(api) + len(cell)
+
+    made.add_host("sim-1")
+    factories.run(people.ana.context(), "cell1", state="queued")
+    few = [count() for _ in range(2)][1]
+    for number in range(5):
+        made.add_host(f"more-{number}")
+        factories.run(people.ana.context(), "cell1", state="queued")
+    assert count() == few
+
+
+def settings_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, **variables: str) -> dict[str, setting_facts.Setting]:
+    given = {"NOVELLA_DATA": str(tmp_path), **{f"NOVELLA_{name}": value for name, value in variables.items()}}
+    read = environment.load(given)
+    monkeypatch.setattr(setting_facts, "current", lambda: read)
+    return {one.name: one for section in setting_facts.sections() for one in section.settings}
+
+
+def test_every_setting_is_told_with_where_it_came_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    found = settings_of(
+        monkeypatch, tmp_path, PORT="8123", DEBUG="on", CORS_ORIGINS="https://a.example,https://b.example"
+    )
+    assert set(environment.variable_names()) <= found.keys()
+    assert (found["NOVELLA_PORT"].value, found["NOVELLA_PORT"].source) == ("8123", "environment")
+    assert (found["NOVELLA_HOST"].value, found["NOVELLA_HOST"].source) == ("127.0.0.1", "default")
+    assert found["NOVELLA_HOST"].default == "127.0.0.1"
+    assert "address or name to listen on" in found["NOVELLA_HOST"].meaning
+    assert found["NOVELLA_DEBUG"].value == "on"
+    assert found["NOVELLA_CORS_ORIGINS"].value == "https://a.example, https://b.example"
+    assert found["NOVELLA_ALLOWED_HOSTS"].source == "derived"
+    assert found["NOVELLA_BROKER_URL"].value == "not set"
+    assert found["NOVELLA_MAX_BUILD_ATTEMPTS"].source == "portal/settings.py"
+    assert all(one.meaning for one in found.values() if one.source != "portal/settings.py")
+
+
+def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    words = "correct-horse-battery-staple-twice-over"
+    secrets = {
+        "SECRET_KEY": words,
+        "NOTIFICATION_SECRET": words,
+        "BROKER_URL": f"amqp://me:{words}@broker.example/",
+        "DATABASE_URL": f"postgresql://me:{words}@db.example/novella",
+        "DATABASE_URL_CELL1": f"postgresql://me:{words}@far.example/cell1",
+        "NOTIFICATION_WEBHOOKS": f"https://hooks.example/{words}",
+    }
+    with override_settings(NOVELLA_NOTIFICATION_SINKS={"pager": {"token": words}}):
+        found = settings_of(monkeypatch, tmp_path, **secrets)
+    assert words not in str(found)
+    for name in secrets:
+        assert found[f"NOVELLA_{name}"].value == setting_facts.HIDDEN
+        assert found[f"NOVELLA_{name}"].source == "environment"
+
+
+def test_settings_are_narrowed(admin: Client) -> None:
+    page = text(admin.get("/settings", {"q": "lease"}))
+    assert "NOVELLA_LEASE_SECONDS" in page
+    assert "NOVELLA_HOST_DOWN_SECONDS" not in page
+    assert "No setting fits." in text(admin.get("/settings", {"q": "nothing of the kind"}))
+    assert "docs/configuration.md#workflows" in text(admin.get("/settings"))
