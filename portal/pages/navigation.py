@@ -55,7 +55,6 @@ PLACES = (
     Place("Hosts", "hosts", "host", "g o", group="Operators", is_for_operators=True),
     Place("Cells", "cells", "network", "g l", group="Operators", is_for_operators=True),
     Place("Plugins", "plugins", "plugin", "g p", group="Operators", is_for_operators=True),
-    Place("Audit log", "audit-log", "history", "g d", group="Operators", is_for_operators=True),
     Place("Services", "service-list", "workflow", "g 1", group="Operators", is_for_operators=True),
     Place("Host aggregates", "resources", "group", "g 2", True, "Operators", "aggregates"),
     Place("System health", "system-health", "meter", "g 7", True, "Operators"),
