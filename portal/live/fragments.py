@@ -135,7 +135,7 @@ KINDS: Mapping[str, Kind] = {
         frozenset({"list", "page"}), _whole_project, _no_list, is_wide=True, is_reread=True, kinds=("run.", "instance.")
     ),
     "home": Kind(frozenset({"home"}), _whole_project, _home, is_wide=True, kinds=("instance.", "run.", "step.")),
-    "me": Kind(frozenset({"tray"}), _whole_project, _no_list, is_wide=True, is_reread=True, kinds=("run.",)),
+    "me": Kind(frozenset({"tray"}), _whole_project, _no_list, is_wide=True, is_reread=True, kinds=("run.", "notice.")),
     "hosts": Kind(frozenset({"list"}), _for_operators, _hosts, is_wide=True, kinds=("host.",)),
     "cells": Kind(frozenset({"list"}), _for_operators, _cells, is_wide=True, kinds=("host.",)),
     "services": Kind(frozenset({"list"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.",)),

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from conductor.core.states import RunState
 from conductor.services import own_flows
+from conductor.services.notifications import notices
 from portal.pages import stories
 from portal.pages.access import STARTED_KEY, PageRequest, safe_next, signed_in
 from portal.pages.live_marks import live_marks
@@ -23,11 +24,15 @@ def tray(request: PageRequest) -> HttpResponse:
     marks = live_marks(TOPIC, VIEW)
     mine = own_flows.of(request.asker)
     started = {run.request_id: run for run in mine.ended}
+    told, told_count = notices.of(request.asker)
     context = {
         "mine": mine,
+        "notices": told,
+        "bell_count": mine.ended_count + told_count,
         "running": [stories.of(run) for run in mine.running],
         "ended": [stories.of(run) for run in mine.ended],
-        "has_failed": any(run.state not in (RunState.DONE, RunState.CANCELLED) for run in mine.ended),
+        "has_failed": any(run.state not in (RunState.DONE, RunState.CANCELLED) for run in mine.ended)
+        or any(one.is_bad for one in told),
         "started_here": set(request.session.get(STARTED_KEY, ())) & set(started),
         "marks": marks,
     }
@@ -39,6 +44,10 @@ def tray(request: PageRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def clear(request: PageRequest) -> HttpResponse:
-    """Take one ended workflow out of the bell, or all. The workflows themselves stay where they are."""
-    own_flows.clear(request.asker, request.POST.get("run", ""))
+    """Take one ended workflow, or one notice, out of the bell, or all. The workflows themselves stay where they are."""
+    run, notice = request.POST.get("run", ""), request.POST.get("notice", "")
+    if not notice:
+        own_flows.clear(request.asker, run)
+    if not run:
+        notices.clear(request.asker, notice)
     return HttpResponse(status=204) if request.htmx else HttpResponseRedirect(safe_next(request))

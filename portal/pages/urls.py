@@ -30,9 +30,11 @@ from portal.pages import (
     server_list,
     servers,
     steps,
+    subscriptions,
     tray,
     triage,
     waits,
+    what_if,
 )
 from portal.pages.resources import urls as resources
 
@@ -47,6 +49,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("search", search.search, name="search"),
     path("notifications", tray.tray, name="tray"),
     path("notifications/clear", tray.clear, name="tray-clear"),
+    path("notifications/subscriptions", subscriptions.subscription_list, name="subscriptions"),
+    path("notifications/subscriptions/<str:subscription_uuid>", subscriptions.subscription, name="subscription"),
+    path("notifications/subscriptions/<str:subscription_uuid>/<slug:deed>", subscriptions.act, name="subscription-act"),
     path("servers", server_list.server_list, name="servers"),
     path("servers/columns", server_list.choose_columns, name="server-columns"),
     path("servers/views", server_list.keep_view, name="server-views"),
@@ -74,6 +79,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("triage", triage.triage_list, name="triage"),
     path("triage/count", triage.count, name="triage-count"),
     path("triage/do/<slug:deed>", triage.act, name="triage-do"),
+    path("what-if", what_if.what_if, name="what-if"),
     path("fleet", fleet.fleet_map, name="fleet"),
     path("cells", cells.cell_list, name="cells"),
     path("audit", audit_log.audit_log, name="audit-log"),

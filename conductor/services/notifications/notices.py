@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 from django.db.models import QuerySet
 
+from conductor import events
 from conductor.api_db.models import Notice, Subscription
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
@@ -89,7 +90,7 @@ def title_of(message: Notification) -> str:
 
 def _put(subscription: Subscription, message_id: UUID, event_type: str, title: str, run_uuid: UUID | None) -> None:
     with write_tx(API_ALIAS):
-        Notice.objects.get_or_create(
+        _, is_new = Notice.objects.get_or_create(
             subscription_uuid=subscription.uuid,
             message_id=message_id,
             defaults={
@@ -102,6 +103,9 @@ def _put(subscription: Subscription, message_id: UUID, event_type: str, title: s
                 "created_at": database_now(),
             },
         )
+        if is_new:  # pages that are open look into the bell again
+            subject = events.Subject(f"notice:{subscription.user_id}", subscription.project_id)
+            events.append(API_ALIAS, subject, "notice.added")
 
 
 def _mine(context: RequestContext) -> QuerySet[Notice]:
