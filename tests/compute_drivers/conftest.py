@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,3 +41,24 @@ def tiny_linux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     return output
+
+
+@pytest.fixture(scope="session")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One for the session: the emulator is one per process, and slow to import for tests of other drivers."""
+    from tests.compute_drivers.controllers import certificate_of
+    from tests.compute_drivers.controllers import rack as started_rack
+
+    folder = tmp_path_factory.mktemp("rack")
+    with started_rack(folder, certificate_of(folder)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def options_of(rack: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    from tests.compute_drivers.bare_metal import options_in
+
+    def make(*numbers: int, options: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+        return options_in(tmp_path_factory.mktemp("host"), rack, *numbers, options=options or {}, **fields)
+
+    return make

@@ -70,7 +70,7 @@ def test_an_unknown_cell_is_refused_by_name() -> None:
     [
         ({"host": "h/1"}, '--host: "h/1" is not a name'),
         ({"cell": ""}, '--cell: "" is not a name'),
-        ({"driver": "xen"}, "--driver: there is no driver xen. Known drivers: container, fake, libvirt."),
+        ({"driver": "xen"}, "--driver: there is no driver xen. Known drivers: container, fake, libvirt, redfish."),
         ({"options": ["latency"]}, '--option: "latency" is not of the form key=value.'),
     ],
 )

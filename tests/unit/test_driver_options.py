@@ -15,6 +15,8 @@ from compute_drivers.fake.options import FakeOptions
 from compute_drivers.libvirt.options import LibvirtOptions
 from compute_drivers.options import parse
 from compute_drivers.plugin import register_compute_drivers
+from compute_drivers.redfish.machines import Machine
+from compute_drivers.redfish.options import RedfishOptions
 from conductor.core.compute_driver import CAPABILITIES
 from conductor.core.errors import Invalid
 
@@ -59,6 +61,12 @@ def test_what_is_wrong_is_named(given: Mapping[str, Any], complaint: str) -> Non
 @pytest.mark.parametrize("options", [ContainerOptions, FakeOptions, LibvirtOptions])
 def test_every_option_is_described(options: type[Any]) -> None:
     text = DOCS.read_text()
+    assert [item.name for item in fields(options) if f"| `{item.name}` |" not in text] == []
+
+
+@pytest.mark.parametrize("options", [Machine, RedfishOptions])
+def test_every_option_of_bare_metal_is_described_on_its_page(options: type[Any]) -> None:
+    text = DOCS.with_name("drivers-redfish.md").read_text()
     assert [item.name for item in fields(options) if f"| `{item.name}` |" not in text] == []
 
 
