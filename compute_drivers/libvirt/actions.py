@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -170,15 +171,20 @@ class LibvirtActions(LibvirtMaker):
 
     def attach_volume(self, instance_uuid: str, volume: VolumeConnection) -> None:
         with self._guest(instance_uuid, "attach the volume") as found:
-            if found.power_state() in ON and not found.has_disk(devices_xml.alias_of(volume.volume_uuid)):
+            if found.power_state() in ON and not found.volumes.alias(volume.volume_uuid):
                 (disk,) = devices_xml.arranged((), [volume], found.targets())
+                disk = replace(disk, alias=found.volumes.free_alias(volume.volume_uuid))
                 found.plug_disk(devices_xml.disk(disk))
 
     def detach_volume(self, instance_uuid: str, volume_uuid: str) -> None:
-        alias = devices_xml.alias_of(volume_uuid)
         with self._guest(instance_uuid, "detach the volume") as found:
-            if found.power_state() in ON and found.has_disk(alias):
-                found.unplug_disk(alias, UNPLUG_SECONDS)
+            if found.power_state() in ON and found.volumes.alias(volume_uuid):
+                found.unplug_volume(volume_uuid, UNPLUG_SECONDS)
+
+    def swap_volume(self, instance_uuid: str, old_uuid: str, volume: VolumeConnection, progress: Progress) -> None:
+        with self._guest(instance_uuid, "swap the volume") as found:
+            _require_on(found)
+            found.volumes.swap(old_uuid, volume, lambda share: progress("copying the volume", share))
 
     def attach_interface(self, instance_uuid: str, port: NetworkPort) -> None:
         with self._guest(instance_uuid, "attach the port") as found:

@@ -89,13 +89,19 @@ def disk(described: Disk) -> str:
     return ElementTree.tostring(disk_element(described), encoding="unicode")
 
 
+def source_of(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Attributes of a disk and of its source, for a file or a block device."""
+    is_block = path.is_block_device()
+    return {"type": "block" if is_block else "file"}, {"dev" if is_block else "file": str(path)}
+
+
 def disk_element(described: Disk) -> Element:
-    is_block = described.path.is_block_device()
-    disk = Element("disk", type="block" if is_block else "file", device="disk")
+    kind, source = source_of(described.path)
+    disk = Element("disk", kind, device="disk")
     driver = SubElement(disk, "driver", name="qemu", type=described.disk_format)
     if described.bus in ("virtio", "scsi", "sata"):
         driver.set("discard", "unmap")
-    SubElement(disk, "source", {"dev" if is_block else "file": str(described.path)})
+    SubElement(disk, "source", source)
     SubElement(disk, "target", dev=described.target, bus=described.bus)
     if described.limits:
         tuning = SubElement(disk, "iotune")

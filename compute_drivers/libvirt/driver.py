@@ -16,7 +16,8 @@ class LibvirtDriver(LibvirtLive):
     capabilities: frozenset[str] = frozenset(
         {
             *("pause", "suspend", "rescue", "rebuild", "snapshot", "set_password", "crash_dump"),
-            *("attach_volume", "attach_interface", "vnc_console", "serial_console", "migrate", "live_migrate"),
+            *("attach_volume", "swap_volume", "attach_interface"),
+            *("vnc_console", "serial_console", "migrate", "live_migrate"),
         }
     )
 

@@ -15,6 +15,7 @@ import libvirt_qemu
 
 from compute_drivers.libvirt.disks import create_blank
 from compute_drivers.libvirt.domain_xml import NAMESPACE
+from compute_drivers.libvirt.guest_volumes import GuestVolumes
 from compute_drivers.libvirt.user_network import FIRST_SLOT, MOST_PORTS
 from conductor.core.errors import DriverError
 from conductor.core.states import PowerState
@@ -124,8 +125,9 @@ class Guest:
 
     # -- disks
 
-    def has_disk(self, alias: str) -> bool:
-        return alias in {found.get("name") for found in self._found("devices/disk/alias")}
+    @property
+    def volumes(self) -> GuestVolumes:
+        return GuestVolumes(self._domain)
 
     def targets(self) -> set[str]:
         return {found.get("dev", "") for found in self._found("devices/disk/target")}
@@ -133,14 +135,14 @@ class Guest:
     def plug_disk(self, disk_xml: str) -> None:
         self._domain.attachDeviceFlags(disk_xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
-    def unplug_disk(self, alias: str, seconds: float) -> None:
-        """Ask the guest to let go of a disk. Raises DriverError when it has not after `seconds`."""
+    def unplug_volume(self, volume_uuid: str, seconds: float) -> None:
+        """Ask the guest to let go of it. Raises DriverError when it has not after `seconds`."""
 
         def ask() -> None:
             with passing_over(LETTING_GO):
-                self._domain.detachDeviceAlias(alias, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+                self._domain.detachDeviceAlias(self.volumes.alias(volume_uuid), libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
-        _until(lambda: not self.has_disk(alias), ask, seconds, "volume")
+        _until(lambda: not self.volumes.alias(volume_uuid), ask, seconds, "volume")
 
     def copy_disk(self, path: Path, target: Path, tell: Callable[[float], None]) -> None:
         """Copy a disk as it is in the moment in which the copy is complete. What `tell` raises ends it."""

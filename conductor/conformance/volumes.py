@@ -62,7 +62,7 @@ class VolumeConformance(Base):
         if lacks(driver, "swap_volume"):
             return
         old, new, uuid = make_volume(), make_volume(), running.instance_uuid
-        Path(old.path).write_bytes(DATA)
+        Path(old.path).write_bytes(DATA.ljust(1 << 20, b"\0"))
         with pytest.raises(DriverError):
             driver.swap_volume(uuid, old.volume_uuid, new, Told())  # it has neither
         driver.attach_volume(uuid, old)

@@ -43,13 +43,17 @@ def pair() -> Iterator[tuple[Host, Host]]:
 
 
 class TestMoves(LiveMoves):
-    @pytest.fixture
-    def driver(self, pair: tuple[Host, Host]) -> ComputeDriver:
-        return pair[0].driver
+    """Here agents play the networks, as against those of the Linux below."""
 
     @pytest.fixture
-    def other(self, pair: tuple[Host, Host]) -> ComputeDriver:
-        return pair[1].driver
+    def driver(self, pair: tuple[Host, Host]) -> Iterator[ComputeDriver]:
+        with pair[0].told(guest_network="agent") as told:
+            yield told
+
+    @pytest.fixture
+    def other(self, pair: tuple[Host, Host]) -> Iterator[ComputeDriver]:
+        with pair[1].told(guest_network="agent") as told:
+            yield told
 
     @pytest.fixture
     def make_guest(self) -> MakeGuest:

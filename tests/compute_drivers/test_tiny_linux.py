@@ -21,6 +21,7 @@ from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.driver import Told
 from conductor.core.compute_driver import GuestInfo, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.consoles import ConsoleKind
+from conductor.core.errors import DriverError
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.real_guests import SHELF, files_of, state_dir, wait_for
@@ -179,6 +180,30 @@ def _plug_a_volume(driver: LibvirtDriver, listener: Listener, path: Path) -> Non
     for _ in range(2):
         driver.attach_volume(listener.uuid, volume)
         listener.hears(b"[vdb] 4096 512-byte logical blocks")
+        driver.detach_volume(listener.uuid, volume.volume_uuid)
+    _swap_a_volume(driver, listener, volume)
+
+
+def _swap_a_volume(driver: LibvirtDriver, listener: Listener, first: VolumeConnection) -> None:
+    """A larger one; what the guest writes from then on is on that alone. The first may come again beside it."""
+    path, too_small = Path(first.path).with_name("second.raw"), Path(first.path).with_name("small.raw")
+    Path(first.path).write_bytes(b"whole".ljust(2 << 20))
+    path.write_bytes(bytes(3 << 20))
+    too_small.write_bytes(bytes(1 << 20))
+    second = replace(first, volume_uuid=str(uuid4()), path=str(path))
+    driver.attach_volume(listener.uuid, first)
+    listener.hears(b"[vdb] 4096 512-byte logical blocks")
+    with pytest.raises(DriverError, match="has 1048576 bytes, fewer than the 2097152 of the first"):
+        driver.swap_volume(listener.uuid, first.volume_uuid, replace(second, path=str(too_small)), Told())
+    driver.swap_volume(listener.uuid, first.volume_uuid, second, Told())
+    with driver.open_console(listener.uuid, ConsoleKind.SERIAL) as line:
+        line.sendall(b"\necho it is $(head -c 5 /dev/vdb); echo fresh > /dev/vdb; sync; echo written $((1 + 1))\n")
+        listener.hears(b"it is whole")
+        listener.hears(b"written 2")
+    assert [Path(one.path).read_bytes()[:5] for one in (first, second)] == [b"whole", b"fresh"]
+    driver.attach_volume(listener.uuid, replace(first, device_name="/dev/vdc"))
+    listener.hears(b"[vdc] 4096 512-byte logical blocks")
+    for volume in (first, second):
         driver.detach_volume(listener.uuid, volume.volume_uuid)
 
 
