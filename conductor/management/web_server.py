@@ -16,6 +16,8 @@ from uvicorn.supervisors import Multiprocess
 from conductor.management.http_protocol import BoundedProtocol
 
 GRACEFUL_SECONDS = 5
+# Clients ask again on the same connection every five seconds: one that ended just then would be an error to them.
+IDLE_SECONDS = 75
 POLL_SECONDS = 0.1
 
 
@@ -29,6 +31,7 @@ def config_of(application: str, host: str, port: int, *, workers: int = 1) -> uv
         http=BoundedProtocol,
         log_config=None,
         access_log=False,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
         lifespan="off",
     )

@@ -11,6 +11,7 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from conductor.management import web_server
 from conductor.management.http_protocol import MOST_HEADER_BYTES, BoundedProtocol
 from portal import front_door
 from portal.front_door import FrontDoor, Pace
@@ -280,3 +281,8 @@ def test_who_never_ends_his_headers_is_cut_off(monkeypatch: pytest.MonkeyPatch) 
         assert wire.is_closed
 
     connected(check)
+
+
+def test_connections_outlast_the_pause_of_clients_that_ask_every_five_seconds() -> None:
+    """The command line client does: a connection that is closed just when it asks is an error to it."""
+    assert web_server.config_of("portal.asgi:application", "127.0.0.1", 1).timeout_keep_alive >= 30

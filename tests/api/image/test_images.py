@@ -39,6 +39,8 @@ def test_create_answers_the_whole_image(api_client: Any, people: Any) -> None:
     assert answer.status_code == 201
     body = answer.json()
     assert answer["Location"] == f"http://testserver{BASE}/{body['id']}"
+    assert answer["OpenStack-image-import-methods"] == "glance-direct"  # clients import only where they read this
+    assert answer["OpenStack-image-store-ids"] == "files"
     created = body.pop("created_at")
     assert body.pop("updated_at") == created
     assert created.endswith("Z")
@@ -121,7 +123,7 @@ def test_upload_and_download(api_client: Any) -> None:
     answer = upload(ana, image_id)
     assert (answer.status_code, answer.content) == (204, b"")
     shown = ana.get(f"{BASE}/{image_id}").json()
-    assert shown["status"] == "active"
+    assert (shown["status"], shown["stores"]) == ("active", "files")
     assert shown["size"] == len(DATA)
     assert shown["checksum"] == hashlib.md5(DATA).hexdigest()
     assert (shown["os_hash_algo"], shown["os_hash_value"]) == ("sha512", hashlib.sha512(DATA).hexdigest())

@@ -6,7 +6,6 @@ from typing import Any
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Invalid
 from conductor.identity import application_credentials as service
 from conductor.identity.application_credentials import Wish
 from portal.api.base import ApiRequest
@@ -24,8 +23,6 @@ def wish_of(body: Any) -> Wish:
     """The credential in a request's body. Raises Invalid for a body that does not fit."""
     given = validate(body, CREATE_APPLICATION_CREDENTIAL)[NAME]
     roles, rules = given.get("roles"), given.get("access_rules")
-    if rules == []:
-        raise Invalid(f"Invalid input for field/attribute {NAME}.access_rules. Leave it out to allow every request.")
     return Wish(
         name=given["name"],
         secret=given.get("secret"),
@@ -33,7 +30,7 @@ def wish_of(body: Any) -> Wish:
         roles=roles or None,
         expires_at=moment_of(given.get("expires_at"), "expires_at"),
         is_unrestricted=bool(given.get("unrestricted")),
-        access_rules=rules or (),
+        access_rules=rules or (),  # an empty list is what clients send for none
     )
 
 

@@ -59,7 +59,7 @@ IMAGE_DOCUMENT: dict[str, Any] = {
     "properties": {
         **ATTRIBUTES,
         **dict.fromkeys(
-            ("id", "status", "created_at", "updated_at", "self", "file", "schema"), _TEXT | {"readOnly": True}
+            ("id", "status", "created_at", "updated_at", "self", "file", "schema", "stores"), _TEXT | {"readOnly": True}
         ),
         **dict.fromkeys(("checksum", "os_hash_algo", "os_hash_value"), _NULLABLE | {"readOnly": True}),
         **dict.fromkeys(("size", "virtual_size"), _COUNT),

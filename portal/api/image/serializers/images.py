@@ -13,6 +13,8 @@ from conductor.image.operations import Change
 from portal.api.image.schemas.images import ATTRIBUTES, CREATE, OLD_PATCH, PATCH, PROPERTIES
 from portal.api.validation import validate
 
+STORE = "files"  # where the data of images are: there is one place
+
 
 def moment(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -20,6 +22,7 @@ def moment(value: datetime) -> str:
 
 def image(row: Image) -> dict[str, Any]:
     path = f"/v2/images/{row.uuid}"
+    stores = {"stores": STORE} if row.size is not None else {}
     return {
         **row.properties,
         "id": str(row.uuid),
@@ -44,6 +47,7 @@ def image(row: Image) -> dict[str, Any]:
         "self": path,
         "file": f"{path}/file",
         "schema": "/v2/schemas/image",
+        **stores,
     }
 
 

@@ -52,7 +52,8 @@ class Images(ImageView):
         image_id = wanted.pop("id", None)
         created = operations.create(request.context, wanted, image_uuid=UUID(image_id) if image_id else None)
         body = serializers.image(created)
-        headers = {"Location": absolute(request, f"/image{body['self']}")}
+        offers = {"OpenStack-image-import-methods": METHOD, "OpenStack-image-store-ids": serializers.STORE}
+        headers = {"Location": absolute(request, f"/image{body['self']}"), **offers}
         return Response(body, status=201, headers=headers)
 
 

@@ -9,7 +9,9 @@ from conductor.image import operations
 from portal.api.base import ApiRequest
 from portal.api.image.schemas import metadefs
 from portal.api.image.schemas.images import DOCUMENTS, TASK_DOCUMENTS
+from portal.api.image.serializers.images import STORE
 from portal.api.image.view import ImageView
+from portal.api.image.views.images import METHOD
 
 
 class SchemaDocument(ImageView):
@@ -38,7 +40,7 @@ class Stores(ImageView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_images")
-        return Response({"stores": [{"id": "files", "description": "Files of this cloud", "default": "true"}]})
+        return Response({"stores": [{"id": STORE, "description": "Files of this cloud", "default": "true"}]})
 
 
 class Usage(ImageView):
@@ -55,5 +57,5 @@ class ImportInfo(ImageView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_schema")
-        methods = {"description": "Import methods available.", "type": "array", "value": ["glance-direct"]}
+        methods = {"description": "Import methods available.", "type": "array", "value": [METHOD]}
         return Response({"import-methods": methods})
