@@ -206,6 +206,8 @@ def _values(node: ast.expr) -> Iterator[str]:
 def _sentences(tree: ast.Module) -> Iterator[str]:
     passed_over = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     passed_over |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") in PLURALS]
+    passed_over |= {id(argument) for call in calls for argument in call.args}
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) and id(node) not in passed_over else None
         if isinstance(text, str) and SENTENCE.fullmatch(text):

@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid, NotFound, Unavailable
@@ -52,9 +52,9 @@ def signed_in(view: View) -> View:
         except Forbidden as error:
             raise PermissionDenied(error.message)
         except Invalid as error:
-            return error_page(request, 400, "That address is not valid", error.message)
+            return error_page(request, 400, gettext("That address is not valid"), error.message)
         except Unavailable as error:
-            return error_page(request, 503, "Something that this page needs does not answer", error.message)
+            return error_page(request, 503, gettext("Something that this page needs does not answer"), error.message)
 
     return wrapped
 

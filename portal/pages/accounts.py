@@ -9,6 +9,7 @@ from django.contrib.auth import authenticate, login, logout
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_cache_control
+from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -38,7 +39,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     password = request.POST.get("password", "")[:LONGEST_PASSWORD]
     user = authenticate(request, username=username, password=password) if "\x00" not in username else None
     if user is None:
-        problem = "User name and password do not match"
+        problem = gettext("User name and password do not match")
         if again.is_over_a_page(request):
             return again.refused(problem)
         return _form(request, {"next": wanted, "username": username, "problem": problem}, status=401)
@@ -71,7 +72,7 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
     try:
         second_factors.prove(str(user.pk), request.POST.get("code", "")[:LONGEST_CODE])
     except NotAuthenticated:
-        problem = "That code is not right, or it was used already"
+        problem = gettext("That code is not right, or it was used already")
         if again.is_over_a_page(request):
             return again.refused(problem)
         return _form(request, {"problem": problem}, status=401, template="account/sign_in_code.html")
@@ -117,7 +118,8 @@ def project(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         wanted = request.POST.get("project_id", "")
         if wanted not in {choice.project_id for choice in choices}:
-            return error_page(request, 404, "There is no such project", "Choose one that you have a role in.")
+            advice = gettext("Choose one that you have a role in.")
+            return error_page(request, 404, gettext("There is no such project"), advice)
         request.session[PROJECT_KEY] = wanted
         request.session.pop("next", None)
         return HttpResponseRedirect(safe_next(request))
@@ -135,5 +137,5 @@ def theme(request: HttpRequest) -> HttpResponse:
     try:
         people.remember_theme(str(user.pk), request.POST.get("theme", ""))
     except Invalid as error:
-        return error_page(request, 400, "That is not a theme", error.message)
+        return error_page(request, 400, gettext("That is not a theme"), error.message)
     return HttpResponse(status=204) if getattr(request, "htmx", False) else HttpResponseRedirect(safe_next(request))

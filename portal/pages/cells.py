@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
@@ -39,8 +40,10 @@ def list_context(asker: RequestContext) -> dict[str, Any]:
     cards = [CellCard(one, face_of(one)) for one in health.cells]
     down = sum(not one.is_up for one in health.cells)
     troubled = sum(bool(one.troubles) for one in health.cells)
-    count = f"{len(cards)} cell{'' if len(cards) == 1 else 's'}"
-    words = f"{count}; {down or 'none'} down; {troubled or 'none'} to look at."
+    count = ngettext("%(count)s cell", "%(count)s cells", len(cards)) % {"count": len(cards)}
+    none = gettext("none")
+    said = {"cells": count, "down": down or none, "troubled": troubled or none}
+    words = gettext("%(cells)s; %(down)s down; %(troubled)s to look at.") % said
     return {"asker": asker, "cards": cards, "api": health.api_backlog, "sentence": words}
 
 

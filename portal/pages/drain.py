@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST
 
 from conductor.core.context import RequestContext
@@ -63,7 +64,9 @@ def drain(request: PageRequest, name: str) -> HttpResponse:
         except (Invalid, Conflict) as refused:
             error = refused
         else:
-            messages.add_message(request, messages.INFO, f"{name} is being emptied.", extra_tags="good")
+            messages.add_message(
+                request, messages.INFO, gettext("%(name)s is being emptied.") % {"name": name}, extra_tags="good"
+            )
             return redirect("host-drain", name)
     found = host_details.drain_of(request.asker, name)
     is_under_way = found is not None and not host_details.is_over(found)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext
+
 from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, RunState, StepState, WaitCause
 from conductor.services.values import InstanceView, RunView, StepView
 
@@ -92,9 +94,10 @@ def of_run(run: RunView) -> Face:
     cause = waits_for.get("cause", "")
     detail = str(waits_for.get("detail", ""))
     if run.state == RunState.WAITING and cause == WaitCause.HOST:
-        return Face("working", "running", f"on {detail}" if detail else "")
+        return Face("working", "running", gettext("on %(host)s") % {"host": detail} if detail else "")
     if run.state in (RunState.WAITING, RunState.QUEUED) and cause:
-        return Face("waiting", str(run.state), f"for {WAIT_WORDS.get(cause, cause)}{f': {detail}' if detail else ''}")
+        what = gettext(WAIT_WORDS.get(cause, cause)) + (f": {detail}" if detail else "")
+        return Face("waiting", str(run.state), gettext("for %(what)s") % {"what": what})
     return Face(RUN_TONES.get(run.state, "none"), str(run.state), is_loud=run.state in LOUD)
 
 
@@ -115,7 +118,8 @@ def of_story(run: RunView) -> Face:
         found = [one for one in everything if one.state in wanted]
         if found:
             face = of_run(found[0])
-            among = f"{len(found)} of {len(run.children)}" if wanted != LIVE and len(run.children) > 1 else ""
+            counts = {"some": len(found), "all": len(run.children)}
+            among = gettext("%(some)s of %(all)s") % counts if wanted != LIVE and len(run.children) > 1 else ""
             return Face(face.tone, face.word, among or face.detail, face.is_loud)
     return of_run(run)
 
@@ -127,7 +131,7 @@ def of_step(step: StepView, *, is_run_over: bool = False) -> Face:
     if step.direction == "undo" and step.state in (StepState.RUNNING, StepState.WAITING):
         return Face("undo", "undoing")
     if step.state == StepState.WAITING:
-        return Face("working", "running", f"on {step.host}" if step.host else "")
+        return Face("working", "running", gettext("on %(host)s") % {"host": step.host} if step.host else "")
     return Face(STEP_TONES.get(step.state, "none"), str(step.state), is_loud=step.state == StepState.UNDO_FAILED)
 
 
@@ -167,7 +171,7 @@ def subject(run: RunView) -> str:
     if len(names) == 1:
         return names[0]
     if names:
-        return f"{len(names)} servers"
+        return gettext("%(count)s servers") % {"count": len(names)}
     return run.instance_uuid[:8] or "server"
 
 

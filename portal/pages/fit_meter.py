@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from django.utils.translation import gettext, ngettext
+
 from conductor.core.context import RequestContext
 from conductor.core.errors import NovellaError
 from conductor.services import what_if
@@ -20,13 +22,16 @@ def fit_meter(asker: RequestContext, wish: BuildWish) -> dict[str, Any] | None:
         found = what_if.launch(asker, replace(wish, name=wish.name or NAMELESS, run_uuid=""))
     except NovellaError:
         return None
-    hosts = f"{found.num_hosts} host{'' if found.num_hosts == 1 else 's'}"
+    hosts = ngettext("%(count)s host", "%(count)s hosts", found.num_hosts) % {"count": found.num_hosts}
     if found.fits:
-        headline = f"Fits now: {found.num_fitting} of {hosts}"
+        headline = gettext("Fits now: %(fitting)s of %(hosts)s") % {"fitting": found.num_fitting, "hosts": hosts}
     elif found.placed:
-        headline = f"Fits for {found.placed} of {found.num_instances} now"
+        headline = gettext("Fits for %(placed)s of %(count)s now") % {
+            "placed": found.placed,
+            "count": found.num_instances,
+        }
     else:
-        headline = "Does not fit now"
+        headline = gettext("Does not fit now")
     return {
         "tone": "good" if found.fits else "bad",
         "headline": headline,

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.errors import Invalid, NotFound
@@ -207,17 +208,24 @@ def _url(given: Mapping[str, str], **changes: str) -> str:
 
 
 def _part(total: Sum) -> Total:
-    states = [f"{count:,} {FACES[state].word}" for state, count in total.states.items() if count]
-    servers = f"{total.guests:,} running server{'' if total.guests == 1 else 's'}"
-    return Total(
-        f"{total.count:,} host{'' if total.count == 1 else 's'}: {', '.join(states)}; {servers}", _meters(total)
-    )
+    states = [f"{count:,} {gettext(FACES[state].word)}" for state, count in total.states.items() if count]
+    servers = ngettext("%(count)s running server", "%(count)s running servers", total.guests)
+    hosts = ngettext("%(count)s host", "%(count)s hosts", total.count) % {"count": f"{total.count:,}"}
+    return Total(f"{hosts}: {', '.join(states)}; {servers % {'count': f'{total.guests:,}'}}", _meters(total))
 
 
 def _meters(total: Sum) -> tuple[Figure, ...]:
-    memory = f"{large_megabytes(total.memory_mb.used)} of {large_megabytes(total.memory_mb.total)}"
+    memory = _share(large_megabytes(total.memory_mb.used), large_megabytes(total.memory_mb.total))
     return (
-        Figure("vCPU", f"{total.vcpus.used:,.0f} of {total.vcpus.total:,.0f}", min(1.0, total.vcpus.share)),
+        Figure("vCPU", _share(f"{total.vcpus.used:,.0f}", f"{total.vcpus.total:,.0f}"), min(1.0, total.vcpus.share)),
         Figure("Memory", memory, min(1.0, total.memory_mb.share)),
-        Figure("Disk", f"{total.disk_gb.used:,.0f} of {total.disk_gb.total:,.0f} GB", min(1.0, total.disk_gb.share)),
+        Figure(
+            "Disk",
+            _share(f"{total.disk_gb.used:,.0f}", f"{total.disk_gb.total:,.0f} GB"),
+            min(1.0, total.disk_gb.share),
+        ),
     )
+
+
+def _share(some: str, whole: str) -> str:
+    return gettext("%(some)s of %(all)s") % {"some": some, "all": whole}

@@ -8,6 +8,7 @@ from typing import Any
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
@@ -102,13 +103,14 @@ def _last_failure(story: Story) -> dict[str, Any] | None:
 
 def _cause_story(story: Story) -> str:
     if story.leftovers:
-        return "Not everything could be given back."
+        return gettext("Not everything could be given back.")
     if not story.is_live:
-        return "Everything that it had taken was given back." if story.face.tone == "bad" else ""
+        return gettext("Everything that it had taken was given back.") if story.face.tone == "bad" else ""
     if story.face.tone == "undo":
-        return "What it had taken is being given back."
+        return gettext("What it had taken is being given back.")
     attempts = max(run.attempt for run in story.runs)
-    return f"Attempt {attempts} is under way." if attempts > 1 else "It will be tried again."
+    under_way = gettext("Attempt %(number)s is under way.") % {"number": attempts}
+    return under_way if attempts > 1 else gettext("It will be tried again.")
 
 
 def _why(story: Story) -> str:
@@ -116,5 +118,6 @@ def _why(story: Story) -> str:
     if face.tone != "waiting":
         return ""
     if story.view.state == RunState.QUEUED and not face.detail:
-        return "It was accepted and stands in the queue for a conductor."
-    return f"It is {face.word} {face.detail}.".replace(" .", ".")
+        return gettext("It was accepted and stands in the queue for a conductor.")
+    said = f"{gettext(face.word)} {face.detail}".strip()
+    return gettext("It is %(state)s.") % {"state": said}

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from django.utils.translation import gettext, ngettext
+
 from conductor.core.states import StepState
 from conductor.services.values import RunView, StepView
 from portal.pages import faces, timeline
@@ -221,6 +223,9 @@ def _folded(canvas: _Canvas, children: Sequence[RunView], last: Node | None) -> 
 
 def _summary(nodes: Sequence[Node], children: Sequence[RunView]) -> str:
     counts = Counter(node.face.word for node in nodes if node.key)
-    said = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    handed = f" Handed on to {len(children)} run{'s' if len(children) != 1 else ''}." if children else ""
-    return f"{sum(counts.values())} steps: {said or 'none yet'}.{handed}"
+    said = ", ".join(f"{count} {gettext(word)}" for word, count in counts.most_common()) or gettext("none yet")
+    sentence = gettext("%(count)s steps: %(said)s.") % {"count": sum(counts.values()), "said": said}
+    if not children:
+        return sentence
+    handed = ngettext("Handed on to %(count)s run.", "Handed on to %(count)s runs.", len(children))
+    return f"{sentence} {handed % {'count': len(children)}}"

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_http_methods, require_safe
 
 from conductor.core.context import RequestContext
@@ -115,25 +116,31 @@ def face_of(found: HostDetail) -> Face:
 def _sentence(found: HostDetail) -> str:
     """The state of a host in a sentence."""
     count = len(found.guests.items)
-    servers = f"{'more than ' if found.guests.has_more else ''}{count or 'no'} server{'' if count == 1 else 's'}"
+    servers = ngettext("%(count)s server", "%(count)s servers", count) % {"count": count or gettext("no")}
+    if found.guests.has_more:
+        servers = gettext("more than %(servers)s") % {"servers": servers}
     said = {
-        "up": "takes new servers",
-        "draining": "is being emptied",
-        "closed": "takes no new servers",
-        "down": "does not answer",
+        "up": gettext("It takes new servers, and has %(servers)s."),
+        "draining": gettext("It is being emptied, and has %(servers)s."),
+        "closed": gettext("It takes no new servers, and has %(servers)s."),
+        "down": gettext("It does not answer, and has %(servers)s."),
     }
-    return f"It {said.get(found.state, 'is not known')}, and has {servers}."
+    return said.get(found.state, gettext("It is not known, and has %(servers)s.")) % {"servers": servers}
 
 
 def _stock(stock: Stock) -> StockRow:
     amount = large_megabytes if stock.resource_class == "MEMORY_MB" else _plain
     unit = " GB" if stock.resource_class == "DISK_GB" else ""
-    detail = f"{amount(stock.total)}{unit} there"
-    detail += f", {amount(stock.reserved)}{unit} kept back" if stock.reserved else ""
-    detail += f", given out {stock.ratio:g} times" if stock.ratio != 1 else ""
-    title = CLASS_WORDS.get(stock.resource_class, stock.resource_class)
-    words = f"{amount(stock.used)} of {amount(stock.capacity)}{unit}"
-    return StockRow(f"{title} of {stock.provider}" if stock.provider else title, words, stock.share, detail)
+    details = [gettext("%(amount)s there") % {"amount": f"{amount(stock.total)}{unit}"}]
+    if stock.reserved:
+        details.append(gettext("%(amount)s kept back") % {"amount": f"{amount(stock.reserved)}{unit}"})
+    if stock.ratio != 1:
+        details.append(gettext("given out %(times)s times") % {"times": f"{stock.ratio:g}"})
+    title = gettext(CLASS_WORDS.get(stock.resource_class, stock.resource_class))
+    if stock.provider:
+        title = gettext("%(what)s of %(provider)s") % {"what": title, "provider": stock.provider}
+    words = gettext("%(some)s of %(all)s") % {"some": amount(stock.used), "all": f"{amount(stock.capacity)}{unit}"}
+    return StockRow(title, words, stock.share, ", ".join(details))
 
 
 def _plain(value: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
@@ -60,18 +61,28 @@ def list_context(asker: RequestContext) -> dict[str, Any]:
     cells = [_cell(name, list(found)) for name, found in groupby(ordered, key=lambda found: found.service.cell)]
     down = sum(not found.service.is_up for found in ordered)
     simulated = sum(found.is_simulated for found in ordered)
-    size = f"{_count(len(ordered), 'host')} in {_count(len(cells), 'cell')}"
-    sentence = f"{size}; {down or 'none'} down; {simulated or 'none'} simulated."
+    none = gettext("none")
+    said = {"hosts": _hosts(len(ordered)), "cells": _cells(len(cells)), "down": down or none}
+    said["simulated"] = simulated or none
+    sentence = gettext("%(hosts)s in %(cells)s; %(down)s down; %(simulated)s simulated.") % said
     return {"asker": asker, "cells": cells, "sentence": sentence, "missing_cells": page.missing_cells}
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+def _hosts(number: int) -> str:
+    return ngettext("%(count)s host", "%(count)s hosts", number) % {"count": number}
+
+
+def _cells(number: int) -> str:
+    return ngettext("%(count)s cell", "%(count)s cells", number) % {"count": number}
 
 
 def _cell(name: str, found: list[HypervisorView]) -> dict[str, Any]:
     up = sum(one.service.is_up for one in found)
-    return {"name": name, "words": f"{up} of {len(found)} up", "hosts": [_row(one) for one in found]}
+    return {
+        "name": name,
+        "words": gettext("%(up)s of %(count)s up") % {"up": up, "count": len(found)},
+        "hosts": [_row(one) for one in found],
+    }
 
 
 def _row(found: HypervisorView) -> HostRow:
@@ -108,4 +119,8 @@ def _figures(found: HypervisorView) -> Iterable[Figure]:
 
 
 def _figure(name: str, used: int, total: int, words: Any) -> Figure:
-    return Figure(name, f"{words(used)} of {words(total)}", min(1.0, used / total) if total else 0.0)
+    return Figure(
+        name,
+        gettext("%(some)s of %(all)s") % {"some": words(used), "all": words(total)},
+        min(1.0, used / total) if total else 0.0,
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods
 
 from conductor.core.context import RequestContext
@@ -75,7 +76,9 @@ def intervene(request: PageRequest, run_uuid: str, name: str) -> HttpResponse:
         interventions.intervene(request.asker, run_uuid, name, _asked(form))
     except (Invalid, Forbidden, Conflict) as error:
         return _form(request, flow_actions.panel(request.asker, run_uuid), action, form, error)
-    text = f"{action.title} was requested. This page shows it as soon as it is done."
+    text = gettext("%(title)s was requested. This page shows it as soon as it is done.") % {
+        "title": gettext(action.title)
+    }
     messages.add_message(request, messages.INFO, text, extra_tags="waiting")
     return redirect("workflow", run_uuid)
 

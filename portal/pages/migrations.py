@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods
 
 from conductor.core.context import RequestContext
@@ -81,7 +82,9 @@ def order(request: PageRequest, run_uuid: str, name: str) -> HttpResponse:
         except (Conflict, Invalid) as error:
             problem = error.message
         else:
-            text = f"{offer.title} was requested. This page shows it as soon as it is done."
+            text = gettext("%(title)s was requested. This page shows it as soon as it is done.") % {
+                "title": gettext(offer.title)
+            }
             messages.add_message(request, messages.INFO, text, extra_tags="waiting")
             return redirect("workflow", run_uuid)
     context = {

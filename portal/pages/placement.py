@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.formats import number_format
+from django.utils.translation import gettext, ngettext
+
 from conductor.core.context import RequestContext
 from conductor.services import decisions
 from conductor.services.decision_values import DecisionView
@@ -84,18 +87,28 @@ def _stages(funnel: Sequence[Mapping[str, Any]]) -> list[Stage]:
 
 def _headline(decision: DecisionView) -> str:
     if not decision.is_successful:
-        return "No host fits"
+        return gettext("No host fits")
     chosen = [str(selection["host"]) for selection in decision.selections]
     if not chosen:
-        return f"{decision.num_instances} host{'s' if decision.num_instances != 1 else ''} chosen"
+        count = decision.num_instances
+        return ngettext("%(count)s host chosen", "%(count)s hosts chosen", count) % {"count": count}
     names = list(dict.fromkeys(chosen))
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"Chosen: {', '.join(names[:5])}{more}"
+    more = " " + gettext("and %(more)s more") % {"more": len(names) - 5} if len(names) > 5 else ""
+    return gettext("Chosen: %(hosts)s") % {"hosts": ", ".join(names[:5]) + more}
 
 
 def _facts(decision: DecisionView) -> str:
-    asked = f"Asked for {decision.num_instances} server{'s' if decision.num_instances != 1 else ''}"
-    return f"{asked}; what it knew of the hosts was {decision.snapshot_age_seconds:.1f} s old; seed {decision.seed}."
+    said = {
+        "count": decision.num_instances,
+        "age": number_format(decision.snapshot_age_seconds, 1),
+        "seed": str(decision.seed),
+    }
+    sentence = ngettext(
+        "Asked for %(count)s server; what it knew of the hosts was %(age)s s old; seed %(seed)s.",
+        "Asked for %(count)s servers; what it knew of the hosts was %(age)s s old; seed %(seed)s.",
+        decision.num_instances,
+    )
+    return sentence % said
 
 
 def _weighers(weights: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -169,13 +182,15 @@ def _choice(decision: DecisionView) -> str:
     if not decision.is_successful or len(decision.weights) < 1:
         return ""
     best, *rest = decision.weights
-    said = [f"Best by weight: {best['host']}, score {best['total']:.2f}"]
+    score = {"host": best["host"], "score": number_format(best["total"], 2)}
+    said = [gettext("Best by weight: %(host)s, score %(score)s") % score]
     if rest:
         gap = best["total"] - rest[0]["total"]
-        share = f" ({100 * gap / abs(best['total']):.1f} %)" if best["total"] else ""
-        said.append(f"next {rest[0]['host']} {rest[0]['total']:.2f}{share}")
+        share = f" ({number_format(100 * gap / abs(best['total']), 1)} %)" if best["total"] else ""
+        score = {"host": rest[0]["host"], "score": number_format(rest[0]["total"], 2) + share}
+        said.append(gettext("next %(host)s %(score)s") % score)
     if decision.milliseconds:
-        said.append(f"decided in {decision.milliseconds:.1f} ms")
+        said.append(gettext("decided in %(amount)s ms") % {"amount": number_format(decision.milliseconds, 1)})
     return "; ".join(said) + "."
 
 

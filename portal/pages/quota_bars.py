@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from django.utils.translation import gettext
+
 from conductor.services.values import QuotaView
 
 SHOWN: Mapping[str, str] = {"instances": "Servers", "cores": "vCPU", "ram": "Memory"}
@@ -43,11 +45,13 @@ class QuotaBar:
 
     @property
     def limit_text(self) -> str:
-        return "no limit" if self.limit == UNLIMITED else self._text(self.limit)
+        return gettext("no limit") if self.limit == UNLIMITED else self._text(self.limit)
 
     @property
     def over_text(self) -> str:
-        return f"{self._text(self.used + self.more - self.limit)} more than the quota allows"
+        return gettext("%(amount)s more than the quota allows") % {
+            "amount": self._text(self.used + self.more - self.limit)
+        }
 
     def _text(self, amount: int) -> str:
         if self.resource != "ram":

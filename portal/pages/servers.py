@@ -11,6 +11,7 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_safe
 
 from conductor.core.context import RequestContext
@@ -118,13 +119,13 @@ def _overview(asker: RequestContext, row: ServerRow) -> dict[str, Any]:
 
 def _story(row: ServerRow, run: Story | None) -> str:
     """The state in one sentence."""
-    word = row.face.word.capitalize()
+    word = gettext(row.face.word).capitalize()
     if run is not None and run.is_live:
-        return f"{word}: {run.step_words or 'about to begin'}."
+        return f"{word}: {run.step_words or gettext('about to begin')}."
     if row.server.is_partial:
-        return "Unknown: its cell does not answer."
+        return gettext("Unknown: its cell does not answer.")
     if row.server.status == "ACTIVE" and row.server.launched_at:
-        return f"{word}: the guest runs."
+        return gettext("%(state)s: the guest runs.") % {"state": word}
     return f"{word}."
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
+from django.utils.translation import gettext
+
 from conductor.core.context import RequestContext
 from conductor.services import flows, usual_times
 from conductor.services.usual_times import Usual
@@ -86,7 +88,10 @@ class Story:
         """step 5 of 7 “Spawn on host”; of several servers, how many are done."""
         if len(self.view.children) > 1:
             done = sum(not faces.is_live(child) for child in self.view.children)
-            return f"{done} of {len(self.view.children)} servers are through"
+            return gettext("%(done)s of %(count)s servers are through") % {
+                "done": done,
+                "count": len(self.view.children),
+            }
         step = self.current_step
         if step is None:
             return ""
@@ -95,8 +100,10 @@ class Story:
         ]
         names = list(dict.fromkeys(one.name for one in planned))
         if step.direction == "undo":
-            return f"undoing “{step.title}”"
-        return f"step {names.index(step.name) + 1 if step.name in names else 1} of {len(names)} “{step.title}”"
+            return gettext("undoing “%(step)s”") % {"step": gettext(step.title)}
+        number = names.index(step.name) + 1 if step.name in names else 1
+        said = {"number": number, "count": len(names), "step": gettext(step.title)}
+        return gettext("step %(number)s of %(count)s “%(step)s”") % said
 
 
 def of(run: RunView) -> Story:

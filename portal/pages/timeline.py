@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from django.utils.formats import number_format
+from django.utils.translation import gettext
+
 from conductor.core.states import StepState
 from conductor.services.usual_times import Usual
 from conductor.services.values import RunView, StepView
@@ -320,5 +323,7 @@ def _summary(run: RunView, rows: Sequence[Row], axis: Axis) -> str:
         (undone, "undone"),
         (ahead, "planned" if faces.is_live(run) else "not run"),
     )
-    said = ", ".join(f"{count} {word}" for count, word in counts if count)
-    return f"{len(rows) - 1} steps: {said or 'none yet'}; {axis.seconds:.1f} seconds in all."
+    said = ", ".join(f"{count} {gettext(word)}" for count, word in counts if count) or gettext("none yet")
+    seconds = number_format(axis.seconds, 1)
+    sentence = gettext("%(count)s steps: %(said)s; %(seconds)s seconds in all.")
+    return sentence % {"count": len(rows) - 1, "said": said, "seconds": seconds}

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
@@ -91,29 +92,37 @@ def _reasons(asker: RequestContext, run: RunView, locks: LocksView) -> list[Reas
     cause, detail = str(waits_for.get("cause", "")), str(waits_for.get("detail", ""))
     if not cause:
         if run.state == RunState.QUEUED:
-            return [Reason("a conductor that takes it up", "It was accepted and stands in the queue.")]
+            return [
+                Reason(gettext("a conductor that takes it up"), gettext("It was accepted and stands in the queue."))
+            ]
         return [
             Reason(
-                "nothing that is on record", "A workflow that waits without a cause is a fault of ours.", is_bug=True
+                gettext("nothing that is on record"),
+                gettext("A workflow that waits without a cause is a fault of ours."),
+                is_bug=True,
             )
         ]
     what, because = CAUSES.get(cause, (cause, ""))
     until = run_data.of_run(asker, run.uuid).next_try_at if cause == WaitCause.TIMER else None
-    return [Reason(f"{what}{f' {detail}' if detail else ''}", because, until=until, until_words="next try")]
+    said = f"{gettext(what)} {detail}".strip()
+    return [Reason(said, gettext(because), until=until, until_words=gettext("next try"))]
 
 
 def _lock(one: Awaited) -> Reason:
     kind, _, name = one.resource.partition(":")
-    place = "next in the queue" if one.place == 1 else f"number {one.place} in the queue"
+    place = gettext("number %(number)s in the queue") % {"number": one.place}
+    if one.place == 1:
+        place = gettext("next in the queue")
     if one.is_foreign:
-        because = f"Another project's workflow holds it; this one is {place}."
+        because = gettext("Another project's workflow holds it; this one is %(place)s.") % {"place": place}
     elif one.holder is None:
-        because = f"It has just been freed; this one is {place}."
+        because = gettext("It has just been freed; this one is %(place)s.") % {"place": place}
     else:
-        because = f"{faces.intent(one.holder)} {faces.subject(one.holder)} holds it; this one is {place}."
+        holder = f"{gettext(faces.intent(one.holder))} {faces.subject(one.holder)}"
+        because = gettext("%(holder)s holds it; this one is %(place)s.") % {"holder": holder, "place": place}
     return Reason(
-        f"the lock {kind} {name[:8] if len(name) == 36 else name}", because, one.holder, one.heartbeat_at,
-        one.expected_at, "usually free by",
+        gettext("the lock %(resource)s") % {"resource": f"{kind} {name[:8] if len(name) == 36 else name}"},
+        because, one.holder, one.heartbeat_at, one.expected_at, gettext("usually free by"),
     )  # fmt: skip
 
 
