@@ -19,8 +19,20 @@ from conductor.transactions import database_now, one_at_a_time, write_tx
 
 log = logging.getLogger(__name__)
 
-# One life of one process: a new id at every start, so an id is an epoch.
-WORKER = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+def _new_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+def _take_new_name() -> None:
+    global WORKER
+    WORKER = _new_name()
+
+
+# One life of one process: a new id at every start, so an id is an epoch. A fork has one of its own: two workers of one
+# name would work on one lease.
+WORKER = _new_name()
+os.register_at_fork(after_in_child=_take_new_name)
 
 _busy: Counter[tuple[str, UUID]] = Counter()
 _busy_lock = threading.Lock()

@@ -13,8 +13,8 @@ from conductor.core.errors import NovellaError
 from conductor.core.states import StepState
 from conductor.journal import checkpoints
 from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.workflows import leases
 from conductor.workflows.flow import Step
-from conductor.workflows.leases import WORKER
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def new_record(run: WorkflowRun, step: Step, index: int, try_number: int) -> Ope
         attempt=run.attempt,
         try_number=try_number,
         name=step.name,
-        worker=WORKER,
+        worker=leases.WORKER,
         step_key=key_of(run, index, try_number),
         fencing_token=run.fencing_token,
     )

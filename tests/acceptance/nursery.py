@@ -3,6 +3,9 @@
 The parent imports nothing of the product and knows no settings, so each child reads its own environment and is in
 everything but its first second what `python manage.py …` is. It reads one JSON line per child to start and writes one
 when a child has begun or ended; when its own parent is gone it ends all that it started.
+
+What is started again, with the same environment, comes from a nursery of its own below the first: that one has taken
+this environment for its own and imported the product too, which is nearly all of what a start costs.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +78,9 @@ LIBRARIES = (
     "asyncio",
     "multiprocessing",
 )
+
+# What a command imports of the product when it is under way.
+PRODUCT = {"up": ("portal.urls", "portal.asgi"), "web": ("portal.urls", "portal.asgi")}
 
 
 @dataclass
@@ -167,6 +174,56 @@ def main() -> None:
     from django.conf import settings
 
     assert not settings.configured, "a library has read the settings: children would have the nursery's"
+    _serve(0, _Ready())
+
+
+@dataclass
+class _Ready:
+    """What is there for children beside the libraries: how often each start was wished for, and nurseries for some."""
+
+    wished: Counter[str] = field(default_factory=Counter)
+    nurseries: dict[str, int] = field(default_factory=dict)  # the pipes they read their wishes from
+    pids: set[int] = field(default_factory=set)
+
+    def nursery_for(self, wish: dict[str, Any]) -> int | None:
+        """Of a command in an environment that is wished for again."""
+        key = json.dumps([wish["arguments"][0], wish["environment"]], sort_keys=True)
+        self.wished[key] += 1
+        if self.wished[key] < 2:
+            return None
+        if key not in self.nurseries:
+            read, self.nurseries[key] = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                for written in self.nurseries.values():  # or nobody's wishes would ever end
+                    os.close(written)
+                _be_nursery(read, wish)
+            os.close(read)
+            self.pids.add(pid)
+        return self.nurseries[key]
+
+
+def _be_nursery(wishes: int, wish: dict[str, Any]) -> None:
+    """Take the environment of a wish, import what its command needs, and serve; never returns."""
+    code = 70
+    try:
+        ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
+        _take_environment(wish)
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+        import django
+
+        django.setup()
+        command = wish["arguments"][0]
+        for name in (f"conductor.management.commands.{command}", *PRODUCT.get(command, ())):
+            importlib.import_module(name)
+        _serve(wishes, None)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _serve(wishes: int, ready: _Ready | None) -> None:
+    """Fork a child for each line that is read, until there will be none."""
     gc.collect()
     gc.freeze()  # children share these pages for as long as nobody touches them
     woken, wake = os.pipe()
@@ -174,17 +231,28 @@ def main() -> None:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     alive: set[int] = set()
+    lines = os.fdopen(wishes, "rb", buffering=0)  # a buffer would hide lines from select
+    sources = (lines.fileno(), woken)
     while True:
-        readable, _, _ = select.select([0, woken], [], [])
+        readable, _, _ = select.select(sources, [], [])
         if woken in readable:
             os.read(woken, 4096)
             _reap(alive)
-        if 0 in readable:
-            line = sys.stdin.readline()
+        if lines.fileno() in readable:
+            line = lines.readline()
             if not line:
                 break
-            alive.add(_fork(json.loads(line)))
+            wish = json.loads(line)
+            below = ready and ready.nursery_for(wish)
+            if below:
+                os.write(below, line)
+            else:
+                alive.add(_fork(wish))
+    for below in ready.nurseries.values() if ready else ():
+        os.close(below)  # they end what they started
     _end_all(alive)
+    for pid in ready.pids if ready else ():
+        os.waitpid(pid, 0)
 
 
 def _fork(wish: dict[str, Any]) -> int:
@@ -193,6 +261,11 @@ def _fork(wish: dict[str, Any]) -> int:
         _become(wish)
     _say({"pid": pid})
     return pid
+
+
+def _take_environment(wish: dict[str, Any]) -> None:
+    os.environ.clear()
+    os.environ.update(wish["environment"])
 
 
 def _become(wish: dict[str, Any]) -> None:
@@ -211,8 +284,7 @@ def _become(wish: dict[str, Any]) -> None:
         sys.stdin = os.fdopen(0, closefd=False)
         sys.stdout = os.fdopen(1, "w", closefd=False, buffering=1)
         sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1)
-        os.environ.clear()
-        os.environ.update(wish["environment"])
+        _take_environment(wish)
         gc.unfreeze()
         import manage
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -85,6 +86,18 @@ def test_options_are_numbers_where_they_look_like_numbers() -> None:
     config = host_config("h1", "cell1", "fake", zone="az-1", options=["latency_seconds=0.5", "state_file=/tmp/a=b"])
     assert config.options == {"latency_seconds": 0.5, "state_file": "/tmp/a=b"}
     assert config.journal_path.name == "h1.sqlite3"
+
+
+def test_a_fork_does_not_pass_for_its_parent() -> None:
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(tell, leases.WORKER.encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    name = os.read(told, 200).decode()
+    assert name.split(":")[:2] == [leases.WORKER.split(":")[0], str(pid)]
+    assert name != leases.WORKER
 
 
 def test_what_a_process_still_owns_at_its_end_is_free_at_once(databases: None, monkeypatch: pytest.MonkeyPatch) -> None:
