@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import connections
-from django.db.models import Max, Min
+from django.db.models import Max
 
 from conductor.cells.lookup import API_ALIAS
 from conductor.cells.scatter_gather import scatter_gather
@@ -34,22 +34,23 @@ GB = 1 << 30
 
 
 @dataclass(frozen=True)
-class Part:
-    """One part. `troubles` says what is wrong, `facts` what was measured, `notice` what users see while it is down."""
+class Component:
+    """One part. `troubles` says what is wrong, `facts` what was measured, `risk` what users see while it is down."""
 
     id: str
     title: str
     state: str
-    notice: str
+    risk: str
     facts: tuple[tuple[str, str], ...] = ()
     troubles: tuple[str, ...] = ()
+    name: str = ""  # of which one, where there are several
 
 
 @dataclass(frozen=True)
 class SystemHealth:
     """All parts, the worst first."""
 
-    parts: list[Part]
+    parts: list[Component]
 
     @property
     def bad(self) -> int:
@@ -62,7 +63,7 @@ class _Log:
 
     newest_seconds: float | None = None
     behind: dict[str, int] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
+    failing: tuple[str, ...] = ()
 
 
 def survey(context: RequestContext) -> SystemHealth:
@@ -87,57 +88,62 @@ def survey(context: RequestContext) -> SystemHealth:
     return SystemHealth(sorted(parts, key=lambda part: ORDER.index(part.state)))
 
 
-def _database(ident: str, title: str, notice: str, answered_ms: float, aliases: tuple[str, ...]) -> Part:
-    behind = readiness.missing(aliases)
+def _database(alias: str, answered_ms: float, *, title: str, risk: str, name: str = "") -> Component:
+    behind = readiness.missing((alias,))
     troubles = [f"Its tables are not those of this version: {why}." for why in behind.values()]
     if answered_ms > SLOW_MS:
         troubles.append(f"It takes {answered_ms:.0f} ms to answer the shortest question.")
     facts = (
-        ("Kind", {"sqlite": "SQLite file", "postgresql": "PostgreSQL"}.get(connections[aliases[0]].vendor, "other")),
+        ("Kind", {"sqlite": "SQLite file", "postgresql": "PostgreSQL"}.get(connections[alias].vendor, "other")),
         ("Answers within", f"{answered_ms:.1f} ms"),
         ("Tables", "as this version wants them" if not behind else "to be migrated"),
     )
-    return Part(ident, title, LOOK if troubles else UP, notice, facts, tuple(troubles))
+    state = LOOK if troubles else UP
+    return Component(f"database-{alias}", title, state, risk, facts, tuple(troubles), name)
 
 
-def _api_database() -> Part:
+def _api_database() -> Component:
     begun = time.perf_counter()
     database_time(API_ALIAS)
-    answered_ms = (time.perf_counter() - begun) * 1000
-    notice = "No page and no API answers but with 503: people, networks, volumes and images are in it. Servers run on."
-    return _database("database-api", "Database of the API", notice, answered_ms, (API_ALIAS,))
-
-
-def _cell_database(cell: CellHealth) -> Part:
-    ident, title = f"database-{cell.name}", f"Database of {cell.name}"
-    notice = (
-        "Lists name the missing part; its servers are shown as UNKNOWN and nothing can be changed about them. They run "
-        "on, and new ones go to other cells."
+    return _database(
+        API_ALIAS,
+        (time.perf_counter() - begun) * 1000,
+        title="Database of the API",
+        risk="No page and no API answers but with 503: people, networks, volumes and images are in it. Servers run on.",
     )
-    if cell.is_up:
-        return _database(ident, title, notice, cell.answered_ms, (cell.name,))
-    return Part(ident, title, DOWN, notice, troubles=(f"It does not answer: {cell.failure}.",))
 
 
-def _reached(ident: str, title: str, url: str, words: tuple[str, str]) -> Part:
-    """A service at a URL: whether anything takes a connection there. `words`: what users notice, what is used else."""
-    notice, without = words
+def _cell_database(cell: CellHealth) -> Component:
+    silent = Component(
+        id=f"database-{cell.name}",
+        title="Database of cell",
+        state=DOWN,
+        risk="Lists name the missing part; its servers are UNKNOWN and nothing can be changed about them. They run on, "
+        "and new ones go to other cells.",
+        troubles=(f"It does not answer: {cell.failure}.",),
+        name=cell.name,
+    )
+    if not cell.is_up:
+        return silent
+    return _database(cell.name, cell.answered_ms, title=silent.title, risk=silent.risk, name=cell.name)
+
+
+def _reached(ident: str, url: str, *, title: str, risk: str, without: str) -> Component:
+    """A service at a URL: whether anything takes a connection there; `without` is what is used where there is none."""
     if not url:
-        return Part(ident, title, OFF, notice, (("Instead", without),))
+        return Component(ident, title, OFF, risk, (("Instead", without),))
     found, troubles = [], []
-    scheme = urlsplit(url).scheme
     for host, port in _addresses(url):
         begun = time.perf_counter()
         try:
             with socket.create_connection((host, port), timeout=REACH_SECONDS):
-                found.append(
-                    (f"{host}:{port}", f"takes connections within {(time.perf_counter() - begun) * 1000:.0f} ms")
-                )
+                taken_ms = (time.perf_counter() - begun) * 1000
+                found.append((f"{host}:{port}", f"takes connections within {taken_ms:.0f} ms"))
         except OSError as error:
             found.append((f"{host}:{port}", "does not answer"))
             troubles.append(f"{host}:{port} does not answer: {error.strerror or 'no answer in time'}.")
     state = UP if not troubles else DOWN if len(troubles) == len(found) else LOOK
-    return Part(ident, title, state, notice, (("Kind", scheme), *found), tuple(troubles))
+    return Component(ident, title, state, risk, (("Kind", urlsplit(url).scheme), *found), tuple(troubles))
 
 
 def _addresses(url: str) -> list[tuple[str, int]]:
@@ -150,36 +156,54 @@ def _addresses(url: str) -> list[tuple[str, int]]:
     return found
 
 
-def _broker() -> Part:
-    words = (
-        "Work begins later: nothing is lost, the sweep of the conductors takes it up within seconds.",
-        "the memory of this process",
+def _broker() -> Component:
+    return _reached(
+        "broker",
+        settings.NOVELLA_BROKER_URL,
+        title="Message broker",
+        risk="Work begins later: nothing is lost, the sweep of the conductors takes it up within seconds.",
+        without="the memory of this process",
     )
-    return _reached("broker", "Message broker", settings.NOVELLA_BROKER_URL, words)
 
 
-def _channels() -> Part:
-    words = ("Live pages hear of changes later: within 15 seconds.", "a look into the event log three times a second")
-    return _reached("channels", "Channel layer", settings.NOVELLA_CHANNEL_URL, words)
+def _channels() -> Component:
+    return _reached(
+        "channels",
+        settings.NOVELLA_CHANNEL_URL,
+        title="Channel layer",
+        risk="Live pages hear of changes later: within 15 seconds.",
+        without="a look into the event log three times a second",
+    )
 
 
-def _membership() -> Part:
-    words = ("A conductor that dies is noticed later: by its lease, instead of at once.", "the leases alone")
-    return _reached("membership", "Group service", settings.NOVELLA_MEMBERSHIP_URL, words)
+def _membership() -> Component:
+    return _reached(
+        "membership",
+        settings.NOVELLA_MEMBERSHIP_URL,
+        title="Group service",
+        risk="A conductor that dies is noticed later: by its lease, instead of at once.",
+        without="the leases alone",
+    )
 
 
-def _conductors(health: Health) -> Part:
+def _conductors(health: Health) -> Component:
     troubles = [
         f"No conductor of {cell.name} is heard."
         for cell in health.cells
         if cell.is_up and cell.known_hosts and not cell.conductors_up
     ]
     facts = tuple((one.name, f"{one.conductors_up} of {one.conductors} up") for one in health.cells if one.conductors)
-    notice = "What is asked for is taken and waits: servers stay in BUILD, or with their task, until one is back."
-    return Part("conductors", "Conductors", DOWN if troubles else UP, notice, facts, tuple(troubles))
+    return Component(
+        id="conductors",
+        title="Conductors",
+        state=DOWN if troubles else UP,
+        risk="What is asked for is taken and waits: servers stay in BUILD, or with their task, until one is back.",
+        facts=facts,
+        troubles=tuple(troubles),
+    )
 
 
-def _computes(health: Health) -> Part:
+def _computes(health: Health) -> Component:
     total, up = (sum(getattr(one, name) for one in health.cells) for name in ("computes", "computes_up"))
     troubles = (f"{total - up} of {total} are not heard.",) if up < total else ()
     facts = tuple(
@@ -190,12 +214,18 @@ def _computes(health: Health) -> Part:
         for one in health.cells
         if one.computes
     )
-    notice = "Servers of a host that is not heard may run on, but nothing can be done to them. New ones go elsewhere."
     state = DOWN if total and not up else LOOK if troubles or not total else UP
-    return Part("computes", "Compute hosts", state, notice, facts, troubles or (() if total else ("There is none.",)))
+    return Component(
+        id="computes",
+        title="Compute hosts",
+        state=state,
+        risk="Servers of a host that is not heard may run on, but nothing can be done to them. New ones go elsewhere.",
+        facts=facts,
+        troubles=troubles or (() if total else ("There is none.",)),
+    )
 
 
-def _queue(health: Health) -> Part:
+def _queue(health: Health) -> Component:
     found: list[tuple[str, Backlog]] = [("API level", health.api_backlog)]
     found += [(one.name, one.backlog) for one in health.cells if one.backlog is not None]
     troubles, facts = [], []
@@ -209,17 +239,23 @@ def _queue(health: Health) -> Part:
             troubles.append(f"In {name} {backlog.overdue} commands to hosts have no answer for over a minute.")
         if backlog.stuck:
             troubles.append(f"In {name} {backlog.stuck} workflows need an operator.")
-    notice = "What users ask for takes longer. Nothing that was accepted is lost."
-    return Part("queue", "Work that waits", LOOK if troubles else UP, notice, tuple(facts), tuple(troubles))
+    return Component(
+        id="queue",
+        title="Work that waits",
+        state=LOOK if troubles else UP,
+        risk="What users ask for takes longer. Nothing that was accepted is lost.",
+        facts=tuple(facts),
+        troubles=tuple(troubles),
+    )
 
 
 def _event_log(alias: str) -> _Log:
-    told = Event.objects.using(alias).aggregate(last=Max("pk"), newest=Max("created_at"), first=Min("pk"))
+    told = Event.objects.using(alias).aggregate(last=Max("pk"), newest=Max("created_at"))
     places = list(NotificationPlace.objects.using(alias).values_list("sink", "reached", "last_error"))
     last, newest = told["last"], told["newest"]
     age = None if newest is None else max(0.0, (database_time(alias) - newest).total_seconds())
     behind = {_sink(sink): max(0, (last or 0) - reached) for sink, reached, _ in places}
-    return _Log(age, behind, {_sink(sink): error for sink, _, error in places if error})
+    return _Log(age, behind, tuple(_sink(sink) for sink, _, error in places if error))
 
 
 def _sink(name: str) -> str:
@@ -228,7 +264,7 @@ def _sink(name: str) -> str:
     return f"{kind}://{address.rpartition('@')[2].split('/')[0].split('?')[0]}" if sign else name
 
 
-def _events(logs: dict[str, _Log]) -> Part:
+def _events(logs: dict[str, _Log]) -> Component:
     facts, troubles = [], []
     for alias, found in logs.items():
         title = "API level" if alias == API_ALIAS else alias
@@ -238,14 +274,20 @@ def _events(logs: dict[str, _Log]) -> Part:
         for sink, behind in found.behind.items():
             if behind > BEHIND_EVENTS:
                 troubles.append(f"{sink} is {behind} events behind in {title}.")
-        troubles += [f"{sink} takes none in {title}: {error}" for sink, error in found.errors.items()]
+        troubles += [f"{sink} could not be told in {title}: see its log." for sink in found.failing]
     most = max((behind for found in logs.values() for behind in found.behind.values()), default=None)
     facts.append(("Behind at most", "nobody is told" if most is None else f"{most} events"))
-    notice = "Notifications and webhooks come later, each once and in order."
-    return Part("events", "Event log", LOOK if troubles else UP, notice, tuple(facts), tuple(troubles))
+    return Component(
+        id="events",
+        title="Event log",
+        state=LOOK if troubles else UP,
+        risk="Notifications and webhooks come later, each once and in order.",
+        facts=tuple(facts),
+        troubles=tuple(troubles),
+    )
 
 
-def _disk() -> Part:
+def _disk() -> Component:
     usage = shutil.disk_usage(settings.NOVELLA_DATA)
     share = usage.free / usage.total if usage.total else 0.0
     facts = (
@@ -253,13 +295,25 @@ def _disk() -> Part:
         ("Free", f"{usage.free / GB:.1f} of {usage.total / GB:.1f} GB ({share:.0%})"),
     )
     troubles = (f"Only {share:.0%} of the disk is free.",) if share < LEAST_FREE_SHARE else ()
-    notice = "A full disk stops everything that writes: requests are answered with 503 and guests may pause."
-    return Part("disk", "Disk of the data directory", LOOK if troubles else UP, notice, facts, troubles)
+    return Component(
+        id="disk",
+        title="Disk of the data directory",
+        state=LOOK if troubles else UP,
+        risk="A full disk stops everything that writes: requests are answered with 503 and guests may pause.",
+        facts=facts,
+        troubles=troubles,
+    )
 
 
-def _plugins() -> Part:
+def _plugins() -> Component:
     remarks: dict[str, Any] = readiness.remarks().get("remarks", {})
     troubles = tuple(f"{name.capitalize()}: {words}." for name, words in remarks.items())
-    notice = "Decisions go on without a plugin that is shut out, as its rule says."
     facts = tuple(remarks.items()) or (("in quarantine", "none"),)
-    return Part("plugins", "Plugins", LOOK if troubles else UP, notice, facts, troubles)
+    return Component(
+        id="plugins",
+        title="Plugins",
+        state=LOOK if troubles else UP,
+        risk="Decisions go on without a plugin that is shut out, as its rule says.",
+        facts=facts,
+        troubles=troubles,
+    )

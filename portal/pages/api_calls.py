@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 from urllib.parse import quote, unquote, urlencode
@@ -73,8 +73,9 @@ def ask(request: PageRequest, path: str, query: Query | Iterable[tuple[str, Any]
 
 def send(request: PageRequest, call: Call, query: str = "") -> Answer:
     """Make a call; a refusal is an answer too."""
-    inner = _request(request, call, query)
-    view, args, kwargs = resolve(unquote(call.path))
+    path, _, own_query = call.path.partition("?")
+    inner = _request(request, replace(call, path=path), query or own_query)
+    view, args, kwargs = resolve(unquote(path))
     response = view(inner, *args, **kwargs)
     body = getattr(response, "data", None)
     if response.status_code < 400:

@@ -11,20 +11,25 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.services import system_health
-from conductor.services.system_health import DOWN, LOOK, OFF, UP, Part
+from conductor.services.system_health import DOWN, LOOK, OFF, UP, Component
 from portal import setting_facts
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
-FACES = {UP: Face("good", UP), LOOK: Face("waiting", LOOK), DOWN: Face("bad", DOWN), OFF: Face("none", OFF)}
+FACES = {
+    UP: Face("good", "up"),
+    LOOK: Face("waiting", "look at it"),
+    DOWN: Face("bad", "down"),
+    OFF: Face("none", "not used"),
+}
 
 
 @dataclass(frozen=True)
 class PartCard:
     """A part with its face."""
 
-    part: Part
+    part: Component
     face: Face
 
 

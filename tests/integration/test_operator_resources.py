@@ -10,7 +10,7 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from conductor.api_db.models import Aggregate, Flavor, FlavorAccess
+from conductor.api_db.models import Aggregate, Flavor, FlavorAccess, Quota, UserQuota
 from conductor.cell_db.models import Service
 from conductor.core.extra_spec_operators import fault_of
 from conductor.identity.models import Project, Role, RoleAssignment, User
@@ -244,13 +244,57 @@ def test_an_image_is_switched_off_for_everybody_and_on_again(admin: Client, peop
     assert Image.objects.get().status == "active"
 
 
+def test_limits_are_set_for_a_project_and_one_of_its_users_and_taken_back(admin: Client, people: Any) -> None:
+    shop, ana = people.ana.project.id, people.ana
+    factories.instance(ana.context(), "web-1")
+    page = text(admin.get("/project-quotas", {"q": "shop"}))
+    assert "Servers: 1 / 100" in page
+    assert "lab" not in re.findall(r"data-open>([a-z]+)<", page)
+    form = text(admin.get("/project-quotas/do/compute", {"item": shop}))
+    assert 'value="100"' in form
+    low = {"item": shop, "instances": "0", "reason": WHY}
+    answer = admin.post("/project-quotas/do/compute", low)
+    assert answer.status_code == 400
+    assert 'id="field-instances" data-wrong' in text(answer)
+    assert not Quota.objects.exists()
+    assert admin.post("/project-quotas/do/compute", {**low, "force": "yes"}).status_code == 302
+    assert dict(Quota.objects.values_list("resource", "limit")) == {"instances": 0}
+    assert "limits of its own" in text(admin.get("/project-quotas"))
+    admin.post("/project-quotas/do/compute", {"item": shop, "instances": "50", "cores": "-1", "reason": WHY})
+    admin.post("/project-quotas/do/storage", {"item": shop, "volumes": "7", "reason": WHY})
+    admin.post("/project-quotas/do/network", {"item": shop, "router": "3", "reason": WHY})
+    sent = {"item": shop, "user_id": ana.user.id, "instances": "2", "reason": WHY}
+    assert admin.post("/project-quotas/do/user", sent).status_code == 302
+    assert UserQuota.objects.get().limit == 2
+    page = text(admin.get(f"/project-quotas/of/{shop}"))
+    assert "1 / 50" in page
+    assert "0 / 3" in page
+    assert "1 / ∞" in page
+    assert admin.post("/project-quotas/do/reset", {"item": shop, "reason": WHY}).status_code == 302
+    assert not UserQuota.objects.exists()
+    assert not Quota.objects.filter(project_id=shop).exists()
+    assert "0 / 3" not in text(admin.get(f"/project-quotas/of/{shop}"))
+    assert {one.reason for one in AuditRecord.objects.using("default").filter(action="quota.reset")} == {WHY}
+
+
+def test_default_limits_hold_for_who_has_none_of_their_own(admin: Client, people: Any) -> None:
+    assert admin.post("/project-quotas/do/defaults", {"instances": "9", "reason": WHY})["Location"] == "/project-quotas"
+    assert admin.post("/project-quotas/do/storage-defaults", {"volumes": "8", "reason": WHY}).status_code == 302
+    page = text(admin.get("/project-quotas"))
+    assert "Servers 9," in page
+    assert "Servers: 0 / 9" in page
+    assert "Volumes: 0 / 8" in page
+
+
 def queries(client: Client, path: str) -> int:
     with CaptureQueriesContext(connections["default"]) as seen:
         assert client.get(path).status_code == 200
     return len(seen)
 
 
-@pytest.mark.parametrize("path", ["/users", "/projects", "/role-assignments", "/aggregates", "/services"])
+@pytest.mark.parametrize(
+    "path", ["/users", "/projects", "/role-assignments", "/aggregates", "/services", "/project-quotas"]
+)
 def test_more_rows_cost_no_more_queries(admin: Client, people: Any, path: str) -> None:
     factories.host("sim-1")
     Aggregate.objects.create(name="a")

@@ -16,6 +16,7 @@ from portal.pages.resources import (
     aggregates,
     images,
     keys,
+    limits,
     networks,
     people,
     rights,
@@ -51,6 +52,7 @@ RESOURCES: tuple[Resource, ...] = (
     people.USERS,
     people.ROLES,
     rights.ASSIGNMENTS,
+    limits.PROJECT_QUOTAS,
 )
 # Servers have pages of their own; their forms are the shared ones.
 BY_ID: Mapping[str, Resource] = {resource.id: resource for resource in (*RESOURCES, servers.SERVER)}

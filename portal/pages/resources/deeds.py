@@ -122,7 +122,7 @@ def _done(request: PageRequest, sheet: Sheet, asked: Asked, answer: Answer) -> H
         messages.add_message(request, messages.INFO, message, extra_tags="bad")
     if not refused:
         messages.add_message(request, messages.INFO, f"{deed.title}: {name or resource.noun}.", extra_tags="good")
-    if deed.is_danger or not about:
+    if deed.is_danger or not about or not resource.id_of(about):
         return redirect(list_url(resource))
     return redirect(f"{item_url(resource, resource.id_of(about))}{'/' + deed.tab if deed.tab else ''}")
 

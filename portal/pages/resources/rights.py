@@ -12,7 +12,7 @@ from portal.pages.resources.flavor_deeds import PROJECTS as PROJECT_CHOICES
 from portal.pages.resources.model import Asked, Cell, Column, Deed, Field, Item, Names, Part, Resource, Source
 from portal.pages.resources.people import ENABLED, ENABLED_CHOICES, ROOT, only_while
 
-_USERS = Source(f"{ROOT}/users", "users", lambda item: str(item["name"]))
+USERS = Source(f"{ROOT}/users", "users", lambda item: str(item["name"]))
 _ROLES = Source(f"{ROOT}/roles", "roles", lambda item: str(item["name"]))
 
 
@@ -216,7 +216,7 @@ ASSIGNMENTS = Resource(
             is_creation=True,
             icon="plus",
             fields=(
-                Field("user_id", "User", "choice", choices=_USERS, is_required=True),
+                Field("user_id", "User", "choice", choices=USERS, is_required=True),
                 Field("role_id", "Role", "choice", choices=_ROLES, is_required=True),
                 Field("project_id", "Project", "choice", choices=PROJECT_CHOICES, is_required=True),
                 Field("is_inherited", "In the projects below it, and not in it", "check"),
