@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from sushy_tools import error
+from sushy_tools.emulator import auth_basic
 from sushy_tools.emulator.resources.systems import fakedriver
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -46,7 +47,7 @@ class Machines(fakedriver.FakeDriver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._systems = dict(self._systems)  # its own is a database, which is slow
+        self._systems = dict(self._systems)
 
     def set_power_state(self, identity: str, state: str) -> None:
         if state == "Nmi":
@@ -174,7 +175,10 @@ def _set_up(folder: Path) -> None:
 def rack(folder: Path, certificate: Path) -> Iterator[Rack]:
     """Controllers of COUNT machines. The emulator is one per process, so its state is in a folder of this one."""
     _set_up(folder)
+    # Its own are databases that are opened for each look, and passwords that are hashed anew for each request.
     emulator.app.vmedia._devices = _Copies()
+    emulator.app.indicators._indicators = {}
+    auth_basic.authenticate = functools.cache(auth_basic.authenticate)
     between = Between(emulator.app)
     media_dir = folder / "media"
     media_dir.mkdir()
@@ -220,7 +224,7 @@ def certificate_of(folder: Path) -> Path:
 
 @contextmanager
 def _serving(server: Any) -> Iterator[None]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True)
     thread.start()
     try:
         yield
