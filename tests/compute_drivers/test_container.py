@@ -163,11 +163,11 @@ def test_ports_are_cards_that_come_and_go(driver: ContainerDriver) -> None:
     assert "fa:16:3e:00:00:02" in inside(driver, uuid, "ip address show eth1")
     driver.detach_interface(uuid, "p")
     driver.attach_interface(uuid, replace(PORT, port_uuid="r", mac_address="fa:16:3e:00:00:03", ip_address=""))
-    cards = inside(driver, uuid, "ip address")
+    cards = inside(driver, uuid, "ip link")
     assert [f"00:0{n}" in cards for n in (1, 2, 3)] == [False, True, True]
     with pytest.raises(BuildAborted, match=re.escape("Port s has no usable MAC address.")):
         driver.attach_interface(uuid, replace(PORT, port_uuid="s", mac_address="no"))
-    assert inside(driver, uuid, "ip address") == cards
+    assert inside(driver, uuid, "ip link") == cards
 
 
 def test_a_console_is_a_shell_that_ends_with_its_socket(driver: ContainerDriver) -> None:
@@ -371,11 +371,11 @@ def test_a_dead_runtime_is_one_clear_fault(
     if script is not None:
         program.write_text(script)
         program.chmod(0o755)
-    monkeypatch.setattr(runtime, "SECONDS", 0.5)
     dead = ContainerDriver("box-3", {**driver.options, "runtime": str(program)}, SHELF.open)
     guest = new(driver)
     for call in (dead.start, dead.report, dead.guests, lambda: dead.destroy(guest.instance_uuid)):
-        with pytest.raises(DriverError) as refused:
+        with pytest.raises(DriverError) as refused, monkeypatch.context() as impatient:
+            impatient.setattr(runtime, "SECONDS", 0.5)
             call()
         assert how == "mute" or complaint in refused.value.message
         assert "/secret" not in refused.value.message
