@@ -11,8 +11,10 @@ from conductor.core.scheduling.fits_if import Fitting
 from conductor.core.scheduling.select import Pipeline
 from conductor.scheduler import hardware_wishes, manager, moving, request_completion
 from conductor.scheduler.host_manager import Snapshot, host_manager
+from conductor.scheduler.plugins_in_force import supposed
 
 pipeline = manager.pipeline
+pipeline_with = supposed
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -59,7 +60,15 @@ def in_force() -> InForce:
 
 def pipeline() -> Pipeline:
     """The plugins in force, with the operator's options."""
-    force = in_force()
+    return _pipeline(in_force(), recall)
+
+
+def supposed(choices: Mapping[str, PluginChoice]) -> Pipeline:
+    """What would decide if operators had chosen so. What is in quarantine stays there, and nothing is remembered."""
+    return _pipeline(chosen(registry(), choices, in_force().quarantined), None)
+
+
+def _pipeline(force: InForce, remembers: Recall | None) -> Pipeline:
     return Pipeline(
         filters=force.filters,
         weighers=force.weighers,
@@ -77,7 +86,7 @@ def pipeline() -> Pipeline:
         host_subset_size=settings.NOVELLA_HOST_SUBSET_SIZE,
         max_attempts=settings.NOVELLA_MAX_BUILD_ATTEMPTS,
         keeps_order=not settings.NOVELLA_SHUFFLE_BEST_SAME_WEIGHED_HOSTS,
-        recall=recall,
+        recall=remembers,
     )
 
 

@@ -170,6 +170,12 @@ def _question_now(row: SchedulingDecision) -> _Question:
     return _Question(asked.table, asked.spec, row.summary["instance_uuids"], asked.missing_cells, False)
 
 
+def question_of(context: RequestContext, decision_uuid: UUID | str) -> tuple[RequestSpec, list[str]]:
+    """What a stored decision was asked, and for which instances; for operators. Raises NotFound, Forbidden."""
+    row = decisions.operators_row(context, decision_uuid)
+    return _request_of(row), list(row.summary["instance_uuids"])
+
+
 def _asked(row: SchedulingDecision) -> _Asked:
     """Raises NotFound for what was not kept, or is not any more."""
     spec = hypotheses.derived(_request_of(row))

@@ -100,6 +100,13 @@ def release(context: RequestContext, kind: str, name: str, *, reason: str = "") 
         audit.record(ALIAS, context, _about(context, "plugins.release", kind, name, reason, {}))
 
 
+def supposed(context: RequestContext, changes: Mapping[str, Mapping[str, Change]]) -> dict[str, PluginChoice]:
+    """What would be chosen, by kind, if these changes of single plugins were made; nothing is. Raises as `change`."""
+    require_operator(context)
+    stored = {row.kind: PluginChoice.from_json(row.choice) for row in ChoiceRow.objects.filter(kind__in=KINDS)}
+    return {kind: _changed(kind, stored.get(kind) or PluginChoice(), None, changes.get(kind, {})) for kind in KINDS}
+
+
 def require_operator(context: RequestContext) -> None:
     if not context.is_admin:
         raise Forbidden("Plugins are for operators.")

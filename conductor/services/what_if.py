@@ -110,7 +110,7 @@ def launch(
     A change of the fleet is for operators: Forbidden.
     """
     _only_operators(context, fleet)
-    spec, found = _checked(context, wish)
+    spec, found = checked(context, wish)
     spec = replace(spec, num_instances=wish.max_count, flavor=replace(spec.flavor, **(flavor or {})))
     within, over = _quota(context, spec.flavor, wish)
     uuids = [f"asked-{number}" for number in range(wish.max_count)]
@@ -251,7 +251,7 @@ def _fit(context: RequestContext, question: _Question) -> FitView:
     )
 
 
-def _checked(context: RequestContext, wish: BuildWish) -> tuple[RequestSpec, list[Refusal]]:
+def checked(context: RequestContext, wish: BuildWish) -> tuple[RequestSpec, list[Refusal]]:
     """What is asked for, and what a rule would refuse of it: that is left out, so that the rest can be answered."""
     refusals: list[Refusal] = []
     try:

@@ -21,6 +21,7 @@ from portal.pages.drain import DONE_WORDS, HOW_WORDS, STATUS, USUAL, face_of_dra
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
+STEER_WORDS = {"pause": "Pause all", "resume": "Resume all", "stop": "Stop all", "cancel": "Cancel all"}
 MOST_NAMED = 5  # servers that stay, of one host
 
 
@@ -138,7 +139,7 @@ def list_context(asker: RequestContext, names: list[str]) -> dict[str, Any]:
         "total": total,
         "share": moved / total if total else 1.0,
         "stuck": sum(len(row.stuck) for row in rows),
-        "actions": drains.ACTIONS,
+        "actions": list(STEER_WORDS.items()),
         "missing_cells": found.missing_cells,
     }
 

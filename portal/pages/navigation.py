@@ -54,6 +54,7 @@ PLACES = (
     Place("Fleet", "fleet", "size", "g e", group="Operators", is_for_operators=True),
     Place("Hosts", "hosts", "host", "g o", group="Operators", is_for_operators=True),
     Place("Cells", "cells", "network", "g l", group="Operators", is_for_operators=True),
+    Place("What if", "what-if", "meter", "g y", group="Operators", is_for_operators=True),
     Place("Plugins", "plugins", "plugin", "g p", group="Operators", is_for_operators=True),
     Place("Services", "service-list", "workflow", "g 1", group="Operators", is_for_operators=True),
     Place("Host aggregates", "resources", "group", "g 2", True, "Operators", "aggregates"),

@@ -19,6 +19,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
 from conductor.services import triage
 from conductor.services.triage import LEVELS, TriageItem
+from conductor.services.triage.values import LIKELY, PERHAPS, SURE
 from portal.pages import faces
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
@@ -27,6 +28,7 @@ from portal.pages.live_marks import live_marks
 PER_PAGE = 30
 SNOOZES: Mapping[str, str] = {"1": "1 hour", "4": "4 hours", "24": "a day", "72": "3 days", "168": "a week"}
 STATUS: tuple[tuple[type[NovellaError], int], ...] = ((Invalid, 400), (NotFound, 404), (Conflict, 409))
+CONFIDENCE_WORDS = {SURE: "Surely.", LIKELY: "Likely.", PERHAPS: "Perhaps."}
 TONES = {"host_silent": "bad", "host_off": "bad", "host_unanswered": "waiting"}
 
 
@@ -38,6 +40,10 @@ class Line:
     face: Face
     url: str
     form_url: str = ""
+
+    @property
+    def confidence(self) -> str:
+        return CONFIDENCE_WORDS[self.item.advice.confidence] if self.item.advice else ""
 
     @property
     def ident(self) -> str:
@@ -125,7 +131,7 @@ def list_context(asker: RequestContext, given: Mapping[str, str]) -> dict[str, A
         "found": found,
         "is_snoozed": is_snoozed,
         "groups": [
-            {"level": level, "title": title, "count": found.counts[level], "lines": mine}
+            {"level": level, "heading": title, "count": found.counts[level], "lines": mine}
             for level, title in LEVELS.items()
             if (mine := [line for line in lines if line.item.level == level])
         ],

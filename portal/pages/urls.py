@@ -34,6 +34,7 @@ from portal.pages import (
     tray,
     triage,
     waits,
+    what_if,
 )
 from portal.pages.resources import urls as resources
 
@@ -78,6 +79,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("triage", triage.triage_list, name="triage"),
     path("triage/count", triage.count, name="triage-count"),
     path("triage/do/<slug:deed>", triage.act, name="triage-do"),
+    path("what-if", what_if.what_if, name="what-if"),
     path("fleet", fleet.fleet_map, name="fleet"),
     path("cells", cells.cell_list, name="cells"),
     path("audit", audit_log.audit_log, name="audit-log"),

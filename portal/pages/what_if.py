@@ -1,0 +1,229 @@
+"""What would become of a request on another fleet, or with other plugins: asked by an address that can be given on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from conductor.core.context import RequestContext
+from conductor.core.errors import Invalid, NovellaError
+from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
+from conductor.core.scheduling.what_if import NewHosts
+from conductor.services import launch_choices, plugin_views, what_if_comparisons
+from conductor.services.plugin_views import PluginView
+from conductor.services.plugins import Change
+from conductor.services.values import BuildWish
+from conductor.services.what_if_comparisons import Answer, Comparison, Question, Supposition
+from portal.pages.access import PageRequest, operators_only
+from portal.pages.faces import Face
+from portal.pages.placement import words
+
+PLAIN = ("decision", "flavor", "image", "count", "zone", "hints", "properties")
+FLEET = ("without", "closed", "opened", "add", "like")
+SWITCHES = ("off", "on")  # of plugins, each as kind:name
+WEIGHT, OPTION = "w.", "o."
+FATES = {"new": "comes in", "gone": "falls out", "other": "gets another number", "": ""}
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One plugin in the form: whether it runs, its weight, and its options with what is typed for each."""
+
+    view: PluginView
+    name: str
+    is_switched: bool
+    weight: str
+    options: list[tuple[str, str, str, str]]  # field, name, what it is now, what is typed
+
+    @property
+    def is_changed(self) -> bool:
+        return self.is_switched or bool(self.weight) or any(typed for *_, typed in self.options)
+
+
+@require_safe
+@operators_only
+def what_if(request: PageRequest) -> HttpResponse:
+    """The form, and the answer where something is asked. Nothing is changed by it."""
+    given = request.GET
+    found: Comparison | None = None
+    error: NovellaError | None = None
+    if given.get("flavor") or given.get("decision"):
+        try:
+            found = what_if_comparisons.compare(request.asker, question_of(given), supposition_of(given))
+        except NovellaError as refused:
+            error = refused
+    context = {**_form(request.asker, given), **(_answer(found) if found else {}), "share": share_url(given)}
+    context |= {"problem": error.message if error else "", "wrong": error.details.get("field", "") if error else ""}
+    return render(request, "what_if/page.html", context, status=400 if error else 200)
+
+
+def question_of(given: QueryDict) -> Question:
+    """What is asked. Raises Invalid naming the field."""
+    count = _number(given, "count", 0 if given.get("decision") else 1)
+    properties = _pairs(given.get("properties", ""), "properties")
+    if given.get("decision"):
+        return Question(decision_uuid=given.get("decision", "").strip(), image_properties=properties, count=count)
+    hints: dict[str, list[str]] = {}
+    for name, value in _lines(given.get("hints", ""), "hints"):
+        hints.setdefault(name, []).append(value)
+    wish = BuildWish(
+        name="what-if",
+        flavor_ref=given.get("flavor", ""),
+        image_ref=given.get("image", ""),
+        min_count=max(1, count),
+        max_count=max(1, count),
+        availability_zone=given.get("zone", ""),
+        scheduler_hints=hints,
+    )
+    return Question(wish=wish, image_properties=properties)
+
+
+def supposition_of(given: QueryDict) -> Supposition:
+    """What would be different. Raises Invalid naming the field."""
+    count = _number(given, "add", 0)
+    return Supposition(
+        without=_names(given.get("without", "")),
+        closed=_names(given.get("closed", "")),
+        opened=_names(given.get("opened", "")),
+        add=(NewHosts(count, given.get("like", "").strip()),) if count else (),
+        plugins=_changes(given),
+        subset=_number(given, "subset", 0),
+    )
+
+
+def share_url(given: QueryDict) -> str:
+    """The address of this question alone: without what was left empty, and always in one order."""
+    known = (*PLAIN, *FLEET, *SWITCHES, "subset")
+    names = [*known, *sorted(name for name in given if name.startswith((WEIGHT, OPTION)))]
+    pairs = [(name, value) for name in names for value in given.getlist(name) if value]
+    return f"{reverse('what-if')}?{urlencode(pairs)}" if pairs else reverse("what-if")
+
+
+def _changes(given: QueryDict) -> dict[str, dict[str, Change]]:
+    found: dict[tuple[str, str], Change] = {}
+
+    def put(kind: str, name: str, key: str, value: Any) -> None:
+        before = found.get((kind, name), Change())
+        if key == "options":
+            value = {**(before.options or {}), **value}
+        found[kind, name] = replace(before, **{key: value}, keys=before.keys | {key})
+
+    for switch in SWITCHES:
+        for text in given.getlist(switch):
+            kind, _, name = text.partition(":")
+            if kind not in KINDS:
+                raise Invalid(f"{text[:60]} is not a plugin such as filter:compute_status.", field=switch)
+            put(kind, name, "is_enabled", switch == "on")
+    for field, text in ((name, given.get(name, "").strip()) for name in given):
+        if text and field.startswith(WEIGHT):
+            put(WEIGHER, field.removeprefix(WEIGHT), "multiplier", _decimal(text, field))
+        elif text and field.startswith(OPTION):
+            kind, name, option = _option_of(field)
+            put(kind, name, "options", {option: _value(text)})
+    changes: dict[str, dict[str, Change]] = {}
+    for (kind, name), change in found.items():
+        changes.setdefault(kind, {})[name] = change
+    return changes
+
+
+def _option_of(field: str) -> tuple[str, str, str]:
+    parts = field.removeprefix(OPTION).split(".", 2)
+    if len(parts) != 3 or parts[0] not in KINDS:
+        raise Invalid(f"{field[:60]} is not an option such as o.filter.NAME.OPTION.", field=field[:60])
+    return parts[0], parts[1], parts[2]
+
+
+def _value(text: str) -> Any:
+    """JSON where it is, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _decimal(text: str, field: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise Invalid(f"A weight is a number, not {text[:60]}.", field=field) from None
+
+
+def _number(given: Mapping[str, str], name: str, otherwise: int) -> int:
+    text = given.get(name, "").strip()
+    if text and not (text.isascii() and text.isdecimal() and len(text) <= 6):
+        raise Invalid(f"{name} is a whole number, not {text[:60]}.", field=name)
+    return int(text) if text else otherwise
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part for part in re.split(r"[\s,]+", text) if part)
+
+
+def _lines(text: str, field: str) -> list[tuple[str, str]]:
+    pairs = []
+    for line in filter(None, map(str.strip, re.split(r"[\r\n]+", text))):
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise Invalid(f"Each line is name=value, not {line[:60]}.", field=field)
+        pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+def _pairs(text: str, field: str) -> dict[str, str]:
+    return dict(_lines(text, field))
+
+
+def _form(asker: RequestContext, given: QueryDict) -> dict[str, Any]:
+    choices = launch_choices.choices(asker)
+    knobs = [_knob(one, given) for one in plugin_views.catalogue(asker).plugins if one.kind in KINDS]
+    return {
+        "asker": asker,
+        "form": {name: given.get(name, "") for name in (*PLAIN, *FLEET, "subset")},
+        "flavors": choices.flavors,
+        "images": choices.images,
+        "zones": choices.zones,
+        "groups": [
+            {"heading": title, "knobs": [one for one in knobs if one.view.kind == kind], "kind": kind}
+            for kind, title in ((FILTER, "Filters"), (WEIGHER, "Weighers"))
+        ],
+        "changed_plugins": sum(one.is_changed for one in knobs),
+    }
+
+
+def _knob(view: PluginView, given: QueryDict) -> Knob:
+    switch = "off" if view.is_enabled else "on"
+    options = [
+        (field, one.name, "" if one.is_secret else json.dumps(one.value), given.get(field, ""))
+        for one in view.options
+        if (field := f"{OPTION}{view.kind}.{view.name}.{one.name}")
+    ]
+    is_switched = f"{view.kind}:{view.name}" in given.getlist(switch)
+    return Knob(view, words(view.name), is_switched, given.get(f"{WEIGHT}{view.name}", ""), options)
+
+
+def _answer(found: Comparison) -> dict[str, Any]:
+    then = found.then or found.now
+    return {
+        "found": found,
+        "sides": [
+            {"heading": "As it is", "answer": found.now, "face": _face(found.now)},
+            *([{"heading": "As supposed", "answer": then, "face": _face(then)}] if found.then else []),
+        ],
+        "stages": [(words(one.filter), one) for one in found.stages],
+        "hosts": [(one, FATES[one.fate]) for one in found.hosts],
+    }
+
+
+def _face(answer: Answer) -> Face:
+    if answer.fits:
+        return Face("good", "fits")
+    return Face("waiting", "fits in part") if answer.placed else Face("bad", "does not fit")

@@ -1,0 +1,164 @@
+"""The page that asks what would be: it answers from its address alone, compares, and changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from conductor.cell_db.models import Service
+from conductor.core.errors import Forbidden, Invalid
+from conductor.image.models import Image
+from conductor.scheduler.plugins_in_force import in_force
+from conductor.services import flavors, plugins, what_if_comparisons
+from conductor.services.plugins import Change
+from conductor.services.values import BuildWish
+from conductor.services.what_if_comparisons import Question, Supposition
+from tests import factories
+from tests import fleet as made
+from tests.api.own.test_what_if import everything
+from tests.integration.page_clients import signed_in, text
+
+
+@pytest.fixture
+def asker(people: Any) -> Any:
+    """Four hosts of which one is larger, and one small image."""
+    factories.cells()
+    for name in ("rack1-01", "rack1-02", "rack2-01"):
+        made.add_host(name, zone="az-1" if name == "rack1-01" else "")
+    made.put_into_zone("az-1", ["rack1-02", "rack2-01"])
+    made.add_host("big-01", "cell2", zone="az-2", size=(64, 262144, 1000))
+    Service.objects.using("cell2").update(availability_zone="az-2")
+    factories.image("small-linux", people.admin.context())
+    flavors.seed()
+    return people.admin.context()
+
+
+def question(count: int = 1, flavor: str = "1", **more: Any) -> Question:
+    image = str(Image.objects.get(name="small-linux").uuid)
+    return Question(BuildWish("what-if", flavor, image, count, count, **more))
+
+
+def ask(asker: Any, *, of: Question | None = None, **supposed: Any) -> Any:
+    return what_if_comparisons.compare(asker, of or question(), Supposition(**supposed))
+
+
+def address(**asked: str) -> dict[str, str]:
+    return {"flavor": "1", "image": str(Image.objects.get(name="small-linux").uuid), **asked}
+
+
+def test_without_a_supposition_it_says_how_it_is(asker: Any, people: Any) -> None:
+    found = ask(asker, of=question(3))
+    assert (found.now.fits, found.now.placed, found.now.num_hosts, found.then) == (True, 3, 4, None)
+    assert all(stage.by == 0 for stage in found.stages)
+    assert sum(host.servers_now for host in found.hosts) == 3
+    with pytest.raises(Forbidden):
+        ask(people.ana.context())
+
+
+def test_racks_go_and_hosts_come(asker: Any) -> None:
+    gone = ask(asker, without=("rack*",))
+    assert (gone.then.num_hosts, gone.taken_away) == (1, ["rack1-01", "rack1-02", "rack2-01"])
+    assert set(gone.then.hosts) == {"big-01"}
+    fates = {host.host: host.fate for host in gone.hosts}
+    assert fates["rack1-01"] == "gone"
+    closed = ask(asker, closed=("big-01", "rack*"))
+    assert (closed.then.fits, closed.then.num_hosts, closed.then.num_fitting) == (False, 4, 0)
+    assert sum(stage.by for stage in closed.stages) == 4
+    more = ask(asker, of=question(availability_zone="az-2"), add=(what_if_comparisons.NewHosts(2, "big-01"),))
+    assert (more.then.num_hosts, more.now.num_fitting, more.then.num_fitting) == (6, 1, 3)
+    assert {host.host for host in more.hosts if host.fate == "new"} == {"new-1", "new-2"}
+
+
+def test_other_filters_and_weights_decide_otherwise(asker: Any) -> None:
+    before, choices = everything(), in_force()
+    zoned = question(availability_zone="az-2")
+    off = {"filter": {"ComputeFilter": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}
+    assert ask(asker, of=zoned).now.num_fitting == 1
+    found = ask(asker, of=zoned, plugins=off)
+    asked = {stage.filter: stage for stage in found.stages}
+    assert (asked["ComputeFilter"].now, asked["ComputeFilter"].then) == (0, None)
+    heavy = {"weigher": {"RAMWeigher": Change(multiplier=-5.0, keys=frozenset({"multiplier"}))}}
+    light = ask(asker, plugins=heavy)
+    assert set(light.now.hosts) == {"big-01"}
+    assert "big-01" not in light.then.hosts
+    assert (everything(), in_force()) == (before, choices)
+
+
+@pytest.mark.parametrize(
+    ("supposed", "field"),
+    [
+        ({"without": ("moon-*",)}, "without"),
+        ({"closed": ("moon",)}, "closed"),
+        ({"add": (what_if_comparisons.NewHosts(1, "moon"),)}, "fleet.add.like"),
+        ({"subset": 5000}, "subset"),
+        ({"plugins": {"filter": {"Moon": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}}, "plugins.Moon"),
+    ],
+)
+def test_what_cannot_be_supposed_is_named(asker: Any, supposed: dict[str, Any], field: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        ask(asker, **supposed)
+    assert caught.value.details["field"] == field
+
+
+def test_the_page_is_its_address(asker: Any, people: Any) -> None:
+    admin = signed_in("admin")
+    empty = text(admin.get("/what-if"))
+    assert "Choose a flavor" in empty
+    assert "rack1-01" not in empty
+    before = everything()
+    asked = address(count="2", without="rack1-*", subset="", off="filter:ComputeFilter")
+    page = text(admin.get("/what-if", {**asked, "w.RAMWeigher": "2.5"}))
+    assert "2 of 2 servers would find a host; 4 of 4 hosts remain." in page
+    assert "2 of 2 servers would find a host; 2 of 2 hosts remain." in page
+    assert "falls out" in page
+    assert "2 changed" in page
+    assert 'value="rack1-*"' in page
+    shared = text(admin.get("/what-if", {**asked, "w.RAMWeigher": "2.5", "other": "x"}))
+    link = shared.split('class="button" href="/what-if?')[1].split('"')[0]
+    assert "subset" not in link
+    assert "other" not in link
+    assert "2 changed" in text(admin.get(f"/what-if?{link}"))
+    after = everything()
+    assert {name for name in before if before[name] != after[name]} <= {"default.sessions.Session"}
+    assert signed_in("ana").get("/what-if").status_code == 404
+
+
+def test_a_stored_decision_is_asked_again(asker: Any, people: Any) -> None:
+    run = factories.run(people.ana.context())
+    stored = factories.failed_decision(run)
+    admin = signed_in("admin")
+    page = text(admin.get(f"/what-if?decision={stored.uuid}"))
+    assert "1 of 1 server would find a host" in page
+    many = text(admin.get(f"/what-if?decision={stored.uuid}&count=3&closed=big-01"))
+    assert "3 of 3 servers would find a host" in many
+    unknown = admin.get("/what-if?decision=00000000-0000-4000-8000-000000000000")
+    assert (unknown.status_code, "could not be found" in text(unknown)) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"flavor": "moon"}, "moon"),
+        ({"count": "many"}, "count is a whole number"),
+        ({"hints": "colour"}, "name=value"),
+        ({"properties": "hw"}, "name=value"),
+        ({"zone": "moon"}, "zone"),
+        ({"off": "colour:red"}, "filter:compute_status"),
+        ({"w.RAMWeigher": "much"}, "A weight is a number"),
+        ({"o.RAMWeigher": "1"}, "o.filter.NAME.OPTION"),
+        ({"without": "moon"}, "No host fits moon"),
+    ],
+)
+def test_a_wrong_address_says_what_is_wrong(asker: Any, asked: dict[str, str], said: str) -> None:
+    answer = signed_in("admin").get("/what-if", address(**asked))
+    assert (answer.status_code, said in text(answer)) == (400, True)
+
+
+def test_supposed_choices_are_checked_and_not_stored(asker: Any, people: Any) -> None:
+    change = {"filter": {"ComputeFilter": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}
+    assert plugins.supposed(asker, change)["filter"].of("ComputeFilter").is_enabled is False
+    assert plugins.supposed(asker, {})["filter"].of("ComputeFilter").is_enabled is None
+    with pytest.raises(Forbidden):
+        plugins.supposed(people.ana.context(), change)
