@@ -10,8 +10,10 @@ from typing import Any
 from django import template
 from django.templatetags.static import static
 from django.utils import timezone
+from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
 from portal.pages import migrations
@@ -22,6 +24,7 @@ from portal.pages.stories import Story
 register = template.Library()
 register.filter("megabytes", megabytes)
 
+MOMENTS = {"en": "%Y-%m-%d %H:%M:%S %Z", "de": "%d.%m.%Y %H:%M:%S %Z"}
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -54,7 +57,7 @@ def duration(seconds: float | timedelta | None) -> str:
     if amount < 1:
         return f"{max(0, round(amount * 1000))} ms"
     if amount < 10:
-        return f"{amount:.1f} s"
+        return f"{number_format(amount, 1)} s"
     rest = round(amount)
     parts = []
     for size, unit in UNITS:
@@ -74,8 +77,9 @@ def signed_duration(seconds: float) -> str:
 def difference(seconds: float) -> str:
     """3.2 s longer, 40 ms less, just as long."""
     if abs(seconds) < 0.001:
-        return "just as long"
-    return f"{duration(abs(seconds))} {'longer' if seconds > 0 else 'less'}"
+        return gettext("just as long")
+    words = gettext("%(time)s longer") if seconds > 0 else gettext("%(time)s less")
+    return words % {"time": duration(abs(seconds))}
 
 
 @register.filter
@@ -87,13 +91,14 @@ def age(moment: datetime | None) -> str:
     for size, unit in UNITS:
         if seconds >= size:
             return f"{seconds // size} {unit}"
-    return "now"
+    return gettext("now")
 
 
 @register.filter
 def utc(moment: datetime | None) -> str:
-    """2026-01-31 12:00:05 UTC; in the zone that the viewer has chosen."""
-    return timezone.localtime(moment).strftime("%Y-%m-%d %H:%M:%S %Z") if moment else ""
+    """2026-01-31 12:00:05 UTC, or 31.01.2026 12:00:05 CET; in the zone and the language of the viewer."""
+    shape = MOMENTS.get(get_language() or "", MOMENTS["en"])
+    return timezone.localtime(moment).strftime(shape) if moment else ""
 
 
 @register.filter

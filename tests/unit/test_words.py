@@ -19,7 +19,7 @@ SAID_ATTRIBUTES = {"title", "aria-label", "placeholder", "alt", "label", "data-n
 # Names, symbols of units and words of protocols, which are the same everywhere.
 SAME = {
     *("Novella", "API", "CSV", "OpenAPI", "UTC", "CPU", "vCPU", "NUMA", "MAC", "JSON", "SVG", "Id"),
-    *("KB", "MB", "GB", "TB", "ms", "min", "Ctrl", "Enter", "Esc", "POST", "compute", "servers", "X-Auth-Token"),
+    *("KB", "MB", "GB", "TB", "ms", "min", "Ctrl", "Enter", "Esc", "POST", "compute", "v2", "servers", "X-Auth-Token"),
 }
 PLACEHOLDER = re.compile(r"%\(\w+\)s|{\w+}")
 
