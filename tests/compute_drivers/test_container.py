@@ -373,12 +373,13 @@ def test_a_dead_runtime_is_one_clear_fault(
         program.chmod(0o755)
     dead = ContainerDriver("box-3", {**driver.options, "runtime": str(program)}, SHELF.open)
     guest = new(driver)
-    for call in (dead.start, dead.report, dead.guests, lambda: dead.destroy(guest.instance_uuid)):
-        with pytest.raises(DriverError) as refused, monkeypatch.context() as impatient:
-            impatient.setattr(runtime, "SECONDS", 0.5)
-            call()
-        assert how == "mute" or complaint in refused.value.message
-        assert "/secret" not in refused.value.message
+    with monkeypatch.context() as impatient:
+        impatient.setattr(runtime, "SECONDS", 0.5)
+        for call in (dead.start, dead.report, dead.guests, lambda: dead.destroy(guest.instance_uuid)):
+            with pytest.raises(DriverError) as refused:
+                call()
+            assert how == "mute" or complaint in refused.value.message
+            assert "/secret" not in refused.value.message
     assert driver.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
 
 
