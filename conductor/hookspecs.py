@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import pluggy
 
 from conductor.core.compute_driver import ComputeDriver
+from conductor.core.extensions import FlowObserver, ImageConverter, LaunchForm, Panel, Prefilter, QuotaSource
 from conductor.core.filter import Filter
 from conductor.core.membership import Membership
 from conductor.core.notification_sink import NotificationSink
@@ -22,7 +23,12 @@ PROJECT = "novella"
 CONTRACTS: Mapping[int, str] = {
     1: "Filters, weighers, compute drivers and memberships.",
     2: "Notification sinks; plugins may name the versions that they were made for; unknown hooks are refused.",
+    3: "Pre-filters, quota sources, launch forms, panels, image converters and observers of workflows.",
 }
+
+# What plugins should define no more, by the name of the class that has it: attribute → what to do instead. Each is
+# used for two contracts after the one in which it came here, and every plugin that has it is named.
+DEPRECATED: Mapping[str, Mapping[str, str]] = {}
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -51,3 +57,33 @@ def register_notification_sinks() -> Sequence[type[NotificationSink]]:  # type: 
 @hookspec
 def register_memberships() -> Mapping[str, type[Membership]]:  # type: ignore[empty-body]
     """Called once at start-up. Return URL scheme → membership class; the option `membership_url` names one."""
+
+
+@hookspec
+def register_prefilters() -> Sequence[type[Prefilter]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return classes that turn a request into demands on placement."""
+
+
+@hookspec
+def register_quota_sources() -> Sequence[type[QuotaSource]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return classes that say how much a project may have."""
+
+
+@hookspec
+def register_launch_forms() -> Sequence[type[LaunchForm]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return classes that add fields to the launch of a server."""
+
+
+@hookspec
+def register_panels() -> Sequence[type[Panel]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return classes that add a card to the page of a server or a host."""
+
+
+@hookspec
+def register_image_converters() -> Sequence[type[ImageConverter]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return classes that read and write further formats of disks."""
+
+
+@hookspec
+def register_flow_observers() -> Sequence[type[FlowObserver]]:  # type: ignore[empty-body]
+    """Called once at start-up. Return classes that are told what happened to workflows and servers."""

@@ -184,6 +184,8 @@ NOVELLA_NOTIFICATION_SECRET = environment.notification_secret
 NOVELLA_NOTIFICATION_URL = environment.notification_url
 NOVELLA_NOTIFICATION_PRIVATE_TARGETS = environment.notification_private_targets
 NOVELLA_NOTIFICATION_SINKS: dict[str, dict[str, Any]] = {}  # of plugins: name → options
+# Of plugins: kind → name → options. Kinds are in docs/plugin-hooks.md.
+NOVELLA_EXTENSIONS: dict[str, dict[str, dict[str, Any]]] = {}
 # What servers cost per hour: {"currency": "EUR", "vcpu": 0.012, "memory_gb": 0.004, "disk_gb": 0.0001}.
 NOVELLA_PRICES: dict[str, Any] = {}
 NOVELLA_CRASH_AT = environment.crash_at

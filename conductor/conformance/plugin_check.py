@@ -40,6 +40,13 @@ KEPT, BROKEN, NOT_TRIED = "kept", "broken", "not tried"
 USAGE = 2  # as argparse ends
 OTHER_SEED = "4711"  # by which another process orders its sets
 LONGEST_WHY = 300
+# A process of its own that finds the same modules; its environment is this one's, but for the order of sets.
+ELSEWHERE = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from conductor.conformance.plugin_check import main
+sys.exit(main(sys.argv[2:]))
+"""
 ANOTHER_PROCESS = "another_process_answers_alike"
 
 
@@ -243,14 +250,12 @@ def _limit(seconds: float) -> Iterator[None]:
 
 def _ask_elsewhere(one: Found, subject: Subject, options: argparse.Namespace) -> None:
     """Sets are in another order there, and nothing is remembered: the scheduler runs in many processes."""
-    words = [sys.executable, "-m", "conductor.conformance.plugin_check", one.address, "--fingerprint"]
+    words = ["env", f"PYTHONHASHSEED={OTHER_SEED}", sys.executable, "-c", ELSEWHERE, json.dumps(sys.path)]
+    words += [one.address, "--fingerprint"]
     for name in ("option", "hint", "extra_spec", "property", "request"):
         for value in getattr(options, name):
             words += [f"--{name.replace('_', '-')}", str(value)]
-    environment = os.environ | {"PYTHONHASHSEED": OTHER_SEED, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        words, env=environment, capture_output=True, text=True, check=False, timeout=options.law_seconds
-    )
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=options.law_seconds)
     if done.returncode:
         raise Broken(f"in another process it cannot be asked: {done.stderr.strip()[-LONGEST_WHY:]}")
     if done.stdout.split()[-1:] != [subject.fingerprint()]:

@@ -16,6 +16,7 @@ from conductor.actors import conductor as conductor_door
 from conductor.actors import liveness, periodic
 from conductor.cells.lookup import CELL0, cell_aliases, journal_aliases, queue_of
 from conductor.rpc import broker
+from conductor.services import flow_observers
 from conductor.workflows import recovery
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class ConductorProcess:
         assert conductor_door is not None, "importing the doors registers their actors"
         if settings.NOVELLA_CHANNEL_URL:
             import_string(settings.NOVELLA_LIVE_PUBLISHER)()
+        flow_observers.listen()
         self._group.join()
         self._worker.start()
         periodic.report_all(self._aliases, self._name)

@@ -22,6 +22,7 @@ from conductor.management import web_server
 from conductor.management.compute_process import console_place
 from conductor.management.conductor_process import conductor_name, hand_on
 from conductor.rpc import broker
+from conductor.services import flow_observers
 from conductor.workflows import recovery
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Embedded:
     def start(self) -> None:
         """Start all but the web server; returns when every host that can report has done so."""
         assert conductor_door is not None, "importing the doors registers their actors"
+        flow_observers.listen()
         self._group.join()
         self._worker.start()
         compute_door.serve(self._agent)

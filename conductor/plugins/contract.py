@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pluggy
 
-from conductor.hookspecs import CONTRACTS
+from conductor.hookspecs import CONTRACTS, DEPRECATED
 from conductor.plugins.found import Nonsense
 
 DECLARED = "novella_contract"
@@ -34,6 +35,17 @@ def require_known_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
         needed = [one for one in caller.get_hookimpls() if one.plugin is plugin and not one.optionalhook]
         if needed and not caller.has_spec():
             raise Nonsense(f"it has the hook {caller.name}, which is not known in contract {NEWEST}")
+
+
+def warnings_about(kinds: Iterable[type[Any]]) -> list[str]:
+    """One line for each attribute that classes define themselves and should not define any more."""
+    said = []
+    for kind in kinds:
+        for base in kind.__mro__[1:]:
+            for attribute, instead in DEPRECATED.get(base.__name__, {}).items():
+                if attribute in vars(kind):
+                    said.append(f"{kind.__name__} defines {attribute}, which is deprecated: {instead}")
+    return sorted(set(said))
 
 
 def _span(declared: Any) -> tuple[int, int]:

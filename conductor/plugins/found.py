@@ -10,6 +10,7 @@ from typing import Any
 
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.errors import NovellaError
+from conductor.core.extensions import Extension
 from conductor.core.filter import Filter
 from conductor.core.membership import Membership
 from conductor.core.notification_sink import NotificationSink
@@ -51,11 +52,13 @@ class PluginInfo:
     drivers: tuple[str, ...] = ()
     memberships: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
+    extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by kind
+    warnings: tuple[str, ...] = ()  # what its author should change before a coming contract
 
     def names_of(self, kind: str) -> tuple[str, ...]:
-        """What it brings of a kind: "filter", "weigher", "driver", "membership" or "sink"."""
-        names: tuple[str, ...] = getattr(self, f"{kind}s")
-        return names
+        """What it brings of a kind: "filter", "weigher", "driver", "membership", "sink", or one of the extensions."""
+        names: tuple[str, ...] | None = getattr(self, f"{kind}s", None)
+        return self.extensions.get(kind, ()) if names is None else names
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class Registry:
     drivers: Mapping[str, type[ComputeDriver]] = field(default_factory=dict)
     memberships: Mapping[str, type[Membership]] = field(default_factory=dict)
     sinks: Mapping[str, type[NotificationSink]] = field(default_factory=dict)
+    extensions: Mapping[str, Mapping[str, type[Extension]]] = field(default_factory=dict)  # by kind and name
     quarantined: tuple[Quarantined, ...] = ()
     brought_filters: tuple[Filter, ...] = ()
     brought_weighers: tuple[Weigher, ...] = ()

@@ -18,12 +18,13 @@ from django.core.exceptions import ImproperlyConfigured
 from conductor import hookspecs
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.errors import NovellaError
+from conductor.core.extensions import BY_HOOK, BY_KIND, Extension
 from conductor.core.filter import Filter
 from conductor.core.membership import Membership
 from conductor.core.notification_sink import NotificationSink
 from conductor.core.weigher import Weigher
 from conductor.plugins.choosing import default_filters, default_weighers
-from conductor.plugins.contract import require_contract, require_known_hooks
+from conductor.plugins.contract import require_contract, require_known_hooks, warnings_about
 from conductor.plugins.found import DISTRIBUTION, Nonsense, PluginInfo, PluginOptions, Quarantined, Registry
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 GROUP = "novella"
 SHIPPED = ("scheduler_plugins.plugin", "compute_drivers.plugin")
 P = TypeVar("P", Filter, Weigher)
+C = TypeVar("C")
+WORDS = {"NotificationSink": "sink"}
 
 
 @dataclass
@@ -51,6 +54,8 @@ class _Brought:
     drivers: dict[str, type[ComputeDriver]] = field(default_factory=dict)
     memberships: dict[str, type[Membership]] = field(default_factory=dict)
     sinks: dict[str, type[NotificationSink]] = field(default_factory=dict)
+    extensions: dict[str, dict[str, type[Extension]]] = field(default_factory=lambda: {kind: {} for kind in BY_KIND})
+    warnings: list[str] = field(default_factory=list)
 
 
 @functools.cache
@@ -84,6 +89,8 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
         kept.drivers |= brought.drivers
         kept.memberships |= brought.memberships
         kept.sinks |= brought.sinks
+        for kind, found in brought.extensions.items():
+            kept.extensions[kind] |= found
         infos.append(_info(source, brought))
     return Registry(
         plugins=tuple(infos),
@@ -92,6 +99,7 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
         drivers=kept.drivers,
         memberships=kept.memberships,
         sinks=kept.sinks,
+        extensions=kept.extensions,
         quarantined=tuple(quarantined),
         brought_filters=tuple(kept.filters),
         brought_weighers=tuple(kept.weighers),
@@ -137,8 +145,12 @@ def _brought_by(manager: pluggy.PluginManager, source: _Source, kept: _Brought, 
         for answer in answers["register_memberships"]:
             brought.memberships |= _checked(answer, Membership, "membership")
         for answer in answers["register_notification_sinks"]:
-            brought.sinks |= _by_name(answer)
+            brought.sinks |= _named_classes(answer, NotificationSink, "open")
+        for hook, base in BY_HOOK.items():
+            for answer in answers[hook]:
+                brought.extensions[base.kind] |= _named_classes(answer, base, base.method)
         _refuse_doubles(brought, kept)
+        brought.warnings = _warned(name, brought)
     except BaseException:
         manager.unregister(plugin)
         raise
@@ -151,6 +163,7 @@ HOOKS = (
     "register_compute_drivers",
     "register_memberships",
     "register_notification_sinks",
+    *BY_HOOK,
 )
 
 
@@ -176,20 +189,32 @@ def _made(item: Any, base: type[P], values: Mapping[str, Any]) -> P:
     return item(values)
 
 
-def _by_name(answer: Any) -> dict[str, type[NotificationSink]]:
-    """Sink classes by the names that they give themselves."""
-    found: dict[str, type[NotificationSink]] = {}
+def _named_classes(answer: Any, base: type[C], method: str) -> dict[str, type[C]]:
+    """Classes by the names that they give themselves; each defines the method that is asked."""
+    found: dict[str, type[C]] = {}
     for item in _sequence(answer):
-        if not (inspect.isclass(item) and issubclass(item, NotificationSink)):
-            raise Nonsense(f"a subclass of NotificationSink expected, not {_name_of(item)}")
-        if not item.name or not isinstance(item.name, str):
+        if not (inspect.isclass(item) and issubclass(item, base)):
+            raise Nonsense(f"a subclass of {base.__name__} expected, not {_name_of(item)}")
+        name = getattr(item, "name", "")
+        if not name or not isinstance(name, str):
             raise Nonsense(f"{item.__name__} has no name")
-        if item.open is NotificationSink.open:
-            raise Nonsense(f"{item.__name__} does not define open")
-        if item.name in found:
-            raise Nonsense(f"there is a sink named {item.name} already")
-        found[item.name] = item
+        if getattr(item, method) is getattr(base, method):
+            raise Nonsense(f"{item.__name__} does not define {method}")
+        if name in found:
+            raise Nonsense(f"there is a {WORDS.get(base.__name__, base.__name__)} named {name} already")
+        found[name] = item
     return found
+
+
+def _warned(plugin: str, brought: _Brought) -> list[str]:
+    """What the plugin should define no more, each in a line that names it; the log has it too."""
+    kinds: list[type[Any]] = [type(one) for one in (*brought.filters, *brought.weighers)]
+    kinds += [*brought.drivers.values(), *brought.sinks.values()]
+    kinds += [kind for found in brought.extensions.values() for kind in found.values()]
+    said = warnings_about(kinds)
+    for line in said:
+        log.warning("plugin uses what is deprecated: name=%s %s", plugin, line)
+    return said
 
 
 def _name_of(item: Any) -> str:
@@ -213,6 +238,7 @@ def _refuse_doubles(brought: _Brought, kept: _Brought) -> None:
         ("driver", list(kept.drivers), list(brought.drivers)),
         ("membership", list(kept.memberships), list(brought.memberships)),
         ("sink", list(kept.sinks), list(brought.sinks)),
+        *((kind, list(kept.extensions[kind]), list(names)) for kind, names in brought.extensions.items()),
     )
     for kind, taken, names in pairs:
         for index, name in enumerate(names):
@@ -231,6 +257,8 @@ def _info(source: _Source, brought: _Brought) -> PluginInfo:
         drivers=tuple(brought.drivers),
         memberships=tuple(brought.memberships),
         sinks=tuple(brought.sinks),
+        extensions={kind: tuple(names) for kind, names in brought.extensions.items() if names},
+        warnings=tuple(brought.warnings),
     )
 
 

@@ -12,13 +12,14 @@ from jsonschema.exceptions import best_match
 from referencing import Registry
 
 from conductor.core.errors import Invalid
+from conductor.core.extensions import Extension
 from conductor.core.filter import Filter
 from conductor.core.notification_sink import NotificationSink
 from conductor.core.weigher import Weigher
 
 LONGEST_ECHO = 60
 HIDDEN = "(hidden)"
-Plugin = Filter | Weigher | NotificationSink
+Plugin = Filter | Weigher | NotificationSink | Extension
 
 
 def require_options(plugin: Plugin, given: Mapping[str, Any], field: str) -> None:

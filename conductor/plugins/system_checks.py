@@ -11,6 +11,7 @@ from django.core import checks
 from conductor.core.errors import Invalid
 from conductor.core.filter import Filter
 from conductor.core.weigher import Weigher
+from conductor.plugins import extensions
 from conductor.plugins.choosing import missing
 from conductor.plugins.found import Registry
 from conductor.plugins.loading import registry
@@ -30,7 +31,12 @@ def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
         checks.Warning(f"No plugin brings {name}, which the settings enable.", hint=hint, id="conductor.W002")
         for name in missing(found)
     ]
-    return [*said, *_options(found), *_sinks(found)]
+    said += [
+        checks.Warning(f"Plugin {one.name} of {one.distribution}: {line}.", id="conductor.W006")
+        for one in found.plugins
+        for line in one.warnings
+    ]
+    return [*said, *_options(found), *_sinks(found), *_extensions(found)]
 
 
 def _options(found: Registry) -> Iterator[checks.CheckMessage]:
@@ -54,3 +60,13 @@ def _sinks(found: Registry) -> Iterator[checks.CheckMessage]:
             sink_of(found.sinks, name, options)
         except Invalid as error:
             yield checks.Warning(f"{FIELD}: {error.message}", id="conductor.W004")
+
+
+def _extensions(found: Registry) -> Iterator[checks.CheckMessage]:
+    for kind, wanted in settings.NOVELLA_EXTENSIONS.items():
+        try:
+            extensions.require_kind(kind)
+            for name, options in wanted.items():
+                extensions.made(found, kind, name, options)
+        except Invalid as error:
+            yield checks.Warning(f"{error.details['field']}: {error.message}", id="conductor.W005")

@@ -10,12 +10,19 @@ from conductor.api_db.models import Aggregate
 from conductor.core.placement.query import UNBOUND, Bounds
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.prefilters import AggregateFacts, NoAggregateForProject, bounds_of
+from conductor.scheduler import plugin_prefilters
 
 NOWHERE = Bounds(member_of=(frozenset(),))  # no host is in one of no aggregates
 
 
 def bounded(spec: RequestSpec) -> RequestSpec:
     """The request with its bounds. Raises Invalid for an image without what a pre-filter goes by."""
+    spec = _bounded(spec)
+    demanded = plugin_prefilters.bounds_of(spec)
+    return spec if demanded == UNBOUND else replace(spec, bounds=spec.bounds | demanded)
+
+
+def _bounded(spec: RequestSpec) -> RequestSpec:
     if not settings.NOVELLA_PREFILTERS:
         return spec if spec.bounds == UNBOUND else replace(spec, bounds=UNBOUND)
     aggregates = [

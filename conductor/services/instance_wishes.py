@@ -22,6 +22,7 @@ from conductor.services import (
     hint_rules,
     instance_queries,
     keypairs,
+    launch_forms,
     quotas,
     volume_images,
 )
@@ -49,6 +50,7 @@ class CheckedWish:
 
 def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     """Raises Invalid naming what is wrong, Forbidden for a host named by anybody but an administrator."""
+    wish = launch_forms.applied(wish)
     flavor, wish = _flavor(context, wish.flavor_ref), _with_listed_devices(context, wish)
     devices = device_wishes.check(context, wish.devices, wish.image_ref, flavor)
     volume_image = device_wishes.root_image(devices, flavor)

@@ -14,6 +14,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, QuotaExceeded
 from conductor.core.request_spec import FlavorSpec
 from conductor.identity.models import Project, User
+from conductor.services import quota_sources
 from conductor.services.values import QuotaView
 from conductor.transactions import one_at_a_time, write_tx
 
@@ -60,7 +61,7 @@ def limits(project_id: str) -> dict[str, int]:
     by_name: dict[str, dict[str, int]] = {name: {} for name in names}
     for name, resource, limit in rows.values_list("project_id", "resource", "limit"):
         by_name[name][resource] = limit
-    return {**DEFAULTS, **by_name[names[0]], **by_name[project_id]}
+    return quota_sources.tightened(project_id, {**DEFAULTS, **by_name[names[0]], **by_name[project_id]})
 
 
 def class_limits(name: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.image import operations as images
 from conductor.image.models import Image
+from conductor.plugins import converters
 from conductor.rpc import outbox
 from conductor.services import volumes
 from conductor.transactions import write_tx
@@ -38,10 +39,11 @@ class UploadAsk:
 
 def upload(context: RequestContext, volume_id: str, ask: UploadAsk) -> tuple[Volume, Image]:
     """Have an image of a volume. Raises NotFound, Invalid for one that is not ready or a format, ResourceLocked."""
-    if ask.disk_format not in DISK_FORMATS:
+    formats = (*DISK_FORMATS, *sorted(converters.written().difference(DISK_FORMATS)))
+    if ask.disk_format not in formats:
         raise Invalid(
             f"Invalid input for field/attribute disk_format. Value: '{ask.disk_format[:60]}'. "
-            f"It must be one of {', '.join(DISK_FORMATS)}.",
+            f"It must be one of {', '.join(formats)}.",
             field="os-volume_upload_image.disk_format",
         )
     with write_tx():

@@ -14,6 +14,7 @@ from django.conf import settings
 
 from conductor.core import disk_images
 from conductor.core.errors import DriverError, Invalid
+from conductor.plugins import converters
 
 GIB = 1 << 30
 LONGEST_COPY_SECONDS = 3600.0
@@ -75,7 +76,8 @@ def exported(volume_uuid: UUID | str, disk_format: str) -> Iterator[BinaryIO]:
         return
     target = source.with_suffix(f".{disk_format}")
     try:
-        _require(_convert(source, "raw", target, disk_format), source, target)
+        if not converters.converted(source, "raw", target, disk_format):
+            _require(_convert(source, "raw", target, disk_format), source, target)
         with target.open("rb") as file:
             yield file
     finally:
@@ -86,7 +88,8 @@ def _write(path: Path, size_gb: int, source: Path, disk_format: str) -> None:
     """Copy to a name of its own, and take the right name when all is durable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    _require(_copy(source, part, disk_format), source, part)
+    if not converters.converted(source, disk_format, part, "raw"):
+        _require(_copy(source, part, disk_format), source, part)
     with part.open("r+b") as file:
         os.fchmod(file.fileno(), 0o600)
         found = file.seek(0, os.SEEK_END)

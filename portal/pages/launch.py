@@ -14,13 +14,23 @@ from django.views.decorators.http import require_http_methods
 from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import FlavorSpec
-from conductor.services import costs, instances, launch_choices
+from conductor.services import costs, instances, launch_choices, launch_forms
 from conductor.services.launch_choices import LaunchChoices
+from conductor.services.launch_forms import FieldView
 from portal.pages import quota_bars
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.amounts import megabytes
 from portal.pages.fit_meter import fit_meter
-from portal.pages.launch_body import AUTO_NETWORK, NO_NETWORK, LaunchForm, body_text, command, field_of, wish_of
+from portal.pages.launch_body import (
+    ANSWER,
+    AUTO_NETWORK,
+    NO_NETWORK,
+    LaunchForm,
+    body_text,
+    command,
+    field_of,
+    wish_of,
+)
 
 MOST_AT_ONCE = 100
 LONGEST_NAME = 255
@@ -76,11 +86,13 @@ def _fit(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> dict
 
 
 def _read(query: Mapping[str, str]) -> LaunchForm:
-    names = [one.name for one in fields(LaunchForm)]
-    form = LaunchForm(**{name: query[name].strip()[:MOST_TEXT] for name in names if name in query})
+    names = [one.name for one in fields(LaunchForm) if one.name != "answers" and one.name in query]
+    texts: dict[str, Any] = {name: query[name].strip()[:MOST_TEXT] for name in names}
+    form = LaunchForm(**texts)
+    answers = {name: text.strip()[:LONGEST_NAME] for name, text in query.items() if name.startswith(ANSWER) and text}
     # The form carries the name of its workflow: sent twice, it is one launch.
     once = str(uuid_or_none(form.once) or uuid4())
-    return replace(form, once=once, count=form.count or "1")
+    return replace(form, once=once, count=form.count or "1", answers=answers)
 
 
 def _again(request: PageRequest, choices: LaunchChoices) -> LaunchForm:
@@ -153,10 +165,26 @@ def _page(request: PageRequest, form: LaunchForm, choices: LaunchChoices, proble
         "volumes": choices.volumes,
         "server_groups": choices.server_groups,
         "security_groups": choices.security_groups,
+        "questions": _questions(form, problems),
         **_summary(form, choices),
         "fit": _fit(request, form, choices),
     }
     return render(request, "servers/launch.html", context, status=400 if problems else 200)
+
+
+def _questions(form: LaunchForm, problems: list[Problem]) -> list[dict[str, Any]]:
+    """What plugins ask, each question with its answer so far and what is wrong with it."""
+    wrong = {problem.field: problem.message for problem in problems}
+
+    def asked(field: FieldView) -> dict[str, Any]:
+        return {
+            "field": field,
+            "id": field.hint.replace(":", "-").replace(".", "-"),
+            "text": form.answers.get(field.hint, field.default),
+            "wrong": wrong.get(field.hint, ""),
+        }
+
+    return [{"title": one.title, "fields": [asked(field) for field in one.fields]} for one in launch_forms.offered()]
 
 
 def _image_words(image: launch_choices.ImageChoice) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from conductor.services.values import BuildWish
@@ -19,6 +19,8 @@ from portal.api.validation import validate
 AUTO_NETWORK = "auto"
 NO_NETWORK = "none"
 NAMELESS = "NAME"
+ANSWER = "form:"  # what the hint of a plugin's question begins with
+HINTS = "os:scheduler_hints"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class LaunchForm:
     tags: str = ""
     user_data: str = ""
     once: str = ""
+    answers: Mapping[str, str] = field(default_factory=dict)  # to what plugins ask, by the hint of each question
 
     @property
     def number(self) -> int:
@@ -58,6 +61,8 @@ FIELDS: Mapping[str, str] = {
 
 def field_of(path: str) -> str:
     """Our field that a complaint is about; empty when it is about the whole."""
+    if path.startswith(f"{HINTS}.{ANSWER}"):
+        return path.removeprefix(f"{HINTS}.")
     parts = [part for part in re.split(r"[.\[\]]", path) if part and not part.isdigit()]
     return next((FIELDS[part] for part in parts if part in FIELDS), "")
 
@@ -78,8 +83,8 @@ def body_of(form: LaunchForm) -> dict[str, Any]:
     server |= {"min_count": form.number, "max_count": form.number} if form.number > 1 else {}
     devices = _devices(form)
     server |= {"block_device_mapping_v2": devices} if devices else {}
-    hints = {"os:scheduler_hints": {"group": form.group}} if form.group else {}
-    return {"server": server, **hints}
+    hints = ({"group": form.group} if form.group else {}) | dict(form.answers)
+    return {"server": server, **({HINTS: hints} if hints else {})}
 
 
 def _devices(form: LaunchForm) -> list[dict[str, Any]]:
@@ -128,6 +133,7 @@ def command(form: LaunchForm, image: str, flavor: str) -> str:
         "--block-device": f"uuid={form.volume},source_type=volume" if form.volume else "",
     }
     words += [f"{flag} {shlex.quote(value)}" for flag, value in named.items() if value]
+    words += [f"--hint {shlex.quote(f'{name}={text}')}" for name, text in form.answers.items()]
     words += [f"--tag {shlex.quote(tag)}" for tag in form.tags.replace(",", " ").split()]
     words += [f"--min {form.number} --max {form.number}"] if form.number > 1 else []
     return " \\\n  ".join([*words, shlex.quote(form.name or NAMELESS)])

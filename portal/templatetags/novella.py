@@ -16,6 +16,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
+from conductor.services import panels
+from conductor.services.host_details import HostDetail
+from conductor.services.values import InstanceView
 from portal.pages import migrations
 from portal.pages.amounts import megabytes
 from portal.pages.faces import Face
@@ -46,6 +49,18 @@ def state(face: Face) -> dict[str, Face]:
 def live_migration(asker: RequestContext, story: Story) -> dict[str, Any]:
     """How a guest that is being moved gets on; nothing where none is."""
     return migrations.context_of(asker, story)
+
+
+@register.inclusion_tag("components/panels.html")
+def server_panels(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
+    """Cards of plugins about a server."""
+    return {"panels": panels.of_server(asker, server)}
+
+
+@register.inclusion_tag("components/panels.html")
+def host_panels(asker: RequestContext, host: HostDetail) -> dict[str, Any]:
+    """Cards of plugins about a host."""
+    return {"panels": panels.of_host(asker, host)}
 
 
 @register.filter

@@ -1,0 +1,25 @@
+"""What extensions have in common: a kind, a name, and options that the operator sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from conductor.core.plugin_options import OptionsSchema, with_defaults
+
+
+class Extension:
+    """A subclass of one of the kinds gives `name` and the method that its kind names as `method`.
+
+    It is asked on a thread of its own, for `seconds` at most: one that hangs is left behind, and not asked before it
+    has come back. `options_schema` has a JSON schema with a default for each option by name; `options` are the values.
+    """
+
+    kind: ClassVar[str] = ""
+    method: ClassVar[str] = ""
+    seconds: ClassVar[float] = 1.0
+    name: ClassVar[str] = ""
+    options_schema: ClassVar[OptionsSchema] = {}
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = with_defaults(self.options_schema, options or {})
