@@ -13,11 +13,12 @@ ERROR = "error"
 RESERVED = "reserved"
 UPLOADING = "uploading"
 REVERTING = "reverting"
+DOWNLOADING = "downloading"
 AWAITING_TRANSFER = "awaiting-transfer"
 MAINTENANCE = "maintenance"
 STATUSES = (
     *(CREATING, AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING, EXTENDING, UPLOADING, REVERTING),
-    *(AWAITING_TRANSFER, MAINTENANCE, DELETING, ERROR),
+    *(DOWNLOADING, AWAITING_TRANSFER, MAINTENANCE, DELETING, ERROR),
 )
 # What an operator may say that a volume is; the last two are words of others for an error.
 TELLABLE = (*STATUSES, "error_deleting", "error_extending")
@@ -63,6 +64,12 @@ CHANGES = frozenset(
         (AVAILABLE, REVERTING),  # it becomes what its snapshot is
         (REVERTING, AVAILABLE),
         (REVERTING, ERROR),
+        (AVAILABLE, DOWNLOADING),  # it gets the data of another image
+        (ERROR, DOWNLOADING),
+        (RESERVED, DOWNLOADING),
+        (DOWNLOADING, AVAILABLE),
+        (DOWNLOADING, RESERVED),
+        (DOWNLOADING, ERROR),
         (AVAILABLE, AWAITING_TRANSFER),  # offered to another project
         (AWAITING_TRANSFER, AVAILABLE),
     }

@@ -31,6 +31,7 @@ from conductor.workflows.pause_instance import PAUSE_INSTANCE
 from conductor.workflows.reboot_instance import REBOOT_INSTANCE
 from conductor.workflows.rebuild_instance import REBUILD_INSTANCE
 from conductor.workflows.rebuild_root_volume import REBUILD_ROOT_VOLUME
+from conductor.workflows.reimage_volume import REIMAGE_VOLUME
 from conductor.workflows.rescue_instance import RESCUE_INSTANCE
 from conductor.workflows.resize_instance import RESIZE_INSTANCE
 from conductor.workflows.restore_instance import RESTORE_INSTANCE
@@ -96,6 +97,7 @@ FLOWS: tuple[Flow, ...] = (
     CREATE_VOLUME,
     CREATE_SNAPSHOT,
     REVERT_VOLUME,
+    REIMAGE_VOLUME,
     UPLOAD_VOLUME,
 )
 

@@ -212,7 +212,7 @@ class Person:
             headers={
                 "Content-Type": "application/json",
                 "X-Auth-Token": self._tokens["admin" if as_admin else "own"],
-                "OpenStack-API-Version": "compute 2.93, volume 3.40",
+                "OpenStack-API-Version": "compute 2.93, volume 3.68",
             },
             method=method,
         )

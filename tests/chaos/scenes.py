@@ -197,9 +197,8 @@ def _snapshot(stage: Stage) -> None:
     stage.made["snapshots"] = _storage(stage, "snapshots", asked)["id"]
 
 
-def _go_back(stage: Stage) -> Request:
-    path = f"{VOLUME}/{stage.person.project}/volumes/{stage.volume}/action"
-    return "POST", path, {"revert": {"snapshot_id": stage.made["snapshots"]}}
+def _act(asked: Callable[[Stage], Mapping[str, Any]]) -> Deed:
+    return lambda stage: ("POST", f"{VOLUME}/{stage.person.project}/volumes/{stage.volume}/action", asked(stage))
 
 
 def _upload(stage: Stage) -> None:
@@ -291,7 +290,8 @@ DEEDS: dict[str, Deed] = {
     "open host": _open,
     "volume of image": _volume_of_image,
     "snapshot": _snapshot,
-    "go back": _go_back,
+    "go back": _act(lambda stage: {"revert": {"snapshot_id": stage.made["snapshots"]}}),
+    "reimage": _act(lambda stage: {"os-reimage": {"image_id": stage.person.image}}),
     "upload": _upload,
     "volume away": _away("volumes"),
     "snapshot away": _away("snapshots"),
@@ -390,5 +390,6 @@ SCENES: dict[str, Scene] = {
     "create_volume": Scene((), "volume of image", lost=_image_data, tidy=("volume away",), is_about_volumes=True),
     "create_snapshot": Scene((), "snapshot", lost=_volume_data, tidy=("snapshot away",), is_about_volumes=True),
     "revert_volume": Scene(("snapshot",), "go back", tidy=("snapshot away",), is_about_volumes=True),
+    "reimage_volume": Scene((), "reimage", is_about_volumes=True),
     "upload_volume": Scene((), "upload", tidy=("image away",), is_about_volumes=True),
 }

@@ -15,6 +15,8 @@ RULES: RuleTable = {
     "volume:extend_attached_volume": MEMBER,
     "volume:retype": MEMBER,
     "volume:revert_to_snapshot": MEMBER,
+    "volume:reimage": MEMBER,
+    "volume:reimage_reserved": MEMBER,
     "volume:get_volume_metadata": READER,
     "volume:create_volume_metadata": MEMBER,
     "volume:update_volume_metadata": MEMBER,

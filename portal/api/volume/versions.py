@@ -73,5 +73,6 @@ HISTORY = (
     ("3.65", "Volumes and snapshots tell whether they count."),
     ("3.66", "Snapshots of volumes in use need no force."),
     ("3.67", "The project may be left out of the path."),
+    ("3.68", "Volumes get the data of another image."),
 )
 VERSIONS = VersionTable("volume", history=HISTORY)

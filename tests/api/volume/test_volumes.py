@@ -15,7 +15,7 @@ from conductor.volume.operations import Lending, VolumeWish
 from conductor.volume.store import GIB
 
 ROOT = "/volume/v3"
-NEWEST = {"OpenStack-API-Version": "volume 3.67"}
+NEWEST = {"OpenStack-API-Version": "volume 3.68"}
 # As the command line sends it: every key, mostly null.
 SENT: dict[str, Any] = dict.fromkeys(
     (
@@ -202,7 +202,7 @@ def test_discovery_needs_no_token_and_the_rest_does(api_client: Any, people: Any
     nobody = api_client(None)
     assert nobody.get("/volume/").status_code == 300
     (version,) = nobody.get("/volume/v3/").json()["versions"]
-    assert (version["id"], version["status"], version["version"]) == ("v3.0", "CURRENT", "3.67")
+    assert (version["id"], version["status"], version["version"]) == ("v3.0", "CURRENT", "3.68")
     assert nobody.get(f"{ROOT}/volumes").status_code == 401
     ana = api_client("ana")
     for path in ("types", "types/default", "snapshots", "snapshots/detail", "os-availability-zone", "extensions"):

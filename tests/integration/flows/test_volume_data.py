@@ -13,7 +13,7 @@ from conductor.image import operations as images
 from conductor.image import store as image_store
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import volume_creation, volume_quotas, volume_snapshots, volume_uploads, volumes
+from conductor.services import volume_creation, volume_quotas, volume_refills, volume_snapshots, volume_uploads, volumes
 from conductor.services.volume_creation import VolumeAsk
 from conductor.services.volume_uploads import UploadAsk
 from conductor.volume import snapshots, store, types
@@ -22,13 +22,18 @@ from conductor.volume.snapshots import SnapshotWish
 from conductor.workflows.create_snapshot import CREATE_SNAPSHOT
 from conductor.workflows.create_volume import CREATE_VOLUME
 from conductor.workflows.flow import Flow, Step
+from conductor.workflows.reimage_volume import REIMAGE_VOLUME
 from conductor.workflows.revert_volume import REVERT_VOLUME
 from conductor.workflows.upload_volume import UPLOAD_VOLUME
 from tests.integration.flows.moving import run_to_the_end
 from tests.integration.flows.storing import StorageHosts, part_of, times_of
 
 DATA = b"the first bytes of a system" * 1000
-CASES = [(flow, step) for flow in (CREATE_VOLUME, CREATE_SNAPSHOT, REVERT_VOLUME, UPLOAD_VOLUME) for step in flow.steps]
+CASES = [
+    (flow, step)
+    for flow in (CREATE_VOLUME, CREATE_SNAPSHOT, REVERT_VOLUME, REIMAGE_VOLUME, UPLOAD_VOLUME)
+    for step in flow.steps
+]
 
 
 @pytest.fixture
@@ -49,6 +54,10 @@ def volume(hosts: Any, ana: Any) -> str:
 
 @pytest.fixture
 def image(hosts: Any, ana: Any) -> str:
+    return image_of_data(ana)
+
+
+def image_of_data(ana: Any) -> str:
     row = images.create(ana, {"name": "system", "disk_format": "raw", "container_format": "bare", "os_type": "linux"})
     images.upload(ana, str(row.uuid), [DATA])
     return str(row.uuid)
@@ -78,6 +87,9 @@ def begin(flow: Flow, hosts: StorageHosts, ana: Any, volume: str) -> Any:
         return volume_snapshots.create(ana, volume, SnapshotWish())
     if flow is UPLOAD_VOLUME:
         return volume_uploads.upload(ana, volume, UploadAsk("gold", "qcow2"))[1]  # raw would be a gigabyte to read
+    if flow is REIMAGE_VOLUME:
+        volume_refills.reimage(ana, volume, image_of_data(ana))
+        return Volume.objects.get(uuid=volume)
     row = snapshot_of(hosts, ana, volume)
     volume_snapshots.revert(ana, volume, str(row.uuid))
     return Volume.objects.get(uuid=volume)
@@ -148,6 +160,38 @@ def test_a_volume_goes_back_to_its_newest_snapshot(hosts: StorageHosts, ana: Any
     with pytest.raises(Invalid, match="as large as its volume"):
         volume_snapshots.revert(ana, volume, str(row.uuid))
     assert status_of(volume) == "available"
+
+
+def test_a_volume_gets_the_data_of_an_image_and_is_as_free_as_before(
+    hosts: StorageHosts, ana: Any, volume: str, image: str
+) -> None:
+    for before, after in (("available", "available"), ("error", "available"), ("reserved", "reserved")):
+        with store.path_of(volume).open("r+b") as file:
+            file.write(b"other" * len(DATA))
+        Volume.objects.filter(uuid=volume).update(status=before, is_bootable=False, image_metadata={})
+        volume_refills.reimage(ana, volume, image, may_be_reserved=True)
+        assert status_of(volume) == "downloading"
+        run_to_the_end(hosts)
+        row = Volume.objects.get(uuid=volume)
+        assert (row.status, row.is_bootable, row.image_metadata["image_id"]) == (after, True, image)
+        assert begins_with_data(store.path_of(volume))
+        assert store.path_of(volume).stat().st_size == 1 << 30
+
+
+def test_what_cannot_be_reimaged_is_left_as_it_is(hosts: StorageHosts, ana: Any, volume: str, image: str) -> None:
+    for status in ("reserved", "in-use"):
+        Volume.objects.filter(uuid=volume).update(status=status)
+        with pytest.raises(Invalid, match=f"but is {status}"):
+            volume_refills.reimage(ana, volume, image)
+        assert status_of(volume) == status
+    Volume.objects.filter(uuid=volume).update(status="available")
+    Image.objects.filter(uuid=image).update(min_disk_gb=2)
+    with pytest.raises(Invalid, match="needs 2 GB"):
+        volume_refills.reimage(ana, volume, image)
+    Image.objects.filter(uuid=image).update(min_disk_gb=0, status="deactivated")
+    with pytest.raises(Invalid, match="not active"):
+        volume_refills.reimage(ana, volume, image)
+    assert (status_of(volume), WorkflowRun.objects.count()) == ("available", 0)
 
 
 def test_a_snapshot_keeps_its_volume_and_goes_with_it_where_that_is_asked_for(

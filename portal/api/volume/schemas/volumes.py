@@ -113,6 +113,7 @@ ACTIONS: dict[str, Schema] = {
         required=("image_name",),
     ),
     "revert": _action("revert", {"snapshot_id": UUID}, required=("snapshot_id",)),
+    "os-reimage": _action("os-reimage", {"image_id": UUID, "reimage_reserved": BOOLEAN}, required=("image_id",)),
     "os-attach": _action(
         "os-attach",
         {

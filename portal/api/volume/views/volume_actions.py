@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import volume_attachments, volume_snapshots, volume_uploads, volumes
+from conductor.services import volume_attachments, volume_refills, volume_snapshots, volume_uploads, volumes
 from conductor.services.volume_attachments import AttachmentAsk
 from conductor.services.volume_uploads import UploadAsk
 from portal.api.base import ApiRequest
@@ -62,6 +62,14 @@ def _retype(view: VolumeAction, volume_id: str, given: Any) -> Response:
 
 def _revert(view: VolumeAction, volume_id: str, given: Any) -> Response:
     volume_snapshots.revert(view.request.context, volume_id, given["snapshot_id"])
+    return Response(status=ACCEPTED)
+
+
+def _reimage(view: VolumeAction, volume_id: str, given: Any) -> Response:
+    may_be_reserved = as_boolean(given.get("reimage_reserved", False), "os-reimage.reimage_reserved")
+    if may_be_reserved:
+        view.authorize("volume:reimage_reserved")
+    volume_refills.reimage(view.request.context, volume_id, given["image_id"], may_be_reserved=may_be_reserved)
     return Response(status=ACCEPTED)
 
 
@@ -172,6 +180,7 @@ TABLE: Mapping[str, tuple[str, Act]] = {
     "os-force_detach": (f"{_ADMIN}:force_detach", _detach),
     "os-retype": ("volume:retype", _retype),
     "revert": ("volume:revert_to_snapshot", _revert),
+    "os-reimage": ("volume:reimage", _reimage),
     "os-show_image_metadata": (f"{_IMAGE}:show", _show_image_metadata),
     "os-set_image_metadata": (f"{_IMAGE}:set", _set_image_metadata),
     "os-unset_image_metadata": (f"{_IMAGE}:remove", _unset_image_metadata),
@@ -185,7 +194,7 @@ TABLE: Mapping[str, tuple[str, Act]] = {
     "os-initialize_connection": (f"{_ACTIONS}:initialize_connection", _initialize_connection),
     "os-terminate_connection": (f"{_ACTIONS}:terminate_connection", _terminate_connection),
 }
-SINCE = {"revert": "3.40"}
+SINCE = {"revert": "3.40", "os-reimage": "3.68"}
 NOT_OFFERED = {
     "os-migrate_volume": "There is one storage: no volume can be moved to another.",
     "os-migrate_volume_completion": "There is one storage: no volume can be moved to another.",
