@@ -53,6 +53,7 @@ class RedfishHost(ComputeDriver):
         self._bmcs: dict[str, Bmc] = {}
         self._figures: dict[str, Figures] = {}
         self._wrong: dict[str, str] = {}  # machine → why it cannot be used now, empty where it can
+        self._cleanable: set[str] = set()
         self._silent: set[str] = set()  # machines that are not asked again before the next look
         self._states: dict[str, PowerState] = {}  # instance → as it was seen last
         self._look_at = 0.0
@@ -146,19 +147,24 @@ class RedfishHost(ComputeDriver):
         self._look_at = time.monotonic() + self._options.look_seconds
 
     def _look_at_one(self, name: str) -> str:
-        """Why the machine is of no use now; empty for one that is."""
+        """Why the machine is of no use now; empty for one that is. It is measured once, unless something was wrong."""
         bmc = self._bmcs[name]
         try:
-            self._figures[name] = bmc.figures()
-            self._silent.discard(name)
-            if self._options.erase == ALWAYS and not bmc.can_clean():
-                return f"Machine {name} has drives that cannot erase themselves, and the option erase is always."
-            if name not in self._notes.all() and bmc.is_on():
-                # Perhaps somebody's, whose note was lost: it is not wiped because of that.
-                return f"Machine {name} is on and has no guest; power it off to have it used."
+            if name not in self._figures or self._wrong.get(name):
+                self._figures[name] = bmc.figures()
+            if self._options.erase == ALWAYS and name not in self._cleanable:
+                if not bmc.can_clean():
+                    return f"Machine {name} has drives that cannot erase themselves, and the option erase is always."
+                self._cleanable.add(name)
+            had_guest = name in self._notes.all()
+            is_on = bmc.is_on()
         except DriverError as error:
             self._silent.add(name)
             return error.message
+        self._silent.discard(name)
+        if is_on and not had_guest and name not in self._notes.all():
+            # Perhaps somebody's, whose note was lost: it is not wiped because of that.
+            return f"Machine {name} is on and has no guest; power it off to have it used."
         return ""
 
     def _seen(self, name: str, note: Note) -> PowerState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,17 @@ import pytest
 
 from compute_drivers.redfish import bmc
 from compute_drivers.redfish.driver import RedfishDriver
+from conductor.compute.host_journal import HostJournal
+from conductor.compute.hosts import HostConfig
+from conductor.compute.lanes import Lanes
+from conductor.compute.manager import ComputeManager, Shared
 from conductor.conformance.base import Told
+from conductor.core.compute_driver import GuestSpec
 from conductor.core.errors import DriverError, Invalid
 from conductor.core.states import PowerState
-from tests.compute_drivers.bare_metal import Machines, guest_of, host, open_image
+from conductor.rpc import messages as m
+from conductor.rpc.codec import encode
+from tests.compute_drivers.bare_metal import Machines, assert_clean, guest_of, host, open_image
 from tests.compute_drivers.controllers import DISK_GB, MEMORY_GB, PASSWORD, SPARE, VCPUS, Rack, uuid_of
 
 pytestmark = pytest.mark.compute_drivers
@@ -101,6 +109,56 @@ def test_a_silent_controller_takes_no_other_with_it_and_its_guest_is_as_it_was(
         finally:
             rack.between.breaks.clear()
         assert {told["wrong"] for told in driver.report().capabilities["machines"]} == {""}
+
+
+# -- behind an agent ----------------------------------------------------------------------------------------------
+
+
+class Agent:
+    """Gives commands to a driver as an agent does, and has their answers."""
+
+    def __init__(self, driver: RedfishDriver, path: Path) -> None:
+        self.sent: queue.Queue[Any] = queue.Queue()
+        self.journal, self.lanes = HostJournal(path), Lanes("commands", 2)
+        config = HostConfig(host=driver.host, cell="cell1", driver=driver.name, journal_path=path)
+        shared = Shared(self.lanes, self.lanes, lambda cell, message: self.sent.put(message))
+        self.manager = ComputeManager(config, driver, journal=self.journal, shared=shared)
+
+    def answer(self, kind: type[Any], token: int, of: GuestSpec, /, **fields: Any) -> m.StepAnswered:
+        address = {"step_key": str(uuid4()), "fencing_token": token, "run_uuid": "r", "cell": "cell1", "host": "rack-9"}
+        self.manager.receive(encode(kind(**address, instance_uuid=of.instance_uuid, **fields)))
+        while not isinstance(found := self.sent.get(timeout=20), m.StepAnswered):
+            pass
+        return found
+
+    def stop(self) -> None:
+        assert self.lanes.stop(20)
+        self.journal.close()
+
+
+def test_behind_an_agent_stale_commands_and_what_metal_cannot_do_never_reach_a_machine(
+    rack: Rack, options_of: Machines, tmp_path: Path
+) -> None:
+    guest = guest_of(str(uuid4()), admin_password="tr0ub4dor")
+    with host(options_of(SPARE)) as driver:
+        agent = Agent(driver, tmp_path / "journal.sqlite3")
+        assert agent.answer(m.SpawnInstance, 2, guest, guest=guest.to_json()).ok
+        before = (rack.state(SPARE), rack.media(SPARE))
+        refused = [
+            agent.answer(m.DestroyInstance, 1, guest),
+            agent.answer(m.PauseInstance, 3, guest),
+            agent.answer(m.SnapshotInstance, 4, guest, image_id="copy"),
+        ]
+        assert [answer.error and answer.error["class"] for answer in refused] == [
+            "StaleToken",
+            "NotSupported",
+            "NotSupported",
+        ]
+        assert (rack.state(SPARE), rack.media(SPARE)) == before
+        assert agent.answer(m.DestroyInstance, 5, guest).ok
+        agent.stop()
+        assert_clean(rack, driver)
+    assert b"tr0ub4dor" not in (tmp_path / "journal.sqlite3").read_bytes()
 
 
 # -- what a host says and is told -------------------------------------------------------------------------------
