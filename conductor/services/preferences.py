@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -20,6 +20,8 @@ USUAL_COLUMNS = ("addresses", "flavor", "zone", "age")
 MOST_VIEWS = 20
 LONGEST_NAME = 60
 LONGEST_QUERY = 500
+
+Change = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -89,22 +91,34 @@ def save_view(user_id: str, name: str, query: str) -> Preferences:
         raise Invalid(f"Give the view a name of 1 to {LONGEST_NAME} characters.", field="view")
     if len(query) > LONGEST_QUERY:
         raise Invalid("This filter is too long to be kept.", field="view")
-    views = {**of(user_id).views, name: query}
-    if len(views) > MOST_VIEWS:
-        raise Invalid(f"There are {MOST_VIEWS} views already: delete one first.", field="view")
-    return _keep(user_id, {"views": views})
+
+    def add(views: Mapping[str, str]) -> Mapping[str, Any]:
+        if name not in views and len(views) >= MOST_VIEWS:
+            raise Invalid(f"There are {MOST_VIEWS} views already: delete one first.", field="view")
+        return {**views, name: query}
+
+    return _change_views(user_id, add)
 
 
 def delete_view(user_id: str, name: str) -> Preferences:
     """Forget a view; one that is not there is forgotten already."""
-    return _keep(user_id, {"views": {key: query for key, query in of(user_id).views.items() if key != name}})
+    return _change_views(user_id, lambda views: {key: query for key, query in views.items() if key != name})
 
 
-def _keep(user_id: str, changed: Mapping[str, Any]) -> Preferences:
+def _change_views(user_id: str, change: Change) -> Preferences:
+    return _changed(user_id, lambda kept: {"views": change(kept.get("views", {}))})
+
+
+def _keep(user_id: str, values: Mapping[str, Any]) -> Preferences:
+    return _changed(user_id, lambda kept: values)
+
+
+def _changed(user_id: str, change: Change) -> Preferences:
+    """With what `change` makes of the wishes, which are read under the row's lock: of two writers none is lost."""
     people = get_user_model().objects
     with write_tx():
         kept = people.select_for_update().filter(pk=user_id).values_list("preferences", flat=True).first() or {}
-        people.filter(pk=user_id).update(preferences={**kept, **changed})
+        people.filter(pk=user_id).update(preferences={**kept, **change(kept)})
     return of(user_id)
 
 
