@@ -116,7 +116,7 @@ def _api_database() -> Component:
 def _cell_database(cell: CellHealth) -> Component:
     silent = Component(
         id=f"database-{cell.name}",
-        title="Database of cell",
+        title="Database",
         state=DOWN,
         risk="Lists name the missing part; its servers are UNKNOWN and nothing can be changed about them. They run on, "
         "and new ones go to other cells.",
@@ -308,7 +308,7 @@ def _disk() -> Component:
 def _plugins() -> Component:
     remarks: dict[str, Any] = readiness.remarks().get("remarks", {})
     troubles = tuple(f"{name.capitalize()}: {words}." for name, words in remarks.items())
-    facts = tuple(remarks.items()) or (("in quarantine", "none"),)
+    facts = tuple((name.capitalize(), words) for name, words in remarks.items()) or (("Quarantine", "nothing in it"),)
     return Component(
         id="plugins",
         title="Plugins",

@@ -62,8 +62,8 @@ PLACES = (
     Place("Settings", "setting-list", "more", "g 8", True, "Operators"),
     Place("Audit log", "audit-log", "history", "g d", group="Operators", is_for_operators=True),
     Place("Projects", "resources", "project", "g 3", True, "People", "projects"),
-    Place("Users", "resources", "user", "g 4", True, "People", "users"),
     Place("Project quotas", "quota-table", "meter", "g 9", True, "People"),
+    Place("Users", "resources", "user", "g 4", True, "People", "users"),
     Place("Roles", "resources", "shield", "g 5", True, "People", "roles"),
     Place("Role assignments", "resources", "key", "g 6", True, "People", "role-assignments"),
 )

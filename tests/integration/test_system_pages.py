@@ -45,7 +45,7 @@ def test_every_part_says_how_it_is_and_what_users_notice(admin: Client, people: 
     made.add_host("sim-2")
     made.silence("sim-2")
     page = text(admin.get("/system"))
-    for title in ("Database of the API", "Database of cell cell1", "Message broker", "Disk of the data directory"):
+    for title in ("Database of the API", "Database cell1", "Message broker", "Disk of the data directory"):
         assert title in page
     assert "1 of 2 are not heard." in page
     assert "No conductor of cell1 is heard." in page
