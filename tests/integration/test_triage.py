@@ -40,7 +40,7 @@ def not_clean(people: Any, name: str = "web-1", **values: Any) -> WorkflowRun:
     """A run whose undo failed in its third step, with two things left."""
     usual = {
         "state": "failed (not clean)", "owner": None, "finished_at": factories.ago(30), "position": 2,
-        "direction": "undo", "leftovers": ["port 7f", "guest web-1"], "instance_name": name, "resources": [],
+        "direction": "undo", "leftovers": ["port 7f", "guest web-1"], "instance_name": name, "resources": ["thing:1"],
         "error": {"class": "DriverError", "message": "no disk", "step": "SpawnOnHost"},
         "plan": [{**one, "has_undo": True} for one in factories.CELL_PLAN], "variables": {"ClaimDestination": {}},
     }  # fmt: skip
@@ -132,7 +132,9 @@ def test_what_is_advised_is_what_the_workflow_allows(asker: Any, people: Any) ->
     assert resume.action == "resume"
     assert found[str(hopeless.uuid)].advice is None
     assert "give that back by hand" in found[str(hopeless.uuid)].no_advice
-    assert found[str(mended.uuid)].title == "Not clean"
+    undo = found[str(mended.uuid)].advice
+    assert undo is not None
+    assert (undo.action, undo.is_at_once) == ("undo", True)
 
 
 def test_slow_ones_are_held_against_usual_times(asker: Any, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:

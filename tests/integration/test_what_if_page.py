@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.test import Client
 
 from conductor.cell_db.models import Service
 from conductor.core.errors import Forbidden, Invalid

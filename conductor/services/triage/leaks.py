@@ -41,7 +41,7 @@ def _item(row: Finding, projects: Mapping[UUID, str], names: Mapping[str, str]) 
         since=row.first_seen_at,
         hurts=f"a server of {names.get(project_id, project_id[:8])}"
         if project_id
-        else "nobody: it is held for nothing",
+        else "nobody who is known",
         hurt=1 if project_id else 0,
         state=row.severity,
         cell=row.cell,
