@@ -15,6 +15,7 @@ ALL = (
     "api_lists.py",
     "takeover.py",
     "parked.py",
+    "live_sockets.py",
 )
 
 
