@@ -8,6 +8,7 @@ import ipaddress
 import json
 import os
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from conductor.core.compute_driver import GuestSpec, NetworkPort
@@ -19,14 +20,19 @@ EC2_VERSION = "2009-04-04"
 KEY_NAME = "default"
 
 
-def files_of(guest: GuestSpec, password: str = "") -> dict[str, bytes]:
-    """All of it, by path. Raises BuildAborted for user data that are not base64."""
+def files_of(
+    guest: GuestSpec, password: str = "", vendor_data: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, bytes]:
+    """All of it, by path; `vendor_data` are of whoever runs the host.
+
+    Raises BuildAborted for user data that are not base64.
+    """
     user_data = _user_data(guest)
     openstack = {
         "meta_data.json": _json(_metadata(guest, password)),
         "network_data.json": _json(_network_data(guest.ports)),
-        "vendor_data.json": _json({}),
-        "vendor_data2.json": _json({}),
+        "vendor_data.json": _json(vendor_data),
+        "vendor_data2.json": _json({"static": dict(vendor_data)} if vendor_data else {}),
     }
     amazon = {"meta-data.json": _json(_ec2_metadata(guest))}
     if user_data:
@@ -111,4 +117,4 @@ def _user_data(guest: GuestSpec) -> bytes:
 
 
 def _json(said: Mapping[str, Any]) -> bytes:
-    return json.dumps(said, indent=1, sort_keys=True).encode()
+    return json.dumps(dict(said), indent=1, sort_keys=True).encode()

@@ -103,7 +103,7 @@ class LibvirtActions(LibvirtMaker):
             self._end(uuid)
             if backing is not None:
                 disks.create_overlay(rescue_disk, backing)
-        config_drive.write(folder / config_drive.RESCUE_NAME, guest, password)
+        self._write_drive(folder / config_drive.RESCUE_NAME, guest, password)
         self._launch(uuid, self._describe(guest, boot))
 
     def unrescue(self, guest: GuestSpec, *, is_running: bool) -> None:
@@ -135,7 +135,7 @@ class LibvirtActions(LibvirtMaker):
             shutil.rmtree(fresh, ignore_errors=True)  # of a call that was cut off
             fresh.mkdir()
             made = disks.create_disks(fresh, guest.flavor, backing)
-            config_drive.write(fresh / config_drive.NAME, guest, guest.admin_password)
+            self._write_drive(fresh / config_drive.NAME, guest, guest.admin_password)
             # From here on there is no way back to the old disks.
             self._end(uuid)
             for path in disks.own_disks(folder):

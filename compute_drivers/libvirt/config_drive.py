@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from compute_drivers.config_disc import disc
 from compute_drivers.guest_files import files_of
@@ -13,11 +16,13 @@ from conductor.core.errors import DriverError
 NAME, RESCUE_NAME = "config.iso", "config-rescue.iso"
 
 
-def write(path: Path, guest: GuestSpec, password: str = "") -> None:
+def write(
+    path: Path, guest: GuestSpec, password: str = "", vendor_data: Mapping[str, Any] = MappingProxyType({})
+) -> None:
     """Make the disc anew; only its owner may read the file. Raises BuildAborted, DriverError."""
     part = path.with_name(f"{path.name}.part")
     try:
-        data = disc(files_of(guest, password))
+        data = disc(files_of(guest, password, vendor_data))
         part.unlink(missing_ok=True)
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)

@@ -29,8 +29,9 @@ Note = dict[str, Any]
 class GuestNetworks:
     """A note lies beside the guest's disks and goes with them; whoever starts next goes on from it."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, vendor_data: Mapping[str, Any]) -> None:
         self._places = places
+        self._vendor_data = vendor_data
         self._wires = Wires()
 
     def start(self) -> None:
@@ -46,7 +47,8 @@ class GuestNetworks:
 
     def tell(self, guest: GuestSpec) -> None:
         """Play these ports from now on, and say this of the guest. Raises BuildAborted, DriverError."""
-        files = {path: base64.b64encode(data).decode() for path, data in files_of(guest, guest.admin_password).items()}
+        made = files_of(guest, guest.admin_password, self._vendor_data)
+        files = {path: base64.b64encode(data).decode() for path, data in made.items()}
         ports = [asdict(port) for port in guest.ports if port.ip_address]
         self._keep(guest.instance_uuid, {"hostname": guest.hostname, "ports": ports, "files": files})
         self.close(guest.instance_uuid)

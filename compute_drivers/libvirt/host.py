@@ -40,7 +40,7 @@ class LibvirtHost(ComputeDriver):
         pci.wanted(self._options.pci_devices)
         self._virt_type = choose_here(self._options.virt_type).name
         self._places = Places(self._options.state_dir.absolute())
-        self._networks = GuestNetworks(self._places)
+        self._networks = GuestNetworks(self._places, self._options.vendor_data)
         self._images = ImageCache(
             self._places.images_dir,
             open_image,

@@ -67,7 +67,7 @@ class LibvirtLive(LibvirtMoves):
             backing = self._kept_image(guest, _quietly)
             folder = self._make_folder(guest)
             _make_room(folder, guest, backing)
-            config_drive.write(folder / config_drive.NAME, guest, guest.admin_password)
+            self._write_drive(folder / config_drive.NAME, guest, guest.admin_password)
             target = self._target(uuid, is_on_image=backing is not None)
             self._networks.tell(guest)
             self._note(uuid, EXPECTED, target)

@@ -34,7 +34,7 @@ class LibvirtMaker(LibvirtHost):
             progress("making the disk", None)
             directory = self._make_folder(guest)
             disks.create_disks(directory, guest.flavor, backing)
-            config_drive.write(directory / config_drive.NAME, guest, guest.admin_password)
+            self._write_drive(directory / config_drive.NAME, guest, guest.admin_password)
             progress("starting the guest", None)
             self._connection.start(self._describe(guest, boot))
 
@@ -85,6 +85,9 @@ class LibvirtMaker(LibvirtHost):
             qemu_arguments=user_network.arguments(guest.ports, guest.hostname, wished.card_model, wires),
         )
         return domain_xml.build(guest, machine)
+
+    def _write_drive(self, path: Path, guest: GuestSpec, password: str) -> None:
+        config_drive.write(path, guest, password, self._options.vendor_data)
 
     def _play(self, guest: GuestSpec) -> user_network.WiresOf | None:
         if not self._plays_networks:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from compute_drivers.options import option
 
@@ -21,6 +23,7 @@ class LibvirtOptions:
     `uri` "" is the hypervisor inside this process; `ram_allocation_ratio` None is what suits the virt type.
     `pinned_cpus` are for guests that pin theirs, `pci_devices` are addresses or vendor:product with commas between.
     `image_cache_gb` 0 has no bound; `shutdown_seconds` is what a guest gets to power itself off before it moves.
+    `vendor_data` are told to each guest; cloud-init does what their key cloud-init says.
     `migration_uri` is how the libvirt of another host reaches this one's, "" lets no guest come or go while it runs.
     """
 
@@ -28,6 +31,7 @@ class LibvirtOptions:
     uri: str = option("")
     virt_type: str = option("auto", choices=VIRT_TYPES)
     guest_network: str = option("qemu", choices=PLAYERS)
+    vendor_data: Mapping[str, Any] = field(default_factory=dict)
     vcpus: int | None = option(None, least=1)
     memory_mb: int | None = option(None, least=1)
     disk_gb: int | None = option(None, least=1)

@@ -51,7 +51,7 @@ class Wires:
         self._by_key: dict[tuple[str, str], _Wire] = {}
         self._by_number: dict[int, _Wire] = {}
         self._poll: select.epoll | None = None
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._bell = -1
         self._thread: threading.Thread | None = None
         self._is_over = False
 
@@ -85,12 +85,13 @@ class Wires:
     def stop(self) -> None:
         """Guests run on, and find the next process at the same paths."""
         with self._gate:
-            self._is_over = True
             for wire in self._by_key.values():
                 self._let_go(wire)
             self._by_key.clear()
+            self._is_over = True  # not before: with it the thread lets go of the poll
             thread, self._thread = self._thread, None
-            os.eventfd_write(self._bell, 1)
+            if thread is not None:
+                os.eventfd_write(self._bell, 1)
         if thread is not None:
             thread.join(TURN_SECONDS * 5)
 
@@ -107,14 +108,15 @@ class Wires:
         if self._thread is None or self._poll is None:
             self._is_over = False
             self._poll = poll = select.epoll()
-            with suppress(BlockingIOError):
-                os.eventfd_read(self._bell)
-            poll.register(self._bell, select.EPOLLIN)
-            self._thread = threading.Thread(target=self._turn_forever, args=(poll,), name="guest-wires", daemon=True)
+            self._bell = bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            poll.register(bell, select.EPOLLIN)
+            self._thread = threading.Thread(
+                target=self._turn_forever, args=(poll, bell), name="guest-wires", daemon=True
+            )
             self._thread.start()
         return self._poll
 
-    def _turn_forever(self, poll: select.epoll) -> None:
+    def _turn_forever(self, poll: select.epoll, bell: int) -> None:
         due_at = self._clock() + TURN_SECONDS
         while not self._is_over:
             for number, _ in poll.poll(max(0.0, due_at - self._clock())):
@@ -129,6 +131,7 @@ class Wires:
                 for wire in wires:
                     self._guarded(wire, self._turn)
         poll.close()
+        os.close(bell)
 
     def _guarded(self, wire: _Wire, does: Callable[[_Wire], None]) -> None:
         """What one guest sends never ends the service of the others."""

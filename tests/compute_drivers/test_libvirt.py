@@ -50,9 +50,13 @@ class TestConformance(DriverConformance):
 
     @pytest.fixture
     def other(self, real_driver: LibvirtDriver, tmp_path: Path) -> Iterator[ComputeDriver]:
-        """A second host on the same hypervisor, with a folder of its own: neither has the other's guests."""
+        """A second host on the same hypervisor, with a folder of its own: neither has the other's guests.
+
+        Its agent plays the networks of its guests, which those that come get and those that go lose.
+        """
         uri = embedded.prepare(state_dir(real_driver) / "libvirt")
-        driver = LibvirtDriver("real-2", {"state_dir": str(tmp_path / "second"), "uri": uri, **QUICK}, SHELF.open)
+        options = {"state_dir": str(tmp_path / "second"), "uri": uri, "guest_network": "agent", **QUICK}
+        driver = LibvirtDriver("real-2", options, SHELF.open)
         driver.start()
         yield driver
         driver.stop()

@@ -29,7 +29,7 @@ GUEST = replace(
 
 @pytest.fixture
 def pages(tmp_path: Path) -> GuestPages:
-    return GuestPages(files_of(GUEST), tmp_path / "posted")
+    return GuestPages(files_of(GUEST, vendor_data={"cloud-init": "#cloud-config"}), tmp_path / "posted")
 
 
 def said(pages: GuestPages, path: str) -> str:
@@ -46,7 +46,8 @@ def test_openstack_has_the_files_of_the_config_drive(pages: GuestPages, version:
     assert told["public_keys"] == {"default": "ssh-ed25519 AAAA ana"}
     (network,) = json.loads(said(pages, f"{folder}/network_data.json"))["networks"]
     assert (network["ip_address"], network["netmask"]) == ("10.64.0.3", "255.255.240.0")
-    assert json.loads(said(pages, f"{folder}/vendor_data.json")) == {}
+    assert json.loads(said(pages, f"{folder}/vendor_data.json")) == {"cloud-init": "#cloud-config"}
+    assert json.loads(said(pages, f"{folder}/vendor_data2.json")) == {"static": {"cloud-init": "#cloud-config"}}
     assert said(pages, f"{folder}/user_data") == "#!/bin/sh\n"
 
 
