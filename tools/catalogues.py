@@ -31,7 +31,9 @@ DESCRIBED: Mapping[str, tuple[int, ...]] = {
     "Measure": (1,),
     "Offer": (1, 2),
     "Part": (0,),
+    "Group": (0,),
     "Place": (0,),
+    "View": (0,),
     "own": (1,),
 }
 DESCRIBED_BY_KEYWORD = frozenset(
@@ -41,13 +43,25 @@ DESCRIBED_BY_KEYWORD = frozenset(
 TABLES = frozenset(
     {
         *("FLOW_WORDS", "WAIT_WORDS", "ALL_COLUMNS", "COLUMN_WORDS", "BULK_ACTIONS", "SPANS", "HOW_WORDS", "GROUPINGS"),
-        *("THEMES", "DENSITIES", "FATES", "VIEW_NAMES", "STATE_WORDS", "KINDS_WORDS"),
+        *(
+            "THEMES",
+            "DENSITIES",
+            "FATES",
+            "COMPUTE_WORDS",
+            "VOLUME_WORDS",
+            "NETWORK_WORDS",
+            "SHOWN",
+            "CAUSES",
+            "SNOOZES",
+        ),
+        *("CONFIDENCE_WORDS", "NAMES", "TITLES", "TABS", "FACETS", "CLASS_WORDS"),
     }
 )
 DESCRIPTIONS = ("portal/pages", "conductor/services", "conductor/core/states.py", "conductor/core/interventions.py")
 STATES = "conductor/core/states.py"
 STEPS = "conductor/workflows/steps"
 SENTENCE = re.compile(r"[A-Z“][^\n]* [^\n]*\.")
+SAID = re.compile(r"^(?!.*\.html$|flow$|cause$|owner$).*[a-z]{2}")  # neither codes nor files
 LITERAL = re.compile(r'_\("([^"]+)"\)')
 
 Texts = dict[str, str]  # text → its plural, empty where it has none
@@ -190,7 +204,7 @@ def _of_call(node: ast.Call) -> Iterator[str]:
 
 
 def _values(node: ast.expr) -> Iterator[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search("[a-z]{2}", node.value):
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and SAID.search(node.value):
         yield node.value
     elif isinstance(node, ast.Dict):
         for value in node.values:

@@ -8,6 +8,7 @@ from typing import Any
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
+from django.utils.translation import gettext
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
@@ -111,10 +112,16 @@ def _again(asker: RequestContext, decision_uuid: str, fleet: str) -> dict[str, A
 
 def _evaluation(found: Evaluation) -> dict[str, Any]:
     if found.is_successful:
-        headline = "It would fit" if not found.chosen else f"It would go to {', '.join(dict.fromkeys(found.chosen))}"
+        headline = gettext("It would fit")
+        if found.chosen:
+            hosts = ", ".join(dict.fromkeys(found.chosen))
+            headline = gettext("It would go to %(hosts)s") % {"hosts": hosts}
     else:
-        headline = f"{found.placed} of {found.num_instances} would find a host" if found.placed else "No host would fit"
-    fleets = {THEN: "On the hosts as they were", NOW: "On today's hosts"}
+        headline = gettext("No host would fit")
+        if found.placed:
+            said = {"some": found.placed, "all": found.num_instances}
+            headline = gettext("%(some)s of %(all)s would find a host") % said
+    fleets = {THEN: gettext("On the hosts as they were"), NOW: gettext("On today's hosts")}
     return {"found": found, "headline": headline, "fleet": fleets[found.fleet]}
 
 
@@ -123,12 +130,18 @@ def _asked_for(view: DecisionView) -> list[tuple[str, str]]:
     request = view.request or {}
     flavor, image = request.get("flavor") or {}, request.get("image") or {}
     rows = [
-        ("Servers", str(view.num_instances)),
-        ("Flavor", _flavor_words(flavor)),
-        ("Image", str(image.get("name") or image.get("image_id") or "")),
-        ("Zone", str(request.get("availability_zone") or "any")),
-        ("Extra specs", ", ".join(f"{key}={value}" for key, value in (flavor.get("extra_specs") or {}).items())),
-        ("Hints", ", ".join(f"{key}={value}" for key, value in (request.get("scheduler_hints") or {}).items())),
+        (gettext("Servers"), str(view.num_instances)),
+        (gettext("Flavor"), _flavor_words(flavor)),
+        (gettext("Image"), str(image.get("name") or image.get("image_id") or "")),
+        (gettext("Zone"), str(request.get("availability_zone") or "any")),
+        (
+            gettext("Extra specs"),
+            ", ".join(f"{key}={value}" for key, value in (flavor.get("extra_specs") or {}).items()),
+        ),
+        (
+            gettext("Hints"),
+            ", ".join(f"{key}={value}" for key, value in (request.get("scheduler_hints") or {}).items()),
+        ),
     ]
     return [(name, text) for name, text in rows if text] if request else []
 

@@ -122,11 +122,13 @@ def _steps(run: RunView, names: tuple[str, ...]) -> list[dict[str, str]]:
 def _effects(run: RunView, action_id: str) -> tuple[str, list[str]]:
     """What it will touch, as far as the steps on record tell."""
     if action_id in ("cancel", "reschedule"):
-        return "To be undone, last first", [step.title for step in reversed(_of_attempt(run)) if step.started_at]
+        return gettext("To be undone, last first"), [
+            gettext(step.title) for step in reversed(_of_attempt(run)) if step.started_at
+        ]
     if action_id == "retry":
-        return "To be done again, from the step that you pick", [step.title for step in _planned(run)]
+        return gettext("To be done again, from the step that you pick"), [gettext(step.title) for step in _planned(run)]
     if action_id in ("undo", "force"):
-        return "Left behind so far", list(run.leftovers)
+        return gettext("Left behind so far"), list(run.leftovers)
     return "", []
 
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
+from django.utils.translation import gettext, ngettext
 
 from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.identifiers import uuid_or_none
@@ -131,9 +132,11 @@ def _check(form: LaunchForm, choices: LaunchChoices) -> list[Problem]:
     """What a form can tell by itself; the service checks the rest."""
     problems = []
     if not form.name:
-        problems.append(Problem("Give the server a name.", "name"))
+        problems.append(Problem(gettext("Give the server a name."), "name"))
     elif len(form.name) > LONGEST_NAME:
-        problems.append(Problem(f"The name is longer than {LONGEST_NAME} characters.", "name"))
+        problems.append(
+            Problem(gettext("The name is longer than %(count)s characters.") % {"count": LONGEST_NAME}, "name")
+        )
     return problems + _check_choices(form, choices)
 
 
@@ -141,14 +144,14 @@ def _check_choices(form: LaunchForm, choices: LaunchChoices) -> list[Problem]:
     """What there must be before anybody can say whether it fits."""
     problems = []
     if not 1 <= form.number <= MOST_AT_ONCE:
-        problems.append(Problem(f"Launch 1 to {MOST_AT_ONCE} servers at once.", "count"))
+        problems.append(Problem(gettext("Launch 1 to %(count)s servers at once.") % {"count": MOST_AT_ONCE}, "count"))
     if form.boot_volume:
         if form.boot_volume not in {volume.volume_id for volume in choices.volumes if volume.is_bootable}:
-            problems.append(Problem("Choose a volume that is free and bootable.", "image"))
+            problems.append(Problem(gettext("Choose a volume that is free and bootable."), "image"))
     elif form.image not in {image.image_id for image in choices.images}:
-        problems.append(Problem("Choose an image.", "image"))
+        problems.append(Problem(gettext("Choose an image."), "image"))
     if form.flavor not in {flavor.flavor_id for flavor in choices.flavors}:
-        problems.append(Problem("Choose a flavor.", "flavor"))
+        problems.append(Problem(gettext("Choose a flavor."), "flavor"))
     return problems
 
 
@@ -189,7 +192,7 @@ def _questions(form: LaunchForm, problems: list[Problem]) -> list[dict[str, Any]
 
 def _image_words(image: launch_choices.ImageChoice) -> dict[str, Any]:
     size = f"{image.size / 1_048_576:.0f} MB" if image.size >= 1_048_576 else f"{max(1, image.size // 1024)} KB"
-    needs = [f"needs {image.min_ram_mb} MB memory"] if image.min_ram_mb else []
+    needs = [gettext("needs %(amount)s MB memory") % {"amount": image.min_ram_mb}] if image.min_ram_mb else []
     words = " · ".join([size, *needs])
     return {"image_id": image.image_id, "name": image.name, "words": words, "is_simulated": image.is_simulated}
 
@@ -203,9 +206,11 @@ def _network_words(choices: LaunchChoices) -> list[dict[str, str]]:
         }
         for network in choices.networks
     ]
-    words = f"{named[0]['name']}, the only network" if named else "there is none yet"
-    auto = [{"network_id": AUTO_NETWORK, "name": "Automatic", "words": words}]
-    none = [{"network_id": NO_NETWORK, "name": "None", "words": "console only"}]
+    words = gettext("there is none yet")
+    if named:
+        words = gettext("%(name)s, the only network") % {"name": named[0]["name"]}
+    auto = [{"network_id": AUTO_NETWORK, "name": gettext("Automatic"), "words": words}]
+    none = [{"network_id": NO_NETWORK, "name": gettext("None"), "words": gettext("console only")}]
     return [*(auto if len(named) <= 1 else []), *named, *none]
 
 
@@ -217,21 +222,32 @@ def _summary(form: LaunchForm, choices: LaunchChoices) -> dict[str, Any]:
     if flavor is not None:
         more |= {"cores": number * flavor.vcpus, "ram": number * flavor.memory_mb}
     bars = quota_bars.bars(choices.quotas, more)
-    size = f"{flavor.vcpus} vCPU and {megabytes(flavor.memory_mb)} memory" if flavor else "no size yet"
-    count_words = f"{number} servers" if number > 1 else "server"
-    what = f"{number} servers each" if number > 1 else "One server"
+    count_words = gettext("%(count)s servers") % {"count": number} if number > 1 else gettext("server")
     volume = next((one for one in choices.volumes if one.volume_id == form.boot_volume), None)
-    source = f"the volume {volume.name or volume.volume_id[:8]}" if volume else image.name if image else "no image yet"
+    source = image.name if image else gettext("no image yet")
+    if volume is not None:
+        source = gettext("the volume %(name)s") % {"name": volume.name or volume.volume_id[:8]}
     return {
         "form": form,
         "quotas": bars,
         "is_over_quota": any(bar.is_over for bar in bars),
         "count_words": count_words,
-        "sentence": f"{what} with {size}, from {source}.",
+        "sentence": _sentence(number, flavor, source),
         "command": command(form, image.name if image else "IMAGE", flavor.name if flavor else "FLAVOR"),
         "body": body_text(form),
         "price": _price(flavor, number),
     }
+
+
+def _sentence(number: int, flavor: FlavorSpec | None, source: str) -> str:
+    size = gettext("no size yet")
+    if flavor is not None:
+        said = {"vcpus": flavor.vcpus, "memory": megabytes(flavor.memory_mb)}
+        size = gettext("%(vcpus)s vCPU and %(memory)s memory") % said
+    sentence = ngettext(
+        "One server with %(size)s, from %(source)s.", "%(count)s servers each with %(size)s, from %(source)s.", number
+    )
+    return sentence % {"count": number, "size": size, "source": source}
 
 
 def _price(flavor: FlavorSpec | None, number: int) -> dict[str, Any] | None:

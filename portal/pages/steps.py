@@ -9,6 +9,7 @@ from typing import Any
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
+from django.utils.translation import gettext
 
 from conductor.core.context import RequestContext
 from conductor.services import run_data
@@ -71,11 +72,13 @@ def _name(row: Row) -> str:
     step = row.step
     assert step is not None
     if not step.try_number:
-        return "planned"
-    words = [f"attempt {step.attempt}" if step.attempt > 1 or step.try_number == 1 else ""]
-    words.append(f"try {step.try_number}" if step.try_number > 1 else "")
-    words.append("undo" if step.direction == "undo" else "")
-    return " ".join(filter(None, words)) or f"attempt {step.attempt}"
+        return gettext("planned")
+    attempt = gettext("attempt %(attempt)s") % {"attempt": step.attempt}
+    words = [attempt if step.attempt > 1 or step.try_number == 1 else ""]
+    again = gettext("try %(try_number)s") % {"try_number": step.try_number}
+    words.append(again if step.try_number > 1 else "")
+    words.append(gettext("undo") if step.direction == "undo" else "")
+    return " ".join(filter(None, words)) or attempt
 
 
 def _newest(run: RunView, step: StepView) -> StepView | None:
@@ -107,22 +110,26 @@ def _facts(asker: RequestContext, run: RunView, row: Row, data: RunData) -> list
     assert step is not None
     rules = data.rules.get(step.name, {})
     facts: list[tuple[str, Any, str]] = [
-        ("Where", " ".join(filter(None, (row.lane, row.lane_detail))), "text"),
-        ("Started", step.started_at, "time"),
-        ("Ended", step.finished_at, "time"),
-        ("Usually takes", row.usual.p50 if row.usual else None, "seconds"),
-        ("19 of 20 take at most", row.usual.p95 if row.usual else None, "seconds"),
-        ("Given up on after a silence of", data.silence_seconds if row.lane == "Compute host" else None, "seconds"),
-        ("Tries", _tries(rules), "text"),
+        (gettext("Where"), " ".join(filter(None, (row.lane, row.lane_detail))), "text"),
+        (gettext("Started"), step.started_at, "time"),
+        (gettext("Ended"), step.finished_at, "time"),
+        (gettext("Usually takes"), row.usual.p50 if row.usual else None, "seconds"),
+        (gettext("19 of 20 take at most"), row.usual.p95 if row.usual else None, "seconds"),
+        (
+            gettext("Given up on after a silence of"),
+            data.silence_seconds if row.lane == "Compute host" else None,
+            "seconds",
+        ),
+        (gettext("Tries"), _tries(rules), "text"),
     ]
     if asker.is_admin:
         is_mine = step.finished_at is None and step.started_at is not None
         facts += [
-            ("Worker", step.worker, "mono"),
-            ("Fencing token", f"#{step.fencing_token}" if step.fencing_token else "", "mono"),
-            ("Last heartbeat", data.heartbeat_at if is_mine else None, "since"),
-            ("Lease until", run.lease_expires_at if is_mine else None, "time"),
-            ("Idempotency key", step.step_key, "mono"),
+            (gettext("Worker"), step.worker, "mono"),
+            (gettext("Fencing token"), f"#{step.fencing_token}" if step.fencing_token else "", "mono"),
+            (gettext("Last heartbeat"), data.heartbeat_at if is_mine else None, "since"),
+            (gettext("Lease until"), run.lease_expires_at if is_mine else None, "time"),
+            (gettext("Idempotency key"), step.step_key, "mono"),
         ]
     return [fact for fact in facts if fact[1] not in (None, "")]
 
@@ -130,8 +137,11 @@ def _facts(asker: RequestContext, run: RunView, row: Row, data: RunData) -> list
 def _tries(rules: Mapping[str, Any]) -> str:
     if "tries" not in rules:
         return ""
-    often = f"up to {rules['tries']} times" if rules["tries"] else "until it succeeds"
-    return f"{often}, {rules.get('pause_seconds', 1):g} s apart at first, then twice as long each time"
+    often = gettext("until it succeeds")
+    if rules["tries"]:
+        often = gettext("up to %(count)s times") % {"count": rules["tries"]}
+    said = {"often": often, "pause": f"{rules.get('pause_seconds', 1):g}"}
+    return gettext("%(often)s, %(pause)s s apart at first, then twice as long each time") % said
 
 
 def anchor_key(anchor: str) -> str:

@@ -189,7 +189,9 @@ def _sections(run: RunView, story: RunView, place: _Places, now: datetime) -> It
         steps = [step for step in run.steps if step.attempt == attempt]
         rows = [_accepted(run, place.axis, now)] if attempt == attempts[0] and not is_child else []
         rows += [_row(step, run, place, now, is_over=is_over) for step in steps]
-        heading = " · ".join(filter(None, (prefix, f"attempt {attempt}" if len(attempts) > 1 else "")))
+        heading = " · ".join(
+            filter(None, (prefix, gettext("attempt %(attempt)s") % {"attempt": attempt} if len(attempts) > 1 else ""))
+        )
         yield Section(heading, tuple(_with_threads(list(_with_lanes(rows)))), run.instance_uuid if is_child else "")
 
 
@@ -199,7 +201,15 @@ def _accepted(run: RunView, axis: Axis, now: datetime) -> Row:
     start = axis.at(run.created_at)
     bar = Bar(start, axis.at(taken_at) - start, "wait", "waiting", is_open=run.started_at is None)
     face = Face("good", "accepted") if run.started_at else faces.of_run(run)
-    return Row("Accept", "API", "", face, (bar,), seconds=(taken_at - run.created_at).total_seconds(), note="queued")
+    return Row(
+        gettext("Accept"),
+        "API",
+        "",
+        face,
+        (bar,),
+        seconds=(taken_at - run.created_at).total_seconds(),
+        note=gettext("queued"),
+    )
 
 
 class _Places:
@@ -255,8 +265,10 @@ def _row(step: StepView, run: RunView, place: _Places, now: datetime, *, is_over
     elif not is_over:
         start, length = place.take(usual)
         bars = (Bar(start, length, "planned", "none"),)
-    again = f"try {step.try_number}" if step.try_number > 1 else ""
-    title = f"Undo: {step.title}" if step.direction == "undo" else step.title
+    again = gettext("try %(try_number)s") % {"try_number": step.try_number} if step.try_number > 1 else ""
+    title = gettext(step.title)
+    if step.direction == "undo":
+        title = gettext("Undo: %(step)s") % {"step": title}
     where = "Compute host" if lane == "Compute" else lane
     return Row(
         title, where, host, face, bars, step, seconds, note=again, anchor=anchor_of(run, step),
