@@ -37,8 +37,9 @@ class PanelView:
 
 def shown(context: RequestContext, subject: Shown) -> list[PanelView]:
     """The cards for a page, in the operator's order. Never raises."""
-    views, began = [], time.monotonic()
-    for one in in_use(Panel.kind):
+    views, cards = [], in_use(Panel.kind)
+    began = time.monotonic()
+    for one in cards:
         panel = one.extension
         if not isinstance(panel, Panel) or panel.place != subject.place:
             continue

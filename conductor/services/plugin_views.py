@@ -15,6 +15,7 @@ from django.conf import settings
 from conductor.api_db.models import PluginChoice as ChoiceRow
 from conductor.api_db.models import PluginMetric, PluginQuarantine
 from conductor.core.context import RequestContext
+from conductor.core.extensions import BY_KIND
 from conductor.core.filter import Filter
 from conductor.core.plugin_choice import FILTER, KINDS, LET_PASS, SHADOW, TURN_AWAY, PluginChoice, PluginKey
 from conductor.core.scheduling import durations
@@ -120,13 +121,14 @@ class _Stored:
 def catalogue(context: RequestContext, kind: str = "") -> Catalogue:
     """Every plugin in the order in which it runs, then those that do not; of one kind, or of all."""
     require_operator(context)
-    if kind:
+    if kind and kind not in BY_KIND:
         require_kind(kind)
     found, stored = registry(), _stored()
     views = [view for one in KINDS if kind in ("", one) for view in _scheduling(found, stored, one)]
     if not kind:
         views += [*_others(found, DRIVER, found.drivers), *_others(found, MEMBERSHIP, found.memberships)]
         views += _others(found, SINK, found.sinks)
+    views += [view for one in BY_KIND if kind in ("", one) for view in _extensions(found, stored, one)]
     return Catalogue(tuple(views), stored.versions, () if kind else found.quarantined)
 
 
@@ -274,6 +276,30 @@ def _others(found: Registry, kind: str, brought: Mapping[str, type[Any]]) -> lis
                 state=AVAILABLE,
                 is_enabled=True,
                 is_on_by_default=True,
+            )
+        )
+    return views
+
+
+def _extensions(found: Registry, stored: _Stored, kind: str) -> list[PluginView]:
+    """Extensions of a kind: those that the settings name, in that order, then the others."""
+    wanted, brought = settings.NOVELLA_EXTENSIONS.get(kind, {}), found.extensions.get(kind, {})
+    views = []
+    for name in dict.fromkeys((*wanted, *brought)):
+        info, shut = found.source_of(kind, name), stored.quarantines.get((kind, name))
+        views.append(
+            PluginView(
+                kind,
+                name,
+                distribution=info.distribution if info else "",
+                version=info.version if info else "",
+                is_shipped=bool(info and info.is_shipped),
+                description=_description(brought.get(name)),
+                state=_state(is_missing=name not in brought, runs=name in wanted, is_shut=bool(shut), mode=None),
+                is_enabled=name in wanted,
+                is_on_by_default=False,
+                metrics=_metrics(stored.metrics.get((kind, name), ())),
+                quarantine=_quarantine(shut),
             )
         )
     return views

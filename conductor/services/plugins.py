@@ -9,6 +9,7 @@ from typing import Any
 from conductor.api_db.models import PluginChoice as ChoiceRow
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NovellaError, StaleRevision
+from conductor.core.extensions import BY_KIND
 from conductor.core.filter import Filter
 from conductor.core.plugin_choice import CONSEQUENCES, FILTER, KINDS, MODES, WEIGHER, PluginChoice, Wish
 from conductor.core.weigher import Weigher
@@ -78,7 +79,7 @@ def quarantine(context: RequestContext, kind: str, name: str, *, reason: str, se
     Raises Conflict where it is shut out already.
     """
     require_operator(context)
-    require_plugin(registry(), kind, name)
+    require_asked(registry(), kind, name)
     if not reason.strip():
         raise Invalid("Say why: the reason is kept with the quarantine.", field="reason")
     if not 0 <= seconds <= LONGEST_QUARANTINE_SECONDS:
@@ -93,7 +94,8 @@ def quarantine(context: RequestContext, kind: str, name: str, *, reason: str, se
 def release(context: RequestContext, kind: str, name: str, *, reason: str = "") -> None:
     """Let a plugin in again. Raises Conflict where it is not shut out."""
     require_operator(context)
-    require_kind(kind)
+    if kind not in BY_KIND:
+        require_kind(kind)
     with write_tx(ALIAS):
         if not plugin_quarantine.end((kind, name)):
             raise Conflict(f"{name[:LONGEST_ECHO]} is not in quarantine.")
@@ -115,6 +117,15 @@ def require_operator(context: RequestContext) -> None:
 def require_kind(kind: str) -> None:
     if kind not in KINDS:
         raise NotFound(f"There is no kind of plugin {kind[:LONGEST_ECHO]} to choose; there are {', '.join(KINDS)}.")
+
+
+def require_asked(found: Registry, kind: str, name: str) -> None:
+    """Raises NotFound where no plugin of a kind that is asked, and can be asked no more, has that name."""
+    if kind not in BY_KIND:
+        require_plugin(found, kind, name)
+    elif name not in found.extensions.get(kind, {}):
+        known = found.extensions.get(kind, {})
+        raise NotFound(f"No plugin brings a {kind} {name[:LONGEST_ECHO]}. {nearest(name, known)}".strip())
 
 
 def require_plugin(found: Registry, kind: str, name: str) -> Filter | Weigher:

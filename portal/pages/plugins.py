@@ -26,6 +26,12 @@ TITLES = {
     "driver": ("Compute drivers", "A compute host names the one that it uses."),
     "membership": ("Memberships", "Conductors notice each other's death by one of these."),
     "sink": ("Notification sinks", "The settings name those that are told what happens to servers."),
+    "prefilter": ("Pre-filters", "Each turns a request into demands on hosts, before any is looked at."),
+    "quota_source": ("Quota sources", "Each may tighten what projects may have."),
+    "launch_form": ("Launch forms", "Each asks something when a server is launched."),
+    "panel": ("Panels", "Each adds a card to the pages of servers or hosts."),
+    "image_converter": ("Image converters", "Each reads and writes further formats of disks."),
+    "flow_observer": ("Observers of workflows", "Each is told what happened, and has no say."),
 }
 TONES = {
     plugin_views.RUNS: "good",
@@ -76,6 +82,8 @@ def plugin_list(request: PageRequest) -> HttpResponse:
 @operators_only
 def plugin(request: PageRequest, kind: str, name: str) -> HttpResponse:
     """One plugin with a form for all that may be chosen for it."""
+    if kind not in KINDS:
+        raise Http404
     found = plugin_views.catalogue(request.asker, kind)
     view = _find(found, name)
     if request.method != "POST":
@@ -118,9 +126,12 @@ def shut(request: PageRequest, kind: str, name: str, action: str) -> HttpRespons
         else:
             raise Http404
     except (Invalid, Conflict) as error:
+        if kind not in KINDS:  # it has no page of its own
+            messages.error(request, error.message, extra_tags="bad")
+            return redirect("plugins")
         found = plugin_views.catalogue(request.asker, kind)
         return _page(request, found, _find(found, name), error)
-    return redirect("plugin", kind, name)
+    return redirect("plugin", kind, name) if kind in KINDS else redirect("plugins")
 
 
 CHOICES = frozenset({"is_enabled", "mode", "on_failure", "multiplier", "options"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -274,3 +275,20 @@ def test_what_the_settings_name_wrongly_is_told_by_check(use: Use, settings: Set
 def test_nothing_is_asked_where_the_operator_names_nothing(client: Client) -> None:
     assert extensions.in_use("panel") == []
     assert launch_forms.applied(BuildWish("web", "1")) == BuildWish("web", "1")
+
+
+def test_operators_see_extensions_and_let_one_in_again(use: Use, people: Any, settings: Settings) -> None:
+    use("panel", "RackPanel", mode="raises")
+    settings.NOVELLA_QUARANTINE_AFTER = 1
+    plugin_watch._troubles.clear()
+    panels.shown(people.ana.context(), SUBJECT)
+    plugin_watch.flush()
+    admin = signed_in("admin")
+    page = text(admin.get("/plugins"))
+    row = page.split('id="panel-RackPanel"')[1].split("</tr>")[0]
+    assert re.search(r"call.* in 24 h, [1-9]\d* failed", row), row
+    assert "in quarantine" in row
+    assert 'id="prefilter-RackTrait"' in page
+    assert admin.post("/plugins/panel/of/RackPanel/release").status_code == 302
+    assert PluginQuarantine.objects.get().released_at is not None
+    assert admin.get("/plugins/panel/of/RackPanel").status_code == 404

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from conductor.core.context import system_context
 from conductor.core.errors import NovellaError
+from conductor.core.extensions import BY_KIND
 from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
 from conductor.plugins import registry
 from conductor.services import plugin_views, plugins
@@ -124,6 +125,9 @@ def kind_of(name: str) -> str:
     kinds = [kind for kind in KINDS if name in plugins.by_name(found, kind)]
     if len(kinds) > 1:
         refuse(f"{name} is both a filter and a weigher: use the API, which names the kind.")
+    extensions = [kind for kind in BY_KIND if name in found.extensions.get(kind, {})]
+    if extensions and not kinds:
+        return extensions[0]
     return kinds[0] if kinds else WEIGHER if name.endswith("Weigher") else FILTER
 
 

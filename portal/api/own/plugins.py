@@ -101,7 +101,7 @@ def plugin_body(view: PluginView) -> dict[str, Any]:
 
 def _of_kind(request: ApiRequest, kind: str) -> Response:
     found = plugin_views.catalogue(request.context, kind)
-    version = found.versions[kind]
+    version = found.versions.get(kind, 0)
     answer = Response({"version": version, "plugins": [plugin_body(one) for one in found.plugins]})
     answer["ETag"] = f'"{version}"'
     return answer
