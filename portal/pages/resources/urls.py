@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.pages import profile, project, quota_sets, services, system, topology
+from portal.pages import profile, project, system, topology
 from portal.pages.resources import deeds, views
 from portal.pages.resources.catalog import BY_ID, RESOURCES
 
@@ -35,8 +35,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("security-groups/reach", topology.reach, name="reach"),
     path("system", system.health, name="system-health"),
     path("settings", system.setting_list, name="setting-list"),
-    path("project-quotas", quota_sets.quota_table, name="quota-table"),
-    path("services", services.service_list, name="service-list"),
     path("<kind:resource_id>", views.resource_list, name="resources"),
     path("<kind:resource_id>/of/<str:ident>", views.resource_page, name="resource"),
     path("<form:resource_id>/do/<slug:deed_id>", deeds.resource_deed, name="resource-deed"),
