@@ -54,7 +54,7 @@ class NewPair:
 def import_key(context: RequestContext, user_id: str, name: str, public_key: str, kind: str = SSH) -> KeyPairView:
     """Keep a public key. Raises Invalid for what is no OpenSSH key or certificate, Conflict when the name is taken."""
     _require_name(name)
-    return _store(context, user_id, NewPair(name, kind, public_key.strip()))
+    return _store(context, user_id, NewPair(name, kind, public_key))  # kept as it was sent: clients compare the two
 
 
 def generate(context: RequestContext, user_id: str, name: str, kind: str = SSH) -> KeyPairView:

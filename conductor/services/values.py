@@ -206,7 +206,7 @@ class KeyPairView:
     @property
     def ssh_key(self) -> str:
         """What a guest may let its owner in by over SSH: a certificate is none."""
-        return self.public_key if self.key_type == "ssh" else ""
+        return self.public_key.strip() if self.key_type == "ssh" else ""
 
 
 @dataclass(frozen=True)
