@@ -1,11 +1,10 @@
-"""Several hosts emptied together: planned so that none takes a server of another, begun all or none, steered at once."""
+"""Several hosts emptied together: planned so that none takes a server of another, begun all or none, steered."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from django.test import Client
 
 from conductor.cell_db.models import Drain, Service
 from conductor.core.errors import Conflict, Forbidden, Invalid

@@ -192,7 +192,12 @@ def test_putting_off_ends_when_it_gets_worse(asker: Any, people: Any) -> None:
     (item,) = triage.survey(asker).items
     assert item.snooze is not None
     assert (item.snooze.ended, item.is_snoozed) == ("It hurts more than when it was put off.", False)
-    triage.snooze(asker, key, reason="still", until=tomorrow)
+
+
+def test_what_was_put_off_comes_back_when_it_happens_again(asker: Any, people: Any) -> None:
+    run = silent_owner(people)
+    key, tomorrow = f"wf:{run.uuid}", datetime.now(UTC) + timedelta(days=1)
+    triage.snooze(asker, key, reason="the rack is being moved", until=tomorrow)
     WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(state="needs operator", finished_at=factories.ago(99))
     assert kinds(asker) == [("needs_operator", LEFT_BEHIND)]
     triage.snooze(asker, key, reason="still", until=tomorrow)

@@ -39,9 +39,7 @@ def _item(row: Finding, projects: Mapping[UUID, str], names: Mapping[str, str]) 
         level=LEFT_BEHIND if row.severity == Severity.CRITICAL else UNTIDY,
         why=f"{row.detail}{said}",
         since=row.first_seen_at,
-        hurts=f"a server of {names.get(project_id, project_id[:8])}"
-        if project_id
-        else "nobody who is known",
+        hurts=f"a server of {names.get(project_id, project_id[:8])}" if project_id else "nobody who is known",
         hurt=1 if project_id else 0,
         state=row.severity,
         cell=row.cell,
