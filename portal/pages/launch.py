@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods
 from django.utils.translation import gettext, ngettext
+from django.views.decorators.http import require_http_methods
 
 from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.identifiers import uuid_or_none

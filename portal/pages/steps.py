@@ -8,8 +8,8 @@ from typing import Any
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
 from django.utils.translation import gettext
+from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.services import run_data

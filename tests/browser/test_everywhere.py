@@ -72,7 +72,6 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "subscriptions": lambda ids: "/notifications/subscriptions",
     "subscription": lambda ids: f"/notifications/subscriptions/{ids['subscription']}",
     "search": lambda ids: "/search?q=a-server",
-    "reference": lambda ids: "/api/",
 }
 
 
