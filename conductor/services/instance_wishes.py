@@ -58,14 +58,8 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     hardware_wishes.refuse(flavor, image.properties)
     _check_zone(context, wish.availability_zone)
     check_metadata(context.project_id, wish.metadata)
-    if wish.hostname and wish.max_count > 1:
-        raise Invalid("Several servers cannot share one hostname: leave it out or ask for one.", field="hostname")
-    if wish.max_count > 1 and len(f"{wish.name}-{wish.max_count}") > LONGEST_NAME:
-        raise Invalid(f"The name is too long to be numbered up to {wish.max_count}.", field="server.name")
-    if wish.max_count > 1 and any(network.port_id for network in wish.networks or ()):
-        raise Invalid("One port is for one server: name networks to launch several.", field="server.networks")
-    if wish.max_count > 1 and any(device.volume_uuid for device in devices):
-        raise Invalid("Cannot attach one or more volumes to multiple instances", field="server.block_device_mapping_v2")
+    if wish.max_count > 1:
+        _check_many(wish, devices)
     hints = {name: list(words) for name, words in wish.scheduler_hints.items()}
     hint_rules.check(hints)
     group = _group(context, hints.get("group", []))
@@ -89,6 +83,18 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
         public_key=_public_key(context, wish.key_name),
         devices=devices,
     )
+
+
+def _check_many(wish: BuildWish, devices: Sequence[Device]) -> None:
+    """What belongs to one server cannot belong to several."""
+    if wish.hostname:
+        raise Invalid("Several servers cannot share one hostname: leave it out or ask for one.", field="hostname")
+    if len(f"{wish.name}-{wish.max_count}") > LONGEST_NAME:
+        raise Invalid(f"The name is too long to be numbered up to {wish.max_count}.", field="server.name")
+    if any(network.port_id for network in wish.networks or ()):
+        raise Invalid("One port is for one server: name networks to launch several.", field="server.networks")
+    if any(device.volume_uuid for device in devices):
+        raise Invalid("Cannot attach one or more volumes to multiple instances", field="server.block_device_mapping_v2")
 
 
 def _with_listed_devices(context: RequestContext, wish: BuildWish) -> BuildWish:
