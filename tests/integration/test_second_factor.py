@@ -15,6 +15,7 @@ from django.test import Client
 from conductor.core.errors import NotAuthenticated
 from conductor.identity import second_factors
 from conductor.identity.models import RecoveryCode, SecondFactor
+from conductor.journal.models import AuditRecord
 from tests import factories
 from tests.integration.page_clients import text
 from tests.people import PASSWORD
@@ -183,3 +184,17 @@ def test_a_key_in_use_is_neither_shown_nor_replaced(ana: Client, codes: list[str
     assert answer.status_code == 400
     assert SecondFactor.objects.get().encrypted_key == kept
     assert ana.post(PAGE, {"do": "something"}).status_code == 400
+
+
+def test_an_administrator_gives_up_a_lost_one_with_a_reason(codes: list[str], people: Any, api_client: Any) -> None:
+    path, why = f"/api/users/{people.ana.user.pk}/second-factor", {"Novella-Reason": "her phone is lost"}
+    for asker in ("ana", "chi"):
+        assert api_client(asker).delete(path, headers=why).status_code == 403
+    asked = api_client("admin")
+    assert asked.get(path).json() == {"second_factor": {"is_on": True, "recovery_codes": len(codes)}}
+    assert half_in()
+    assert asked.delete(path, headers=why).json() == {"second_factor": {"is_on": False, "recovery_codes": 0}}
+    assert password(Client()).headers["Location"] == "/servers"
+    record = AuditRecord.objects.filter(result="done").latest("pk")
+    assert (record.user_name, record.reason) == ("admin", "her phone is lost")
+    assert asked.delete(path, headers=why).status_code == 409

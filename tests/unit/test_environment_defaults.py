@@ -68,4 +68,5 @@ SET_BY_NOBODY: dict[str, Any] = {
 
 
 def test_defaults() -> None:
-    assert load({"NOVELLA_SECRET_KEY": KEY}) == Environment(**SET_BY_NOBODY)
+    given = frozenset({"NOVELLA_SECRET_KEY"})
+    assert load({"NOVELLA_SECRET_KEY": KEY}) == Environment(**SET_BY_NOBODY, given=given)
