@@ -3,7 +3,7 @@ PY ?= python3
 VENV_PYTHON := .venv/bin/python
 T ?= tests
 # More than the processors: tests that wait for processes to die and to come back leave them to others.
-WORKERS ?= 4
+WORKERS ?= 3
 PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 SEED ?= 1
 # What depends on how a database locks, commits and sorts is proven on both kinds.

@@ -142,7 +142,7 @@ def asked_of_axe(page: Any, scheme: str) -> list[str]:
 
 
 def test_the_sign_in_page_too(open_page: OpenPage) -> None:
-    page = open_page(viewport=PHONE)
+    page = open_page(viewport=PHONE, reduced_motion="reduce")  # colours change at once with the scheme
     page.goto("/sign-in")
     page.evaluate(AXE)
     found = [*too_wide(page), *page.evaluate(f"({CHECKS}).all()")]
