@@ -8,6 +8,8 @@ PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 SEED ?= 1
 # What depends on how a database locks, commits and sorts is proven on both kinds.
 ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports provider_trees))
+# libvirt opens the hypervisor inside a process some twenty times and no more, which its two longest files need alone.
+APART := $(addprefix tests/compute_drivers/test_,libvirt_faults.py tiny_linux.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint format types docs words bench chaos pictures lock clean setup setup-dev
@@ -21,8 +23,8 @@ run: setup ## set up what is missing and start everything: portal, APIs, conduct
 
 test: setup-dev ## set up what is missing and run the whole test suite with every gate (T=tests/unit: a part)
 	@$(PY) -m tools.system_packages test
-	@$(PYTEST) $(T)
-	@[ "$(T)" != tests ] || TEST_DATABASE=postgresql $(PYTEST) -q $(ON_POSTGRESQL)
+	@$(PYTEST) $(T) $(if $(filter tests,$(T)),$(addprefix --ignore=,$(APART)))
+	@[ "$(T)" != tests ] || TEST_DATABASE=postgresql $(PYTEST) -q $(ON_POSTGRESQL) $(APART)
 
 lint: setup-dev ## check style, formatting and who imports whom
 	@$(VENV_PYTHON) -m ruff check .
