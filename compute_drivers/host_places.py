@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from conductor.core.errors import DriverError
+
+
+@contextmanager
+def files(complaint: str) -> Iterator[None]:
+    """Raises DriverError with `complaint` where the work with files fails."""
+    try:
+        yield
+    except OSError as error:
+        raise DriverError(f"{complaint}: {error.strerror}.") from error
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import time
 from compute_drivers.container import disks, root_archives, seed
 from compute_drivers.container.making import ContainerMaker
 from compute_drivers.container.places import DISK, RESCUE_DISK, RESCUE_SEED, SEED, SNAPSHOT
-from compute_drivers.container.programs import files
+from compute_drivers.host_places import files
 from conductor.core.compute_driver import GuestSpec, NetworkPort, Progress, StoreImage
 from conductor.core.errors import DriverError
 from conductor.core.states import PowerState

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compute_drivers.container import programs
 from compute_drivers.container.options import ContainerOptions
 from compute_drivers.container.root_archives import IDS
+from compute_drivers.host_places import files
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.errors import BuildAborted
 
@@ -62,7 +62,7 @@ class Parts:
 def write(folder: Path, guest: GuestSpec, parts: Parts, has: ContainerOptions) -> None:
     """Raises BuildAborted, DriverError."""
     described = json.dumps(describe(guest, parts, has))
-    with programs.files("The container could not be described"):
+    with files("The container could not be described"):
         (folder / "config.json").write_text(described)
 
 

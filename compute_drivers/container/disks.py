@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from compute_drivers.container import programs
-from compute_drivers.container.programs import files
+from compute_drivers.host_places import files
 from conductor.core.errors import BuildAborted, DriverError
 
 GB = 1 << 30

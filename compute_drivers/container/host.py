@@ -15,6 +15,7 @@ from compute_drivers.container.cards import Cards
 from compute_drivers.container.options import ContainerOptions
 from compute_drivers.container.places import MADE, NEW_DISK, SNAPSHOT, Places
 from compute_drivers.container.runtime import Runtime
+from compute_drivers.host_places import files
 from compute_drivers.image_cache import ImageCache
 from compute_drivers.options import parse
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, Inventory, NodeReport, OpenImage
@@ -58,7 +59,7 @@ class ContainerHost(ComputeDriver):
             raise DriverError(f"Not installed on this host: {', '.join(sorted(missing))}.")
         major, minor, patch = self._runtime.check()
         self._version = (major * 1000 + minor) * 1000 + patch
-        with programs.files("The folders of this host cannot be used"):
+        with files("The folders of this host cannot be used"):
             self._places.prepare()
             self._images.prepare()
         self._cards.prepare()
@@ -84,7 +85,7 @@ class ContainerHost(ComputeDriver):
 
     def guests(self) -> list[GuestInfo]:
         """Also what a killed process began to build, as NOSTATE: whoever manages this host can have it destroyed."""
-        with programs.files("The guests of this host cannot be listed"):
+        with files("The guests of this host cannot be listed"):
             folders = sorted(path for path in self._places.instances_dir.iterdir() if uuid_or_none(path.name))
         states = self._runtime.states()
         return [GuestInfo(folder.name, states.get(folder.name) or _at_rest(folder / MADE)) for folder in folders]

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from compute_drivers.container import bundle, cards, disks, programs, root_archives, seed
+from compute_drivers.container import bundle, cards, disks, root_archives, seed
 from compute_drivers.container.host import ContainerHost, require_uuid
 from compute_drivers.container.places import DISK, MADE, NEW_DISK, RESCUE_DISK, RESCUE_SEED, SEED
+from compute_drivers.host_places import files
 from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.errors import DriverError
 from conductor.core.request_spec import FlavorSpec
@@ -43,7 +44,7 @@ class ContainerMaker(ContainerHost):
         """What cannot be had is refused before anything is made; what went wrong leaves nothing."""
         try:
             self._check(guest)
-            with programs.files("The guest could not be built"):
+            with files("The guest could not be built"):
                 yield
         except BaseException:
             self._destroy_unfinished(guest.instance_uuid)
@@ -76,7 +77,7 @@ class ContainerMaker(ContainerHost):
         disk = self._places.folder_of(guest.instance_uuid) / NEW_DISK
         place = self._places.mount_of(disk)
         try:
-            with self._images.held(guest.image.image_id), programs.files("The disk could not be made"):
+            with self._images.held(guest.image.image_id), files("The disk could not be made"):
                 progress("fetching the image", 0.0)
                 image = self._images.fetch(guest.image, lambda share: progress("fetching the image", share))
                 disks.unmount(place)

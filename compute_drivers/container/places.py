@@ -8,8 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from compute_drivers.container.programs import files
-from compute_drivers.host_places import HostPlaces
+from compute_drivers.host_places import HostPlaces, files
 
 # In a guest's folder: its disks, what it reads about itself, and the sign that it was built to the end.
 DISK, RESCUE_DISK, NEW_DISK = "disk.ext4", "rescue.ext4", "new.ext4"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from conductor.core.errors import DriverError
 
@@ -55,12 +53,3 @@ def last_line(said: bytes) -> str:
     """Of what a program complained."""
     lines = said.decode(errors="replace").strip().splitlines()
     return lines[-1].rstrip(".") if lines else "no reason given"
-
-
-@contextmanager
-def files(what: str) -> Iterator[None]:
-    """Raises DriverError with `what` where the work with files fails."""
-    try:
-        yield
-    except OSError as error:
-        raise DriverError(f"{what}: {error.strerror}.") from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from compute_drivers.container import programs
+from compute_drivers.host_places import files
 from conductor.core.errors import DriverError
 from conductor.core.states import PowerState
 
@@ -66,7 +67,7 @@ class Runtime:
 
     def create(self, name: str, bundle: Path, console: Path) -> None:
         """What the container says goes to the end of `console`, and the runtime's own complaints do not."""
-        with programs.files("The console of the guest could not be opened"), console.open("ab") as log:
+        with files("The console of the guest could not be opened"), console.open("ab") as log:
             console.chmod(0o600)
             size = log.tell()
             words = [*self._words("create"), "--bundle", str(bundle), name]

@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from compute_drivers.container.programs import files
 from compute_drivers.guest_files import files_of
+from compute_drivers.host_places import files
 from conductor.core.compute_driver import GuestSpec
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from compute_drivers.container.programs import files
 from compute_drivers.container.runtime import Runtime
+from compute_drivers.host_places import files
 from conductor.core.errors import DriverError
 
 HAND_OVER_SECONDS = 10.0

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from compute_drivers.host_places import files
 from compute_drivers.libvirt import config_drive, devices_xml, disks, user_network
 from compute_drivers.libvirt.making import LibvirtMaker, image_ids
 from conductor.core.compute_driver import GuestSpec, NetworkPort, Progress, StoreImage, VolumeConnection
@@ -264,11 +265,3 @@ def _wrong_state(state: PowerState) -> DriverError:
 
 def _quietly(message: str, share: float | None = None, figures: object = None, /) -> None:
     """Progress of what is short: what a start needs was fetched before."""
-
-
-@contextmanager
-def files(complaint: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DriverError(f"{complaint}: {error.strerror}.") from error

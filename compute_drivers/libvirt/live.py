@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compute_drivers.host_places import files
 from compute_drivers.libvirt import config_drive, disks
-from compute_drivers.libvirt.actions import ON, files
+from compute_drivers.libvirt.actions import ON
 from compute_drivers.libvirt.host import require_uuid
 from compute_drivers.libvirt.moves import LibvirtMoves
 from compute_drivers.libvirt.options import LibvirtOptions
