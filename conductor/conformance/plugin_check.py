@@ -8,12 +8,10 @@ import importlib
 import inspect
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from conductor.conformance.plugin_laws import (
     laws_for,
     milliseconds,
 )
+from conductor.conformance.time_limits import at_most
 from conductor.core.errors import NovellaError
 from conductor.core.filter import Filter
 from conductor.core.request_spec import ImageSpec, RequestSpec
@@ -219,7 +218,7 @@ def _asked(one: Found, subject: Subject, options: argparse.Namespace) -> dict[st
 def _judged(name: str, law: Callable[[], Any], seconds: float) -> Finding:
     began, outcome, why = time.perf_counter(), KEPT, ""
     try:
-        with _limit(seconds):
+        with at_most(seconds, Broken(f"it took longer than {seconds:g} seconds")):
             law()
     except NotTried as error:
         outcome, why = NOT_TRIED, str(error)
@@ -230,22 +229,6 @@ def _judged(name: str, law: Callable[[], Any], seconds: float) -> Finding:
     except BaseException as error:  # a plugin may raise anything, also what ends processes
         outcome, why = BROKEN, f"it raised {type(error).__name__}: {error}"
     return Finding(name, outcome, round(time.perf_counter() - began, 3), " ".join(why.split())[:LONGEST_WHY])
-
-
-@contextmanager
-def _limit(seconds: float) -> Iterator[None]:
-    """Raises Broken in whatever hangs; what waits in C is interrupted when it comes back."""
-
-    def over(number: int, frame: object) -> None:
-        raise Broken(f"it took longer than {seconds:g} seconds")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _ask_elsewhere(one: Found, subject: Subject, options: argparse.Namespace) -> None:

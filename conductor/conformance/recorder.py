@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 from conductor.conformance.base import ASKED, NOT_ASKED
 from conductor.conformance.report import BROKEN, KEPT, NOT_OFFERED, Law
+from conductor.conformance.time_limits import at_most
 from conductor.core.compute_driver import ComputeDriver, GuestSpec
 
 LONGEST_WHY = 300
@@ -57,7 +56,7 @@ class Recorder:
     def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
         ASKED.clear()
         NOT_ASKED.clear()
-        with _limit(self.law_seconds):
+        with at_most(self.law_seconds, TimeoutError(f"It took longer than {self.law_seconds:g} seconds.")):
             return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -84,19 +83,3 @@ def _why(report: pytest.TestReport) -> str:
     text = crash.message if crash is not None else str(report.longrepr)
     said = " ".join(text.split())[:LONGEST_WHY]
     return f"{said} (while it was being cleared away)" if report.when == "teardown" else said
-
-
-@contextmanager
-def _limit(seconds: float) -> Iterator[None]:
-    """Raises TimeoutError in whatever hangs; a driver that waits in C is interrupted when it comes back."""
-
-    def over(number: int, frame: object) -> None:
-        raise TimeoutError(f"It took longer than {seconds:g} seconds.")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
