@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from conductor.core.errors import Invalid
 from conductor.core.extensions import BY_KIND, Extension
 from conductor.plugins.found import Registry
-from conductor.plugins.options import nearest, require_options
+from conductor.plugins.options import nearest, plugin_of
 
 FIELD = "NOVELLA_EXTENSIONS"
 
@@ -21,17 +20,5 @@ def require_kind(kind: str) -> None:
 def made(found: Registry, kind: str, name: str, options: Any) -> Extension:
     """The extension of that name with its options. Raises Invalid."""
     require_kind(kind)
-    known, place = found.extensions.get(kind, {}), f"{FIELD}.{kind}.{name}"
-    if name not in known:
-        names = ", ".join(sorted(known)) or "none"
-        raise Invalid(
-            f"No plugin brings a {kind} {name}. {nearest(name, known)}Known: {names}.", field=f"{FIELD}.{kind}"
-        )
-    if not isinstance(options, Mapping):
-        raise Invalid(f"The options of {name} are a mapping, not {type(options).__name__}.", field=place)
-    try:
-        extension = known[name]()
-    except Exception as error:
-        raise Invalid(f"The {kind} {name} cannot be made ({type(error).__name__}).", field=place) from error
-    require_options(extension, options, place)
-    return known[name](options)
+    extension: Extension = plugin_of(found.extensions.get(kind, {}), kind, name, options, f"{FIELD}.{kind}")
+    return extension

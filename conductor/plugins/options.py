@@ -37,6 +37,22 @@ def require_options(plugin: Plugin, given: Mapping[str, Any], field: str) -> Non
         raise Invalid(f"{plugin.name} does not take these options ({type(error).__name__}).", field=field) from error
 
 
+def plugin_of(known: Mapping[str, type[Any]], noun: str, name: str, options: Any, field: str) -> Any:
+    """The plugin of that name with the options that the operator gave in `field`. Raises Invalid."""
+    place = f"{field}.{name}"
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise Invalid(f"No plugin brings a {noun} {name}. {nearest(name, known)}Known: {names}.", field=field)
+    if not isinstance(options, Mapping):
+        raise Invalid(f"The options of {name} are a mapping, not {type(options).__name__}.", field=place)
+    try:
+        plugin = known[name]()
+    except Exception as error:
+        raise Invalid(f"The {noun} {name} cannot be made ({type(error).__name__}).", field=place) from error
+    require_options(plugin, options, place)
+    return known[name](options)
+
+
 def is_secret(rule: Mapping[str, Any]) -> bool:
     """Whether the option's value is never shown: its schema says `writeOnly`."""
     return bool(rule.get("writeOnly"))

@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from conductor.core.errors import NovellaError
+from conductor.core.errors import NovellaError, Unavailable
 from conductor.core.extensions import Extension
 from conductor.core.scheduling.watching import IN_QUARANTINE, Use
 from conductor.plugins import Registry, extensions, registry
@@ -66,6 +66,13 @@ class InUse:
             plugin_watch.note([use])
         log.warning("extension failed: kind=%s name=%s reason=%s", *self.key, wrong)
         raise ExtensionFailed(wrong)
+
+    def insist(self, noun: str, work: Callable[[], Any], check: Callable[[Any], str]) -> Any:
+        """As `ask`, where nothing can go on without an answer: raises Unavailable, naming the extension."""
+        try:
+            return self.ask(work, check)
+        except ExtensionFailed as failure:
+            raise Unavailable(f"The {noun} {self.extension.name} gave no answer: {failure}.") from None
 
 
 def in_use(kind: str) -> list[InUse]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from conductor.core.errors import Unavailable
 from conductor.core.extensions import Prefilter
 from conductor.core.frozen import sealed
 from conductor.core.placement.query import UNBOUND, Bounds
 from conductor.core.request_spec import RequestSpec
-from conductor.scheduler.extensions import ExtensionFailed, in_use
+from conductor.scheduler.extensions import in_use
 
 
 def bounds_of(spec: RequestSpec) -> Bounds:
@@ -21,10 +20,7 @@ def bounds_of(spec: RequestSpec) -> Bounds:
     bounds = UNBOUND
     for one in in_use(Prefilter.kind):
         asked = functools.partial(getattr(one.extension, Prefilter.method), sealed(spec))
-        try:
-            bounds = bounds | one.ask(asked, _wrong)
-        except ExtensionFailed as failure:
-            raise Unavailable(f"The pre-filter {one.extension.name} gave no answer: {failure}.") from None
+        bounds = bounds | one.insist("pre-filter", asked, _wrong)
     return bounds
 
 

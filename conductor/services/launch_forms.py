@@ -11,11 +11,11 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
-from conductor.core.errors import Invalid, Unavailable
+from conductor.core.errors import Invalid
 from conductor.core.extensions import LaunchForm
 from conductor.core.extensions.launch_form import PREFIX, Additions
 from conductor.plugins.options import nearest
-from conductor.scheduler.extensions import ExtensionFailed, InUse, in_use
+from conductor.scheduler.extensions import InUse, in_use
 from conductor.services.values import BuildWish
 
 PLACE = "os:scheduler_hints"
@@ -116,10 +116,7 @@ def _value(rule: Mapping[str, Any], text: str) -> Any:
 
 def _additions(one: InUse, answers: Mapping[str, Any]) -> Additions:
     method = getattr(one.extension, LaunchForm.method)
-    try:
-        added: Additions = one.ask(functools.partial(method, answers), _wrong)
-    except ExtensionFailed as failure:
-        raise Unavailable(f"The launch form {one.extension.name} gave no answer: {failure}.") from None
+    added: Additions = one.insist("launch form", functools.partial(method, answers), _wrong)
     return added
 
 

@@ -264,14 +264,11 @@ def _others(found: Registry, kind: str, brought: Mapping[str, type[Any]]) -> lis
     """Drivers, memberships and sinks: whoever starts a process names the one that it uses."""
     views = []
     for name, one in brought.items():
-        info = found.source_of(kind, name)
         views.append(
             PluginView(
                 kind,
                 name,
-                distribution=info.distribution if info else "",
-                version=info.version if info else "",
-                is_shipped=bool(info and info.is_shipped),
+                **_origin(found, kind, name),
                 description=_description(one),
                 state=AVAILABLE,
                 is_enabled=True,
@@ -286,14 +283,12 @@ def _extensions(found: Registry, stored: _Stored, kind: str) -> list[PluginView]
     wanted, brought = settings.NOVELLA_EXTENSIONS.get(kind, {}), found.extensions.get(kind, {})
     views = []
     for name in dict.fromkeys((*wanted, *brought)):
-        info, shut = found.source_of(kind, name), stored.quarantines.get((kind, name))
+        shut = stored.quarantines.get((kind, name))
         views.append(
             PluginView(
                 kind,
                 name,
-                distribution=info.distribution if info else "",
-                version=info.version if info else "",
-                is_shipped=bool(info and info.is_shipped),
+                **_origin(found, kind, name),
                 description=_description(brought.get(name)),
                 state=_state(is_missing=name not in brought, runs=name in wanted, is_shut=bool(shut), mode=None),
                 is_enabled=name in wanted,
@@ -303,6 +298,14 @@ def _extensions(found: Registry, stored: _Stored, kind: str) -> list[PluginView]
             )
         )
     return views
+
+
+def _origin(found: Registry, kind: str, name: str) -> dict[str, Any]:
+    """Who brings it, as a view tells."""
+    info = found.source_of(kind, name)
+    if info is None:
+        return {"distribution": "", "version": "", "is_shipped": False}
+    return {"distribution": info.distribution, "version": info.version, "is_shipped": info.is_shipped}
 
 
 def _description(plugin: Any) -> str:
