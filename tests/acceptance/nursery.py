@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -218,6 +219,8 @@ def _be_nursery(wishes: int, wish: dict[str, Any]) -> None:
             importlib.import_module(name)
         _serve(wishes, None)
         code = 0
+    except BaseException:
+        traceback.print_exc()  # else whoever waits for a child would not learn why none comes
     finally:
         os._exit(code)
 
@@ -293,8 +296,6 @@ def _become(wish: dict[str, Any]) -> None:
     except SystemExit as wished:
         code = wished.code if isinstance(wished.code, int) else int(wished.code is not None)
     except BaseException:
-        import traceback
-
         traceback.print_exc()
     finally:
         sys.stdout.flush()

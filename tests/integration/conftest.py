@@ -11,6 +11,7 @@ from conductor.services import flow_actions
 from conductor.workflows import catalog
 from conductor.workflows.flow import Flow, Step
 from tests.integration.interventions import DIARY, Last
+from tests.integration.receivers import Receiver
 
 
 @pytest.fixture
@@ -25,6 +26,13 @@ def flow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     yield use
     DIARY.clear()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.stop()
 
 
 @pytest.fixture

@@ -6,10 +6,8 @@ import hashlib
 import hmac
 import json
 import re
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,51 +23,11 @@ from conductor.services.notifications import dispatcher, event_types, sinks
 from conductor.services.notifications.sinks import Exchange, Webhook
 from conductor.transactions import database_now
 from tests.integration.interventions import ALIAS, DIARY, Noted, go, order, start
+from tests.integration.receivers import PASSWORD, Receiver
 from tests.services import rabbitmq
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 SECRET = "a-secret-of-more-than-32-characters"
-PASSWORD = "seven-ducks-swim"
-
-
-class Receiver:
-    """A web server that keeps what it gets; `answers` says what it answers next (200 when empty)."""
-
-    def __init__(self) -> None:
-        self.got: list[tuple[dict[str, str], bytes]] = []
-        self.answers: list[int] = []
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                status = receiver.answers.pop(0) if receiver.answers else 200
-                receiver.got.append((dict(self.headers.items()), body))
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *args: Any) -> None:
-                """Tests are quiet."""
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?key={PASSWORD}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    @property
-    def types(self) -> list[str]:
-        return [headers["Novella-Event"] for headers, _ in self.got]
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

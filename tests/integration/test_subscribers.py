@@ -9,7 +9,6 @@ import re
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -35,16 +34,9 @@ from conductor.services.notifications.subscriptions import Wish
 from conductor.transactions import database_now, write_tx
 from tests.compute_rows import make_cloud, make_instance
 from tests.integration.interventions import ALIAS, DIARY, Noted, go
-from tests.integration.test_notifications import Receiver
+from tests.integration.receivers import Receiver
 
 pytestmark = pytest.mark.usefixtures("databases")
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.stop()
 
 
 @pytest.fixture
