@@ -8,7 +8,7 @@ PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 SEED ?= 1
 # What depends on how a database locks, commits and sorts is proven on both kinds.
 ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports provider_trees))
-# libvirt opens the hypervisor inside a process some twenty times and no more, which its two longest files need alone.
+# libvirt opens the hypervisor inside a process some twenty times and no more: one file needs most of them for itself.
 APART := $(addprefix tests/compute_drivers/test_,libvirt_faults.py tiny_linux.py)
 
 .DEFAULT_GOAL := help
