@@ -156,7 +156,10 @@ class LibvirtLive(LibvirtMoves):
 
     def _look_again(self, guest: GuestInfo) -> GuestInfo | None:
         uuid = guest.instance_uuid
-        return GuestInfo(uuid, self._state(uuid)) if self._is_here(uuid) else None
+        try:
+            return GuestInfo(uuid, self._state(uuid)) if self._is_here(uuid) else None
+        except GuestMissing:  # it left between the two looks
+            return None
 
     def _is_here(self, uuid: str) -> bool:
         if not self._connection.is_between(uuid):
