@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -17,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.nursery import Child, Nursery
+from tests.acceptance.nursery import Child, Nursery, inherited_environment
 
 PROJECT = Path(__file__).resolve().parents[2]
 READY = "Novella is ready: "
@@ -160,10 +159,8 @@ class Cloud(Client):
         return f"http://127.0.0.1:{self.port}"
 
     def environment(self, **variables: str) -> dict[str, str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "OS_"))}
-        inherited.pop("DJANGO_SETTINGS_MODULE", None)
         own = {"NOVELLA_DATA": str(self.data_dir), "NOVELLA_PORT": str(self.port), "PYTHONUNBUFFERED": "1"}
-        return {**inherited, **own, **self.variables, **variables}
+        return {**inherited_environment(), **own, **self.variables, **variables}
 
     def start(self, **variables: str) -> Cloud:
         """Start and wait for the ready line."""

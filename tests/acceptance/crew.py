@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
+from tests.acceptance.nursery import inherited_environment
 from tests.services import postgresql, rabbitmq
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -149,14 +150,13 @@ class Crew:
         assert self._start(what).wait(START_SECONDS) == 0, self.log()[-4000:]
 
     def _start(self, what: str) -> subprocess.Popen[str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "DJANGO_"))}
         own = {"NOVELLA_DATA": str(self.folder / "var"), "NOVELLA_BROKER_URL": self.broker.url, "NOVELLA_CELLS": CELL}
         if self.database is not None:
             own["NOVELLA_DATABASE_URL"] = self.database.url
         with (self.folder / "crew.log").open("a") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.acceptance.crew", what, str(self.folder)],
-                env={**kept, **own, "DJANGO_SETTINGS_MODULE": "portal.settings", **self._variables},
+                env={**inherited_environment(), **own, "DJANGO_SETTINGS_MODULE": "portal.settings", **self._variables},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

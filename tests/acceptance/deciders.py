@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from tests.acceptance.nursery import inherited_environment
+
 PROJECT = Path(__file__).resolve().parents[2]
 PROCESSES = 16
 ROUNDS = 12
@@ -48,7 +50,6 @@ def decide(folder: Path, url: str) -> list[dict[str, Any]]:
 
 
 def _run(what: str, folder: Path, url: str) -> None:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "DJANGO_"))}
     own = {
         "NOVELLA_DATA": str(folder / "var"),
         "NOVELLA_DATABASE_URL": url,
@@ -57,7 +58,7 @@ def _run(what: str, folder: Path, url: str) -> None:
     }
     done = subprocess.run(
         [sys.executable, "-m", "tests.acceptance.deciders", what, str(folder)],
-        env={**kept, **own, "DJANGO_SETTINGS_MODULE": "portal.settings"},
+        env={**inherited_environment(), **own, "DJANGO_SETTINGS_MODULE": "portal.settings"},
         cwd=PROJECT,
         capture_output=True,
         text=True,

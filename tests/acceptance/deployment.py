@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import shutil
 import signal
 import sqlite3
@@ -28,7 +27,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.acceptance.cloud import Client, wait_until
-from tests.acceptance.nursery import Child, Nursery
+from tests.acceptance.nursery import Child, Nursery, inherited_environment
 from tests.services import postgresql, rabbitmq, redis
 from tests.services.process import free_port
 
@@ -191,8 +190,6 @@ class Deployment:
         self.stop()
 
     def environment(self, member: Member) -> dict[str, str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("NOVELLA_", "OS_"))}
-        inherited.pop("DJANGO_SETTINGS_MODULE", None)
         own = {"NOVELLA_DATA": str(self.data_dir), "NOVELLA_BROKER_URL": self.broker.url}
         if self._broker_kind == "redis":
             own["NOVELLA_CHANNEL_URL"] = self.broker.url
@@ -200,7 +197,7 @@ class Deployment:
             own["NOVELLA_DATABASE_URL"] = self.database.url
         if set(self.cells) != set(CELLS):
             own["NOVELLA_CELLS"] = ",".join(self.cells)
-        return {**inherited, **own, **self.variables, **member.variables}
+        return {**inherited_environment(), **own, **self.variables, **member.variables}
 
     def _begin(self, member: Member) -> None:
         assert self._nursery is not None

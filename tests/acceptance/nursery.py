@@ -80,8 +80,17 @@ LIBRARIES = (
     "multiprocessing",
 )
 
+# What is about this run of the tests, or an operator's own: no child inherits it. One value that differs from test to
+# test would make an environment of its own for each, and every start as dear as the first.
+NOT_INHERITED = ("NOVELLA_", "OS_", "DJANGO_", "PYTEST_")
+
 # What a command imports of the product when it is under way.
 PRODUCT = {"up": ("portal.urls", "portal.asgi"), "web": ("portal.urls", "portal.asgi")}
+
+
+def inherited_environment() -> dict[str, str]:
+    """What a process that a test starts has of this one's environment."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
 
 
 @dataclass
