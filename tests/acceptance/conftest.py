@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,18 +16,25 @@ MakeCloud = Callable[..., Cloud]
 
 
 @pytest.fixture(scope="session")
-def seeded_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder after one start and a clean end."""
-    cloud = Cloud(tmp_path_factory.mktemp("seed") / "var").start()
-    assert cloud.stop() == 0, cloud.log_tail()
-    return cloud.data_dir
-
-
-@pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
     made = Nursery()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def seeded_data(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Path:
+    """A data folder after one start and a clean end: of whichever of the tests' workers needs it first."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    seed = shared / "seeded"
+    with (shared / "seeded.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not seed.exists():
+            cloud = Cloud(shared / "seeding", nursery).start()
+            assert cloud.stop() == 0, cloud.log_tail()
+            cloud.data_dir.rename(seed)
+    return seed
 
 
 @pytest.fixture
