@@ -62,6 +62,12 @@ CLOSED = frozenset({"service", "metrics"})
 NAMES = FIXED.keys() | CHANGING.keys() | EMPTY
 
 
+def changes_with_instances(extra_spec: str) -> bool:
+    """Whether an extra spec of that name may ask for something that changes with each instance."""
+    name = extra_spec.removeprefix("capabilities:").partition(":")[0]
+    return name in CHANGING or name in ("stats", "io_workload")
+
+
 def attribute(host: HostState, name: str) -> Any:
     """The attribute of that name; None where there is none, or where it has no value."""
     of = FIXED.get(name) or CHANGING.get(name)

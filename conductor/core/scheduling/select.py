@@ -13,6 +13,7 @@ from conductor.core.host_state import HostTable, Mask
 from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import alternates_by_cell, best_rows, pick
+from conductor.core.scheduling.batch import Plugins, Unclear, batch_of
 from conductor.core.scheduling.filtering import Filtering, PluginFault, passes_all, run_filters
 from conductor.core.scheduling.group_rules import LEAVING
 from conductor.core.scheduling.hardware_fit import NO_HARDWARE, HardwareFit, wanted_of
@@ -159,6 +160,32 @@ class _Placing:
         self._once: Mask | None = None
 
     def outcome(self) -> Outcome:
+        return self._as_batch() or self._one_by_one()
+
+    def _as_batch(self) -> Outcome | None:
+        """The same as one by one, where what an instance changes is known beforehand; None where it is not."""
+        plain = self.answers_for_all and self.pipeline.rechecks_room and self.random is None and not self.faults
+        if len(self.instance_uuids) < 2 or not plain or not (self.key or class_of(self.spec, self.pipeline)):
+            return None
+        hosts, first = self.table.hosts, (self.passing, self.first.weighing)
+        batch = batch_of(hosts, self.spec, self.needs, first, Plugins(self.repeated, self.pipeline.weighers))
+        if batch is None:
+            return None
+        draw = None if self.pipeline.keeps_order else self.seed
+        try:
+            is_placed = batch.place(self.first.weighing.totals, len(self.instance_uuids), draw)
+        except Unclear:
+            return None
+        if not is_placed:
+            for row in batch.picks:
+                self.spec = self.table.take(row, self.spec, self.needs)
+            return self._ended(self._round(len(batch.picks)), picks=(), alternates={})
+        count = self.pipeline.max_attempts - 1
+        left = batch.totals() if count > 0 else self.first.weighing.totals
+        found = alternates_by_cell(hosts, left, set(batch.picks), count=count, seed=draw)
+        return self._ended(self.first, picks=tuple(batch.picks), alternates=found)
+
+    def _one_by_one(self) -> Outcome:
         weighing = self.first.weighing
         for index, uuid in enumerate(self.instance_uuids):
             if index:

@@ -52,12 +52,13 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
         return [float(self.column[row]) for row in rows]
 
     def weight(self, row: int) -> float:
-        """What it adds to the total of one candidate, where the factor is one for all: the very sum of a column."""
-        if self.low == self.high or not self.multiplier:
+        """What it adds to the total of one candidate: the very sum of a column."""
+        factor = self.multiplier if isinstance(self.multiplier, float) else float(self.multiplier[row])
+        if self.low == self.high or not factor:
             return 0.0
         raw = float(self.column[row])
         share = ((min(max(raw, self.low), self.high) if self.is_beyond else raw) - self.low) / (self.high - self.low)
-        return share * float(self.multiplier)
+        return share * factor
 
     def of(self, row: int) -> tuple[float, float, float]:
         """Raw number, share and factor of the candidate in `row`."""
@@ -261,13 +262,13 @@ class _Turn:
         """The sums; where nothing but some rows has changed, of these only."""
         passing, since = self.candidates.passing, self.since
         if since is None or not _is_measured_alike(self.parts, since.weighing.parts):
-            return _totals(self.parts, passing)
+            return totals_of(self.parts, passing)
         return since.totals(self.parts)
 
     def note_shadows(self) -> None:
         """The host that would be the heaviest, had each one in the shadow its say."""
         for use, part in self.shadows:
-            totals = _totals([*self.parts, part], self.candidates.passing)
+            totals = totals_of([*self.parts, part], self.candidates.passing)
             use.would_choose = self.hosts.states[int(totals.argmax())].host
 
     def _failed(self, one: Weigher, use: Use, error: Exception) -> None:
@@ -291,7 +292,7 @@ class _Turn:
         return Part(one.name, column, low, high, multiplier, ends[0] < low or ends[1] > high, ends)
 
 
-def _totals(parts: Sequence[Part], passing: Mask) -> Column:
+def totals_of(parts: Sequence[Part], passing: Mask) -> Column:
     """The sums, block by block: a block of all that is added up stays in the processor's cache."""
     totals = np.zeros(len(passing), np.float64)
     scratch = np.empty(min(BLOCK, len(passing)), np.float64)

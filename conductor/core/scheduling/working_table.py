@@ -81,6 +81,13 @@ class WorkingTable:
         return rows
 
 
+def with_more(state: HostState, spec: RequestSpec, needs: Needs, count: int) -> HostState:
+    """A host that is one provider with so many instances more."""
+    for _ in range(count):
+        state = _with_one_more(state, spec, needs, {})
+    return state
+
+
 def _with_one_more(state: HostState, spec: RequestSpec, needs: Needs, parts: Parts) -> HostState:
     flavor = spec.flavor
     least = state.disk_available_least_gb

@@ -1,0 +1,310 @@
+"""Many equal servers in one request: all hosts are looked at once, then each time only the one that was taken.
+
+What an instance takes is the same everywhere, so the numbers of a host that has some more of them follow from what it
+had. The best hosts are kept near by: as long as one of them is ahead of all others, whatever became of the scales, the
+others are not looked at. Each pick is the one that a look at all hosts would make, bit by bit.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from conductor.core.filter import Filter
+from conductor.core.host_state import CLAIMED_COLUMNS, Column, HostState, HostTable, Mask
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.filtering import Rows
+from conductor.core.scheduling.host_attributes import changes_with_instances
+from conductor.core.scheduling.host_trees import rows_of
+from conductor.core.scheduling.links import Placement
+from conductor.core.scheduling.needs import Needs
+from conductor.core.scheduling.provider_answers import COLUMNS, asks_several
+from conductor.core.scheduling.weighing import OUT, Part, Weighing, share_ends, totals_of
+from conductor.core.scheduling.working_table import with_more
+from conductor.core.weigher import Weigher
+
+NEAR_AT_LEAST = 64
+NEAR_PER_PICK = 2
+ROUNDING = 1e-12  # of each weigher's factor: more than the sums of shares are ever out by
+Number = Callable[[HostState, "Share", int], float]
+
+
+class Unclear(Exception):
+    """A filter failed about a host, which has rules of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one instance takes of a host, and how much more than it claims it is made of."""
+
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    drift_vcpus: int
+    drift_memory_mb: int
+    drift_disk_gb: int
+
+    @classmethod
+    def of(cls, spec: RequestSpec, needs: Needs) -> Share:
+        flavor, asked = spec.flavor, needs.resources
+        vcpus, memory, disk = (asked.get(name, 0) for name in COLUMNS)
+        root = flavor.root_gb + flavor.ephemeral_gb
+        return cls(vcpus, memory, disk, flavor.vcpus - vcpus, flavor.memory_mb - memory, root - disk)
+
+
+def _free_vcpus(host: HostState, share: Share, more: int) -> float:
+    return (host.vcpus - host.reserved_vcpus) * host.cpu_ratio - (host.vcpus_used + more * share.vcpus)
+
+
+def _unused_disk_mb(host: HostState, share: Share, more: int) -> float:
+    least = host.unused_disk_gb  # of two numbers that shrink alike, the smaller one stays the smaller one
+    return (least - more * (share.disk_gb + share.drift_disk_gb)) * 1024
+
+
+# The claimed columns of a host that has so many instances more: added up as its state adds them up.
+NUMBERS: Mapping[str, Number] = {
+    "free_vcpus": _free_vcpus,
+    "unused_vcpus": lambda host, share, more: (
+        _free_vcpus(host, share, more) - (host.drift_vcpus + more * share.drift_vcpus)
+    ),
+    "free_memory_mb": lambda host, share, more: (
+        (host.memory_mb - host.reserved_memory_mb) * host.ram_ratio - (host.memory_mb_used + more * share.memory_mb)
+    ),
+    "free_disk_gb": lambda host, share, more: (
+        (host.disk_gb - host.reserved_disk_gb) * host.disk_ratio - (host.disk_gb_used + more * share.disk_gb)
+    ),
+    "unused_memory_mb": lambda host, share, more: (
+        host.unused_memory_mb - more * (share.memory_mb + share.drift_memory_mb)
+    ),
+    "unused_disk_mb": _unused_disk_mb,
+    "num_io_ops": lambda host, share, more: host.num_io_ops + more,
+    "num_instances": lambda host, share, more: host.num_instances + more,
+}
+
+
+class _Say:
+    """One weigher's say: about all hosts as they were when the nearest were chosen, and about these as they are."""
+
+    def __init__(self, weigher: Weigher, part: Part, number: Number | None) -> None:
+        self.weigher = weigher
+        self.number = number  # None: instances do not change it
+        self.all = self.then = self.near = part
+        self._is_own = False
+        self._far: tuple[float, float] | None = None
+
+    def come_near(self, rows: Rows) -> None:
+        factor = self.all.multiplier
+        column = self.all.column[rows].astype(np.float64)
+        self.near = self.all._replace(column=column, multiplier=factor if isinstance(factor, float) else factor[rows])
+        self.then, self._far = self.near, None
+
+    def go_back(self, rows: Rows) -> None:
+        """Put what the hosts near by have become among all others."""
+        column = self.all.column
+        if self.number is not None:
+            column = column if self._is_own else column.copy()
+            self._is_own = True
+            column[rows] = self.near.column
+        self.all = self.near._replace(column=column, multiplier=self.all.multiplier)
+
+    def put(self, place: int, number: float, far: Callable[[], Rows]) -> bool:
+        """Note a number, or NaN for a host that is none of the candidates any more; whether the scale is another."""
+        column, (least, greatest) = self.near.column, self.near.ends
+        before = float(column[place])
+        column[place] = number
+        low, high = (np.inf, OUT) if math.isnan(number) else (number, number)
+        if before <= least < low or before >= greatest > high:
+            ends = self._ends(far)
+        else:
+            ends = min(least, low), max(greatest, high)
+        if ends == (least, greatest) or math.isnan(ends[0]):  # or nobody is left
+            return False
+        measured = self.near.low, self.near.high
+        low, high = share_ends(ends, self.weigher.minval, self.weigher.maxval)
+        self.near = self.near._replace(low=low, high=high, is_beyond=ends[0] < low or ends[1] > high, ends=ends)
+        return measured != (low, high)
+
+    def _ends(self, far: Callable[[], Rows]) -> tuple[float, float]:
+        column = self.near.column
+        if self._far is None:
+            others = self.all.column[far()]
+            self._far = (float(others.min()), float(others.max())) if len(others) else (np.nan, np.nan)
+        least, greatest = self._far
+        return float(np.fmin(np.fmin.reduce(column), least)), float(np.fmax(np.fmax.reduce(column), greatest))
+
+    @property
+    def gain(self) -> float:
+        """The most that any host can have won since, by the scale's change alone."""
+        then, now = self.then, self.near
+        if (then.low, then.high) == (now.low, now.high):
+            return 0.0
+        points = (then.low, then.high, now.low, now.high)
+        factor = now.multiplier
+        most = abs(factor) if isinstance(factor, float) else float(np.abs(self.all.multiplier).max())
+        return most * (max(abs(_share(now, point) - _share(then, point)) for point in points) + ROUNDING)
+
+
+def _share(part: Part, number: float) -> float:
+    if part.low == part.high:
+        return 0.0
+    return (min(max(number, part.low), part.high) - part.low) / (part.high - part.low)
+
+
+class Batch:
+    """The hosts while equal instances are given to them, one by one."""
+
+    def __init__(self, hosts: HostTable, spec: RequestSpec, needs: Needs, passing: Mask) -> None:
+        self.hosts, self.spec, self.needs = hosts, spec, needs
+        self.share = Share.of(spec, needs)
+        self.room = [(NUMBERS[column], needs.resources.get(name, 0)) for name, column in COLUMNS.items()]
+        self.room = [(number, amount) for number, amount in self.room if amount]
+        self.passing = passing.copy()
+        self.says: list[_Say] = []
+        self.asked: list[Filter] = []  # besides placement
+        self.taken: Counter[int] = Counter()
+        self.picks: list[int] = []
+        self._far: Rows | None = None
+
+    def place(self, totals: Column, count: int, draw: int | None) -> bool:
+        """Find `count` hosts, the first by these totals; whether there were enough. Equals are drawn, from `draw`
+        on, or with None come in their order."""
+        while len(self.picks) < count:
+            before = len(self.picks)
+            self._stretch(totals, count, draw)
+            if len(self.picks) == before:
+                return False
+            totals = self.totals()
+        return True
+
+    def totals(self) -> Column:
+        """The weights now."""
+        if np.count_nonzero(self.passing) < 2:
+            return np.where(self.passing, 0.0, OUT)
+        return totals_of([say.all for say in self.says], self.passing)
+
+    def _stretch(self, totals: Column, count: int, draw: int | None) -> None:
+        """Go on as long as the next host is one of those that are near now."""
+        rows, others = _nearest(totals, max(NEAR_AT_LEAST, NEAR_PER_PICK * (count - len(self.picks))))
+        near = totals[rows]
+        for say in self.says:
+            say.come_near(rows)
+        self._far = None
+        bound = others
+
+        def far() -> Rows:
+            if self._far is None:
+                left = self.passing.copy()
+                left[rows] = False
+                self._far = np.flatnonzero(left)
+            return self._far
+
+        while len(self.picks) < count and len(near):
+            top = near.max()
+            if top == OUT or top <= bound:
+                break
+            level = (near == top).nonzero()[0]
+            place = int(level[_drawn(len(level), draw, len(self.picks))])
+            if self._take(int(rows[place]), place, near, far):
+                near = totals_of([say.near for say in self.says], self.passing[rows])
+                bound = others + sum(say.gain for say in self.says)
+        for say in self.says:
+            say.go_back(rows)
+
+    def _take(self, row: int, place: int, near: Column, far: Callable[[], Rows]) -> bool:
+        """Give the host one instance; whether the weights of all others may be different by that."""
+        self.picks.append(row)
+        self.taken[row] += 1
+        more, host = self.taken[row], self.hosts.states[row]
+        is_out = not self._passes(host, more)
+        is_new = False
+        for say in self.says:
+            if is_out:
+                is_new |= say.put(place, np.nan, far)
+            elif say.number is not None:
+                is_new |= say.put(place, float(say.number(host, self.share, more)), far)
+        if is_out:
+            self.passing[row] = False
+            near[place] = OUT
+        elif not is_new:
+            near[place] = sum((say.near.weight(place) for say in self.says), 0.0)
+        return is_new
+
+    def _passes(self, host: HostState, more: int) -> bool:
+        if any(number(host, self.share, more) < amount for number, amount in self.room):
+            return False
+        if not self.asked:
+            return True
+        now = with_more(host, self.spec, self.needs, more)
+        try:
+            return all(one.host_passes(now, self.spec) for one in self.asked)
+        except Exception as error:
+            raise Unclear from error
+
+
+def _nearest(totals: Column, count: int) -> tuple[Rows, float]:
+    """The rows of the heaviest candidates, at least `count` where there are so many, and the most of all others."""
+    limit = OUT
+    if count < len(totals):
+        limit = np.partition(totals, len(totals) - count)[len(totals) - count]
+    if limit == OUT:
+        return np.flatnonzero(totals > OUT), OUT
+    is_near = totals >= limit
+    return np.flatnonzero(is_near), float(totals.max(where=~is_near, initial=OUT))
+
+
+def _drawn(count: int, seed: int | None, index: int) -> int:
+    if count == 1 or seed is None:
+        return 0
+    return random.Random(seed + index).sample(range(count), 1)[0]
+
+
+def batch_of(
+    hosts: HostTable, spec: RequestSpec, needs: Needs, first: tuple[Mask, Weighing], plugins: Plugins
+) -> Batch | None:
+    """The hosts after the first round; None where what an instance changes is more than its host's numbers.
+
+    That is so where others are changed too (groups, providers that are shared) or what it takes differs by the host.
+    Of plugins that ship, what says of a host alone goes by the claimed columns or by nothing that instances change.
+    """
+    if not _is_plain(hosts, spec, needs):
+        return None
+    passing, weighing = first
+    if len(weighing.parts) != len(plugins.weighers) or weighing.faults:
+        return None
+    batch = Batch(hosts, spec, needs, passing)
+    for one in plugins.repeated:
+        if not isinstance(one, Placement) and one.mask(hosts, spec) is not hosts.everyone:
+            batch.asked.append(one)
+    for weigher, part in zip(plugins.weighers, weighing.parts, strict=True):
+        counts = not isinstance(part.multiplier, float) or part.multiplier
+        if counts and not (part.low == part.high and part.column.strides == (0,)):
+            batch.says.append(_Say(weigher, part, _number_of(weigher, hosts, spec)))
+    return batch
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """Who is asked again for each instance, and who weighs."""
+
+    repeated: Sequence[Filter]
+    weighers: Sequence[Weigher]
+
+
+def _is_plain(hosts: HostTable, spec: RequestSpec, needs: Needs) -> bool:
+    return (
+        len(needs.queries) == 1
+        and needs.resources.keys() <= COLUMNS.keys()
+        and not asks_several(needs.queries[0])
+        and rows_of(hosts) is None
+        and not any(map(changes_with_instances, spec.flavor.extra_specs))
+    )
+
+
+def _number_of(weigher: Weigher, hosts: HostTable, spec: RequestSpec) -> Number | None:
+    column = weigher.weigh(hosts, spec)
+    return next((NUMBERS[name] for name in CLAIMED_COLUMNS if column is getattr(hosts, name)), None)
