@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, sync_playwright
 # Django would refuse plain queries in a thread that has a loop.
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = "/usr/bin/chromium-headless-shell"
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",

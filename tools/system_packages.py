@@ -36,7 +36,7 @@ CONTAINERS = (
     "busybox-static",  # is all that the containers of the test suite hold
 )
 BROWSER = (
-    "chromium",
+    "chromium-headless-shell",  # the browser without the windows: half the processor time
     "fonts-dejavu-core",  # a browser without a font draws nothing
     "libatomic1",  # the Node.js inside Playwright loads it
 )
