@@ -16,7 +16,6 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.events import Announcement
 from conductor.journal import event_order
-from conductor.journal.event_order import is_by_commit
 from conductor.journal.models import Event
 from conductor.services.values import EventView
 
@@ -25,7 +24,6 @@ __all__ = [
     "News",
     "after",
     "here",
-    "is_by_commit",
     "news",
     "of_runs",
     "read_cursor",
@@ -47,9 +45,9 @@ class News:
     numbers: Mapping[str, frozenset[int]] = field(default_factory=dict)
     is_too_much: bool = False
 
-    def beyond(self, known: Mapping[str, set[int]]) -> int:
-        """How many of them a reader does not know that was told of `known`."""
-        return sum(len(numbers - known.get(alias, set())) for alias, numbers in self.numbers.items())
+    def up_to(self, place: Cursor) -> int:
+        """How many of them are at `place` or before it."""
+        return sum(number <= place.get(alias, 0) for alias, numbers in self.numbers.items() for number in numbers)
 
 
 def here() -> Cursor:
@@ -96,13 +94,13 @@ def news(context: RequestContext, after: Cursor, *, topics: Sequence[str] = (), 
     return News(numbers, sum(map(len, numbers.values())) > LONGEST_REPLAY)
 
 
-def after(place: Cursor, limit: int) -> tuple[list[Announcement], Cursor]:
-    """Every event after `place` in every database, at most `limit` of each, and the cursor to go on from.
+def after(place: Cursor, limit: int, *, aliases: Sequence[str] | None = None) -> tuple[list[Announcement], Cursor]:
+    """Every event after `place` in `aliases` or in all, at most `limit` of each, and the cursor to go on from.
 
     For whoever passes events on: each is given once and none is left out, whatever commits in which order. A
     database that does not answer is left out, and its place stays.
     """
-    rows, reached = _read(lambda alias: Q(), journal_aliases(), place, limit)
+    rows, reached = _read(lambda alias: Q(), journal_aliases() if aliases is None else aliases, place, limit)
     return [_announcement(row) for row in rows], reached
 
 

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.parse import parse_qs
 
-from channels.db import DatabaseSyncToAsync
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.sessions.backends.db import SessionStore
 
@@ -20,7 +20,7 @@ from conductor.core.errors import NovellaError, Unavailable
 from conductor.services import console_lines, consoles, sign_in
 from conductor.services.consoles import OpenedConsole
 from portal.askers import asker_of
-from portal.live import consumers
+from portal.live import consumers, follower
 from portal.request_ids import new_request_id
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,11 @@ OVER = 4408
 
 
 class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """What comes in goes to the guest, and back; nothing is kept and nothing is looked at."""
+    """What comes in goes to the guest, and back; nothing is kept and nothing is looked at.
+
+    The token stands in the path, and the page's script is told why it was refused; or, as programs have it from the
+    API's link, in the query: then a token that is no good ends the handshake with 403.
+    """
 
     async def connect(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
@@ -48,11 +52,15 @@ class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(code=REFUSED)
             return
         offered = self.scope.get("subprotocols", [])
-        token = self.scope["url_route"]["kwargs"]["token"]
+        named = self.scope["url_route"]["kwargs"].get("token")
+        token = named or parse_qs(self.scope["query_string"].decode(errors="replace")).get("token", [""])[0]
         try:
             console = await _ask(lambda: consoles.redeem(token, _asker))
             reader, self._writer = await console_lines.dial(console)
         except NovellaError as error:
+            if named is None:  # programs that know consoles of OpenStack take whatever is sent for the guest's
+                await self.close(code=REFUSED)
+                return
             await self.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)  # else no script learns why
             await self._end(NOT_REACHED if isinstance(error, Unavailable) else REFUSED, error.message)
             return
@@ -116,4 +124,4 @@ def _asker(user_id: str, project_id: str, session_key: str) -> RequestContext | 
 
 
 async def _ask(question: Callable[[], T]) -> T:
-    return await DatabaseSyncToAsync(question, thread_sensitive=False, executor=consumers.readers)()  # type: ignore[no-any-return]
+    return await follower.read(question)

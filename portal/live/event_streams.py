@@ -11,16 +11,16 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from channels.layers import get_channel_layer
-
+from conductor.events import Announcement
 from portal.api.errors import fault_body
 from portal.api.rate_limits import OF_A_STREAM
-from portal.live import hub
+from portal.live import follower
+from portal.live.viewers import ALL_PROJECTS
 from portal.request_ids import HEADER, new_request_id
 
 Message = MutableMapping[str, Any]
@@ -86,7 +86,6 @@ class _Stream:
             self._query["after"] = given
 
     async def run(self, receive: Receive) -> None:
-        hub.serve_from(asyncio.get_running_loop())
         page = await self._ask()
         if page.status != 200:  # refused, or a mistake: as the API says it
             await self._send({"type": "http.response.start", "status": page.status, "headers": page.headers})
@@ -181,24 +180,35 @@ KEPT_HEADERS = frozenset(
 )
 
 
+class _Sleeper:
+    """Wakes a stream when something of a project happens."""
+
+    def __init__(self, project_id: str) -> None:
+        self._project_id = project_id
+        self._rung = asyncio.Event()
+
+    def hear(self, events: Sequence[Announcement]) -> None:
+        if self._project_id == ALL_PROJECTS or any(event.project_id == self._project_id for event in events):
+            self._rung.set()
+
+    def start_anew(self) -> None:
+        self._rung.set()
+
+    async def wake(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._rung.wait(), ALIVE_SECONDS)
+        self._rung.clear()
+
+
 @contextlib.asynccontextmanager
 async def _woken(follow: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """A function that returns when something has happened, or after ALIVE_SECONDS."""
-    layer = get_channel_layer()
-    if layer is None:
-        yield lambda: asyncio.sleep(1.0)
-        return
-    channel, group = await layer.new_channel("stream"), hub.project_group(follow)
-
-    async def wake() -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(layer.receive(channel), ALIVE_SECONDS)
-
-    await layer.group_add(group, channel)
+    sleeper, following = _Sleeper(follow), follower.here()
+    await following.join(sleeper)
     try:
-        yield wake
+        yield sleeper.wake
     finally:
-        await layer.group_discard(group, channel)
+        following.leave(sleeper)
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
-from conductor.services import flow_lists, flows, host_details, instances, preferences
+from conductor.services import flow_lists, flows, host_details, instances
 from portal.pages import cells, drain, home, host_page, hosts, server_list, servers, stories
 from portal.pages import flows as flow_pages
 
@@ -73,7 +73,7 @@ def _host(asker: RequestContext, name: str, view: str) -> list[str]:
     return _fragments(("hosts/_host.html",), host_page.page_context(asker, name))
 
 
-def server_rows(asker: RequestContext, server_uuids: Sequence[str]) -> dict[str, str]:
+def server_rows(asker: RequestContext, server_uuids: Sequence[str], columns: tuple[str, ...]) -> dict[str, str]:
     """Rows of the list of servers by uuid; a server that is gone, or was never to be seen, has none."""
     found = []
     for uuid in server_uuids:
@@ -82,11 +82,11 @@ def server_rows(asker: RequestContext, server_uuids: Sequence[str]) -> dict[str,
         except NotFound:
             continue
     rows = servers.with_runs(asker, [server for server in found if server.status != "DELETED"])
-    context = {"asker": asker, "columns": server_list.columns_of(asker, preferences.of(asker.user_id).server_columns)}
+    context = {"asker": asker, "columns": server_list.columns_of(asker, columns)}
     return {row.server.uuid: render_to_string("servers/_row.html", {**context, "row": row}) for row in rows}
 
 
-def workflow_rows(asker: RequestContext, run_uuids: Sequence[str]) -> dict[str, str]:
+def workflow_rows(asker: RequestContext, run_uuids: Sequence[str], _: tuple[str, ...]) -> dict[str, str]:
     """Rows of the list of workflows by uuid."""
     found = flows.briefs(asker, run_uuids)
     names = flow_lists.project_names(asker, {run.project_id for run in found.values()})

@@ -1,16 +1,14 @@
-"""From committed events to open sockets: the bridge between worker threads and the server's loop."""
+"""From commits to the readers of the log: a ring says how far a log has got, never what happened."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import threading
 import time
-from dataclasses import asdict
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from asgiref.sync import async_to_sync
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 from redis.exceptions import RedisError
 
@@ -19,88 +17,45 @@ from conductor.events import Announcement
 
 log = logging.getLogger(__name__)
 
-ALL_PROJECTS = "all"
-# Queues of the layer are short and drop what does not fit: a burst leaves as a few messages, each with many events.
-LEAST_PAUSE_SECONDS = 0.05
+GROUP = "live.rings"
+LEAST_PAUSE_SECONDS = 0.05  # between rings to other processes: a burst leaves as one
 
-_loop: asyncio.AbstractEventLoop | None = None
+Numbers = Mapping[str, int]  # the newest event of each log
+Bell = Callable[[str, int], None]
 
-
-class Source(Protocol):
-    """Where events come from when it is not the commits of this process alone."""
-
-    def hear(self, announcement: Announcement) -> None:
-        """An event was committed in this process."""
-
-    def begin(self) -> None:
-        """There is a socket; from now on it calls `pass_on` for every event of every process."""
-
-
-source: Source | None = None
+_bells: set[Bell] = set()
+_gate = threading.Lock()
 
 
 def listen() -> None:
-    """Pass on every event from now on; calling it again changes nothing."""
+    """Ring after every commit that appended an event; calling it again changes nothing."""
     events.subscribe(_hear)
 
 
-def serve_from(loop: asyncio.AbstractEventLoop) -> None:
-    """`loop` is where this process's sockets live; the layer's queues belong to it."""
-    global _loop
-    _loop = loop
-    if source is not None:
-        source.begin()
-
-
 def publish_only() -> None:
-    """For a process without sockets: events go to the layer that spans processes, from a loop of its own."""
+    """For a process without sockets: it rings in those that have some."""
     listen()
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="live-publisher", daemon=True).start()
-    serve_from(loop)
 
 
-def topic_group(topic: str) -> str:
-    """The channel group of a topic: group names take fewer characters than topics do."""
-    return f"topic.{re.sub(r'[^A-Za-z0-9._-]', '.', topic)[:80]}"
+def hang(bell: Bell) -> None:
+    """Call `bell` with each ring, in whichever thread has committed: it must return at once and never raise."""
+    with _gate:
+        _bells.add(bell)
 
 
-def project_group(project_id: str) -> str:
-    """The group of everything that happens in a project; ALL_PROJECTS for what happens anywhere."""
-    return f"project.{re.sub(r'[^A-Za-z0-9._-]', '.', project_id)[:80]}"
+def take_down(bell: Bell) -> None:
+    """The inverse of `hang`."""
+    with _gate:
+        _bells.discard(bell)
 
 
-class _Batch:
-    """Events that wait to leave together: the newest of each topic and kind, by group."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._events: dict[tuple[str, ...], dict[str, Any]] = {}
-        self._is_scheduled = False
-        self._left_at = 0.0
-
-    def add(self, announcement: Announcement) -> float | None:
-        """Seconds after which to `take`; None when somebody else will."""
-        event = asdict(announcement)
-        key = (announcement.alias, announcement.topic, announcement.kind, announcement.instance_uuid)
-        with self._lock:
-            self._events.pop(key, None)
-            self._events[key] = event
-            if self._is_scheduled:
-                return None
-            self._is_scheduled = True
-            return max(0.0, self._left_at + LEAST_PAUSE_SECONDS - time.monotonic())
-
-    def take(self) -> list[dict[str, Any]]:
-        with self._lock:
-            events = list(self._events.values())
-            self._events.clear()
-            self._is_scheduled = False
-            self._left_at = time.monotonic()
-            return events
+def spanning_layer() -> Any:
+    """The layer between processes; None where this process is the only one."""
+    layer = get_channel_layer()
+    return None if isinstance(layer, InMemoryChannelLayer) else layer
 
 
-class _Outage:
+class Outage:
     """Says once that the layer is gone, and once that it is back."""
 
     def __init__(self) -> None:
@@ -117,55 +72,55 @@ class _Outage:
         self._is_on = False
 
 
-_batch = _Batch()
-_outage = _Outage()
+LAYER_IS_DOWN = (OSError, RedisError)
+
+
+class _Publisher:
+    """Rings in other processes, from a loop of its own that begins with the first ring."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: dict[str, int] = {}
+        self._is_scheduled = False
+        self._left_at = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._outage = Outage()
+
+    def ring(self, layer: Any, alias: str, number: int) -> None:
+        with self._lock:
+            self._numbers[alias] = max(self._numbers.get(alias, 0), number)
+            if self._is_scheduled:
+                return
+            self._is_scheduled = True
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="live-publisher", daemon=True).start()
+        asyncio.run_coroutine_threadsafe(self._send(layer), self._loop)
+
+    async def _send(self, layer: Any) -> None:
+        await asyncio.sleep(max(0.0, self._left_at + LEAST_PAUSE_SECONDS - time.monotonic()))
+        with self._lock:
+            numbers, self._numbers = self._numbers, {}
+            self._is_scheduled = False
+            self._left_at = time.monotonic()
+        try:
+            await layer.group_send(GROUP, {"type": "live.ring", "numbers": numbers})
+        except LAYER_IS_DOWN as error:  # readers look into the log from time to time, and find what was not rung
+            self._outage.begun(error)
+        else:
+            self._outage.over()
+
+
+_publisher = _Publisher()
 
 
 def _hear(announcement: Announcement) -> None:
     """Called in the thread that committed, which must not wait for a socket."""
-    if source is None:
-        pass_on(announcement)
-    else:
-        source.hear(announcement)
-
-
-def pass_on(announcement: Announcement) -> None:
-    """Send an event to all who follow it; returns at once."""
-    layer = get_channel_layer()
-    is_deaf = _loop is None or _loop.is_closed()
-    if layer is None or (is_deaf and isinstance(layer, InMemoryChannelLayer)):
-        return  # in memory and no loop: nobody has opened a socket yet
-    pause = _batch.add(announcement)
-    if pause is None:
-        return
-    if is_deaf:
-        threading.Timer(pause, lambda: async_to_sync(_send)(layer)).start()
-    else:
-        assert _loop is not None
-        asyncio.run_coroutine_threadsafe(_send(layer, pause), _loop)
-
-
-async def _send(layer: Any, pause: float = 0.0) -> None:
-    if pause:
-        await asyncio.sleep(pause)
-    by_group: dict[str, list[dict[str, Any]]] = {}
-    for event in _batch.take():
-        for group in _groups_of(event):
-            by_group.setdefault(group, []).append(event)
-    try:
-        for group, events_of_group in by_group.items():
-            await layer.group_send(group, {"type": "live.events", "events": events_of_group})
-    except (OSError, RedisError) as error:  # sockets look into the log from time to time, and find what was lost
-        _outage.begun(error)
-    else:
-        _outage.over()
-
-
-def _groups_of(event: dict[str, Any]) -> set[str]:
-    """A step of a server's workflow changes what the server's page shows, so it goes there too."""
-    groups = {topic_group(event["topic"]), project_group(ALL_PROJECTS)}
-    if event["project_id"]:
-        groups.add(project_group(event["project_id"]))
-    if event["instance_uuid"]:
-        groups.add(topic_group(f"server:{event['instance_uuid']}"))
-    return groups
+    alias, number = announcement.alias, announcement.cursor
+    with _gate:
+        bells = list(_bells)
+    for bell in bells:
+        bell(alias, number)
+    layer = spanning_layer()
+    if layer is not None:
+        _publisher.ring(layer, alias, number)

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
-from portal.live import consumers
+from portal.live import audiences
 from tests import factories
 from tests.browser.conftest import OpenPage, go, wait_until_live
 from tests.people import PASSWORD
@@ -19,7 +19,7 @@ def end_session(page: Page) -> None:
 
 
 def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(consumers, "HEAL_SECONDS", 0.3)
+    monkeypatch.setattr(audiences, "HEAL_SECONDS", 0.3)
     page = open_page("ana")
     go(page, "/servers")
     wait_until_live(page)
@@ -41,7 +41,7 @@ def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatc
 
 
 def test_a_form_waits_and_is_sent_once(open_page: OpenPage, monkeypatch: Any) -> None:
-    monkeypatch.setattr(consumers, "HEAL_SECONDS", 0.3)
+    monkeypatch.setattr(audiences, "HEAL_SECONDS", 0.3)
     page = open_page("ana")
     go(page, "/security-groups/do/create")
     page.get_by_label("Name", exact=True).fill("typed before")
@@ -61,7 +61,7 @@ def test_a_form_waits_and_is_sent_once(open_page: OpenPage, monkeypatch: Any) ->
 
 
 def test_somebody_else_gets_nothing_of_the_page(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(consumers, "HEAL_SECONDS", 0.3)
+    monkeypatch.setattr(audiences, "HEAL_SECONDS", 0.3)
     factories.instance(people.ana.context(), "web-1")
     page = open_page("ana")
     go(page, "/servers")

@@ -99,7 +99,7 @@ function hear(message) {
 
 const ACTIONS = {
   fragments: ({ html }) => patch(html),
-  row: ({ id, html }) => patchRow(id, html),
+  rows: ({ rows }) => rows.forEach(({ id, html }) => patchRow(id, html)),
   list: () => refetch(),
   reset: () => refetch(),
   gone: () => refetch(),

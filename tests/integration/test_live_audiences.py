@@ -1,0 +1,259 @@
+"""Many who look at the same: drawn once, told by rights, in order, nothing twice and nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+
+from conductor.journal.models import Event
+from conductor.services import event_log
+from portal.askers import PROJECT_KEY
+from portal.live import audiences, follower, hub, seats
+from portal.live.seats import Guest
+from portal.live.viewers import Ticket
+from tests import factories
+from tests.people import Person
+
+pytestmark = pytest.mark.usefixtures("databases")
+
+PATIENCE = 30.0
+
+
+def session_of(person: Person) -> str:
+    session = SessionStore()
+    session[SESSION_KEY] = person.user.pk
+    session[BACKEND_SESSION_KEY] = "conductor.identity.sign_ins.Backend"
+    session[HASH_SESSION_KEY] = person.user.get_session_auth_hash()
+    session[PROJECT_KEY] = person.project.id
+    session.save()
+    assert session.session_key is not None
+    return session.session_key
+
+
+class Browser:
+    """What one open page is told: by topic, the messages and the place that the last of them named."""
+
+    def __init__(self, person: Person, language: str = "en", session: str = "") -> None:
+        self.ticket = Ticket(session or session_of(person), person.project.id, language)
+        self.messages: list[dict[str, Any]] = []
+        self.texts: list[str] = []
+        self.place: dict[str, int] = {}
+        self.ended: list[int] = []
+        self.guest = Guest(self.ticket, self.take, self.close)
+
+    async def take(self, text: str) -> None:
+        message = json.loads(text)
+        if message["kind"] != "current":
+            self.texts.append(text)
+            self.messages.append(message)
+        named = dict(event_log.read_cursor(message.get("seq", "")))
+        assert all(named.get(alias, 0) >= number for alias, number in self.place.items()), "went back"
+        if message["kind"] != "current" and "seq" in message:
+            assert named != self.place, f"told twice of {named}"
+        self.place |= named
+
+    async def close(self, code: int) -> None:
+        self.ended.append(code)
+
+    async def open(self, topic: str, view: str) -> Browser:
+        """Open, or take up again from the place that was reached."""
+        if self.guest._is_ended:
+            self.guest = Guest(self.ticket, self.take, self.close)
+        await audiences.desk().welcome(self.guest)
+        await audiences.desk().follow(self.guest, topic, view, event_log.write_cursor(self.place))
+        return self
+
+    def cut(self) -> None:
+        self.guest.gone()
+        audiences.desk().dismiss(self.guest)
+
+
+@pytest.fixture
+def here(people: Any) -> dict[str, int]:
+    factories.cells()
+    return dict(event_log.here())
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    yield
+    assert not hub._bells, "whoever left is not rung any more"
+
+
+def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), PATIENCE * 2))  # type: ignore[arg-type]
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+def test_those_who_see_the_same_are_drawn_for_once(
+    people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, drawn = factories.run(people.ana.context()), []
+    position, prefix, render = audiences.ROWS["workflows"]
+
+    def counted(asker: Any, uuids: Any, columns: Any) -> Any:
+        drawn.append((asker.project_id, asker.is_admin, asker.user_id))
+        return render(asker, uuids, columns)
+
+    monkeypatch.setitem(audiences.ROWS, "workflows", (position, prefix, counted))
+
+    async def work() -> None:
+        names = ("ana", "ana", "bo", "chi", "admin")
+        browsers = [Browser(people[name]) for name in names] + [Browser(people.bo, "de")]
+        for one in browsers:
+            one.place = dict(event_log.read_cursor(event_log.write_cursor(await asyncio.to_thread(event_log.here))))
+            await one.open("workflows", "list")
+        ana, again, bo, chi, admin, german = browsers
+        await asyncio.to_thread(factories.tell, run, "run.progress")
+        await until(lambda: all(one.texts for one in (ana, again, bo, admin, german)))
+        assert ana.texts == again.texts == bo.texts
+        assert ana.texts[0] is again.texts[0] is bo.texts[0]  # drawn once, written once
+        assert len(drawn) == 3  # for ana and bo, for bo in German, for the operator
+        assert {user for _, _, user in drawn} == {""}  # for nobody in particular: so it cannot be somebody's own
+        [row] = ana.messages[0]["rows"]
+        [operators] = admin.messages[0]["rows"]
+        assert (row["id"], ana.messages[0]["kind"]) == (f"run-{run.uuid}", "rows")
+        assert 'data-name="Project"' in operators["html"]
+        assert 'data-name="Project"' not in row["html"]
+        assert german.messages[0]["rows"][0]["html"] != row["html"]
+        assert chi.texts == []  # another project: neither a row nor that there was one
+        for one in browsers:
+            one.cut()
+
+    in_a_loop(work)
+
+
+def test_a_right_that_is_gone_is_gone_with_the_next_update(people: Any, here: dict[str, int]) -> None:
+    _, child = factories.build(people.ana.context(), "web-1")
+
+    async def work() -> None:
+        ana, rea = Browser(people.ana), Browser(people.rea)
+        for one in (ana, rea):
+            one.place = dict(await asyncio.to_thread(event_log.here))
+            await one.open(f"wf:{child.uuid}", "timeline")
+        await asyncio.to_thread(people.rea.user.role_assignments.all().delete)
+        await asyncio.to_thread(factories.tell, child, "step.progress")
+        await until(lambda: bool(ana.texts and rea.ended))
+        assert (rea.texts, rea.ended, ana.ended) == ([], [seats.SIGN_IN_AGAIN], [])
+        for one in (ana, rea):
+            one.cut()
+
+    in_a_loop(work)
+
+
+def test_who_gains_rights_is_sent_to_where_they_count(
+    people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audiences, "HEAL_SECONDS", 0.05)
+
+    async def work() -> None:
+        rea = await Browser(people.rea).open("workflows", "list")
+        await asyncio.to_thread(people.rea.user.role_assignments.update, role=people.admin.role)
+        await until(lambda: bool(rea.ended))
+        assert rea.ended == [seats.MOVED]
+        rea.cut()
+
+    in_a_loop(work)
+
+
+@pytest.mark.parametrize(("topic", "view"), [("me", "tray"), ("wf", "events")])
+def test_nothing_is_lost_or_doubled_while_browsers_come_and_go(
+    people: Any, here: dict[str, int], topic: str, view: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The law of the two readings: commits on two threads, in two databases, while sockets are cut and come back."""
+    monkeypatch.setattr(audiences, "LEAST_PAUSE_SECONDS", 0.0)
+    parent, child = factories.build(people.ana.context(), "web-1")
+    name, chance = f"wf:{child.uuid}" if topic == "wf" else topic, random.Random(11)
+    runs = [child] if topic == "wf" else [parent, child]
+
+    def commit(run: Any) -> None:
+        for _ in range(30):
+            factories.tell(run, "run.progress")
+
+    async def work() -> None:
+        session = session_of(people.ana)
+        browsers = [Browser(people.ana, session=session) for _ in range(6)]
+        for one in browsers:
+            one.place = dict(await asyncio.to_thread(event_log.here))
+            await one.open(name, view)
+        writing = [asyncio.create_task(asyncio.to_thread(commit, run)) for run in runs]
+        while not all(task.done() for task in writing):
+            one = chance.choice(browsers)
+            one.cut()
+            await asyncio.sleep(0)
+            await one.open(name, view)
+        await asyncio.gather(*writing)
+        last = {alias: number for alias, number in (await asyncio.to_thread(event_log.here)).items() if number}
+        reached = [alias for alias in last if topic != "wf" or alias == "cell1"]
+        await until(lambda: all(one.place.get(alias, 0) == last[alias] for one in browsers for alias in reached))
+        assert any(one.messages for one in browsers)
+        assert not any(one.ended for one in browsers)
+        for one in browsers:
+            one.cut()
+
+    in_a_loop(work)  # `take` refuses what goes back and what is told twice
+
+
+def test_a_browser_that_takes_nothing_keeps_nobody_waiting(
+    people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audiences, "LEAST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(seats, "MOST_WAITING", 3)
+    run = factories.run(people.ana.context())
+
+    async def work() -> None:
+        stuck, well = Browser(people.ana), Browser(people.ana)
+        never = asyncio.Event()
+        stuck.guest._send = lambda text: never.wait()  # type: ignore[assignment, return-value]
+        for one in (stuck, well):
+            await one.open("me", "tray")
+        while not stuck.ended:
+            seen = len(well.texts)
+            await asyncio.to_thread(factories.tell, run, "run.progress")
+            await until(lambda seen=seen: len(well.texts) > seen)  # type: ignore[misc]
+        assert stuck.ended == [seats.TOO_SLOW]
+        assert len(well.texts) <= 8
+        for one in (stuck, well):
+            one.cut()
+
+    in_a_loop(work)
+
+
+def test_a_log_that_was_put_back_is_read_anew(
+    people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database came back from a backup: numbers that were told once are given again."""
+    monkeypatch.setattr(follower, "LOOK_SECONDS", 0.05)
+    run = factories.run(people.ana.context())
+    for _ in range(5):
+        factories.tell(run, "run.progress")
+
+    async def work() -> None:
+        ana = Browser(people.ana)
+        ana.place = dict(await asyncio.to_thread(event_log.here))
+        await ana.open("me", "tray")
+        ana.place = {}  # from here on numbers may be lower
+        await asyncio.to_thread(Event.objects.filter(pk__gt=2).delete)
+        await until(lambda: [message["kind"] for message in ana.messages] == ["reset"])
+        late = Browser(people.ana)
+        late.place = {"default": 5}
+        await audiences.desk().welcome(late.guest)
+        late.place, since = {}, "default:5"
+        await audiences.desk().follow(late.guest, "me", "tray", since)
+        await until(lambda: [message["kind"] for message in late.messages] == ["reset"])
+        for one in (ana, late):
+            one.cut()
+
+    in_a_loop(work)
