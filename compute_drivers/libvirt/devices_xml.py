@@ -32,6 +32,7 @@ class Disk:
     is_read_only: bool = False
     bus: str = "virtio"
     limits: Mapping[str, int] = field(default_factory=dict)
+    cache: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,15 @@ def arranged(
     *,
     bus: str = "virtio",
     limits: Mapping[str, int] | None = None,
+    cache: str = "",
 ) -> tuple[Disk, ...]:
     """The guest's own disks and its volumes, each with a free name: the one that a volume asks for where it can be.
 
-    A volume to boot from comes first.
+    A volume to boot from comes first. `cache` is of the guest's own.
     """
     first = [_disk_of(volume) for volume in volumes if volume.boot_index == 0]
     rest = [_disk_of(volume) for volume in volumes if volume.boot_index != 0]
-    wanted = [*first, *map(Disk, own), *rest]
+    wanted = [*first, *(Disk(path, cache=cache) for path in own), *rest]
     names = {f"{DISK_NAMES[bus]}{letter}" for letter in ascii_lowercase} - set(taken)
     kept: list[Disk] = []
     for disk in wanted:
@@ -101,6 +103,8 @@ def disk_element(described: Disk) -> Element:
     driver = SubElement(disk, "driver", name="qemu", type=described.disk_format)
     if described.bus in ("virtio", "scsi", "sata"):
         driver.set("discard", "unmap")
+    if described.cache:
+        driver.set("cache", described.cache)
     SubElement(disk, "source", source)
     SubElement(disk, "target", dev=described.target, bus=described.bus)
     if described.limits:

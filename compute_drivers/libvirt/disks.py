@@ -6,7 +6,7 @@ import json
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -71,9 +71,9 @@ def lies_on_image(path: Path) -> bool:
     return bool(_below(path))
 
 
-def drop_unfinished(instances_dir: Path) -> None:
+def drop_unfinished(folders: Iterable[Path]) -> None:
     """Remove what killed processes left in the folders of guests. Raises OSError."""
-    for path in (folder / name for folder in instances_dir.iterdir() for name in UNFINISHED):
+    for path in (folder / name for folder in folders for name in UNFINISHED):
         if path.is_dir():
             shutil.rmtree(path)
         path.unlink(missing_ok=True)
@@ -92,6 +92,13 @@ def _below(path: Path) -> str:
             return file.read(length).decode(errors="replace")
     except OSError:  # it went meanwhile
         return ""
+
+
+def require_free(directory: Path) -> None:
+    """Raises DriverError where a disk, or what it lies on, cannot be opened, or somebody has it open to write."""
+    for path in own_disks(directory):
+        if run("qemu-img", "info", "--backing-chain", "-f", "qcow2", str(path)).returncode:
+            raise DriverError("The guest's disks cannot be opened: they are damaged, or it still runs elsewhere.")
 
 
 def grow(path: Path, size: int) -> None:

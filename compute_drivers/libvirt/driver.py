@@ -9,7 +9,7 @@ from compute_drivers.libvirt.live import LibvirtLive
 
 
 class LibvirtDriver(LibvirtLive):
-    """`host.py`, `making.py`, `actions.py`, `moves.py` and `live.py` are its parts."""
+    """`host.py`, `making.py`, `actions.py`, `moves.py`, `taking.py` and `live.py` are its parts."""
 
     name: ClassVar[str] = "libvirt"
     supports_console_log: ClassVar[bool] = True
@@ -17,7 +17,7 @@ class LibvirtDriver(LibvirtLive):
         {
             *("pause", "suspend", "rescue", "rebuild", "snapshot", "set_password", "crash_dump"),
             *("attach_volume", "swap_volume", "attach_interface"),
-            *("vnc_console", "serial_console", "migrate", "live_migrate"),
+            *("vnc_console", "serial_console", "migrate", "live_migrate", "evacuate"),
         }
     )
 
@@ -27,3 +27,5 @@ class LibvirtDriver(LibvirtLive):
             self.capabilities -= {"suspend"}
         if not self._options.migration_uri:
             self.capabilities -= {"live_migrate"}
+        if not self._options.shared_dir:
+            self.capabilities -= {"evacuate"}

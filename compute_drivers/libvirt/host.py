@@ -39,7 +39,8 @@ class LibvirtHost(ComputeDriver):
         numa.cells(self._options.pinned_cpus)  # what cannot be is refused before anything starts
         pci.wanted(self._options.pci_devices)
         self._virt_type = choose_here(self._options.virt_type).name
-        self._places = Places(self._options.state_dir.absolute())
+        shared = self._options.shared_dir
+        self._places = Places(self._options.state_dir.absolute(), shared and shared.absolute(), host)
         self._networks = GuestNetworks(self._places, self._options.vendor_data)
         self._images = ImageCache(
             self._places.images_dir,
@@ -54,7 +55,7 @@ class LibvirtHost(ComputeDriver):
         try:
             self._places.prepare()
             self._images.prepare()
-            disks.drop_unfinished(self._places.instances_dir)
+            disks.drop_unfinished(self._places.own_folders())
         except OSError as error:
             raise DriverError(f"The folder of this host cannot be used: {error}") from error
         uri = self._options.uri or embedded.prepare(self._places.root_dir)
@@ -75,14 +76,16 @@ class LibvirtHost(ComputeDriver):
         self._connection.watch(changed)
 
     def report(self) -> NodeReport:
-        self._images.expire_sometimes(partial(disks.images_below, self._places.instances_dir, self._places.kept_dir))
+        self._images.expire_sometimes(
+            partial(disks.images_below, self._places.instances_dir, self._places.all_kept_dir)
+        )
         version = self._connection.version()
-        return offer.node_report(self.host, version, self._virt_type, self._places.state_dir, self._options)
+        return offer.node_report(self.host, version, self._virt_type, self._places.disks_dir, self._options)
 
     def guests(self) -> list[GuestInfo]:
         """Also what a killed process began to build, as NOSTATE: whoever manages this host can have it destroyed."""
         # Folders first: a guest that starts between the two looks is found as what it is.
-        folders = [path.name for path in self._places.instances_dir.iterdir()]
+        folders = [path.name for path in self._places.own_folders()]
         known = self._connection.guests()
         begun = set(folders) - {guest.instance_uuid for guest in known}
         unfinished = [GuestInfo(name, PowerState.NOSTATE) for name in begun if uuid_or_none(name)]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from compute_drivers.host_places import files
 from compute_drivers.libvirt import config_drive, disks
 from compute_drivers.libvirt.actions import ON
+from compute_drivers.libvirt.holders import Holder
 from compute_drivers.libvirt.host import require_uuid
-from compute_drivers.libvirt.moves import LibvirtMoves
 from compute_drivers.libvirt.options import LibvirtOptions
+from compute_drivers.libvirt.taking import LibvirtTaker
 from conductor.core import disk_images
 from conductor.core.compute_driver import GuestInfo, GuestSpec, Progress
 from conductor.core.errors import DriverError, GuestMissing, Invalid, MigrationAborted
@@ -27,7 +28,7 @@ EXPECTED, LEAVING = "expected", "leaving"
 UNIX = "unix"
 
 
-class LibvirtLive(LibvirtMoves):
+class LibvirtLive(LibvirtTaker):
     """A guest is where it runs: at the one instant at which the destination lets it go on, it is there and not here."""
 
     def __init__(self, *args: Any) -> None:
@@ -60,23 +61,40 @@ class LibvirtLive(LibvirtMoves):
             raise DriverError("The guest is on this host already.")
         if told := self._read(uuid, EXPECTED):
             return told
-        self._refuse_what_is_not_shared(guest, is_block_migration)
+        holder = self._places.holder_of(uuid)
+        is_shared = holder is not None and holder.host != self.host
+        self._refuse_what_cannot_be_sent(guest, is_block_migration, is_shared=is_shared)
         self._note(uuid, EXPECTED, {})
         self._places.remove_files(uuid)  # of a call that was cut off
         with self._all_or_nothing(guest):
             self._boot_parts(guest, _quietly)
-            backing = self._kept_image(guest, _quietly)
-            folder = self._make_folder(guest)
-            _make_room(folder, guest, backing)
-            self._write_drive(folder / config_drive.NAME, guest, guest.admin_password)
-            target = self._target(uuid, is_on_image=backing is not None)
-            self._networks.tell(guest)
+            target = self._expect(guest) if is_shared else self._make_ready(guest)
             self._note(uuid, EXPECTED, target)
         return target
+
+    def _expect(self, guest: GuestSpec) -> dict[str, Any]:
+        """Its disks and the note of its network are seen from here."""
+        drive = str(self._places.own_drive_of(guest.instance_uuid))
+        self._write_drive(Path(drive), guest, guest.admin_password)
+        self._networks.join(guest.instance_uuid)
+        target = self._target(guest.instance_uuid, is_on_image=False, is_block_migration=False)
+        return {**target, "places": {**target["places"], "config": drive}}
+
+    def _make_ready(self, guest: GuestSpec) -> dict[str, Any]:
+        """Disks to be filled, and a network for them."""
+        uuid, backing = guest.instance_uuid, self._kept_image(guest, _quietly)
+        folder = self._places.make_folder(uuid)
+        _make_room(folder, guest, backing)
+        self._write_drive(folder / config_drive.NAME, guest, guest.admin_password)
+        target = self._target(uuid, is_on_image=backing is not None, is_block_migration=True)
+        self._networks.tell(guest)
+        return {**target, "places": {**target["places"], "own_drive": str(folder / config_drive.NAME)}}
 
     def finish_live_migration(self, guest: GuestSpec) -> None:
         if not self._is_here(guest.instance_uuid):
             raise GuestMissing()
+        if self._places.holder_of(guest.instance_uuid) is not None:
+            self._places.hold(guest.instance_uuid, Holder(self.host))
         self._forget(guest.instance_uuid, EXPECTED)
 
     def cancel_live_migration(self, instance_uuid: str) -> None:
@@ -170,7 +188,7 @@ class LibvirtLive(LibvirtMoves):
     def _has_arrived(self, uuid: str, target: Mapping[str, Any]) -> bool:
         return self._connection.is_at(str(target.get("uri", "")), uuid)
 
-    def _target(self, uuid: str, *, is_on_image: bool) -> dict[str, Any]:
+    def _target(self, uuid: str, *, is_on_image: bool, is_block_migration: bool) -> dict[str, Any]:
         address = self._options.migration_address
         memory, blocks = (address, "") if address != UNIX else self._places.doors_of(uuid)
         return {
@@ -180,14 +198,23 @@ class LibvirtLive(LibvirtMoves):
             "memory_uri": memory,
             "disks_uri": blocks,
             "is_on_image": is_on_image,
-            "is_block_migration": True,
+            "is_block_migration": is_block_migration,
         }
 
+    def _remove_files(self, instance_uuid: str) -> None:
+        """Disks that the hosts share go along with the guest: they are not this host's to remove any more."""
+        target = self._read(instance_uuid, LEAVING)
+        if target and not target.get("is_block_migration", True) and self._places.has_folder(instance_uuid):
+            self._places.hold(instance_uuid, Holder(str(target["host"])))
+        super()._remove_files(instance_uuid)
+
     @staticmethod
-    def _refuse_what_is_not_shared(guest: GuestSpec, is_block_migration: bool | None) -> None:
+    def _refuse_what_cannot_be_sent(guest: GuestSpec, is_block_migration: bool | None, *, is_shared: bool) -> None:
         flavor = guest.flavor
         has_disks = bool(guest.image.image_id or flavor.ephemeral_gb or flavor.swap_mb)
-        if is_block_migration is False and has_disks:
+        if is_block_migration and is_shared:
+            raise DriverError("These hosts share the guest's disks: a block migration has nothing to send.")
+        if is_block_migration is False and has_disks and not is_shared:
             raise DriverError("These hosts share no disks: the guest's own have to be sent by a block migration.")
         for volume in guest.volumes:
             if not Path(volume.path).exists():

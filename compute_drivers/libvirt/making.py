@@ -11,12 +11,14 @@ from compute_drivers.libvirt import config_drive, devices_xml, disks, domain_xml
 from compute_drivers.libvirt.host import LibvirtHost, require_uuid
 from conductor.core import disk_images
 from conductor.core.compute_driver import GuestSpec, Progress
-from conductor.core.errors import BuildAborted, DriverError
+from conductor.core.errors import BuildAborted
 from conductor.core.hardware.wire import grant_from_json
 from conductor.core.request_spec import ImageSpec
 
 log = logging.getLogger(__name__)
 
+# What one host has written, the next one reads: nothing of it waits in the memory of this machine.
+SEEN_BY_OTHERS = "none"
 BootParts = tuple[Path | None, Path | None]
 
 
@@ -32,7 +34,7 @@ class LibvirtMaker(LibvirtHost):
             boot = self._boot_parts(guest, progress)
             backing = self._backing(guest, progress)
             progress("making the disk", None)
-            directory = self._make_folder(guest)
+            directory = self._places.make_folder(guest.instance_uuid)
             disks.create_disks(directory, guest.flavor, backing)
             self._write_drive(directory / config_drive.NAME, guest, guest.admin_password)
             progress("starting the guest", None)
@@ -56,26 +58,23 @@ class LibvirtMaker(LibvirtHost):
         user_network.arguments(guest.ports, guest.hostname, wished.card_model)
         return wished
 
-    def _make_folder(self, guest: GuestSpec) -> Path:
-        directory = self._places.folder_of(guest.instance_uuid)
-        try:
-            directory.mkdir(mode=0o700)
-        except OSError as error:
-            raise DriverError(f"The guest's folder could not be made: {error.strerror}.") from error
-        return directory
-
     def _describe(self, guest: GuestSpec, boot: BootParts) -> str:
         """The domain of a guest with the disks that it has now; its network is played from here on."""
         kernel, ramdisk = boot
         wished, folder = wishes.read(guest), self._places.folder_of(guest.instance_uuid)
         wires = self._play(guest)
+        self._places.own_drive_of(guest.instance_uuid).unlink(missing_ok=True)  # the one in its folder is as good
         drives = (folder / name for name in (config_drive.RESCUE_NAME, config_drive.NAME))
         machine = domain_xml.Machine(
             host=self.host,
             virt_type=self._virt_type,
             wished=wished,
             disks=devices_xml.arranged(
-                disks.own_disks(folder), guest.volumes, bus=wished.disk_bus, limits=wished.limits
+                disks.own_disks(folder),
+                guest.volumes,
+                bus=wished.disk_bus,
+                limits=wished.limits,
+                cache=SEEN_BY_OTHERS if self._options.shared_dir else "",
             ),
             lines=self._places.lines_of(guest.instance_uuid),
             grant=grant_from_json(guest.hardware),

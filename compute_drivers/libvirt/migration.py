@@ -173,7 +173,7 @@ class Journey:
             libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: moved,
         }
         flags = ALWAYS | BY_TRANSPORT[options.migration_transport]
-        disks = leaving_xml.disks_in(now, own["folder"])
+        disks = leaving_xml.disks_in(now, own["folder"]) if target.get("is_block_migration", True) else {}
         if disks and options.migration_transport == "tunnelled":
             raise DriverError("A tunnel takes no disks, and the guest has some that the hosts do not share.")
         if disks:

@@ -26,8 +26,9 @@ class LibvirtMoves(LibvirtActions):
             if self._state(uuid) not in OFF and not self._shuts_down(uuid, self._options.shutdown_seconds):
                 self._end(uuid)
             put_aside.put_aside(self._places, uuid)
-        if not self._places.folder_of(uuid).exists():  # else it is here already, in its new size
+        if not self._places.has_folder(uuid):  # else it is here already, in its new size
             self._connection.remove(uuid)
+            self._places.own_drive_of(uuid).unlink(missing_ok=True)
             self._networks.close(uuid)
         return put_aside.told_of(self._places, uuid)
 
@@ -42,7 +43,7 @@ class LibvirtMoves(LibvirtActions):
         with self._all_or_nothing(guest):
             boot, backing = self._boot_parts(guest, progress), self._kept_image(guest, progress)
             progress("copying the disks", 0.0)
-            _copy(source, self._make_folder(guest), guest, backing, progress)
+            _copy(source, self._places.make_folder(uuid), guest, backing, progress)
             progress("starting the guest", None)
             described = self._describe(guest, boot)
             self._connection.start(described) if is_running else self._connection.define(described)

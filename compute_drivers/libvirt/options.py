@@ -20,6 +20,8 @@ PLAYERS = ("qemu", "agent")
 class LibvirtOptions:
     """`state_dir` holds images, disks and consoles. Amounts that are None are the machine's.
 
+    With `shared_dir` images and disks are there instead, where other hosts see them.
+
     `uri` "" is the hypervisor inside this process; `ram_allocation_ratio` None is what suits the virt type.
     `pinned_cpus` are for guests that pin theirs, `pci_devices` are addresses or vendor:product with commas between.
     `image_cache_gb` 0 has no bound; `shutdown_seconds` is what a guest gets to power itself off before it moves.
@@ -28,6 +30,7 @@ class LibvirtOptions:
     """
 
     state_dir: Path = option()
+    shared_dir: Path | None = option(None)
     uri: str = option("")
     virt_type: str = option("auto", choices=VIRT_TYPES)
     guest_network: str = option("qemu", choices=PLAYERS)

@@ -65,6 +65,13 @@ def _spawn(at: Hands, command: m.SpawnInstance) -> None:
         at.driver.power_off(guest.instance_uuid, 0.0)
 
 
+def _take_over(at: Hands, command: m.TakeOverInstance) -> None:
+    guest = _guest(command)
+    at.driver.take_over(guest, command.source_host, at.progress)
+    if not command.is_running:
+        at.driver.power_off(guest.instance_uuid, 0.0)
+
+
 def _reboot(at: Hands, command: m.RebootInstance) -> None:
     at.driver.reboot(_guest(command), is_hard=command.is_hard, timeout_seconds=command.timeout_seconds)
 
@@ -116,6 +123,9 @@ HANDLERS: Mapping[type[Any], Handler] = {
     m.RebuildInstance: Handler(
         lambda at, it: at.driver.rebuild(_guest(it), at.progress, is_running=it.is_running), "rebuild"
     ),
+    # what is taken over is all that is left of a guest: nobody destroys it because a newer command came
+    m.TakeOverInstance: Handler(_take_over, "evacuate"),
+    m.HandBackInstance: Handler(lambda at, it: at.driver.hand_back(it.instance_uuid, it.source_host), "evacuate"),
     # power
     m.PowerOn: Handler(lambda at, it: at.driver.power_on(_guest(it))),
     m.PowerOff: Handler(lambda at, it: at.driver.power_off(it.instance_uuid, it.timeout_seconds)),

@@ -36,7 +36,7 @@ VERBS_OF = {
         *("prepare_live_migration", "live_migrate", "finish_live_migration", "cancel_live_migration"),
         *("abort_live_migration", "force_live_migration"),
     ),
-    "evacuate": (),  # no verb of its own: `spawn` finds the disks
+    "evacuate": ("take_over", "hand_back"),
 }
 ALWAYS = ("report", "guests", "spawn", "destroy", "power_on", "power_off", "reboot")
 PORT = NetworkPort("0a6f3f0e-5d52-4d0e-9a53-2f1f6f1f8d3c", "back", "fa:16:3e:0a:0b:0c", "10.9.0.7", 24, "10.9.0.0/24")

@@ -243,5 +243,60 @@ class LiveMoves(MoveBase):
         assert live.on() == [live.destination.host]
 
 
-class MoveConformance(ColdMoves, LiveMoves):
+class SharedDisks(MoveBase):
+    """With the source dead: its guest is taken over, and handed back."""
+
+    @pytest.fixture
+    def left(
+        self, request: pytest.FixtureRequest, driver: ComputeDriver, make_guest: MakeGuest
+    ) -> Iterator[Two | None]:
+        """A guest that its host cannot run any more; None for a driver whose hosts share no disks."""
+        for two in self._between_two("evacuate", request, driver, make_guest):
+            if two is not None:
+                two.source.power_off(two.uuid, 0.0)
+            yield two
+
+    def test_the_guest_of_a_dead_host_is_taken_over_and_outlives_what_is_left_there(self, left: Two | None) -> None:
+        if left is None:
+            return
+        for _ in range(2):
+            left.destination.take_over(left.guest, left.source.host, Told())
+        left.source.destroy(left.uuid)  # it is told so when it comes back
+        assert left.on() == [left.destination.host]
+        left.destination.reboot(left.guest, is_hard=True, timeout_seconds=0.0)
+        assert power_state(left.destination, left.guest) is PowerState.RUNNING
+
+    def test_what_was_taken_over_can_be_handed_back(self, left: Two | None) -> None:
+        if left is None:
+            return
+        left.destination.take_over(left.guest, left.source.host, Told())
+        for _ in range(2):
+            left.destination.hand_back(left.uuid, left.source.host)
+            assert left.on() == [left.source.host]
+        self._runs_at_its_source(left)
+
+    def test_a_guest_that_is_not_wanted_there_any_more_keeps_its_disks(self, left: Two | None) -> None:
+        if left is None:
+            return
+        with pytest.raises(StaleToken):
+            left.destination.take_over(left.guest, left.source.host, Told(stop_at=1))
+        assert left.on() == [left.source.host]
+        left.destination.destroy(left.uuid)
+        self._runs_at_its_source(left)
+
+    def test_disks_that_are_not_there_are_a_failure_and_leave_nothing(self, left: Two | None) -> None:
+        if left is None:
+            return
+        nowhere = replace(left.guest, instance_uuid=str(uuid4()))
+        with pytest.raises(DriverError):
+            left.destination.take_over(nowhere, left.source.host, Told())
+        assert nowhere.instance_uuid not in uuids(left.destination)
+
+    @staticmethod
+    def _runs_at_its_source(left: Two) -> None:
+        left.source.power_on(left.guest)
+        assert power_state(left.source, left.guest) is PowerState.RUNNING
+
+
+class MoveConformance(ColdMoves, LiveMoves, SharedDisks):
     """All of them."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, BinaryIO, ClassVar, Protocol
 
 from conductor.core.consoles import ConsoleKind
+from conductor.core.driver_capabilities import CAPABILITIES as CAPABILITIES
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
 
@@ -188,27 +189,6 @@ class Progress(Protocol):
     ) -> None: ...
 
 
-# What a driver may be able to do beside building, ending, starting, stopping and rebooting guests. An action whose
-# capability is missing is never offered on the driver's hosts.
-CAPABILITIES: Mapping[str, str] = {
-    "pause": "pause and unpause",
-    "suspend": "suspend and resume",
-    "rescue": "rescue and unrescue",
-    "rebuild": "rebuild",
-    "snapshot": "take images of guests; shelve them",
-    "set_password": "set the administrator's password in a guest",
-    "crash_dump": "make a guest dump its memory",
-    "vnc_console": "show the screen of a guest and take keys and pointer",
-    "serial_console": "carry what is typed to a guest's serial line, and what it answers",
-    "attach_volume": "attach and detach volumes while the guest runs",
-    "swap_volume": "put another volume in the place of one, with its data, while the guest runs",
-    "attach_interface": "attach and detach ports while the guest runs",
-    "migrate": "resize and move guests that are off",
-    "live_migrate": "move guests while they run",
-    "evacuate": "build guests whose disks are on shared storage",
-}
-
-
 class ComputeDriver:
     """Runs guests on one host.
 
@@ -336,6 +316,19 @@ class ComputeDriver:
         raise NotImplementedError
 
     def detach_interface(self, instance_uuid: str, port_uuid: str) -> None:
+        raise NotImplementedError
+
+    # -- capability evacuate
+
+    def take_over(self, guest: GuestSpec, source_host: str, progress: Progress) -> None:
+        """Start the guest of a dead host from its own disks, which are on storage that the hosts share.
+
+        Raises DriverError where this host does not see them. Whatever is raised, they are the dead host's as before.
+        """
+        raise NotImplementedError
+
+    def hand_back(self, instance_uuid: str, source_host: str) -> None:
+        """End a guest that was taken over; its disks stay, and are the dead host's again."""
         raise NotImplementedError
 
     # -- capability migrate: out at the source, in at the destination, then confirm or revert at the source

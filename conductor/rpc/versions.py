@@ -11,6 +11,7 @@ SERVICE_VERSION_HISTORY = (
     "consoles_offered 1.0",
     "swap_volume 1.0",
     "a guest's hardware (cells, pins, devices), in all commands that describe one: spawn_instance 1.2, others 1.1",
+    "take_over_instance, hand_back_instance 1.0 (disks that hosts share)",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -37,6 +38,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
     {"consoles_offered": "1.0"},
     {"swap_volume": "1.0"},
     {**dict.fromkeys(DESCRIBING, "1.1"), "spawn_instance": "1.2"},
+    {"take_over_instance": "1.0", "hand_back_instance": "1.0"},
 )
 
 

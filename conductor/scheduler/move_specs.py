@@ -69,6 +69,12 @@ def supposed(instance: Instance, migration_type: str, *, flavor: FlavorSpec | No
     )
 
 
+def leaves_disks(alias: str, migration: Migration) -> bool:
+    """Whether other hosts see the disks of a dead host's guest."""
+    node = ComputeNode.objects.using(alias).filter(host=migration.source_host, node=migration.source_node).first()
+    return _capability(migration.migration_type, node) == SHARED_DISKS
+
+
 def asked(instance: Instance) -> RequestSpec:
     """What was asked for when the instance was launched, with the image that it has by now."""
     row = RequestSpecRecord.objects.filter(instance_uuid=instance.uuid).first()

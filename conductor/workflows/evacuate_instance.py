@@ -26,7 +26,7 @@ EVACUATE_INSTANCE = EvacuateInstance(
         LookAtSource(),  # it is still there, and what it holds there is noted; no undo, as it only looks
         PickDestination(),  # claimed there; what is held at the dead host stays the migration's until that is clean
         MovePorts(),  # ports are bound to the destination; revert binds them back
-        SpawnAtDestination(),  # one command to the destination; revert destroys what it built
+        SpawnAtDestination(),  # one command to the destination; revert destroys what it built, or hands the disks back
         MarkEvacuated(),
     ),
     on_failure=MarkMoveFailed(MigrationStatus.ERROR, vm_state=VmState.ERROR),

@@ -19,7 +19,7 @@ import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.base import MakeGuest, Told
-from conductor.conformance.moves import LiveMoves
+from conductor.conformance.moves import ColdMoves, LiveMoves, SharedDisks
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
 from conductor.core.errors import DriverError, MigrationAborted
 from conductor.core.request_spec import ImageSpec
@@ -54,6 +54,31 @@ class TestMoves(LiveMoves):
     def other(self, pair: tuple[Host, Host]) -> Iterator[ComputeDriver]:
         with pair[1].told(guest_network="agent") as told:
             yield told
+
+    @pytest.fixture
+    def make_guest(self) -> MakeGuest:
+        return lambda uuid: guest_of(uuid, IMAGE, ports=(PORT,))
+
+
+@pytest.fixture(scope="module")
+def sharing(pair: tuple[Host, Host]) -> Iterator[tuple[LibvirtDriver, LibvirtDriver]]:
+    """The same two hosts with one folder for the disks of both."""
+    shared = state_dir(pair[0].driver).parent / "shared"
+    shared.mkdir()
+    with pair[0].told(shared_dir=str(shared)) as one, pair[1].told(shared_dir=str(shared)) as other:
+        yield one, other
+    left = [path for path in shared.rglob("*") if path.is_file() and path.parent.parent.name != "images"]
+    assert left == []
+
+
+class TestMovesWithSharedDisks(ColdMoves, LiveMoves, SharedDisks):
+    @pytest.fixture
+    def driver(self, sharing: tuple[LibvirtDriver, LibvirtDriver]) -> ComputeDriver:
+        return sharing[0]
+
+    @pytest.fixture
+    def other(self, sharing: tuple[LibvirtDriver, LibvirtDriver]) -> ComputeDriver:
+        return sharing[1]
 
     @pytest.fixture
     def make_guest(self) -> MakeGuest:

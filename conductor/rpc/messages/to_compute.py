@@ -51,6 +51,25 @@ class RebuildInstance(Command):
     is_running: bool = True
 
 
+# -- on a host of its own no more
+
+
+@message("take_over_instance", version="1.0")
+class TakeOverInstance(Command):
+    """Start the guest of a dead host from the disks that it has on shared storage, unless `is_running` is false."""
+
+    guest: dict[str, Any]
+    source_host: str
+    is_running: bool = True
+
+
+@message("hand_back_instance", version="1.0")
+class HandBackInstance(Command):
+    """End a guest that was taken over, and leave its disks to the host that it came from."""
+
+    source_host: str
+
+
 # -- power
 
 

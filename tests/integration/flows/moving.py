@@ -85,6 +85,14 @@ class Hosts:
     def destroy_instance(self, host: str, body: Said) -> None:
         self.guests[host].pop(body["instance_uuid"], None)
 
+    def take_over_instance(self, host: str, body: Said) -> None:
+        assert body["source_host"] != host
+        self.spawn_instance(host, body)
+
+    def hand_back_instance(self, host: str, body: Said) -> None:
+        assert body["source_host"] != host
+        self.destroy_instance(host, body)
+
     def power_off(self, host: str, body: Said) -> None:
         self._there(host, body)
         self.guests[host][body["instance_uuid"]] = OFF

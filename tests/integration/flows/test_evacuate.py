@@ -85,6 +85,22 @@ def test_a_server_is_built_anew_where_disks_are_shared_and_where_they_are_not(
     run_to_the_end(hosts)
     assert instance_of(uuid).vm_state == VmState.ACTIVE
     assert instance_of(uuid).host not in (home, None)
+    assert hosts.said[-1][0] == ("take_over_instance" if sharing else "spawn_instance")
+
+
+def test_disks_that_are_shared_are_handed_back_and_never_destroyed(hosts: Hosts, admin: Any, launch: Any) -> None:
+    """A destroy would take them along: they are all that is left of the server."""
+    share_disks("sim-1", "sim-2", "sim-3")
+    uuid = launch()
+    home = instance_of(uuid).host or ""
+    kill(hosts, home)
+    hosts.said.clear()
+    hosts.fails = lambda message, host: "late BuildAborted" if message == "take_over_instance" else None
+    evacuations.begin(admin, uuid)
+    run_to_the_end(hosts)
+    assert (instance_of(uuid).vm_state, instance_of(uuid).host) == (VmState.ERROR, home)
+    assert [message for message, _ in hosts.said] == ["take_over_instance", "hand_back_instance"]
+    assert_at_rest(hosts, uuid)
 
 
 def test_disks_that_are_shared_are_not_left_behind_for_an_image(hosts: Hosts, admin: Any, launch: Any) -> None:
