@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,10 @@ class Campaign:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self.evidence.close()
         self.cloud.stop()
 
-    @property
+    @cached_property
     def evidence(self) -> Evidence:
         assert self.cloud.database is not None
         names = ("api", "cell0", *self.cloud.cells)

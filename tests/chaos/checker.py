@@ -12,12 +12,14 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row
 
+Connection = psycopg.Connection[dict[str, Any]]
 FINAL_RUNS = {"done", "failed (undone)", "failed (not clean)", "cancelled"}
 ON, PAUSED, OFF, SUSPENDED = 1, 3, 4, 7
 # The power states that a guest may have while its instance is in a state; a guest may also have crashed by itself.
@@ -42,10 +44,31 @@ class Evidence:
     databases: Mapping[str, str]
     agents: Path
     answers: Path
+    _connections: dict[str, Connection] = field(default_factory=dict)
 
     def rows(self, database: str, query: str) -> list[dict[str, Any]]:
-        with psycopg.connect(self.databases[database], row_factory=psycopg.rows.dict_row) as connection:
-            return connection.execute(query).fetchall()
+        """By a connection that stays: to make one costs the server more than to answer. It may have been cut."""
+        known = self._connections.pop(database, None)
+        try:
+            return self._ask(database, known, query)
+        except psycopg.OperationalError:
+            if known is None:
+                raise
+            return self._ask(database, None, query)
+
+    def _ask(self, database: str, known: Connection | None, query: str) -> list[dict[str, Any]]:
+        connection = known or psycopg.connect(self.databases[database], autocommit=True, row_factory=dict_row)
+        try:
+            rows = connection.execute(query).fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        self._connections[database] = connection
+        return rows
+
+    def close(self) -> None:
+        while self._connections:
+            self._connections.popitem()[1].close()
 
     @property
     def cells(self) -> list[str]:
@@ -66,16 +89,14 @@ class Evidence:
 
 def unsettled(evidence: Evidence) -> list[str]:
     """What is still under way; a cloud at rest has nothing."""
-    runs = evidence.everywhere(
-        "SELECT flow, uuid, state, waits_for FROM journal_workflowrun WHERE state NOT IN "
-        "('done', 'failed (undone)', 'failed (not clean)', 'cancelled', 'needs operator')"
+    words = evidence.everywhere(
+        "SELECT concat_ws(' ', flow, uuid, state, waits_for) AS what FROM journal_workflowrun WHERE state NOT IN "
+        "('done', 'failed (undone)', 'failed (not clean)', 'cancelled', 'needs operator') "
+        "UNION ALL SELECT concat_ws(' ', 'command', step_key, 'for', host) FROM journal_outboxmessage "
+        # What somebody locked who died before he opened its run is swept after a minute.
+        "UNION ALL SELECT concat_ws(' ', 'lock of', resource, 'for', holder_action) FROM journal_resourcelock"
     )
-    found = [f"{name}: {row['flow']} {row['uuid']} {row['state']} {row['waits_for']}" for name, row in runs]
-    commands = evidence.everywhere("SELECT step_key, host FROM journal_outboxmessage")
-    found += [f"{name}: command {row['step_key']} for {row['host']}" for name, row in commands]
-    # What somebody locked who died before he opened its run is swept after a minute.
-    locks = evidence.everywhere("SELECT resource, holder_action FROM journal_resourcelock")
-    return found + [f"{name}: lock of {row['resource']} for {row['holder_action']}" for name, row in locks]
+    return [f"{name}: {row['what']}" for name, row in words]
 
 
 def violations(evidence: Evidence) -> list[str]:

@@ -108,7 +108,7 @@ def _repair(stage: Stage, scene: Scene) -> None:
 def _play(stage: Stage, scene: Scene, place: Place) -> list[str]:
     _set(stage, scene)
     if place.is_undo:
-        _spoil(stage.campaign, {scene.verb: {"fail_times": 99}} if scene.verb else {})
+        _spoil(stage.campaign, {scene.verb: {"fail_times": scene.fail_times}} if scene.verb else {})
         _lose(stage, scene)
     (stage.campaign.folder / ARMED).write_text(place.name)
     if scene.action:

@@ -24,10 +24,11 @@ class Scene:
     """What a new server goes through before the action, and after it; all are keys of DEEDS.
 
     `before` happens before there is a server, `first` to the server, `last` once the action has been seen to, `tidy`
-    when all was found right. `verb` is the driver's that fails in order that the flow turns back, and `lost` the data
-    that are not there for the same reason; `commands` are the messages that hosts get from the flow; `faults` are how
-    hosts behave from the beginning; `launch` is what the server is launched with beside the usual, `is_about_volumes`
-    says that there is none; `never` is found in the names of places that it cannot come to.
+    when all was found right. `verb` is the driver's that fails in order that the flow turns back, so many times in all
+    (once where the way back needs it too), and `lost` the data that are not there for the same reason; `commands` are
+    the messages that hosts get from the flow; `faults` are how hosts behave from the beginning; `launch` is what the
+    server is launched with beside the usual, `is_about_volumes` says that there is none; `never` is found in the names
+    of places that it cannot come to.
     """
 
     first: tuple[str, ...]
@@ -41,6 +42,7 @@ class Scene:
     faults: Mapping[str, Any] = field(default_factory=dict)
     launch: Callable[[Person], Mapping[str, Any]] = lambda person: {}
     is_about_volumes: bool = False
+    fail_times: int = 99
     never: str = ""
 
     @property
@@ -370,7 +372,7 @@ SCENES: dict[str, Scene] = {
     "unshelve_instance": Scene(("shelve",), "unshelve", "spawn"),
     "attach_volume": Scene((), "attach volume", "attach_volume", ("attach_volume",)),
     "detach_volume": Scene(("attach volume",), "detach volume", "detach_volume", ("detach_volume",)),
-    "swap_volume": Scene(("attach volume",), "swap volume", "swap_volume", ("swap_volume",)),
+    "swap_volume": Scene(("attach volume",), "swap volume", "swap_volume", ("swap_volume",), fail_times=1),
     "attach_interface": Scene((), "plug", "attach_interface", ("attach_interface",)),
     "detach_interface": Scene((), "unplug", "detach_interface", ("detach_interface",)),
     "resize_instance": Scene((), "resize", "migrate_in", ("migrate_out", "migrate_in")),

@@ -2,14 +2,17 @@
 
 A conductor dies by an exception that nothing catches: the transaction it is in is rolled back, what it knew is gone.
 One that is frozen stays on the stack while the other takes over, and goes on afterwards with what it knew: a zombie.
+Or all of this happens for real: to a process of its own, by SIGKILL and SIGSTOP (see mortal.py).
 Time passes when the schedule says so: leases run out by an UPDATE, not by waiting.
 """
 
 from __future__ import annotations
 
+import os
 import random
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+import signal
+import sqlite3
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,10 +21,10 @@ from uuid import UUID
 from django.db import connections
 
 from conductor.actors.conductor import RECEIVERS
+from conductor.compute import host_journal
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import ComputeManager, Shared
-from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.context import system_context
 from conductor.core.errors import ResourceLocked
 from conductor.core.states import LIVE_RUN_STATES
@@ -33,10 +36,9 @@ from conductor.sql import dialect
 from conductor.transactions import write_tx
 from conductor.workflows import catalog, engine, leases, recovery, turn
 from conductor.workflows.flow import Flow
-from tests.chaos import ledger
-from tests.tiny_driver import TinyDriver
+from tests.chaos import ledger, mortal
+from tests.chaos.parts import CELL, Driver, InLine, Kept, Killed, hear, is_work
 
-CELL = ledger.HERE
 CONDUCTORS = ("conductor-a", "conductor-b")
 LONGEST_SETTLING = 60
 AN_HOUR = 3600.0
@@ -54,66 +56,45 @@ TIME_PASSES = (
 )
 
 
-class Killed(BaseException):
-    """The process is no more. Not an Exception: no code may survive it by catching one."""
-
-
-class InLine:
-    """Lanes without threads: what is submitted is done at once."""
-
-    def submit(self, group: object, lane: object, work: Callable[[], None], *, most_at_once: int = 1) -> None:
-        work()
-
-
-class Driver(TinyDriver):
-    """Keeps every token that had an effect, in order."""
-
-    def __init__(self, world: Schedule) -> None:
-        super().__init__(ledger.HOST)
-        self.world = world
-
-    def spawn(self, guest: GuestSpec, progress: Progress) -> None:
-        self.world.reach("host.spawn.before")
-        self.world.meet("host.spawn")
-        super().spawn(guest, progress)
-        self.world.reach("host.spawn.effect")
-
-    def destroy(self, instance_uuid: str) -> None:
-        self.world.reach("host.destroy.before")
-        super().destroy(instance_uuid)
-        self.world.reach("host.destroy.effect")
-
-
 class Schedule:
     """The world of one seed. `run` moves it to its end and returns what is wrong with it."""
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    def __init__(self, seed: int, folder: Path, *, is_real: bool = False) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.wire: list[tuple[str, dict[str, Any]]] = []
-        self.faults_left = self.random.randrange(0, 7)
-        self.failures_left = self.random.randrange(0, 4)
+        self.faults_left = self.random.randrange(0, 7) + 2 * is_real
+        self.most_failures = self.random.randrange(0, 4)
         self.is_calm = False
         self.depth = 0
         self.asked: list[str] = []  # uuids of runs that were accepted
         self.trace: list[str] = []
         self.applied: list[tuple[str, int, str]] = []  # instance, token and key of each command the driver was given
-        self.answered: set[str] = set()  # keys of commands whose answer was given
+        self.answered: list[str] = []  # keys of commands whose answer was given
+        self.failures: list[str] = []
+        self.deaths: list[signal.Signals] = []  # of real processes
+        self.fate: mortal.Fate | None = None  # this process's own, where it is one of these
         self.things = 0
         self.stubborn = "Take.undo" if self.random.random() < 0.05 else ""  # what never succeeds
+        self._is_real = is_real
+        self._is_host_frozen = False
+        self._command_at_work: Any = None
         self._at_work: set[str] = set()  # the instance that the host works on
         self.wrong: list[str] = []
         self.driver = Driver(self)
         self._folder = folder
         self._journal: HostJournal | None = None
-        self._start_agent()
+        self._kept = sqlite3.connect(":memory:", isolation_level=None, factory=Kept)
+        self._kept.executescript(host_journal.SCHEMA)
 
     # -- what the product meets -------------------------------------------------------------------------------
 
     def reach(self, place: str) -> None:
         """A named place of the product's: here it may be killed, or frozen while the other goes on."""
         self.trace.append(place)
-        if self.is_calm or self.faults_left <= 0 or self.random.random() > 0.12:
+        if self.fate is not None:
+            self.fate.meet()
+        if self._is_real or self.is_calm or self.faults_left <= 0 or self.random.random() > 0.12:
             return
         self.faults_left -= 1
         # Who is frozen inside a transaction holds the database's rows, and nobody overtakes him.
@@ -128,14 +109,21 @@ class Schedule:
         """A step's effect may fail, a few times in all."""
         if step == self.stubborn:
             raise ledger.fail(step)
-        if self.failures_left > 0 and not self.is_calm and self.random.random() < 0.15:
-            self.failures_left -= 1
+        if len(self.failures) < self.most_failures and not self.is_calm and self.random.random() < 0.15:
+            self.failures.append(step)
             self.trace.append(f"failed: {step}")
             raise ledger.fail(step)
 
     def _freeze(self, place: str) -> None:
         """Whoever is here sleeps past his lease; the other conductor works meanwhile."""
         self.trace.append(f"frozen at {place}")
+        try:
+            self._overtake()
+        finally:
+            self.trace.append(f"goes on at {place}")
+
+    def _overtake(self) -> None:
+        """The other conductor, past the lease of the one whose turn it was."""
         self.depth += 1
         me, leases.WORKER = leases.WORKER, CONDUCTORS[CONDUCTORS[0] == leases.WORKER]
         try:
@@ -145,12 +133,12 @@ class Schedule:
         finally:
             leases.WORKER = me
             self.depth -= 1
-            self.trace.append(f"goes on at {place}")
 
     # -- moving -----------------------------------------------------------------------------------------------
 
     def run(self) -> list[str]:
         with self._installed():
+            self._start_agent()
             self._ask()
             for _ in range(self.random.randrange(4, 40)):
                 self._move()
@@ -164,7 +152,7 @@ class Schedule:
                     self._deliver(self.wire.pop(0))
             else:
                 self.wrong.append(f"never settles: {self._unfinished()}")
-        self._stop_agent()
+            self._stop_agent()
         return self.wrong
 
     def _move(self) -> None:
@@ -188,6 +176,40 @@ class Schedule:
             self._change_hearing()
 
     def _deliver(self, message: tuple[str, dict[str, Any]]) -> None:
+        is_exposed = (
+            self._is_real and self.fate is None and not self.depth and not self.is_calm and self.faults_left > 0
+        )
+        if is_exposed and self.random.random() < 0.5 and is_work(message):
+            self._deliver_by_another(message)
+        else:
+            self._deliver_here(message)
+
+    def _deliver_by_another(self, message: tuple[str, dict[str, Any]]) -> None:
+        """By a process that does not see the end of it, if it comes to its place before."""
+        name, is_of_host = leases.WORKER, message[0] == "compute"
+        if is_of_host:
+            self._stop_agent()  # the journal is the other's
+
+        def deliver() -> None:
+            leases.WORKER = f"{name}.{os.getpid()}"  # no life has the name of another
+            if is_of_host:
+                self._start_agent()
+            self._deliver_here(message)
+
+        def meanwhile() -> None:
+            self._is_host_frozen = is_of_host
+            self._overtake()
+            self._is_host_frozen = False
+
+        number = signal.SIGSTOP if self.random.random() < 0.15 else signal.SIGKILL
+        met = mortal.take(self, deliver, mortal.Fate(number, self.random.randrange(1, 5)), meanwhile)
+        if met is not None:
+            self.faults_left -= 1
+            self.deaths.append(met)
+        if is_of_host:
+            self._start_agent()
+
+    def _deliver_here(self, message: tuple[str, dict[str, Any]]) -> None:
         kind, body = message
         self.trace.append(f"{leases.WORKER}: {kind} {body.get('message', '')}")
         try:
@@ -206,20 +228,22 @@ class Schedule:
 
     def _command(self, body: dict[str, Any]) -> None:
         command = decode(body)
-        if self._at_work:  # the host is at work on another, or frozen there
+        if self._at_work or self._is_host_frozen:  # the host is at work on another, or frozen there
             self.wire.append(("compute", body))
             return
         self._at_work.add(command.instance_uuid)
-        before, was_answered = len(self.driver.calls), command.step_key in self.answered
+        self._command_at_work = command
         try:
             self.manager.receive(body)
         finally:
             self._at_work.discard(command.instance_uuid)
-            if len(self.driver.calls) > before:
-                self._note(command, was_answered=was_answered)
 
-    def _note(self, command: Any, *, was_answered: bool) -> None:
-        """Look at what was just applied, by rules that need no knowledge of how it came about."""
+    def note(self) -> None:
+        """Look at what the driver is just told to do, by rules that need no knowledge of how it came about."""
+        command, self._command_at_work = self._command_at_work, None
+        if command is None:  # the second call for it
+            return
+        was_answered = command.step_key in self.answered
         newest = max((token for thing, token, _ in self.applied if thing == command.instance_uuid), default=-1)
         if command.fencing_token < newest:
             self.wrong.append(f"the host obeyed token {command.fencing_token} after {newest}")
@@ -229,7 +253,7 @@ class Schedule:
 
     def _send(self, cell: str, message: Any) -> None:
         if isinstance(message, StepAnswered):
-            self.answered.add(message.step_key)
+            self.answered.append(message.step_key)
         self.wire.append(("conductor", {"cell": cell, **encode(message)}))
 
     def _after_a_death(self, *, is_of_agent: bool) -> None:
@@ -326,6 +350,8 @@ class Schedule:
             (ledger.faults, "meet"): self.meet,
             (leases, "WORKER"): CONDUCTORS[0],
         }
+        if not self._is_real:
+            mine = {**mine, (host_journal, "_open"): lambda path: self._kept}
         before = {(owner, name): getattr(owner, name) for owner, name in mine}
         for (owner, name), value in mine.items():
             setattr(owner, name, value)
@@ -334,33 +360,3 @@ class Schedule:
         finally:
             for (owner, name), value in before.items():
                 setattr(owner, name, value)
-
-
-def hear(is_heard: bool) -> None:
-    """Have the host be up, or silent."""
-    with write_tx(CELL):
-        seen = (100_000.0 if is_heard else -100_000.0, ledger.HOST)
-        dialect.run(connections[CELL], "UPDATE cell_db_service SET last_seen_at = {later} WHERE host = %s", seen)
-
-
-def clear(folder: Path) -> None:
-    """Empty everything for the next schedule."""
-    for alias in (CELL, ledger.ABROAD):
-        with connections[alias].cursor() as sql:
-            for table in TABLES:
-                sql.execute(f"DELETE FROM {table}")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-
-
-TABLES = (
-    "ledger",
-    "journal_resourcelock",
-    "journal_lockwait",
-    "journal_steprecord",
-    "journal_leasegrant",
-    "journal_outboxmessage",
-    "journal_event",
-    "journal_foreignfence",
-    "journal_workflowrun",
-)

@@ -1,13 +1,16 @@
 """Seeded schedules of faults, each checked: `python -m tests.chaos.simulate --seed 1 --schedules 2000`.
 
 Prints one line per violation with the seed that shows it; `--seed N --schedules 1 --trace` replays one. With
-`--planted` it puts each bug of tests/chaos/planted.py into the product in turn, and fails when one is not found.
+`--real 200` real processes die in so many schedules, by SIGKILL; with `--planted 1000` each bug of
+tests/chaos/planted.py is put into the product in turn, and one that so many schedules do not find counts as a failure.
+All three may be asked for at once: they share one set-up.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import logging
 import os
 import shutil
@@ -15,13 +18,21 @@ import sqlite3
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import django
 
+if TYPE_CHECKING:
+    from tests.chaos.schedule import Schedule
+
+Load = Callable[[Path, Path], None]  # of the template, for a home
+DEATHS = ".deaths.json"
 SHARED_MEMORY = Path("/dev/shm")
 WORKERS = os.cpu_count() or 1
 
@@ -32,8 +43,9 @@ class Asked:
 
     seed: int
     schedules: int
+    real: int
+    planted: int
     plant: str
-    planted: bool
     trace: bool
     log: bool
 
@@ -41,64 +53,87 @@ class Asked:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule; the others follow")
-    parser.add_argument("--schedules", type=int, default=1000, help="how many; of each planted bug at most so many")
+    parser.add_argument("--schedules", type=int, default=0, help="how many in which processes are played")
+    parser.add_argument("--real", type=int, default=0, help="how many in which real processes die and are stopped")
+    parser.add_argument(
+        "--planted", type=int, default=0, help="plant every bug; find each in at most so many schedules"
+    )
     parser.add_argument("--plant", default="", help="put this bug into the product first")
-    parser.add_argument("--planted", action="store_true", help="plant every bug in turn, and demand that it is found")
     parser.add_argument("--trace", action="store_true", help="print what happened in each schedule")
     parser.add_argument("--log", action="store_true", help="let the product log")
     asked = Asked(**vars(parser.parse_args()))
+    if not (asked.schedules or asked.real or asked.planted):
+        parser.error("say how many: --schedules, --real or --planted")
     folder = Path(tempfile.mkdtemp(prefix="novella-chaos-", dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None))
     try:
         _set_up(folder / "template", is_logged=asked.log)
-        return _find_planted(asked, folder) if asked.planted else _simulate_all(asked, folder)
+        codes = [
+            _simulate_all(asked, folder, asked.schedules, is_real=False) if asked.schedules else 0,
+            _simulate_all(asked, folder, asked.real, is_real=True) if asked.real else 0,
+            _find_planted(asked, folder) if asked.planted else 0,
+        ]
+        return max(codes)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _simulate_all(asked: Asked, folder: Path) -> int:
+def _simulate_all(asked: Asked, folder: Path, count: int, *, is_real: bool) -> int:
     began = time.monotonic()
-    shares = [range(asked.seed + index, asked.seed + asked.schedules, WORKERS) for index in range(WORKERS)]
+    shares = [range(asked.seed + index, asked.seed + count, WORKERS) for index in range(WORKERS)]
     outcomes = _in_children(
-        folder, [lambda home, seeds=seeds: _simulate(home, seeds, asked=asked) for seeds in shares if seeds]
+        folder,
+        [partial(_simulate, seeds=seeds, asked=asked, is_real=is_real) for seeds in shares if seeds],
+        _load_files if is_real else _load,
     )
-    pace = asked.schedules / (time.monotonic() - began)
+    pace = count / (time.monotonic() - began)
     found = sum(outcomes)
-    print(f"{asked.schedules} schedules, {found} with violations, {pace:.0f}/s", flush=True)
+    told = "".join(f", {number} {name}" for name, number in sorted(_deaths(folder).items())) if is_real else ""
+    print(f"{count} schedules{told}, {found} with violations, {pace:.0f}/s", flush=True)
     return 1 if found else 0
+
+
+def _deaths(folder: Path) -> Counter[str]:
+    return sum((Counter(json.loads(path.read_text())) for path in folder.glob(f"*{DEATHS}")), Counter[str]())
 
 
 def _find_planted(asked: Asked, folder: Path) -> int:
     from tests.chaos.planted import PLANTED
 
-    seeds = range(asked.seed, asked.seed + asked.schedules)
-
-    def look_for(home: Path, name: str) -> int:
-        PLANTED[name]()
-        found = _simulate(home, seeds, asked=asked, stop_at_first=True, prefix=f"{name}: ")
-        if not found:
-            print(f"{name}: NOT FOUND in {len(seeds)} schedules", flush=True)
-        return found
-
-    outcomes = _in_children(folder, [lambda home, name=name: look_for(home, name) for name in PLANTED])
+    jobs = [partial(_find, name=name, asked=asked) for name in PLANTED]
+    outcomes = _in_children(folder, jobs, _load)
     print(f"{sum(outcomes)} of {len(PLANTED)} planted bugs found", flush=True)
     return 0 if all(outcomes) else 1
 
 
-def _simulate(home: Path, seeds: Iterable[int], *, asked: Asked, stop_at_first: bool = False, prefix: str = "") -> int:
+def _find(home: Path, *, name: str, asked: Asked) -> int:
+    from tests.chaos.planted import PLANTED
+
+    PLANTED[name]()
+    seeds = range(asked.seed, asked.seed + asked.planted)
+    found = _simulate(home, seeds, asked=asked, stop_at_first=True, prefix=f"{name}: ")
+    if not found:
+        print(f"{name}: NOT FOUND in {len(seeds)} schedules", flush=True)
+    return found
+
+
+def _simulate(
+    home: Path,
+    seeds: Iterable[int],
+    *,
+    asked: Asked,
+    is_real: bool = False,
+    stop_at_first: bool = False,
+    prefix: str = "",
+) -> int:
     """How many of the schedules show a violation."""
-    from tests.chaos import ledger, planted
-    from tests.chaos.invariants import violations
-    from tests.chaos.schedule import Schedule, clear
+    from tests.chaos import planted
 
     if asked.plant:
         planted.PLANTED[asked.plant]()
-    found = 0
+    found, deaths = 0, Counter[str]()
     for seed in seeds:
-        clear(home / "host")
-        ledger.unlocked.clear()
-        schedule = Schedule(seed, home / "host")
-        wrong = schedule.run()
-        wrong = wrong + violations(set(schedule.driver.running), schedule.asked)
+        schedule, wrong = _play(seed, home / "host", is_real=is_real)
+        deaths.update(death.name for death in schedule.deaths)
         if asked.trace:
             print("\n".join(schedule.trace))
         for line in wrong[: 1 if stop_at_first else None]:
@@ -106,10 +141,25 @@ def _simulate(home: Path, seeds: Iterable[int], *, asked: Asked, stop_at_first: 
         found += bool(wrong)
         if wrong and stop_at_first:
             break
+    (home.parent / f"{home.name}{DEATHS}").write_text(json.dumps(deaths))
     return found
 
 
-def _in_children(folder: Path, jobs: list[Callable[[Path], int]]) -> list[int]:
+def _play(seed: int, folder: Path, *, is_real: bool) -> tuple[Schedule, list[str]]:
+    """One schedule, and what is wrong with what it left."""
+    from tests.chaos import ledger
+    from tests.chaos.invariants import violations
+    from tests.chaos.parts import clear
+    from tests.chaos.schedule import Schedule
+
+    clear(folder)
+    ledger.unlocked.clear()
+    schedule = Schedule(seed, folder, is_real=is_real)
+    wrong = schedule.run()
+    return schedule, wrong + violations(set(schedule.driver.running), schedule.asked)
+
+
+def _in_children(folder: Path, jobs: list[Callable[[Path], int]], load: Load) -> list[int]:
     """Each job in a process of its own, as many at once as there are processors; what they return."""
     outcomes: dict[int, int] = {}
     running: dict[int, int] = {}
@@ -119,7 +169,7 @@ def _in_children(folder: Path, jobs: list[Callable[[Path], int]]) -> list[int]:
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
-            _be_a_child(folder, index, job)
+            _be_a_child(folder, index, job, load)
         running[pid] = index
     while running:
         _await_one(running, outcomes)
@@ -137,10 +187,10 @@ def _await_one(running: dict[int, int], outcomes: dict[int, int]) -> None:
 BROKEN = 120
 
 
-def _be_a_child(folder: Path, index: int, job: Callable[[Path], int]) -> None:
+def _be_a_child(folder: Path, index: int, job: Callable[[Path], int], load: Load) -> None:
     home = folder / str(index)
     home.mkdir()
-    _load(folder / "template")
+    load(folder / "template", home)
     gc.freeze()  # what is there now stays: the collector need not look at it again and again
     try:
         code = min(job(home), BROKEN - 1)
@@ -160,7 +210,7 @@ def _point_at(folder: Path) -> None:
         connections[alias].settings_dict["NAME"] = str(folder / f"{alias}.sqlite3")
 
 
-def _load(template: Path) -> None:
+def _load(template: Path, home: Path) -> None:
     """The databases of the schedules as the template has them, in this process's memory.
 
     Nothing is written to a file, and Django closes no database that lives in memory: who dies loses his transaction.
@@ -176,6 +226,12 @@ def _load(template: Path) -> None:
             source.backup(connections[alias].connection)
 
 
+def _load_files(template: Path, home: Path) -> None:
+    """The same as files, which several processes may open."""
+    shutil.copytree(template, home, dirs_exist_ok=True)
+    _point_at(home)
+
+
 def _set_up(folder: Path, *, is_logged: bool) -> None:
     """The product's own databases, empty, with what every schedule finds there; no connection stays open."""
     folder.mkdir()
@@ -183,16 +239,16 @@ def _set_up(folder: Path, *, is_logged: bool) -> None:
     django.setup()
     if not is_logged:
         logging.disable(logging.CRITICAL)
+    from django.core.management import call_command
     from django.db import connections
 
     from conductor.cell_db.models import Service
-    from conductor.management.databases import migrate_all
     from conductor.transactions import database_now
     from tests.chaos import ledger
 
     _point_at(folder)
-    migrate_all()
     for alias in ledger.EFFECTS:
+        call_command("migrate", database=alias, verbosity=0)
         with connections[alias].cursor() as sql:
             sql.execute(ledger.TABLE)
     Service.objects.using(ledger.HERE).create(

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from tests.acceptance.cloud import PROJECT
 from tests.chaos import points, scenes
 from tests.chaos.campaign import Campaign, at_random
 from tests.chaos.people import Person
 
 SEED = 20
 ACTIONS, KILLS, PLACES = 100, 10, 8
-SCHEDULES = 300
-
-
-def simulate(*arguments: str) -> None:
-    command = [sys.executable, "-m", "tests.chaos.simulate", *arguments]
-    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
-
-
-@pytest.mark.timeout(900)
-def test_the_engine_keeps_its_promises_in_every_schedule() -> None:
-    simulate("--seed", "1", "--schedules", str(SCHEDULES))
-
-
-@pytest.mark.timeout(900)  # the children have the processors to themselves only where nothing else runs
-def test_every_planted_bug_is_found() -> None:
-    simulate("--planted", "--seed", "1", "--schedules", "1000")
 
 
 @pytest.mark.timeout(900)

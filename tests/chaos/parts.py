@@ -1,0 +1,103 @@
+"""What a schedule is made of beside itself: its host's driver and journal, and what it finds and leaves in tables."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from django.db import connections
+
+from conductor.core.compute_driver import GuestSpec, Progress
+from conductor.sql import dialect
+from conductor.transactions import write_tx
+from conductor.workflows import leases
+from tests.chaos import ledger
+from tests.tiny_driver import TinyDriver
+
+CELL = ledger.HERE
+
+
+class World(Protocol):
+    """What a driver meets."""
+
+    def reach(self, place: str) -> None: ...
+    def meet(self, step: str) -> None: ...
+    def note(self) -> None: ...
+
+
+class Killed(BaseException):
+    """The process is no more. Not an Exception: no code may survive it by catching one."""
+
+
+class Kept(sqlite3.Connection):
+    """A host's journal in memory: it is there for the next process, without what this one did not commit."""
+
+    def close(self) -> None:
+        self.rollback()
+
+
+class InLine:
+    """Lanes without threads: what is submitted is done at once."""
+
+    def submit(self, group: object, lane: object, work: Callable[[], None], *, most_at_once: int = 1) -> None:
+        work()
+
+
+class Driver(TinyDriver):
+    """Keeps every token that had an effect, in order."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(ledger.HOST)
+        self.world = world
+
+    def spawn(self, guest: GuestSpec, progress: Progress) -> None:
+        self.world.reach("host.spawn.before")
+        self.world.note()
+        self.world.meet("host.spawn")
+        super().spawn(guest, progress)
+        self.world.reach("host.spawn.effect")
+
+    def destroy(self, instance_uuid: str) -> None:
+        self.world.reach("host.destroy.before")
+        self.world.note()
+        super().destroy(instance_uuid)
+        self.world.reach("host.destroy.effect")
+
+
+def is_work(message: tuple[str, dict[str, Any]]) -> bool:
+    """Whether anybody has something to do for it; most doubled doorbells ring for nothing."""
+    kind, body = message
+    return kind != "ring" or leases.is_due(CELL, body["run_uuid"])
+
+
+def hear(is_heard: bool) -> None:
+    """Have the host be up, or silent."""
+    with write_tx(CELL):
+        seen = (100_000.0 if is_heard else -100_000.0, ledger.HOST)
+        dialect.run(connections[CELL], "UPDATE cell_db_service SET last_seen_at = {later} WHERE host = %s", seen)
+
+
+def clear(folder: Path) -> None:
+    """Empty everything for the next schedule."""
+    for alias in (CELL, ledger.ABROAD):
+        with connections[alias].cursor() as sql:
+            for table in TABLES:
+                sql.execute(f"DELETE FROM {table}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+TABLES = (
+    "ledger",
+    "journal_resourcelock",
+    "journal_lockwait",
+    "journal_steprecord",
+    "journal_leasegrant",
+    "journal_outboxmessage",
+    "journal_event",
+    "journal_foreignfence",
+    "journal_workflowrun",
+)
