@@ -13,6 +13,7 @@ from django.utils import timezone, translation
 
 from conductor.core.context import RequestContext
 from conductor.services import preferences, sign_in
+from portal import sessions
 
 PROJECT_KEY = "project_id"
 
@@ -20,7 +21,9 @@ Session = MutableMapping[str, Any]
 
 
 def user_of(session: Session) -> Any:
-    """The user row of a session; None when nobody has signed in, or the password has changed since."""
+    """The user row of a session; None when nobody has signed in, its time is up, or the password has changed."""
+    if sessions.is_over(session):
+        return None
     found = get_user(cast(HttpRequest, SimpleNamespace(session=session)))
     return None if isinstance(found, AnonymousUser) else found
 

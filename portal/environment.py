@@ -203,11 +203,10 @@ def _cells(text: str) -> tuple[str, ...]:
     return names
 
 
-def _database_url(text: str) -> DatabaseUrl:
-    try:
-        return parse_database_url(text)
-    except BadDatabaseUrl as bad:
-        raise _Refused(str(bad)) from None
+def _label(text: str) -> str:
+    if len(text) > 40 or not text.isprintable():
+        raise _Refused("the text is not one line of at most 40 characters")
+    return text
 
 
 def _variable(parse: Callable[[str], Any], default: str = "", *, is_secret: bool = False) -> Any:
@@ -223,7 +222,7 @@ class Environment:
     port: int = _variable(_integer("a port number", 1, 65535), "8000")
     data: Path = _variable(_directory, "var")
     cells: tuple[str, ...] = _variable(_cells, "cell1,cell2")
-    database_url: DatabaseUrl | None = _variable(_database_url, is_secret=True)
+    database_url: DatabaseUrl | None = _variable(parse_database_url, is_secret=True)
     database_urls: Mapping[str, DatabaseUrl] = field(default_factory=dict, repr=False)  # of single databases
     secret_key: str = _variable(_secret, is_secret=True)
     allowed_hosts: tuple[str, ...] = _variable(_hosts)
@@ -245,6 +244,9 @@ class Environment:
     changes_per_minute: int = _variable(_integer("a number of requests", 0, 1_000_000), "0")
     cors_origins: tuple[str, ...] = _variable(_origins)
     token_recheck_seconds: float = _variable(_seconds(0, 60), "1")
+    session_seconds: float = _variable(_seconds(60, 365 * 86_400), "43200")
+    band: str = _variable(_label)
+    band_colour: str = _variable(_choice("blue", "green", "amber", "red", "violet", "grey"), "blue")
     lockout_failures: int = _variable(_integer("a number of wrong passwords", 0, 1000), "0")
     lockout_seconds: float = _variable(_seconds(1, 365 * 86_400), "1800")
     broker_url: str = _variable(_url("amqp", "amqps", "redis", "rediss"), is_secret=True)
@@ -304,7 +306,7 @@ def load(variables: Mapping[str, str]) -> Environment:
     databases = [f"{ONE_DATABASE}{name.upper()}" for name in ("api", "cell0", *values["cells"])]
     _refuse_unknown(variables, (*variable_names(), *databases))
     values["database_urls"] = {
-        name.removeprefix(ONE_DATABASE).lower(): _value(name, variables[name], _database_url)
+        name.removeprefix(ONE_DATABASE).lower(): _value(name, variables[name], parse_database_url)
         for name in databases
         if variables.get(name, "").strip()
     }
@@ -337,7 +339,7 @@ def _parsed(variables: Mapping[str, str], name: str, metadata: Mapping[str, Any]
 def _value(variable: str, text: str, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(text.strip())
-    except _Refused as refused:
+    except (_Refused, BadDatabaseUrl) as refused:
         raise InvalidEnvironment(f"{variable}: {refused}") from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,7 @@ SESSION_COOKIE_NAME = "novella_session"
 CSRF_COOKIE_NAME = "novella_csrf"
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_AGE = math.ceil(environment.session_seconds)
 X_FRAME_OPTIONS = "DENY"
 
 _MEMORY_LAYER = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
@@ -163,6 +165,7 @@ NOVELLA_CONSOLE_LISTEN = environment.console_listen
 NOVELLA_CONSOLE_ADDRESS = environment.console_address
 NOVELLA_CONSOLE_TOKEN_SECONDS = environment.console_token_seconds
 NOVELLA_CONSOLE_SESSION_SECONDS = environment.console_session_seconds
+NOVELLA_SESSION_SECONDS = environment.session_seconds
 NOVELLA_LOCKOUT_FAILURES = environment.lockout_failures
 NOVELLA_LOCKOUT_SECONDS = environment.lockout_seconds
 NOVELLA_RECONCILE_SECONDS = environment.reconcile_seconds
@@ -190,6 +193,8 @@ NOVELLA_EXTENSIONS: dict[str, dict[str, dict[str, Any]]] = {}
 NOVELLA_PRICES: dict[str, Any] = {}
 NOVELLA_CRASH_AT = environment.crash_at
 NOVELLA_MESSAGE_FAULTS = environment.message_faults or None
+NOVELLA_BAND = environment.band
+NOVELLA_BAND_COLOUR = environment.band_colour
 NOVELLA_HOST = environment.host
 NOVELLA_PORT = environment.port
 NOVELLA_VIRT_TYPE = environment.virt_type

@@ -17,7 +17,7 @@ from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid, NotFound, Unavailable
-from portal import languages
+from portal import languages, sessions
 from portal.askers import asker_of, user_of
 from portal.request_ids import remote_address_of, request_id_of
 
@@ -44,6 +44,8 @@ def signed_in(view: View) -> View:
         if asker is None:
             return redirect("project") if user_of(request.session) else _to_sign_in(request)
         request.asker = replace(asker, remote_address=remote_address_of(request))
+        if not getattr(request, "htmx", False):  # what a page asks for by itself is not use
+            sessions.renew_by_use(request.session)
         _remember_what_is_started(request)
         try:
             return view(request, *args, **kwargs)

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from conductor.core.errors import Invalid, NotAuthenticated
 from conductor.services import second_factors
 from conductor.services import sign_in as people
+from portal import sessions
 from portal.askers import PROJECT_KEY, user_of
 from portal.pages import again
 from portal.pages.access import error_page, safe_next
@@ -91,6 +92,7 @@ def _form(
 
 def _enter(request: HttpRequest, user: Any, wanted: str) -> HttpResponse:
     """Straight in where there is one project or a default one; else to the choice of a project."""
+    sessions.renew(request.session)
     mine = [choice.project_id for choice in people.projects_of(str(user.pk))]
     if again.is_over_a_page(request):
         return again.signed_in(request, str(user.pk), mine)

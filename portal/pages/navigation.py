@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
 from conductor.services import preferences, sign_in
+from portal import sessions
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ PLACES = (
     Place("Audit log", "audit-log", "history", "g d", group="Operators", is_for_operators=True),
     Place("Projects", "resources", "project", "g 3", True, "People", "projects"),
     Place("Project quotas", "quota-table", "meter", "g 9", True, "People"),
+    Place("Quota requests", "quota-requests", "coins", "g 0", True, "People"),
     Place("Users", "resources", "user", "g 4", True, "People", "users"),
     Place("Roles", "resources", "shield", "g 5", True, "People", "roles"),
     Place("Role assignments", "resources", "key", "g 6", True, "People", "role-assignments"),
@@ -80,6 +83,10 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "density": preferences.read(user.preferences).density if user is not None and is_signed_in else "",
         "themes": sign_in.THEMES,
         "places": _places(request, asker),
+        "band": settings.NOVELLA_BAND,
+        "band_colour": settings.NOVELLA_BAND_COLOUR,
+        "session_left": sessions.seconds_left(request.session) if asker is not None else None,
+        "session_warning": sessions.warning_seconds(),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,36 +17,18 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid
-from conductor.services import audit, costs, quotas, usage, volume_quotas
+from conductor.services import audit, costs, usage
 from conductor.services.audit import AuditQuery
 from conductor.services.costs import CostLine
 from conductor.services.usage import UsageQuery
-from conductor.services.values import QuotaView
+from portal.pages import quota_requests
 from portal.pages.access import PageRequest, signed_in
-from portal.pages.api_calls import ask
 from portal.pages.faces import Face
-from portal.pages.quota_bars import QuotaBar
+from portal.pages.quota_groups import groups
 
 PAGE_SIZE = 50
 DAY = timedelta(days=1)
 LONGEST_DAYS = 400
-COMPUTE_WORDS = {
-    "instances": "Servers",
-    "cores": "vCPU",
-    "ram": "Memory",
-    "key_pairs": "Key pairs of yours",
-    "server_groups": "Server groups",
-}
-VOLUME_WORDS = {"volumes": "Volumes", "gigabytes": "GB of volumes and snapshots", "snapshots": "Volume snapshots"}
-NETWORK_WORDS = {
-    "network": "Networks",
-    "subnet": "Subnets",
-    "port": "Ports",
-    "router": "Routers",
-    "floatingip": "Floating IPs",
-    "security_group": "Security groups",
-    "security_group_rule": "Security rules",
-}
 COLUMNS: tuple[str, ...] = ("server", "name", "flavor", "state", "vcpus", "memory_mb", "disk_gb", "hours", "vcpu_hours")
 COLUMNS += ("memory_gb_hours", "disk_gb_hours", "cost", "currency")
 RESULT_FACES = {"done": Face("good", "done"), "refused": Face("bad", "refused")}
@@ -67,26 +49,13 @@ class Group:
 @require_safe
 @signed_in
 def quota_page(request: PageRequest) -> HttpResponse:
-    """One bar per resource, and whose limit it is."""
-    asker = request.asker
-    own = [one for one in quotas.show(asker, asker.project_id, asker.user_id) if one.resource == "key_pairs"]
-    shared = [one for one in quotas.show(asker, asker.project_id) if one.resource in COMPUTE_WORDS]
-    compute = [one for one in shared if one.resource != "key_pairs"] + own  # key pairs count for each person
-    volumes = [one for one in volume_quotas.show(asker.project_id) if one.resource in VOLUME_WORDS]
-    network = ask(request, f"/network/v2.0/quotas/{asker.project_id}/details")["quota"]
-    nets = [QuotaView(name, one["limit"], one["used"]) for name, one in network.items() if name in NETWORK_WORDS]
-    groups = [
-        {"title": "Compute", "bars": _bars(compute, COMPUTE_WORDS)},
-        {"title": "Storage", "bars": _bars(volumes, VOLUME_WORDS)},
-        {"title": "Network", "bars": _bars(nets, NETWORK_WORDS)},
-    ]
-    return render(request, "project/quotas.html", {"groups": groups})
-
-
-def _bars(limits: Iterable[QuotaView], words: Mapping[str, str]) -> list[QuotaBar]:
-    by_name = {limit.resource: limit for limit in limits}
-    found = [by_name[name] for name in words if name in by_name]
-    return [QuotaBar(words[one.resource], one.resource, one.in_use, one.limit) for one in found]
+    """One bar per resource, and what the project has asked for beyond them."""
+    context = {
+        "groups": [{"title": title, "bars": bars} for title, bars in groups(request)],
+        "lines": quota_requests.of_project(request),
+        "may_ask": quota_requests.may_ask(request),
+    }
+    return render(request, "project/quotas.html", context)
 
 
 @require_safe

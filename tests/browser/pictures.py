@@ -1,4 +1,4 @@
-"""Draws the pictures of the README: `make pictures`. Not part of the suite, which leaves the tree as it is."""
+"""Draws the pictures of the documentation: `make pictures`. Not part of the suite, which leaves the tree as it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import factories
-from tests.browser.conftest import OpenPage, wait_until_live
+from tests.browser.conftest import PHONE, OpenPage, wait_until_live
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 SIZE = {"width": 1280, "height": 720}
@@ -38,6 +38,27 @@ def test_draw(open_page: OpenPage, people: Any) -> None:
     page.goto(f"/workflows/{child.uuid}")
     wait_until_live(page)
     shoot(page, "workflow")
+    page.goto(f"/decisions/{factories.failed_decision(child).uuid}")
+    shoot(page, "decision")
+    operator = open_page("admin", viewport=SIZE, color_scheme="dark")
+    draw_fleet(asker)
+    operator.goto("/fleet?measure=servers")
+    shoot(operator, "fleet")
+    phone = open_page("ana", viewport=PHONE, color_scheme="dark")
+    phone.goto("/servers")
+    wait_until_live(phone)
+    shoot(phone, "phone")
+
+
+def draw_fleet(asker: Any) -> None:
+    """Hosts of two cells with more servers or fewer, of which some are closed or silent and one is off."""
+    for number in range(48):
+        cell, zone = ("cell1", f"az-{number % 3 + 1}") if number < 33 else ("cell2", "edge")
+        name = f"rack{number // 10 + 1}-{number % 10:02}"
+        odd = {"is_disabled": True} if number % 17 == 5 else {"is_forced_down": True} if number == 44 else {}
+        factories.host(name, cell, zone=zone, seen=900 if number == 20 else 0, **odd)
+        for at in range(number * 7 % 5):
+            factories.instance(asker, f"{name}-{at}", cell=cell, host=name)
 
 
 def rescheduled(asker: Any) -> Any:

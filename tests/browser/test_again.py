@@ -1,12 +1,16 @@
-"""A session that ends under an open page: signing in over it, with what was typed kept and nothing sent twice."""
+"""A session that ends under an open page: counted down, stayed in, or signed in to again over the page."""
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any
 
+from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, expect
 
+from portal import sessions
 from portal.live import audiences
 from tests import factories
 from tests.browser.conftest import OpenPage, go, wait_until_live
@@ -16,6 +20,15 @@ from tests.people import PASSWORD
 def end_session(page: Page) -> None:
     """As it ends on the server; the page learns it from its socket."""
     Session.objects.all().delete()
+
+
+def put(page: Page, left: float) -> None:
+    """As if so much were left, of which the page hears as one that comes back from the browser's history does."""
+    cookie = next(one for one in page.context.cookies() if one["name"] == "novella_session")
+    session = SessionStore(cookie["value"])
+    session[sessions.ENDS_KEY] = time.time() + left
+    session.save()
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
 
 
 def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:
@@ -72,3 +85,21 @@ def test_somebody_else_gets_nothing_of_the_page(open_page: OpenPage, people: Any
     page.keyboard.press("Enter")
     page.wait_for_url("**/project")
     expect(page.get_by_text("web-1")).to_have_count(0)
+
+
+def test_the_end_is_counted_down_and_can_be_put_off(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    go(page, "/profile")
+    other = page.context.new_page()
+    go(other, "/profile")
+    note = page.get_by_role("form", name="Your session ends in")
+    expect(note).to_be_hidden()
+    put(page, 250)
+    put(other, 250)
+    expect(note.get_by_role("timer")).to_have_text(re.compile(r"^4:0\d$"))
+    expect(page.locator("[data-announce]")).to_have_text("Your session ends soon. You can stay signed in.")
+    note.get_by_role("button", name="Stay signed in").click()
+    expect(note).to_be_hidden()
+    expect(other.get_by_role("form", name="Your session ends in")).to_be_hidden()  # it heard of it
+    put(page, 1.5)
+    expect(page.get_by_role("dialog", name="Sign in again")).to_be_visible()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conductor.services import quota_requests
 from conductor.services.notifications import subscriptions
 from conductor.services.notifications.subscriptions import Wish
 from tests import factories
@@ -64,6 +65,9 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "picture": lambda ids: "/networks/picture",
     "reach": lambda ids: "/security-groups/reach",
     "quotas": lambda ids: "/quotas",
+    "more quota": lambda ids: "/quotas/more",
+    "quota requests": lambda ids: "/quota-requests?state=all",
+    "api": lambda ids: "/api/docs",
     "usage": lambda ids: "/usage",
     "asked for": lambda ids: "/activity",
     "profile": lambda ids: "/profile",
@@ -94,6 +98,9 @@ def ids(people: Any) -> dict[str, str]:
     )
     factories.run(asker, state="queued", plan=[], started_at=None)
     decision = factories.failed_decision(run)
+    quota_requests.ask(
+        asker, {"cores": 300, "router": 20}, "a reason that is long enough to need more than a line on a phone"
+    )
     return {
         "server": str(child.instance_uuid),
         "run": str(run.uuid),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields
 from itertools import combinations
 from pathlib import Path
 
 import pytest
+
+from portal.environment import Environment
 
 TOKENS = Path(__file__).parents[2] / "portal" / "static" / "novella" / "css" / "tokens.css"
 TONES = ("working", "good", "waiting", "bad", "undo", "none")
@@ -157,3 +160,13 @@ def test_text_can_be_read_on_every_ground(scheme: str) -> None:
     }
     assert weak == {}
     assert contrast(colours["on-accent"], colours["accent"]) >= LEAST_CONTRAST_OF_TEXT
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_words_of_the_band_can_be_read(scheme: str) -> None:
+    colours = tokens(scheme)
+    bands = {name: contrast(colours["on-band"], found) for name, found in colours.items() if name.startswith("band-")}
+    choices = next(item for item in fields(Environment) if item.name == "band_colour").metadata["parse"]
+    assert len(bands) == 6
+    assert [choices(name.removeprefix("band-")) for name in bands] == [name.removeprefix("band-") for name in bands]
+    assert {name: found for name, found in bands.items() if found < LEAST_CONTRAST_OF_TEXT} == {}

@@ -10,6 +10,7 @@ from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupM
 from conductor.api_db.models.keypair import KeyPair
 from conductor.api_db.models.plugin import PluginChoice, PluginMetric, PluginQuarantine
 from conductor.api_db.models.quota import Quota, UserQuota
+from conductor.api_db.models.quota_request import QuotaRequest
 from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
 from conductor.api_db.models.saved_view import SavedView
 from conductor.api_db.models.subscription import Notice, Subscription
@@ -36,6 +37,7 @@ __all__ = [
     "PluginMetric",
     "PluginQuarantine",
     "Quota",
+    "QuotaRequest",
     "RequestSpecRecord",
     "SavedView",
     "SchedulingDecision",

@@ -127,6 +127,17 @@ TRIAGE_APPLY = closed(
     required=("key", "action", "reason"),
 )
 
+_LIMITS: Schema = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 50,
+    "propertyNames": {"minLength": 1, "maxLength": 64},
+    "additionalProperties": POSITIVE_INTEGER,
+}
+ASK_FOR_QUOTA = closed({"wanted": _LIMITS, "reason": _FIELDS["reason"]}, required=("wanted", "reason"))
+APPROVE_QUOTA = closed({"answer": {"type": "string", "maxLength": 255}})
+REFUSE_QUOTA = closed({"answer": _FIELDS["reason"]}, required=("answer",))
+
 _SUBSCRIPTION: Schema = {
     "name": {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"\S", "x-fix": "1 to 60 characters."},
     "url": {"type": "string", "minLength": 1, "maxLength": 1000},

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from portal.pages.api_calls import Call
-from portal.pages.project import COMPUTE_WORDS, NETWORK_WORDS, VOLUME_WORDS
+from portal.pages.quota_groups import COMPUTE_WORDS, NETWORK_WORDS, VOLUME_WORDS
 from portal.pages.resources import cells
 from portal.pages.resources.fields import REASON, whole
 from portal.pages.resources.model import Asked, Cell, Column, Deed, Field, Item, More, Names, Resource

@@ -102,6 +102,7 @@ function enter(csrf) {
   putToken(csrf);
   isOut = false;
   dialog()?.close();
+  document.dispatchEvent(new CustomEvent("novella:returned"));
   goOn();
 }
 

@@ -9,13 +9,14 @@ import { startForms } from "./forms.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live/page.js";
 import { startPalette } from "./palette.js";
+import { startSession } from "./session.js";
 import { startTables } from "./tables.js";
 import { startTheme } from "./theme.js";
 import { startTray } from "./tray.js";
 import { startTriage } from "./triage.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startAgain, startLive, startTray, startTriage]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startAgain, startSession, startLive, startTray, startTriage]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

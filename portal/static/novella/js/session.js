@@ -1,0 +1,72 @@
+/* The last minutes of a session are counted down, and whoever is still there stays signed in. Other tabs go on with it. */
+import { signInAgain } from "./again.js";
+import { gettext } from "./words.js";
+const others = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("novella-session");
+let note;
+let endsAt;
+let asked = "";
+
+export function startSession() {
+  note = document.querySelector("[data-session]");
+  if (!note) return;
+  const left = Number(note.dataset.left);
+  begin(left);
+  tell(left);
+  note.addEventListener("submit", (event) => {
+    event.preventDefault();
+    stay();
+  });
+  if (others) others.onmessage = ({ data }) => data.asker === document.body.dataset.asker && begin(data.left);
+  document.addEventListener("novella:returned", ask);
+  addEventListener("pageshow", (event) => event.persisted && ask());
+  setInterval(tick, 1000);
+}
+
+function begin(left) {
+  endsAt = Date.now() + left * 1000;
+  tick();
+}
+
+/** A page that was loaded, or stayed in, has renewed the session for all. */
+function tell(left) {
+  others?.postMessage({ asker: document.body.dataset.asker, left });
+}
+
+/** The server is asked once when the end is near and once when it has come: another window may have gone on. */
+function tick() {
+  const left = Math.round((endsAt - Date.now()) / 1000);
+  const phase = left <= 0 ? "over" : left <= Number(note.dataset.warning) ? "near" : "";
+  note.querySelector("[data-session-clock]").textContent = clock(Math.max(0, left));
+  show(phase === "near");
+  if (phase === asked) return;
+  asked = phase;
+  if (phase) ask();
+}
+
+function show(isShown) {
+  if (note.hidden !== isShown) return;
+  note.hidden = !isShown;
+  if (isShown) document.querySelector("[data-announce]").textContent = gettext("Your session ends soon. You can stay signed in.");
+}
+
+function clock(left) {
+  return `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}`;
+}
+
+async function ask() {
+  await take(await fetch(note.action, { headers: { "HX-Request": "true" } }).catch(() => undefined));
+}
+
+async function stay() {
+  const body = new FormData(note);
+  const response = await fetch(note.action, { method: "POST", body, headers: { "HX-Request": "true" } }).catch(() => undefined);
+  if (await take(response)) tell(Math.round((endsAt - Date.now()) / 1000));
+}
+
+/** Whether the session goes on. Where nobody answers, our own clock counts. */
+async function take(response) {
+  const answer = response?.ok ? await response.json().catch(() => undefined) : undefined;
+  if (answer) begin(answer.left);
+  else if (response?.status === 401 || asked === "over") signInAgain();
+  return Boolean(answer);
+}

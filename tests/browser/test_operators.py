@@ -1,0 +1,112 @@
+"""Operators at work in a real browser: the triage by keyboard, and two hosts emptied by the wizard, watched live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import expect
+
+from conductor.cell_db.models import Service
+from conductor.journal.models import AuditRecord, WorkflowRun
+from tests import factories
+from tests.browser.conftest import OpenPage, go, wait_until_live
+from tests.integration.flows.conftest import ana, hosts, launch
+from tests.integration.flows.moving import Hosts, instance_of
+from tests.integration.flows.test_drain import drained, pack, unpack
+from tests.integration.test_triage import finding, not_clean
+
+__all__ = ["ana", "hosts", "launch"]
+
+CELL = "cell1"
+
+
+def test_the_triage_by_keyboard(open_page: OpenPage, people: Any) -> None:
+    run = not_clean(people)
+    finding(detail="2 VCPU are held for nobody.")
+    page = open_page("admin")
+    go(page, "/triage")
+    wait_until_live(page)
+    count = page.locator(".nav a[href='/triage'] .nav-count").first
+    expect(count).to_have_text("2")
+    page.keyboard.press("j")
+    page.keyboard.press("a")
+    line = page.get_by_role("listitem").filter(has_text="First cause, in step SpawnOnHost: no disk")
+    expect(line.get_by_label("Reason").first).to_be_focused()
+    page.keyboard.type("the port is free by now")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="requested for web-1")).to_be_visible()
+    assert WorkflowRun.objects.using(CELL).get(pk=run.pk).requested == "undo"
+    assert AuditRecord.objects.using(CELL).get(action="workflow.undo").reason == "the port is free by now"
+    other = page.get_by_role("listitem").filter(has_text="2 VCPU are held for nobody.")
+    other.get_by_text("Put off…").click()
+    other.get_by_label("For").select_option("a day")
+    other.get_by_label("Reason").last.fill("after the release")
+    other.get_by_role("button", name="Put off", exact=True).click()
+    expect(page.get_by_role("status").filter(has_text="is put off for a day")).to_be_visible()
+    expect(page.get_by_text("2 VCPU are held for nobody.")).to_have_count(0)
+    page.get_by_label("Triage").get_by_role("link", name="Put off").click()
+    expect(page.get_by_text("after the release")).to_be_visible()
+    page.get_by_role("button", name="Have it back").click()
+    expect(page.get_by_text("It is back in the list.")).to_be_visible()
+
+
+def test_two_hosts_are_emptied_by_the_wizard(open_page: OpenPage, hosts: Hosts, launch: Any) -> None:
+    pack("sim-1")
+    uuids = [launch("web-1"), launch("web-2")]
+    unpack()
+    page = open_page("admin")
+    go(page, "/hosts")
+    page.get_by_label("Pick sim-1").check()
+    page.get_by_label("Pick sim-2").check()
+    page.get_by_role("button", name="Empty together").click()
+    expect(page.get_by_role("heading", name="Empty 2 hosts?")).to_be_visible()
+    plan = page.get_by_role("row").filter(has=page.get_by_role("link", name="web-1"))
+    expect(plan.get_by_role("link", name="sim-3")).to_be_visible()
+    page.get_by_label("Reason").fill("new fans")
+    page.get_by_role("button", name="Empty them").click()
+    expect(page.get_by_text("2 hosts are being emptied.")).to_be_visible()
+    wait_until_live(page)
+    page.get_by_role("button", name="Pause all").click()
+    expect(page.get_by_text("2 hosts: No further move begins.")).to_be_visible()
+    page.get_by_role("button", name="Resume all").click()
+    expect(page.get_by_text("0 of 2 servers moved")).to_be_visible()
+    wait_until_live(page)
+    page.evaluate("window.isTheSamePage = true")
+    assert drained(hosts)
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="sim-1"))
+    expect(row).to_contain_text("done")
+    assert page.evaluate("window.isTheSamePage")
+    assert {instance_of(uuid).host for uuid in uuids} == {"sim-3"}
+    row.get_by_role("link", name="sim-1").click()
+    expect(page.get_by_text("Nothing is left here")).to_be_visible()
+    page.get_by_role("link", name="Return to service…").click()
+    page.get_by_label("Reason").fill("the fans turn")
+    page.locator("main form button.primary").click()
+    page.wait_for_url("**/hosts/sim-1*")
+    assert not Service.objects.using(CELL).get(host="sim-1").is_disabled
+
+
+def test_more_quota_is_asked_for_and_given(open_page: OpenPage, people: Any) -> None:
+    factories.cells()
+    page = open_page("ana")
+    go(page, "/quotas")
+    page.get_by_role("link", name="Ask for more").click()
+    page.get_by_label("vCPU: should be allowed").fill("100")
+    page.get_by_label("Why the project needs more").fill("the autumn sale")
+    page.get_by_role("button", name="Ask for more quota").click()
+    link = page.get_by_role("alert").get_by_role("link", name="Ask for more than the 200")
+    link.click()
+    expect(page.get_by_label("vCPU: should be allowed")).to_be_focused()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.type("300")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Asked. The answer will stand on this page.")).to_be_visible()
+    expect(page.get_by_role("region", name="Asked for")).to_contain_text("vCPU: 200 → 300")
+    operator = open_page("admin")
+    go(operator, "/quota-requests")
+    operator.get_by_text("Approve…").click()
+    operator.get_by_label("What should be known").fill("until the new year")
+    operator.get_by_role("button", name="Set these limits").click()
+    expect(operator.get_by_text("shop has the limits now that it asked for.")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("region", name="Asked for")).to_contain_text("admin: until the new year")

@@ -1,0 +1,202 @@
+"""Asking for more quota: what a member may ask, what an operator decides, once, and what is on record of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from conductor.api_db.models import Quota, QuotaRequest
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.journal.models import AuditRecord
+from conductor.network import quotas as network_quotas
+from conductor.services import quota_requests, quotas, volume_quotas
+from tests.integration.page_clients import signed_in, text
+
+pytestmark = pytest.mark.django_db(databases="__all__")
+MORE = {"cores": 300, "gigabytes": 20_000, "router": 12}
+
+
+@pytest.fixture
+def asked(people: Any) -> Any:
+    return quota_requests.ask(people.ana.context(), MORE, "  the autumn\n sale ")
+
+
+def limits_of(people: Any) -> dict[str, int]:
+    project = people.ana.project.id
+    found = {**quotas.limits(project), **volume_quotas.limits(project), **network_quotas.limits(project)}
+    return {name: found[name] for name in MORE}
+
+
+def test_what_is_asked_for_changes_nothing_until_it_is_approved(people: Any, asked: Any) -> None:
+    before = {"cores": 200, "gigabytes": 10_000, "router": 10}
+    assert limits_of(people) == before
+    assert (asked.had, asked.reason, asked.state, asked.user_name) == (before, "the autumn sale", "open", "ana")
+    done = quota_requests.approve(people.admin.context(), asked.uuid, "for this year")
+    assert limits_of(people) == MORE
+    assert (done.state, done.answer, done.decided_by) == ("approved", "for this year", "admin")
+
+
+def test_each_is_decided_once(people: Any, asked: Any) -> None:
+    quota_requests.refuse(people.admin.context(), asked.uuid, "there is no room")
+    for decide in (quota_requests.approve, quota_requests.refuse):
+        with pytest.raises(Conflict, match="It is refused already"):
+            decide(people.admin.context(), asked.uuid, "after all")
+    with pytest.raises(Conflict):
+        quota_requests.withdraw(people.ana.context(), asked.uuid)
+    assert limits_of(people)["cores"] == 200
+    assert quota_requests.get(people.ana.context(), asked.uuid).answer == "there is no room"
+
+
+def test_approving_never_lowers_what_was_raised_meanwhile(people: Any, asked: Any) -> None:
+    project = people.ana.project.id
+    quotas.update(people.admin.context(), project, {"cores": 999})
+    volume_quotas.update(project, {"gigabytes": -1})
+    quota_requests.approve(people.admin.context(), asked.uuid)
+    assert limits_of(people) == {"cores": 999, "gigabytes": -1, "router": 12}
+
+
+def test_approving_sets_all_or_nothing(people: Any, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("the network's limits cannot be written")
+
+    monkeypatch.setattr(network_quotas, "set_limits", breaks)
+    with pytest.raises(RuntimeError):
+        quota_requests.approve(people.admin.context(), asked.uuid)
+    assert limits_of(people)["cores"] == 200
+    assert quota_requests.get(people.ana.context(), asked.uuid).state == "open"
+    assert not Quota.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field", "words"),
+    [
+        ({}, "wanted", "at least one"),
+        ({"core": 300}, "wanted.core", "no limit called core"),
+        ({"cores": 200}, "wanted.cores", "more than the 200"),
+        ({"cores": 2**31}, "wanted.cores", "at most"),
+        ({"port": 10}, "wanted.port", "has no limit"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_named(people: Any, wanted: dict[str, int], field: str, words: str) -> None:
+    with pytest.raises(Invalid, match=words) as refused:
+        quota_requests.ask(people.ana.context(), wanted, "because")
+    assert refused.value.details["field"] == field
+    assert not QuotaRequest.objects.exists()
+
+
+@pytest.mark.parametrize("reason", ["", " \n", "x" * 256, "a\0b"])
+def test_a_reason_is_needed_and_short(people: Any, reason: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        quota_requests.ask(people.ana.context(), MORE, reason)
+    assert refused.value.details["field"] == "reason"
+    assert not QuotaRequest.objects.exists()
+
+
+def test_the_same_is_not_asked_twice_and_not_too_much_at_once(people: Any, asked: Any) -> None:
+    with pytest.raises(Conflict, match="ana has asked for more cores, router already"):
+        quota_requests.ask(people.bo.context(), {"cores": 400, "router": 20, "ram": 10**6}, "me too")
+    assert QuotaRequest.objects.count() == 1
+    quota_requests.withdraw(people.ana.context(), asked.uuid)
+    quota_requests.ask(people.bo.context(), {"cores": 400}, "now")
+    QuotaRequest.objects.bulk_create(
+        QuotaRequest(project_id=people.bo.project.id, user_id="x", wanted={}, created_at=asked.created_at)
+        for _ in range(quota_requests.MOST_OPEN - 1)
+    )
+    with pytest.raises(Conflict, match="10 requests"):
+        quota_requests.ask(people.bo.context(), {"ram": 10**6}, "one too many")
+
+
+def test_projects_are_walls_and_roles_count(people: Any, asked: Any) -> None:
+    for look in (quota_requests.get, quota_requests.withdraw):
+        with pytest.raises(NotFound):
+            look(people.chi.context(), asked.uuid)
+    assert quota_requests.list_of(people.chi.context()).items == []
+    with pytest.raises(Forbidden):
+        quota_requests.list_of(people.ana.context(), of_everybody=True)
+    with pytest.raises(Forbidden, match="only reads"):
+        quota_requests.ask(people.rea.context(), MORE, "because")
+    with pytest.raises(Forbidden, match="who has asked"):
+        quota_requests.withdraw(people.bo.context(), asked.uuid)
+    for decide in (quota_requests.approve, quota_requests.refuse):
+        with pytest.raises(Forbidden):
+            decide(people.ana.context(), asked.uuid, "for myself")
+    assert [one.state for one in quota_requests.list_of(people.admin.context(), of_everybody=True).items] == ["open"]
+    assert limits_of(people)["cores"] == 200
+
+
+def test_every_step_is_on_record(people: Any, asked: Any) -> None:
+    quota_requests.approve(people.admin.context(), asked.uuid, "for this year")
+    rows = AuditRecord.objects.filter(action__startswith="quota_request.").order_by("pk")
+    told = [(row.action, row.user_name, row.on_behalf_of, row.reason, row.details["wanted"]) for row in rows]
+    assert told == [
+        ("quota_request.create", "ana", "", "the autumn sale", MORE),
+        ("quota_request.approve", "admin", "ana", "for this year", MORE),
+    ]
+
+
+def test_a_project_asks_and_an_operator_answers_in_the_portal(people: Any) -> None:
+    ana, admin = signed_in("ana"), signed_in("admin")
+    sent = {"cores": "250", "ram": "", "reason": "a <b>sale</b>"}
+    assert ana.post("/quotas/more", sent)["Location"] == "/quotas"
+    row = QuotaRequest.objects.get()
+    page = text(ana.get("/quotas"))
+    assert "waits for an answer" in page
+    assert "vCPU: 200 → <strong>250</strong>" in page
+    listed = admin.get("/quota-requests").content.decode()
+    assert "a &lt;b&gt;sale&lt;/b&gt;" in listed
+    refused = admin.post(f"/quota-requests/{row.uuid}/refuse", {"answer": " "})
+    assert refused.status_code == 400
+    assert "Say why not" in text(refused)
+    row.refresh_from_db()
+    assert row.state == "open"
+    approved = admin.post(f"/quota-requests/{row.uuid}/approve", {"answer": ""}, follow=True)
+    assert approved.redirect_chain == [("/quota-requests", 302)]
+    assert "shop has the limits now that it asked for." in text(approved)
+    assert "Nobody waits for an answer." in text(approved)
+    assert quotas.limits(people.ana.project.id)["cores"] == 250
+    assert admin.post(f"/quota-requests/{row.uuid}/approve").status_code == 409
+    assert "shop</a>" in text(admin.get("/quota-requests?state=approved"))
+    assert "approved" in text(ana.get("/quotas"))
+
+
+def test_what_was_typed_stays_when_it_is_refused(people: Any) -> None:
+    ana = signed_in("ana")
+    page = ana.post("/quotas/more", {"cores": "250", "volumes": "7", "reason": "sale"})
+    assert page.status_code == 400
+    words = text(page)
+    assert 'id="wrong-volumes"' in words
+    for kept in ('value="250"', 'value="7"', 'value="sale"'):
+        assert kept in words
+    assert text(ana.post("/quotas/more", {"cores": "many", "reason": "sale"})).count("Give a whole number.") == 2
+    assert not QuotaRequest.objects.exists()
+
+
+def test_readers_see_why_they_cannot_ask_and_tenants_no_list(people: Any) -> None:
+    rea = signed_in("rea")
+    assert "Who only reads here cannot ask for more." in text(rea.get("/quotas"))
+    assert rea.post("/quotas/more", {"cores": "250", "reason": "x"}).status_code == 403
+    assert not QuotaRequest.objects.exists()
+    assert signed_in("ana").get("/quota-requests").status_code == 404
+    assert signed_in("ana").post("/quota-requests/x/approve").status_code == 404
+
+
+def test_programs_ask_and_answer_too(people: Any) -> None:
+    def client(name: str) -> Any:
+        return Client(headers={"X-Auth-Token": people[name].token()})
+
+    def post(name: str, path: str, body: Any) -> Any:
+        return client(name).post(f"/api/quota-requests{path}", body, content_type="application/json")
+
+    made = post("ana", "", {"wanted": {"volumes": 150}, "reason": "backups"})
+    one = made.json()["quota_request"]
+    assert (made.status_code, one["state"], one["had"]) == (201, "open", {"volumes": 100})
+    assert made["Location"].endswith(f"/api/quota-requests/{one['uuid']}")
+    assert post("ana", "", {"wanted": {"volumes": 0}, "reason": "x"}).status_code == 400
+    assert post("ana", f"/{one['uuid']}/approve", {}).status_code == 403
+    assert client("chi").get(f"/api/quota-requests/{one['uuid']}").status_code == 404
+    listed = client("admin").get("/api/quota-requests?all_projects=true&state=open").json()["quota_requests"]
+    assert [found["uuid"] for found in listed] == [one["uuid"]]
+    assert post("admin", f"/{one['uuid']}/refuse", {"answer": "no"}).json()["quota_request"]["state"] == "refused"
+    assert volume_quotas.limits(people.ana.project.id)["volumes"] == 100
