@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from django.db import IntegrityError
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
-from conductor.identity.models import Endpoint, Region, RegisteredLimit, Service
+from conductor.identity.models import Endpoint, ProjectEndpoint, Region, RegisteredLimit, Service
 from conductor.transactions import write_tx
 
 FIRST_REGION = "RegionOne"
@@ -42,7 +42,9 @@ def delete_service(service_id: str) -> None:
     with write_tx():
         if RegisteredLimit.objects.filter(service_id=service_id).exists():
             raise Forbidden(f"Service {service_id} has registered limits; remove them first.")
-        Endpoint.objects.filter(service_id=service_id).delete()
+        gone = Endpoint.objects.filter(service_id=service_id)
+        ProjectEndpoint.objects.filter(endpoint_id__in=list(gone.values_list("id", flat=True))).delete()
+        gone.delete()
         _removed(Service.objects.filter(id=service_id).delete(), "service", service_id)
 
 
@@ -76,6 +78,7 @@ def change_endpoint(own: Collection[str], endpoint_id: str, changes: Mapping[str
 def delete_endpoint(endpoint_id: str) -> None:
     """Raises NotFound."""
     with write_tx():
+        ProjectEndpoint.objects.filter(endpoint_id=endpoint_id).delete()
         _removed(Endpoint.objects.filter(id=endpoint_id).delete(), "endpoint", endpoint_id)
 
 

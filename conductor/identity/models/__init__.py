@@ -1,6 +1,16 @@
 """Who there is, what they may, and where services answer."""
 
-from conductor.identity.models.catalog import Endpoint, Limit, Region, RegisteredLimit, Service
+from conductor.identity.models.catalog import (
+    DomainOption,
+    Endpoint,
+    EndpointGroup,
+    Limit,
+    Policy,
+    ProjectEndpoint,
+    Region,
+    RegisteredLimit,
+    Service,
+)
 from conductor.identity.models.ids import new_id
 from conductor.identity.models.people import Domain, Group, Membership, Project, ProjectTag, User, UserManager
 from conductor.identity.models.role import ImpliedRole, Role, RoleAssignment
@@ -19,12 +29,16 @@ __all__ = [
     "ApplicationCredential",
     "Credential",
     "Domain",
+    "DomainOption",
     "Endpoint",
+    "EndpointGroup",
     "Group",
     "ImpliedRole",
     "Limit",
     "Membership",
+    "Policy",
     "Project",
+    "ProjectEndpoint",
     "ProjectTag",
     "RecoveryCode",
     "Region",

@@ -42,6 +42,49 @@ class Endpoint(models.Model):
     extra = models.JSONField(default=dict)
 
 
+class ProjectEndpoint(models.Model):
+    """One endpoint, ours or an added one, that the catalog of a project's tokens is narrowed to."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="endpoints")
+    endpoint_id = models.CharField(max_length=64, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "endpoint_id"], name="project_endpoint_once")]
+
+
+class EndpointGroup(models.Model):
+    """All endpoints of a service, region or interface: those which are there now, and those to come."""
+
+    id = models.CharField(primary_key=True, max_length=64, default=new_id)
+    name = models.CharField(max_length=255, unique=True)
+    description = models.TextField(null=True)
+    filters = models.JSONField()
+    projects: models.ManyToManyField[Project, models.Model] = models.ManyToManyField(
+        Project, related_name="endpoint_groups"
+    )
+
+
+class Policy(models.Model):
+    """A policy of a service that is not ours, kept for it as it is."""
+
+    id = models.CharField(primary_key=True, max_length=64, default=new_id)
+    blob = models.JSONField()  # text, or an object as some clients send it
+    type = models.CharField(max_length=255)
+    extra = models.JSONField(default=dict)
+
+
+class DomainOption(models.Model):
+    """One option of a domain's configuration, kept for tools that read it."""
+
+    domain = models.ForeignKey(Domain, on_delete=models.CASCADE, related_name="configuration")
+    group = models.CharField(max_length=64)
+    name = models.CharField(max_length=64)
+    value = models.JSONField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["domain", "group", "name"], name="domain_option_once")]
+
+
 class RegisteredLimit(models.Model):
     """The default limit of a service's resource."""
 

@@ -10,10 +10,13 @@ from portal.api.identity.views import (
     application_credentials,
     auth,
     credentials,
+    domain_config,
     domains,
+    endpoint_filters,
     grants,
     groups,
     limits,
+    policies,
     projects,
     roles,
     services,
@@ -44,7 +47,28 @@ def _grants() -> list[URLPattern]:
     return patterns
 
 
+def _nothing(noun: str, name: str) -> list[URLPattern]:
+    """A collection that is not offered."""
+    return [
+        path(f"v3/{noun}", policies.Nothing.as_view(name=noun.partition("/")[2])),
+        path(f"v3/{noun}/<str:ref>", policies.NothingById.as_view(name=name)),
+    ]
+
+
+def _domain_config() -> list[URLPattern]:
+    """The defaults first: they stand where domains have their ids."""
+    default, own = "v3/domains/config", "v3/domains/<str:domain_id>/config"
+    parts = ("", "/<str:group>", "/<str:group>/<str:option>")
+    return [
+        *(path(f"{default}{part}/default", domain_config.DefaultConfig.as_view()) for part in parts),
+        path(own, domain_config.WholeDomainConfig.as_view()),
+        *(path(f"{own}{part}", domain_config.DomainConfig.as_view()) for part in parts[1:]),
+    ]
+
+
 _PROJECT, _USER, _GROUP = "v3/projects/<str:project_id>", "v3/users/<str:user_id>", "v3/groups/<str:group_id>"
+_FILTER = "v3/OS-EP-FILTER"
+_ENDPOINT_GROUP = f"{_FILTER}/endpoint_groups/<str:group_id>"
 _ROLE, _TRUST = "v3/roles/<str:role_id>", "v3/OS-TRUST/trusts/<str:trust_id>"
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -58,6 +82,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v3/auth/system", auth.AuthSystem.as_view()),
     path("v3/domains", domains.Domains.as_view()),
     path("v3/domains/<str:domain_id>", domains.Domain.as_view()),
+    *_domain_config(),
     path("v3/projects", projects.Projects.as_view()),
     path(_PROJECT, projects.Project.as_view()),
     path(f"{_PROJECT}/cascade", projects.ProjectCascade.as_view()),
@@ -93,6 +118,24 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v3/endpoints/<str:endpoint_id>", services.Endpoint.as_view()),
     path("v3/regions", services.Regions.as_view()),
     path("v3/regions/<str:region_id>", services.Region.as_view()),
+    path(f"{_FILTER}/endpoint_groups", endpoint_filters.EndpointGroups.as_view()),
+    path(_ENDPOINT_GROUP, endpoint_filters.EndpointGroup.as_view()),
+    path(f"{_ENDPOINT_GROUP}/endpoints", endpoint_filters.GroupEndpoints.as_view()),
+    path(f"{_ENDPOINT_GROUP}/projects", endpoint_filters.GroupProjects.as_view()),
+    path(f"{_ENDPOINT_GROUP}/projects/<str:project_id>", endpoint_filters.GroupProject.as_view()),
+    path(f"{_FILTER}/projects/<str:project_id>/endpoint_groups", endpoint_filters.ProjectEndpointGroups.as_view()),
+    path(f"{_FILTER}/projects/<str:project_id>/endpoints", endpoint_filters.ProjectEndpoints.as_view()),
+    path(
+        f"{_FILTER}/projects/<str:project_id>/endpoints/<str:endpoint_id>", endpoint_filters.ProjectEndpoint.as_view()
+    ),
+    path(f"{_FILTER}/endpoints/<str:endpoint_id>/projects", endpoint_filters.EndpointProjects.as_view()),
+    path("v3/policies", policies.Policies.as_view()),
+    path("v3/policies/<str:policy_id>", policies.Policy.as_view()),
+    *_nothing("OS-FEDERATION/identity_providers", "identity provider"),
+    *_nothing("OS-FEDERATION/mappings", "mapping"),
+    *_nothing("OS-FEDERATION/service_providers", "service provider"),
+    path("v3/OS-FEDERATION/projects", auth.AuthProjects.as_view()),
+    path("v3/OS-FEDERATION/domains", auth.AuthDomains.as_view()),
     path("v3/credentials", credentials.Credentials.as_view()),
     path("v3/credentials/<str:credential_id>", credentials.Credential.as_view()),
     path("v3/OS-TRUST/trusts", trusts.Trusts.as_view()),

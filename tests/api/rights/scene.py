@@ -105,6 +105,10 @@ def identity(scene: Scene) -> None:
     endpoint = {"service_id": "{service}", "interface": "public", "url": "http://127.0.0.1/dns"}
     scene.make("endpoint", f"{root}/endpoints", {"endpoint": endpoint}, by="admin")
     scene.make("region", f"{root}/regions", {"region": {"id": "north"}}, by="admin")
+    filters = {"service_id": "{service}"}
+    narrow = {"endpoint_group": {"name": "one", "filters": filters}}
+    scene.make("endpoint_group", f"{root}/OS-EP-FILTER/endpoint_groups", narrow, by="admin")
+    scene.make("policy", f"{root}/policies", {"policy": {"blob": "x", "type": "y"}}, by="admin")
     scene.make("credential", f"{root}/credentials", {"credential": {"type": "cert", "blob": "x", "user_id": "{ana}"}})
     secret = {"application_credential": {"name": "ci"}}
     scene.make("application_credential", f"{users}/application_credentials", secret)

@@ -44,6 +44,26 @@ _REGION: Schema = {"id": _REGION_ID, "description": NULLABLE_TEXT, "parent_regio
 CREATE_REGION = open_to_more("region", _REGION)
 CHANGE_REGION = open_to_more("region", _REGION)
 
+_FILTERS: Schema = {
+    **closed({"service_id": ID, "region_id": ID, "interface": {"enum": ["public", "internal", "admin"]}}),
+    "minProperties": 1,
+    "x-fix": "Name a service_id, a region_id or an interface (public, internal, admin).",
+}
+_ENDPOINT_GROUP: Schema = {"name": _TEXT, "description": NULLABLE_TEXT, "filters": _FILTERS}
+CREATE_ENDPOINT_GROUP = wrapped("endpoint_group", _ENDPOINT_GROUP, required=("name", "filters"))
+CHANGE_ENDPOINT_GROUP = wrapped("endpoint_group", _ENDPOINT_GROUP)
+
+_BLOB: Schema = {"type": ["string", "object"], "maxLength": 65535, "maxProperties": 1000}
+CREATE_POLICY = open_to_more("policy", {"blob": _BLOB, "type": _TEXT}, required=("blob", "type"))
+CHANGE_POLICY = open_to_more("policy", {"blob": _BLOB, "type": _TEXT})
+
+_VALUE: Schema = {"type": ["string", "integer", "boolean", "null"], "maxLength": 1024}
+_OPTIONS: Schema = {"type": "object", "additionalProperties": _VALUE, "maxProperties": 100}
+DOMAIN_CONFIG = closed(
+    {"config": {"type": "object", "additionalProperties": _OPTIONS, "maxProperties": 10}}, required=("config",)
+)
+DOMAIN_OPTION = closed({"config": {**_OPTIONS, "minProperties": 1, "maxProperties": 1}}, required=("config",))
+
 _AMOUNT: Schema = {"type": "integer", "minimum": -1, "maximum": 2**31 - 1}
 _REGISTERED: Schema = {
     "service_id": ID,

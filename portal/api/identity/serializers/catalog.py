@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from conductor.identity.models import Endpoint, Region, Service
+from conductor.identity.endpoint_filters import Narrowing
+from conductor.identity.models import Endpoint, EndpointGroup, Policy, Region, Service
 from conductor.identity.tokens import Granted
 from portal.api import catalog as own
 from portal.api.base import ApiRequest
@@ -74,6 +75,32 @@ def region(request: ApiRequest, row: Region) -> Document:
         "parent_region_id": row.parent_region_id,
         "links": link_to(request, f"regions/{row.id}"),
     }
+
+
+def endpoint_group(request: ApiRequest, row: EndpointGroup) -> Document:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "filters": row.filters,
+        "links": link_to(request, f"OS-EP-FILTER/endpoint_groups/{row.id}"),
+    }
+
+
+def policy(request: ApiRequest, row: Policy) -> Document:
+    shown = {"id": row.id, "type": row.type, "blob": row.blob, "links": link_to(request, f"policies/{row.id}")}
+    return {**row.extra, **shown}
+
+
+def narrowed(catalog: list[Document], narrowing: Narrowing) -> list[Document]:
+    """What is left of a catalog for a project: services without an endpoint are not shown."""
+    left = []
+    for entry in catalog:
+        about = {"service_id": entry["id"]}
+        endpoints = [endpoint for endpoint in entry["endpoints"] if narrowing.keeps({**about, **endpoint})]
+        if endpoints:
+            left.append({**entry, "endpoints": endpoints})
+    return left
 
 
 def for_token(base: str, granted: Granted, services: list[Service], endpoints: list[Endpoint]) -> list[Document]:

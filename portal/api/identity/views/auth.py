@@ -8,12 +8,12 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotAuthenticated, NotFound
-from conductor.identity import catalog, effective, logins, tokens
+from conductor.identity import catalog, effective, endpoint_filters, logins, tokens
 from conductor.identity.logins import Login, Reference
 from portal.api.base import ApiRequest
 from portal.api.identity.schemas.auth import LOG_IN
 from portal.api.identity.serializers import resources
-from portal.api.identity.serializers.catalog import for_token
+from portal.api.identity.serializers.catalog import for_token, narrowed
 from portal.api.identity.serializers.tokens import token_body
 from portal.api.identity.view import IdentityView
 from portal.api.links import base_url
@@ -60,8 +60,11 @@ def login_of(body: Any) -> Login:
 
 
 def catalog_of(request: ApiRequest, granted: tokens.Granted) -> list[dict[str, Any]]:
-    """The catalog for the holder of a token."""
-    return for_token(base_url(request), granted, catalog.services(), catalog.endpoints())
+    """The catalog for the holder of a token: of a project that it is narrowed for, what is left of it."""
+    found = for_token(base_url(request), granted, catalog.services(), catalog.endpoints())
+    project = granted.scope.project
+    narrowing = endpoint_filters.narrowing(project.id) if project is not None else None
+    return found if narrowing is None else narrowed(found, narrowing)
 
 
 class Tokens(IdentityView):

@@ -21,14 +21,14 @@ from portal.api.validation import validate
 OWN_SERVICES = frozenset(service.id for service in SERVICES)
 
 
-def _collection(request: ApiRequest, name: str, items: list[Document], *filters: str) -> Response:
+def collection(request: ApiRequest, name: str, items: list[Document], *filters: str) -> Response:
     wanted = {key: request.query_params[key] for key in filters if key in request.query_params}
     kept = [item for item in items if all(item[key] == value for key, value in wanted.items())]
     links = {"self": request.build_absolute_uri(), "previous": None, "next": None}
     return Response({name: kept, "links": links})
 
 
-def _one(name: str, items: list[Document], item_id: str) -> Document:
+def one(name: str, items: list[Document], item_id: str) -> Document:
     for item in items:
         if item["id"] == item_id:
             return item
@@ -63,7 +63,7 @@ class Services(IdentityView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:list_services")
-        return _collection(request, "services", _services(request), "type", "name")
+        return collection(request, "services", _services(request), "type", "name")
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("identity:change_services")
@@ -78,7 +78,7 @@ class Service(IdentityView):
 
     def get(self, request: ApiRequest, service_id: str) -> Response:
         self.authorize("identity:list_services")
-        return Response({"service": _one("service", _services(request), service_id)})
+        return Response({"service": one("service", _services(request), service_id)})
 
     def patch(self, request: ApiRequest, service_id: str) -> Response:
         self.authorize("identity:change_services")
@@ -95,7 +95,7 @@ class Service(IdentityView):
         return Response(status=204)
 
 
-def _endpoints(request: ApiRequest) -> list[Document]:
+def all_endpoints(request: ApiRequest) -> list[Document]:
     return [*shown.own_endpoints(request), *(shown.added_endpoint(request, row) for row in catalog.endpoints())]
 
 
@@ -115,7 +115,7 @@ class Endpoints(IdentityView):
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:list_endpoints")
-        return _collection(request, "endpoints", _endpoints(request), "interface", "service_id", "region_id")
+        return collection(request, "endpoints", all_endpoints(request), "interface", "service_id", "region_id")
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("identity:change_endpoints")
@@ -130,13 +130,13 @@ class Endpoint(IdentityView):
 
     def get(self, request: ApiRequest, endpoint_id: str) -> Response:
         self.authorize("identity:list_endpoints")
-        return Response({"endpoint": _one("endpoint", _endpoints(request), endpoint_id)})
+        return Response({"endpoint": one("endpoint", all_endpoints(request), endpoint_id)})
 
     def patch(self, request: ApiRequest, endpoint_id: str) -> Response:
         self.authorize("identity:change_endpoints")
         _refuse_own(endpoint_id, shown.own_endpoints(request), "endpoint")
         given = validate(request.data, schemas.CHANGE_ENDPOINT)["endpoint"]
-        _one("endpoint", _endpoints(request), endpoint_id)
+        one("endpoint", all_endpoints(request), endpoint_id)
         fields = _endpoint_fields(given, extra_of(given, schemas.CHANGE_ENDPOINT, "endpoint"))
         changed = catalog.change_endpoint(OWN_SERVICES, endpoint_id, fields)
         return Response({"endpoint": shown.added_endpoint(request, changed)})
@@ -161,7 +161,7 @@ class Regions(IdentityView):
     def get(self, request: ApiRequest) -> Response:
         self.authorize("identity:list_regions")
         found = catalog.regions(parent_id=request.query_params.get("parent_region_id"))
-        return _collection(request, "regions", [shown.region(request, row) for row in found])
+        return collection(request, "regions", [shown.region(request, row) for row in found])
 
     def post(self, request: ApiRequest) -> Response:
         return self.create(request, None)
