@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portal.api.authorization import ADMIN, ANYONE, MEMBER, READER, RuleTable
+from portal.api.authorization import ADMIN, ANYONE, MEMBER, READER, SERVICE, RuleTable
 
 RULES: RuleTable = {
     "volume:get_all": READER,
@@ -39,6 +39,7 @@ RULES: RuleTable = {
     "volume_extension:volume_admin_actions:force_delete": ADMIN,
     "volume_extension:volume_admin_actions:force_detach": ADMIN,
     "volume_extension:volume_admin_actions:migrate_volume": ADMIN,
+    "volume_extension:volume_admin_actions:extend_volume_completion": ADMIN | SERVICE,
     "volume_extension:volume_image_metadata:show": READER,
     "volume_extension:volume_image_metadata:set": MEMBER,
     "volume_extension:volume_image_metadata:remove": MEMBER,

@@ -74,5 +74,8 @@ HISTORY = (
     ("3.66", "Snapshots of volumes in use need no force."),
     ("3.67", "The project may be left out of the path."),
     ("3.68", "Volumes get the data of another image."),
+    ("3.69", "Whether targets are shared may be unknown: volumes that are files have none."),
+    ("3.70", "Transfers may take encrypted volumes along; there are none."),
+    ("3.71", "Hosts tell whether a guest saw its volume grow; none is waited for."),
 )
 VERSIONS = VersionTable("volume", history=HISTORY)

@@ -202,7 +202,7 @@ def test_discovery_needs_no_token_and_the_rest_does(api_client: Any, people: Any
     nobody = api_client(None)
     assert nobody.get("/volume/").status_code == 300
     (version,) = nobody.get("/volume/v3/").json()["versions"]
-    assert (version["id"], version["status"], version["version"]) == ("v3.0", "CURRENT", "3.68")
+    assert (version["id"], version["status"], version["version"]) == ("v3.0", "CURRENT", "3.71")
     assert nobody.get(f"{ROOT}/volumes").status_code == 401
     ana = api_client("ana")
     for path in ("types", "types/default", "snapshots", "snapshots/detail", "os-availability-zone", "extensions"):

@@ -72,6 +72,7 @@ UPDATE_SNAPSHOT = wrapped("snapshot", {**_NAMES})
 _CONNECTOR: Schema = {"type": ["object", "null"]}
 ACTIONS: dict[str, Schema] = {
     "os-extend": _action("os-extend", {"new_size": SIZE}, required=("new_size",)),
+    "os-extend_volume_completion": _action("os-extend_volume_completion", {"error": _OR_NOTHING}),
     "os-set_bootable": _action("os-set_bootable", {"bootable": BOOLEAN}, required=("bootable",)),
     "os-update_readonly_flag": _action("os-update_readonly_flag", {"readonly": BOOLEAN}, required=("readonly",)),
     "os-reset_status": _action(

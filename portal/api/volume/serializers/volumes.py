@@ -80,7 +80,7 @@ def _since(row: Volume, request: ApiRequest, *, is_admin: bool) -> dict[str, Any
     fields: tuple[tuple[str, str, Any], ...] = (
         ("3.13", "group_id", str(row.group_uuid) if row.group_uuid else None),
         ("3.48", "service_uuid", SERVICE_UUID),
-        ("3.48", "shared_targets", False),
+        ("3.48", "shared_targets", None if version.covers("3.69") else False),
         ("3.63", "volume_type_id", str(row.volume_type.uuid if row.volume_type else DEFAULT_UUID)),
         ("3.65", "consumes_quota", True),
     )

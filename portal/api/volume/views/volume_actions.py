@@ -26,6 +26,10 @@ def _extend(view: VolumeAction, volume_id: str, given: Any) -> Response:
     return Response(status=ACCEPTED)
 
 
+def _complete_extending(view: VolumeAction, volume_id: str, given: Any) -> Response:
+    raise Invalid(f"Volume {volume_id} waits for nobody to complete its growth: volumes here grow at once.")
+
+
 def _set_bootable(view: VolumeAction, volume_id: str, given: Any) -> Response:
     is_bootable = as_boolean(given["bootable"], "os-set_bootable.bootable")
     volumes.update(view.request.context, volume_id, {"is_bootable": is_bootable})
@@ -173,6 +177,7 @@ _IMAGE = "volume_extension:volume_image_metadata"
 # Each with the rule that it needs.
 TABLE: Mapping[str, tuple[str, Act]] = {
     "os-extend": ("volume:extend", _extend),
+    "os-extend_volume_completion": (f"{_ADMIN}:extend_volume_completion", _complete_extending),
     "os-set_bootable": ("volume:update", _set_bootable),
     "os-update_readonly_flag": ("volume:update_readonly_flag", _set_readonly),
     "os-reset_status": (f"{_ADMIN}:reset_status", _reset_status),
@@ -194,7 +199,7 @@ TABLE: Mapping[str, tuple[str, Act]] = {
     "os-initialize_connection": (f"{_ACTIONS}:initialize_connection", _initialize_connection),
     "os-terminate_connection": (f"{_ACTIONS}:terminate_connection", _terminate_connection),
 }
-SINCE = {"revert": "3.40", "os-reimage": "3.68"}
+SINCE = {"revert": "3.40", "os-reimage": "3.68", "os-extend_volume_completion": "3.71"}
 NOT_OFFERED = {
     "os-migrate_volume": "There is one storage: no volume can be moved to another.",
     "os-migrate_volume_completion": "There is one storage: no volume can be moved to another.",
