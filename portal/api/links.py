@@ -28,8 +28,7 @@ def absolute(request: Request | HttpRequest, path: str) -> str:
 
 def console_url(request: Request | HttpRequest, ticket: ConsoleTicket) -> str:
     """What opens a console: a page for a screen, and for a serial line the socket itself, as programs read it."""
-    socket = f"console/{ticket.token}"
-    if ticket.kind is ConsoleKind.VNC:
-        return absolute(request, f"/console?{urlencode({'path': socket})}")
+    if ticket.kind is ConsoleKind.VNC:  # as programs look for the token in it
+        return absolute(request, f"/console?{urlencode({'path': f'console?token={ticket.token}'})}")
     scheme = "wss" if request.scheme == "https" else "ws"
-    return f"{scheme}://{request.get_host()}/{socket}"
+    return f"{scheme}://{request.get_host()}/console/{ticket.token}"

@@ -16,6 +16,7 @@ application = SessionMiddlewareStack(
     URLRouter(
         [
             path("live", LiveConsumer.as_asgi()),
+            path("console", ConsoleConsumer.as_asgi()),
             path("console/<str:token>", ConsoleConsumer.as_asgi()),
         ]
     )

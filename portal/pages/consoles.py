@@ -19,7 +19,7 @@ from portal.pages.access import PageRequest, signed_in
 
 NAMES = {ConsoleKind.SERIAL: "Serial", ConsoleKind.VNC: "Screen"}
 PAGE_SECONDS = 30.0  # a page uses its token at once
-SOCKET_PATH = re.compile(r"console/[A-Za-z0-9_-]{20,100}")
+SOCKET_PATH = re.compile(r"console(?:/|\?token=)([A-Za-z0-9_-]{20,100})")
 
 
 def desk(asker: RequestContext, server_uuid: str) -> dict[str, Any]:
@@ -50,10 +50,11 @@ def open_console(request: PageRequest, server_uuid: str, kind: str) -> HttpRespo
 @require_safe
 def linked(request: HttpRequest) -> HttpResponse:
     """The page of a link that the API gave: who has it needs no account here, as the link is the right."""
-    path = request.GET.get("path", "")
-    if not SOCKET_PATH.fullmatch(path):
+    named = SOCKET_PATH.fullmatch(request.GET.get("path", ""))
+    if named is None:
         raise Http404
-    response = render(request, "console.html", {"path": path})
+    # The page's script asks at the address that says why a token is no good.
+    response = render(request, "console.html", {"path": f"console/{named[1]}"})
     response["Referrer-Policy"] = "no-referrer"
     response["Cache-Control"] = "no-store"
     return response

@@ -107,7 +107,7 @@ def test_a_person_types_on_the_screen(open_page: OpenPage, server: Instance) -> 
 def test_a_link_opens_the_screen_once_for_whoever_has_it(open_page: OpenPage, server: Instance, people: Any) -> None:
     token = consoles.grant(people.ana.context(), str(server.uuid), ConsoleKind.VNC).token
     page = open_page()
-    page.goto(f"/console?path=console%2F{token}")
+    page.goto(f"/console?path=console%3Ftoken%3D{token}")
     connected(page, "Screen connected")
     assert "noVNC" in page.title()
     page.reload()

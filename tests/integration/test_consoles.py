@@ -74,7 +74,9 @@ class Browser(ApplicationCommunicator):
     """The browser's end of a console's socket."""
 
     def __init__(self, token: str, headers: Any = ()) -> None:
-        scope = {"type": "websocket", "path": f"/console/{token}", "query_string": b"", "subprotocols": ["binary"]}
+        path, _, query = token.rpartition("?") if "?" in token else (f"/{token}", "", "")
+        scope = {"type": "websocket", "path": f"/console{path}", "query_string": query.encode()}
+        scope |= {"subprotocols": ["binary"]}
         super().__init__(application, {**scope, "headers": list(headers)})
 
     async def opens(self) -> int:
@@ -127,6 +129,19 @@ async def heard(browser: Browser, words: bytes) -> bytes:
     while words not in found:
         found += await browser.hears()
     return found
+
+
+def test_programs_open_a_console_by_a_query_once_and_hear_nothing_where_it_is_no_good(
+    people: Any, server: Instance
+) -> None:
+    async def work(browser: Browser) -> bytes:
+        return await browser.hears()
+
+    token = granted(people, VNC)
+    assert talk(f"?token=bad{token}", work) == sockets.REFUSED  # which ends the handshake
+    assert talk("?other=1", work) == sockets.REFUSED
+    assert talk(f"?token={token}", work) == RFB
+    assert talk(f"?token={token}", work) == sockets.REFUSED
 
 
 def test_what_is_typed_reaches_the_guest_and_it_answers(people: Any, server: Instance) -> None:
