@@ -46,6 +46,18 @@ class ImageMember(models.Model):
         constraints = [models.UniqueConstraint(fields=["image", "project_id"], name="image_member_once")]
 
 
+class ImageTask(models.Model):
+    """An import of an image's data, for clients that ask what became of it; kept for tasks.KEPT."""
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="tasks")
+    method = models.CharField(max_length=32)
+    project_id = models.CharField(max_length=64)
+    user_id = models.CharField(max_length=64)
+    request_id = models.CharField(max_length=64)
+    created_at = models.DateTimeField(db_index=True)
+
+
 class Namespace(models.Model):
     """A catalog of properties: which there are, what they mean, and for what kinds of things."""
 

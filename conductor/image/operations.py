@@ -17,7 +17,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import ImageSpec
-from conductor.image import store
+from conductor.image import store, tasks
 from conductor.image.attributes import MAX_PROPERTIES, MAX_TAGS, READ_ONLY, RESERVED_PREFIX, WRITABLE
 from conductor.image.models import Image
 from conductor.image.queries import ImageQuery, get_visible, list_visible
@@ -142,16 +142,18 @@ def stage(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> None:
             raise NotFound(f"Image {ref} was deleted while its data were staged.")
 
 
-def take_staged(context: RequestContext, ref: str) -> None:
-    """The staged data are the image's. Raises Conflict for an image without any."""
+def take_staged(context: RequestContext, ref: str, method: str) -> None:
+    """The staged data are the image's, and the import is on record. Raises Conflict for an image without any."""
     image = _get_own(context, ref)
     told = store.told_by_host(image.uuid) if image.status == "uploading" else None
     if told is None:
         raise Conflict(f"Image {image.uuid} is {image.status}: stage its data before they are imported.")
     stored = told[1]
     values = {"size": stored.size, "checksum": stored.md5, "os_hash_value": stored.sha512}
-    if not _in_status(image.uuid, "uploading", status="active", **values):
-        raise Conflict(f"Image {image.uuid} was changed meanwhile.")
+    with write_tx():
+        if not _in_status(image.uuid, "uploading", status="active", **values):
+            raise Conflict(f"Image {image.uuid} was changed meanwhile.")
+        tasks.record(context, image, method)
 
 
 def set_active(context: RequestContext, ref: str, *, is_active: bool) -> None:

@@ -44,10 +44,10 @@ def stage(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> None:
     operations.stage(context, ref, chunks)
 
 
-def take_staged(context: RequestContext, ref: str) -> None:
+def take_staged(context: RequestContext, ref: str, method: str) -> None:
     """As operations.take_staged. Raises ResourceLocked."""
     _require_free(context, ref)
-    operations.take_staged(context, ref)
+    operations.take_staged(context, ref, method)
 
 
 def set_active(context: RequestContext, ref: str, *, is_active: bool) -> None:

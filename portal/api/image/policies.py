@@ -23,6 +23,7 @@ RULES: RuleTable = {
     "stage_image": MEMBER,
     "import_image": MEMBER,
     "get_tasks": ADMIN,
+    "get_task": ADMIN,
     **dict.fromkeys((f"get_metadef_{noun}" for noun in _CATALOGS), READER),
     **dict.fromkeys((f"{verb}_metadef_{noun}" for verb in ("add", "modify", "delete") for noun in _CATALOG), ADMIN),
     "add_member": MEMBER,

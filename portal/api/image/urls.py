@@ -25,6 +25,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         for verb in ("deactivate", "reactivate")
     ),
     path("v2/tasks", images.AllTasks.as_view()),
+    path("v2/tasks/<str:task_id>", images.Task.as_view()),
     path("v2/metadefs/resource_types", metadefs.ResourceTypes.as_view()),
     path("v2/metadefs/namespaces", metadefs.Namespaces.as_view()),
     path("v2/metadefs/namespaces/<str:namespace>", metadefs.NamespaceByName.as_view()),

@@ -6,9 +6,11 @@ from hashlib import sha512
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from conductor.image.models import Definition, Image, Namespace
-from tests.api.image.calls import BASE, DATA, OCTETS, create, upload
+from conductor.image.models import Definition, Image, ImageTask, Namespace
+from conductor.image.tasks import KEPT
+from tests.api.image.calls import BASE, DATA, OCTETS, create, patch, upload
 
 OLD_PATCH = {"Content-Type": "application/openstack-images-v2.0-json-patch"}
 DIRECT = {"method": {"name": "glance-direct"}}
@@ -35,12 +37,24 @@ def test_staged_data_become_the_images_by_an_import(api_client: Any) -> None:
     assert upload(ana, image_id).status_code == 409
     assert ana.post(f"{path}/import", {"method": {"name": "web-download"}}).status_code == 400
     assert ana.get(path).json()["status"] == "uploading"
-    assert ana.post(f"{path}/import", DIRECT).status_code == 202
+    accepted = ana.post(f"{path}/import", DIRECT)
+    assert accepted.status_code == 202
     shown = ana.get(path).json()
     assert (shown["status"], shown["size"]) == ("active", len(DATA))
     assert shown["os_hash_value"] == sha512(DATA).hexdigest()
     assert body_of(ana.get(f"{path}/file")) == DATA
     assert ana.post(f"{path}/import", DIRECT).status_code == 409
+    (task,) = ana.get(f"{path}/tasks").json()["tasks"]
+    assert (task["status"], task["request_id"]) == ("success", accepted.headers["x-openstack-request-id"])
+    assert task["input"] == {"image_id": image_id, "import_req": DIRECT}
+    admin = api_client("admin")
+    assert patch(admin, image_id, {"op": "replace", "path": "/visibility", "value": "public"}).status_code == 200
+    assert api_client("chi").get(f"{path}/tasks").json() == {"tasks": []}  # she sees the image, and not who made it
+    assert admin.get("/image/v2/tasks?limit=1").json()["tasks"][0]["id"] == task["id"]
+    assert admin.get(f"/image/v2/tasks/{task['id']}").json() == task
+    assert admin.get("/image/v2/tasks?marker=none").status_code == 404
+    ImageTask.objects.update(created_at=timezone.now() - KEPT)
+    assert ana.get(f"{path}/tasks").json() == {"tasks": []}
 
 
 def test_a_deactivated_image_is_read_by_administrators_alone(api_client: Any) -> None:

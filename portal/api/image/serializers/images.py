@@ -8,8 +8,9 @@ from typing import Any
 
 from conductor.core.errors import Invalid
 from conductor.image.attributes import READ_ONLY
-from conductor.image.models import Image, ImageMember
+from conductor.image.models import Image, ImageMember, ImageTask
 from conductor.image.operations import Change
+from conductor.image.tasks import KEPT
 from portal.api.image.schemas.images import ATTRIBUTES, CREATE, OLD_PATCH, PATCH, PROPERTIES
 from portal.api.validation import validate
 
@@ -59,6 +60,33 @@ def member(row: ImageMember) -> dict[str, Any]:
         "created_at": moment(row.created_at),
         "updated_at": moment(row.updated_at),
         "schema": "/v2/schemas/member",
+    }
+
+
+def task(row: ImageTask, *, is_whole: bool = False) -> dict[str, Any]:
+    """An import that is done. A list of all shows less of each."""
+    image_id = str(row.image.uuid)
+    shown = {
+        "id": str(row.uuid),
+        "type": "api_image_import",
+        "status": "success",
+        "owner": row.project_id,
+        "created_at": moment(row.created_at),
+        "updated_at": moment(row.created_at),
+        "expires_at": moment(row.created_at + KEPT),
+        "self": f"/v2/tasks/{row.uuid}",
+        "schema": "/v2/schemas/task",
+    }
+    if not is_whole:
+        return shown
+    return {
+        **shown,
+        "image_id": image_id,
+        "user_id": row.user_id,
+        "request_id": row.request_id,
+        "input": {"image_id": image_id, "import_req": {"method": {"name": row.method}}},
+        "result": {"image_id": image_id},
+        "message": "",
     }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.image import operations
+from conductor.image import operations, tasks
 from conductor.services import images
 from portal.api.base import ApiRequest
 from portal.api.image.schemas.images import IMPORT
@@ -16,6 +18,7 @@ from portal.api.image.serializers import images as serializers
 from portal.api.image.view import ImageView
 from portal.api.image.views.queries import parse_query, paths
 from portal.api.links import absolute
+from portal.api.pagination import parse_page
 from portal.api.parsing import JsonParser
 from portal.api.validation import validate
 
@@ -114,22 +117,36 @@ class Import(ImageView):
         method = validate(request.data, IMPORT)["method"]["name"]
         if method != METHOD:
             raise Invalid(f"Import method {method[:60]} is not offered: use {METHOD}.", field="method.name")
-        images.take_staged(request.context, image_id)
+        images.take_staged(request.context, image_id, method)
         return Response(status=202, headers={"x-openstack-image-import": METHOD})
 
 
 class AllTasks(ImageView):
-    """/v2/tasks: images are made without any."""
+    """/v2/tasks: imports of the last days, newest first."""
 
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_tasks")
-        return Response({"tasks": [], "first": "/v2/tasks", "schema": "/v2/schemas/tasks"})
+        page = parse_page(request)
+        found = tasks.list_visible(request.context, page.limit + 1, page.marker)
+        shown = [serializers.task(row) for row in found[: page.limit]]
+        body: dict[str, Any] = {"tasks": shown, "first": "/v2/tasks", "schema": "/v2/schemas/tasks"}
+        if len(found) > page.limit and shown:
+            body["next"] = f"/v2/tasks?{urlencode({'limit': page.limit, 'marker': shown[-1]['id']})}"
+        return Response(body)
+
+
+class Task(ImageView):
+    """/v2/tasks/{id}."""
+
+    def get(self, request: ApiRequest, task_id: str) -> Response:
+        self.authorize("get_task")
+        return Response(serializers.task(tasks.get_visible(request.context, task_id), is_whole=True))
 
 
 class Tasks(ImageView):
-    """/v2/images/{id}/tasks: images are made without any."""
+    """/v2/images/{id}/tasks: its imports."""
 
     def get(self, request: ApiRequest, image_id: str) -> Response:
         self.authorize("get_image")
-        operations.get_visible(request.context, image_id)
-        return Response({"tasks": []})
+        found = tasks.of_image(request.context, operations.get_visible(request.context, image_id))
+        return Response({"tasks": [serializers.task(row, is_whole=True) for row in found]})
