@@ -75,9 +75,14 @@ class Wishes:
     def thread_policy(self) -> str | None:
         """The flavor's, unless it is silent. An image may contradict only `prefer`, and is not heard."""
         wanted, offered = self._chosen("cpu_thread_policy", THREAD_POLICIES)
-        if wanted not in (None, PREFER) and offered and offered != wanted:
-            raise _conflict("cpu_thread_policy", wanted, offered)
+        said = self.extra_specs.get("hw:cpu_thread_policy")
+        if said not in (None, PREFER) and offered and offered != said:
+            raise _conflict("cpu_thread_policy", said, offered)
         return wanted or offered
+
+    def check_thread_policy(self) -> None:
+        """An empty policy may stand in a flavor only where there are no cells that it would be of."""
+        _one_of(self.extra_specs.get("hw:cpu_thread_policy"), THREAD_POLICIES, "hw:cpu_thread_policy")
 
     def pci_policy(self) -> str | None:
         wanted, offered = self._chosen("pci_numa_affinity_policy", PCI_POLICIES)

@@ -69,6 +69,7 @@ def topology_of(wishes: Wishes) -> InstanceTopology | None:
     is_pinned = policies.cpu in (DEDICATED, MIXED)
     if not (nodes or page_size or is_pinned or wishes.has_persistent_memory()):
         return None
+    wishes.check_thread_policy()
     cells = tuple(
         InstanceCell(
             id=number,

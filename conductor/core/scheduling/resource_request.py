@@ -85,6 +85,8 @@ def unfit_of(query: CandidateQuery) -> str:
         return "several groups need a group_policy, none or isolate"
     pairs = [(frozenset[str]().union(*group.required), group.forbidden) for group in query.groups.values()]
     for required, forbidden in (*pairs, (query.root_required, query.root_forbidden)):
+        if "" in required | forbidden:
+            return "a trait needs a name; write trait:NAME"
         if required & forbidden:
             return f"trait {min(required & forbidden)} is both required and forbidden"
     return ""

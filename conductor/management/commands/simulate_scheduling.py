@@ -32,11 +32,15 @@ class Command(BaseCommand):
         )
         try:
             text = Path(options["cases"]).read_text(encoding="utf-8")
-            lines = [json.dumps(answer) for case in read(text) for answer in answers_of(case, shipped)]
+            cases = read(text)
+            lines = [json.dumps(answer) for case in cases for answer in answers_of(case, shipped)]
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"{options['cases']} cannot be read: {error}.") from None
         except Invalid as error:
             raise CommandError(error.message) from None
+        for case in cases:
+            for path in case.strange_keys:
+                self.stderr.write(f'Case "{case.name}": {path}: the format has no such key; it was passed over.')
         if options["output"]:
             _write_whole(Path(options["output"]), lines)
         else:

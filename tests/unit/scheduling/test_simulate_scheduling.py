@@ -89,6 +89,25 @@ def test_bad_input_is_named_and_nothing_is_written(tmp_path: Path, case: Any, wo
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cases.json", "decisions.json"]
 
 
+def test_keys_that_the_format_does_not_have_are_passed_over_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = changed("hosts", 0, "instances", to=["a", {"uuid": "b", "image_properties": {"os_distro": "debian"}}])
+    known |= {"config": {"any.option": 1}, "aggregates": [{"name": "left", "metadata": {"any": "x"}}]}
+    expected = run(tmp_path, known)
+    assert capsys.readouterr().err == ""
+    strange = deepcopy(known)
+    strange["hosts"][0] |= {"colour": "blue", "resources": {"PCPU": {"total": 1, "speed": 2}}}
+    strange["hosts"][0]["instances"][1]["size"] = 3
+    strange["requests"][0]["flavor"]["vcpu"] = 1
+    assert [line["selections"] for line in run(tmp_path, strange)] == [line["selections"] for line in expected]
+    told = capsys.readouterr().err
+    for place in ("colour", "resources.PCPU.speed", "instances[1].size"):
+        assert f'Case "two hosts": hosts[0].{place}: ' in told
+    assert "requests[0].flavor.vcpu: " in told
+    assert len(told.splitlines()) == 4
+
+
 @pytest.mark.parametrize("file", ["{", "[]", {"format": "other/1", "cases": []}, {"format": "nova-scheduler-cases/1"}])
 def test_a_file_that_is_no_file_of_cases_is_refused(tmp_path: Path, file: Any) -> None:
     with pytest.raises(CommandError):

@@ -13,6 +13,7 @@ from conductor.core.errors import Invalid
 from conductor.core.scheduling.cases import schema
 from conductor.core.scheduling.cases.fleet import Fleet, fleet_of
 from conductor.core.scheduling.cases.settings import Settings, settings_of
+from conductor.core.scheduling.cases.strange_keys import strange_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Case:
     fleet: Fleet
     requests: Sequence[Mapping[str, Any]]
     settings: Settings
+    strange_keys: Sequence[str] = ()  # where it has keys that the format does not have
 
 
 def read(text: str) -> list[Case]:
@@ -57,7 +59,7 @@ def _case(number: int, data: Any) -> Case:
         settings = settings_of(case)
     except Invalid as error:
         raise Invalid(f"{label}: {error.message}") from None
-    return Case(case["name"], fleet_of(case), case["requests"], settings)
+    return Case(case["name"], fleet_of(case), case["requests"], settings, strange_keys(case))
 
 
 def _check(label: str, data: Any) -> None:

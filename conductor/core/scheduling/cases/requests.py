@@ -35,6 +35,7 @@ def spec_of(request: Mapping[str, Any], fleet: Fleet, config: Mapping[str, Any])
     destination = {key: value for key, value in given.get("destination", {}).items() if value is not None}
     group = fleet.groups.get(given.get("group", ""))
     hints = {str(name): _words(value) for name, value in given.get("hints", {}).items()}
+    is_rebuild = given.get("check_type") == "rebuild"
     spec = RequestSpec(
         project_id=given.get("project_id", PROJECT),
         user_id=USER,
@@ -49,11 +50,11 @@ def spec_of(request: Mapping[str, Any], fleet: Fleet, config: Mapping[str, Any])
         force_hosts=tuple(given.get("force_hosts", ())),
         force_nodes=tuple(given.get("force_nodes", ())),
         requested_host=destination.get("host", ""),
-        requested_node=destination.get("node", ""),
+        requested_node=_node(destination, is_rebuild=is_rebuild),
         requested_cell=destination.get("cell", ""),
         allows_cross_cell_move=destination.get("allow_cross_cell_move", False),
         is_volume_backed=given.get("bfv", False),
-        is_rebuild=given.get("check_type") == "rebuild",
+        is_rebuild=is_rebuild,
         instance_uuid=uuids[0],
     )
     return with_hardware(spec, config)
@@ -62,6 +63,11 @@ def spec_of(request: Mapping[str, Any], fleet: Fleet, config: Mapping[str, Any])
 def without_zone(spec: RequestSpec) -> RequestSpec:
     """For a case the zone is what the aggregates of that name make of it, and no promise of its own."""
     return replace(spec, availability_zone="")
+
+
+def _node(destination: Mapping[str, Any], *, is_rebuild: bool) -> str:
+    """The node that the request aims at. A server that is rebuilt stays on its host: a node alone says nothing."""
+    return "" if is_rebuild and not destination.get("host") else str(destination.get("node", ""))
 
 
 def _flavor(data: Mapping[str, Any]) -> FlavorSpec:
