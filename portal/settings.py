@@ -208,6 +208,10 @@ NOVELLA_ENABLED_FILTERS: tuple[str, ...] = ()  # empty: all that ship, in their 
 NOVELLA_ENABLED_WEIGHERS: tuple[str, ...] = ()
 NOVELLA_WEIGHT_MULTIPLIERS: dict[str, float] = {}  # by a weigher's option, e.g. {"ram_weight_multiplier": -1.0}
 NOVELLA_SCHEDULER_OPTIONS: dict[str, Any] = {}  # of filters and weighers, by name
+# Filters and weighers that were written for OpenStack Nova, by their paths: docs/nova-plugins.md.
+NOVELLA_NOVA_FILTERS: tuple[str, ...] = ()
+NOVELLA_NOVA_WEIGHERS: dict[str, float | None] = {}  # with their multipliers; None: what Nova's own files say
+NOVELLA_NOVA_CONFIG_FILES: tuple[str, ...] = ()
 # Names for PCI devices that flavors ask for: {"name", "vendor_id", "product_id", "device_type", "numa_policy"} each.
 NOVELLA_PCI_ALIASES: tuple[dict[str, str], ...] = ()
 NOVELLA_PREFILTERS: tuple[str, ...] = ()  # those that are not always on, by name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 UV = PROJECT_DIR / ".venv" / "bin" / "uv"
-NAMES = ("bootstrap", "base", "redfish", "dev")
+NAMES = ("bootstrap", "base", "redfish", "nova-adapter", "dev")
 OPTIONS = ("--universal", "--python-version", "3.11", "--generate-hashes", "--no-emit-index-url", "--no-header")
 
 

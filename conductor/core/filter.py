@@ -21,12 +21,14 @@ class Filter:
     instance of a batch, as their answer cannot change within it. `runs_on_rebuild` filters are asked again when a
     server that stays on its host gets another image. One that is not `is_on_by_default` runs only where the operator
     names it. `options_schema` has a JSON schema with a default for each option by name; `options` are their values.
+    `trouble` says why one will fail whenever it is asked, where that is known before: operators are told at start-up.
     """
 
     name: ClassVar[str] = ""
     runs_once_per_request: ClassVar[bool] = False
     runs_on_rebuild: ClassVar[bool] = False
     is_on_by_default: ClassVar[bool] = True
+    trouble: ClassVar[str] = ""
     options_schema: ClassVar[OptionsSchema] = {}
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from conductor.core.host_state import Column, HostTable
+from conductor.core.host_state import Column, HostTable, Mask
 from conductor.core.plugin_options import OptionsSchema, with_defaults
 from conductor.core.request_spec import RequestSpec
 
@@ -19,7 +19,8 @@ class Weigher:
 
     `counts_against`: the factor is taken negative, so that operators write how bad something is. One that is not
     `asked_at_zero` costs too much to ask where the operator's multiplier is 0. `must_know`: a number that is not
-    finite says that something is missing without which nobody may decide, and ends the request.
+    finite says that something is missing without which nobody may decide, and ends the request. One that
+    `compares_hosts` gives a host another number where other hosts are candidates. `trouble` is as that of filters.
     """
 
     name: ClassVar[str] = ""
@@ -30,6 +31,8 @@ class Weigher:
     counts_against: ClassVar[bool] = False
     asked_at_zero: ClassVar[bool] = True
     must_know: bool = False
+    compares_hosts: ClassVar[bool] = False
+    trouble: ClassVar[str] = ""
     is_on_by_default: ClassVar[bool] = True
     options_schema: ClassVar[OptionsSchema] = {}
 
@@ -39,3 +42,7 @@ class Weigher:
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
         """Raw weights, one float per row of `hosts`."""
         raise NotImplementedError
+
+    def weigh_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Column:
+        """The same, for one who is to be asked about the candidates alone: all other rows may hold any number."""
+        return self.weigh(hosts, spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,12 +31,17 @@ class Nonsense(NovellaError):
 class PluginOptions:
     """The operator's choice. Empty lists: everything found that is on by default, in the order in which it was found.
 
-    `values` are the options of filters and weighers by name.
+    `values` are the options of filters and weighers by name. The paths of classes of Nova that are to run are in
+    `nova_filters` and `nova_weighers`, these with their multipliers; the files of Nova's own options in
+    `nova_config_files`.
     """
 
     enabled_filters: tuple[str, ...] = ()
     enabled_weighers: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    nova_filters: Sequence[str] = ()
+    nova_weighers: Mapping[str, float | None] = field(default_factory=dict)
+    nova_config_files: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 GROUP = "novella"
 SHIPPED = ("scheduler_plugins.plugin", "compute_drivers.plugin")
+NOVA_ADAPTER = "scheduler_plugins.nova_adapter.plugin"
 P = TypeVar("P", Filter, Weigher)
 C = TypeVar("C")
 WORDS = {"NotificationSink": "sink"}
@@ -57,6 +58,10 @@ class _Brought:
     extensions: dict[str, dict[str, type[Extension]]] = field(default_factory=lambda: {kind: {} for kind in BY_KIND})
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def scheduling(self) -> list[Filter | Weigher]:
+        return [*self.filters, *self.weighers]
+
 
 @functools.cache
 def registry() -> Registry:
@@ -66,6 +71,9 @@ def registry() -> Registry:
             tuple(settings.NOVELLA_ENABLED_FILTERS),
             tuple(settings.NOVELLA_ENABLED_WEIGHERS),
             settings.NOVELLA_SCHEDULER_OPTIONS,
+            nova_filters=settings.NOVELLA_NOVA_FILTERS,
+            nova_weighers=settings.NOVELLA_NOVA_WEIGHERS,
+            nova_config_files=settings.NOVELLA_NOVA_CONFIG_FILES,
         )
         return load(tuple(settings.NOVELLA_PLUGINS), options)
     except ImproperlyConfigured:  # no Django here
@@ -77,7 +85,7 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     kept, infos, quarantined = _Brought(), [], []
-    for source in [*_shipped(import_names), *(_installed() if finds_installed else ())]:
+    for source in [*_shipped(import_names), *_nova(options), *(_installed() if finds_installed else ())]:
         try:
             brought = _brought_by(manager, source, kept, options.values)
         except (Exception, SystemExit) as error:
@@ -108,12 +116,26 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
 
 
 def _shipped(import_names: Iterable[str]) -> Iterator[_Source]:
-    try:
-        own_version = version(DISTRIBUTION)
-    except PackageNotFoundError:  # run from a checkout
-        own_version = ""
     for name in import_names:
-        yield _Source(name, DISTRIBUTION, own_version, True, functools.partial(importlib.import_module, name))
+        yield _Source(name, DISTRIBUTION, _own_version(), True, functools.partial(importlib.import_module, name))
+
+
+def _nova(options: PluginOptions) -> Iterator[_Source]:
+    """The adapter for classes of Nova, where some are named. What runs in it is foreign and held to its time."""
+    if options.nova_filters or options.nova_weighers:
+
+        def adapter() -> Any:
+            made = importlib.import_module(NOVA_ADAPTER).NovaAdapter
+            return made(options.nova_filters, options.nova_weighers, options.nova_config_files)
+
+        yield _Source("nova_adapter", DISTRIBUTION, _own_version(), False, adapter)
+
+
+def _own_version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:  # run from a checkout
+        return ""
 
 
 def _installed() -> Iterator[_Source]:
@@ -207,14 +229,17 @@ def _named_classes(answer: Any, base: type[C], method: str) -> dict[str, type[C]
 
 
 def _warned(plugin: str, brought: _Brought) -> list[str]:
-    """What the plugin should define no more, each in a line that names it; the log has it too."""
-    kinds: list[type[Any]] = [type(one) for one in (*brought.filters, *brought.weighers)]
+    """What the plugin should define no more and what will fail, each in a line that names it; the log has it too."""
+    kinds: list[type[Any]] = [type(one) for one in brought.scheduling]
     kinds += [*brought.drivers.values(), *brought.sinks.values()]
     kinds += [kind for found in brought.extensions.values() for kind in found.values()]
     said = warnings_about(kinds)
     for line in said:
         log.warning("plugin uses what is deprecated: name=%s %s", plugin, line)
-    return said
+    troubled = [f"{one.name} fails whenever it is asked: {one.trouble}" for one in brought.scheduling if one.trouble]
+    for line in troubled:
+        log.warning("plugin will fail: name=%s %s", plugin, line)
+    return [*said, *troubled]
 
 
 def _name_of(item: Any) -> str:

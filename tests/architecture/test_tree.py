@@ -14,6 +14,7 @@ LOCKS = (
     "requirements/bootstrap.lock",
     "requirements/base.lock",
     "requirements/redfish.lock",
+    "requirements/nova-adapter.lock",
     "requirements/dev.lock",
 )
 CONFIGURATION = (

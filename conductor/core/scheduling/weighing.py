@@ -175,7 +175,8 @@ def weigh(
     if count < 2:
         return Weighing(np.where(passing, 0.0, OUT), count)
     turn = _Turn(hosts, spec, multipliers, _Candidates(passing, count), watch or Watch(Rules()))
-    turn.since = since if since and len(since.raws) == len(weighers) else None
+    is_by_row = not any(one.compares_hosts for one in weighers)
+    turn.since = since if since and is_by_row and len(since.raws) == len(weighers) else None
     for is_plain, some in groupby(weighers, partial(turn.watch.is_plain, WEIGHER)):
         if is_plain:
             turn.ask_plain(tuple(some))
@@ -281,7 +282,8 @@ class _Turn:
         """What one weigher says. Raises what it raises, or Nonsense."""
         hosts = self.hosts
         multiplier: float | Column = self.multipliers.general(one)
-        column = guarded(one.weigh, hosts, self.spec) if multiplier or one.asked_at_zero else self.zeros
+        asked = multiplier or one.asked_at_zero
+        column = guarded(one.weigh_among, hosts, self.spec, self.candidates.passing) if asked else self.zeros
         if one.multiplier_option in self.said:
             multiplier = self.multipliers.of(one, hosts)
         if column is self.zeros and not one.minval and not one.maxval:  # nothing to say

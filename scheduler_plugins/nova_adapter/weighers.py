@@ -1,0 +1,115 @@
+"""A weigher of Nova as one of ours."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from conductor.core.host_state import Column, HostTable, Mask
+from conductor.core.request_spec import RequestSpec
+from conductor.core.weigher import Weigher
+from scheduler_plugins.nova_adapter.asking import Asking
+from scheduler_plugins.nova_adapter.guests import Guest, Guests
+
+WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class NovaWeigher(Weigher):
+    """Asks the guest about the candidates alone."""
+
+    guest: Guest
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        self._asking = Asking()
+
+    def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
+        return self.weigh_among(hosts, spec, hosts.everyone)
+
+    def weigh_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Column:
+        guest = self.guest.require()
+        request = self._asking.request(spec)
+        rows = np.flatnonzero(passing)
+        states = [hosts.states[int(row)] for row in rows]
+        weighed = [SimpleNamespace(obj=self._asking.host(state, request), weight=0.0) for state in states]
+        column = np.zeros(len(hosts), np.float64)
+        column[rows] = list(guest.weigh_objects(weighed, request.spec))
+        return column
+
+
+def weigher_of(name: str, path: str, guests: Guests, multiplier: Any) -> type[NovaWeigher]:
+    """A class of ours for the class of Nova at `path`; `multiplier` where the operator gave one."""
+    guest = guests.weigher(path)
+    if not (multiplier is None or _is_number(multiplier)):
+        guest, multiplier = Guest(path, trouble=f"its multiplier is no number: {str(multiplier)[:40]}"), None
+    called = path.rpartition(".")[2]
+    own, option, counts_against = _multiplier(guest)
+    values = {
+        "__doc__": f"The weigher {path} of Nova.",
+        "__module__": path.rpartition(".")[0],  # foreign code: it is held to its time
+        "name": name,
+        "guest": guest,
+        "trouble": guest.trouble,
+        "multiplier": own if multiplier is None else float(multiplier),
+        "multiplier_option": option or f"{_words(called)}_weight_multiplier",
+        "counts_against": counts_against,
+        "minval": getattr(guest.made, "minval", None),
+        "maxval": getattr(guest.made, "maxval", None),
+        "compares_hosts": _compares_hosts(guest.made),
+    }
+    return type(called, (NovaWeigher,), values)
+
+
+class _Asked(Mapping[str, str]):
+    """An aggregate's metadata that notes for which key it is asked, and has it only where it is told to."""
+
+    def __init__(self, value: str | None = None) -> None:
+        self.keys_asked: list[str] = []
+        self._value = value
+
+    def __contains__(self, key: object) -> bool:
+        self.keys_asked.append(str(key))
+        return self._value is not None
+
+    def __getitem__(self, key: str) -> str:
+        if self._value is None:
+            raise KeyError(key)
+        return self._value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _multiplier(guest: Guest) -> tuple[float, str, bool]:
+    """The guest's own factor, the key of aggregates that it goes by, and whether it takes that negative."""
+    if guest.made is None:
+        return 1.0, "", False
+    silent, telling = _Asked(), _Asked("1")
+    try:
+        factor = float(guest.made.weight_multiplier(SimpleNamespace(aggregates=[SimpleNamespace(metadata=silent)])))
+        told = guest.made.weight_multiplier(SimpleNamespace(aggregates=[SimpleNamespace(metadata=telling)]))
+        counts_against = bool(silent.keys_asked) and float(told) < 0
+    except Exception:  # it looks at more of a host than aggregates: the operator's factor counts alone
+        return 1.0, "", False
+    return -factor if counts_against else factor, next(iter(silent.keys_asked), ""), counts_against
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _compares_hosts(made: Any) -> bool:
+    """Whether it weighs all candidates together in a way of its own."""
+    return made is not None and type(made).weigh_objects.__module__ != "nova.weights"
+
+
+def _words(name: str) -> str:
+    return WORD.sub("_", name.removesuffix("Weigher") or name).lower()

@@ -1,0 +1,1 @@
+"""What runs in an environment of its own, beside an installed Nova."""

@@ -1,0 +1,157 @@
+"""Our filters and weighers against those of Nova, asked through the adapter about the same hosts and requests.
+
+Requests of the cases that were worked out by hand are asked about hosts of theirs and of others, drawn at random.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conductor.core.errors import NovellaError
+from conductor.core.host_state import HostState, HostTable
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.cases import read
+from conductor.core.scheduling.cases.requests import spec_of
+from conductor.core.scheduling.cases.settings import Settings
+from conductor.core.scheduling.filtering import verdict_of
+from conductor.plugins import PluginOptions, load
+from scheduler_plugins.nova_adapter.asking import Asking
+from scheduler_plugins.nova_adapter.filters import filter_of
+from scheduler_plugins.nova_adapter.guests import Guests, start
+from scheduler_plugins.nova_adapter.weighers import weigher_of
+
+CASES = Path(__file__).parents[2] / "unit" / "scheduling" / "cases"
+FLEETS, OWN, OTHERS = 30, 5, 3
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request of a case, with the hosts of that case."""
+
+    settings: Settings
+    spec: RequestSpec
+    states: tuple[HostState, ...]
+
+
+def compared(seed: int) -> dict[str, Any]:
+    start()
+    told = Comparison()
+    draw = random.Random(seed)
+    states, requests = corpus()
+    for number, asked in enumerate(draw.sample(requests, FLEETS)):
+        chosen = draw.sample(asked.states, min(OWN, len(asked.states))) + draw.sample(states, OTHERS)
+        fleet = [replace(one, node=f"{one.node}-{index}") for index, one in enumerate(chosen)]
+        with configured(asked.settings.config):
+            told.ask(number, HostTable.from_states(fleet), asked)
+    said = {"asked": told.asked, "passed": told.passed, "refused": told.refused, "different": told.different}
+    return {"seed": seed, **said}
+
+
+def corpus() -> tuple[list[HostState], list[Asked]]:
+    """All hosts and the requests of the cases that name more than a size."""
+    states: list[HostState] = []
+    requests: list[Asked] = []
+    for case in itertools.chain.from_iterable(read(path.read_text()) for path in sorted(CASES.glob("*.json"))):
+        states += case.fleet.states
+        for request in case.requests:
+            try:
+                spec = spec_of(request, case.fleet, case.settings.config)
+            except NovellaError:
+                continue
+            if (
+                spec.scheduler_hints
+                or spec.numa
+                or spec.pci_requests
+                or spec.image.properties
+                or spec.flavor.extra_specs
+            ):
+                requests.append(Asked(case.settings, spec, case.fleet.states))
+    return states, requests
+
+
+class configured:  # noqa: N801 a context manager
+    """The options of a case, in Nova's own place for them."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        from nova.conf import CONF
+
+        self._conf, self._config = CONF, config
+
+    def _each(self) -> Iterator[tuple[str, dict[str, str], Any]]:
+        for name, value in self._config.items():
+            group, _, last = name.rpartition(".")
+            yield last, {"group": group} if group else {}, value
+
+    def __enter__(self) -> None:
+        for name, place, value in self._each():
+            self._conf.set_override(name, value, **place)
+
+    def __exit__(self, *error: object) -> None:
+        for name, place, _ in self._each():
+            self._conf.clear_override(name, **place)
+
+
+class Comparison:
+    def __init__(self) -> None:
+        from nova.scheduler import filters, weights
+
+        self._filters = {one.__name__: f"{one.__module__}.{one.__name__}" for one in filters.all_filters()}
+        self._weighers = {one.__name__: f"{one.__module__}.{one.__name__}" for one in weights.all_weighers()}
+        self._ours = load(["scheduler_plugins.plugin"], PluginOptions(), finds_installed=False)
+        self.asked: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()  # requests that cannot be put in Nova's words, by the kind of its error
+        self.different: list[str] = []
+
+    def ask(self, number: int, hosts: HostTable, asked: Asked) -> None:
+        try:
+            Asking().request(asked.spec)
+        except Exception as error:
+            self.refused[f"{type(error).__module__}.{type(error).__name__}"] += 1
+            return
+        for one in self._ours.brought_filters:
+            if one.name in self._filters and (one.runs_on_rebuild or not asked.spec.is_rebuild):
+                theirs = filter_of(one.name, self._filters[one.name], Guests())()
+                self._compare(number, hosts, asked.spec, (type(one)(asked.settings.values), theirs))
+        for weigher in self._ours.brought_weighers:
+            theirs_too = weigher_of(weigher.name, self._weighers[weigher.name], Guests(), None)()
+            self._weigh(number, hosts, asked.spec, (type(weigher)(asked.settings.values), theirs_too))
+
+    def _compare(self, number: int, hosts: HostTable, spec: RequestSpec, pair: tuple[Any, Any]) -> None:
+        ours, theirs = pair
+        for row, state in enumerate(hosts.states):
+            mine, said = verdict_of(ours, hosts, spec, row), _answer(theirs, hosts, spec, row)
+            self.asked[ours.name] += 1
+            self.passed[ours.name] += bool(mine)
+            if said != ("unreadable" if mine.is_unreadable and said == "unreadable" else str(bool(mine))):
+                self.different.append(f"{number} {ours.name} {state.host}: {mine.passed} {mine.reason} | {said}")
+
+    def _weigh(self, number: int, hosts: HostTable, spec: RequestSpec, pair: tuple[Any, Any]) -> None:
+        ours, theirs = pair
+        self.asked[ours.name] += len(hosts)
+        mine = np.asarray(ours.weigh(hosts, spec), np.float64)
+        try:
+            said = theirs.weigh(hosts, spec)
+        except Exception as error:
+            if np.isfinite(mine).all() or type(error).__name__ != "ComputeHostMetricNotFound":
+                self.different.append(f"{number} {ours.name}: {mine} | {type(error).__name__}")
+            return
+        low = -np.inf if ours.minval is None else ours.minval
+        self.passed[ours.name] += len(set(said.tolist())) > 1
+        if not np.allclose(np.maximum(mine, low), said):
+            self.different.append(f"{number} {ours.name}: {mine} | {said}")
+
+
+def _answer(theirs: Any, hosts: HostTable, spec: RequestSpec, row: int) -> str:
+    try:
+        return str(bool(verdict_of(theirs, hosts, spec, row)))
+    except Exception:
+        return "unreadable"
