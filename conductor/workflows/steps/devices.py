@@ -9,6 +9,8 @@ from django.db.models import QuerySet
 
 from conductor.cell_db.models import BlockDevice
 from conductor.core.errors import NotFound
+from conductor.core.states import StepState
+from conductor.journal.models import OutboxMessage, StepRecord
 from conductor.volume.operations import Lending
 from conductor.workflows.flow import Work
 from conductor.workflows.steps import instance_rows
@@ -50,3 +52,17 @@ def lending(work: Work) -> Lending:
         device=device.device_name,
         host=instance_rows.read(work).host or "",
     )
+
+
+def kept_by(work: Work) -> str:
+    """The host whose guest may still write to the run's volumes, "" for none.
+
+    It is silent and owes what it was told, or has failed for good to take back what it did.
+    """
+    owed = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True).first()
+    if owed is not None or not work.run.leftovers:
+        return owed.host if owed is not None else ""
+    undo = StepRecord.objects.using(work.alias).filter(run=work.run, direction="undo", attempt=work.run.attempt)
+    done = undo.filter(state=StepState.UNDONE).values("index")
+    failed = undo.filter(state=StepState.UNDO_FAILED).exclude(host="").exclude(index__in=done).first()
+    return failed.host if failed is not None else ""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from conductor.cell_db.models import BlockDevice
 from conductor.core.states import TaskState
-from conductor.journal.models import OutboxMessage
 from conductor.transactions import database_now
 from conductor.volume import operations
 from conductor.workflows.flow import Result, Step, Work
-from conductor.workflows.steps import instance_rows, volume_data
+from conductor.workflows.steps import devices, instance_rows, volume_data
 
 
 class FillVolumes(Step):
@@ -55,7 +54,7 @@ class FillVolumes(Step):
     def apply_revert(self, work: Work) -> None:
         """The volumes stay taken: another attempt may need them, and what fails for good gives them back.
 
-        While a silent host may still write to them, the devices stay known: the delete of the server frees them.
+        While a host may still write to them, the devices stay known: the delete of the server frees them.
         """
-        if not OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True).exists():
+        if not devices.kept_by(work):
             BlockDevice.objects.using(work.alias).filter(instance_uuid=work.instance_uuid).delete()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from conductor.core.errors import Conflict
-from conductor.journal.models import OutboxMessage
 from conductor.volume import operations
 from conductor.workflows.flow import Result, Retry, Step, Work
 from conductor.workflows.steps import devices
@@ -21,9 +20,9 @@ class ReserveVolume(Step):
         return {}
 
     def revert(self, work: Work, result: Result) -> None:
-        """A volume that a silent host may still write to is kept from everybody, and named as not given back."""
-        owed = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True).first()
-        if owed is not None:
-            raise Conflict(f"Volume {work.inputs['volume_id']} stays reserved until host {owed.host} lets it go.")
+        """A volume that a host may still write to is kept from everybody, and named as not given back."""
+        host = devices.kept_by(work)
+        if host:
+            raise Conflict(f"Volume {work.inputs['volume_id']} stays reserved until host {host} lets it go.")
         with work.fenced("default"):
             operations.release(work.inputs["attachment_id"])

@@ -117,6 +117,16 @@ def test_what_a_silent_host_may_still_write_to_is_nobody_elses(hosts: StorageHos
     assert BlockDevice.objects.using(CELL).filter(instance_uuid=uuid).count() == 2
 
 
+def test_a_host_that_can_go_neither_way_keeps_both(hosts: StorageHosts, ana: Any, admin: Any, server: Any) -> None:
+    uuid, old, new = server
+    hosts.fails = lambda message, _: "DriverError" if message == "swap_volume" else None
+    volume_swaps.swap(admin, uuid, old, new)
+    run_to_the_end(hosts)
+    assert run_of(uuid, "swap_volume").state == RunState.FAILED_NOT_CLEAN
+    assert statuses(old, new) == ["in-use", "attaching"]
+    assert BlockDevice.objects.using(CELL).filter(instance_uuid=uuid).count() == VolumeAttachment.objects.count() == 2
+
+
 def test_a_delete_in_the_middle_takes_the_old_one_along_and_frees_the_new(
     hosts: StorageHosts, ana: Any, admin: Any, server: Any
 ) -> None:
