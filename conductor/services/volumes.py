@@ -186,7 +186,8 @@ def image_of(volume: Volume) -> ImageSpec:
 def settle_all() -> int:
     """Finish volumes and snapshots that a dead process left half created, grown or deleted; returns how many."""
     messages.drop_old()
-    return snapshots.settle_all() + operations.settle_all()
+    finished = snapshots.settle_all(lambda uuid: foreign_locks.holder_of(f"snapshot:{uuid}") is None)
+    return finished + operations.settle_all()
 
 
 def free_to_change(context: RequestContext, volume_id: str) -> Volume:

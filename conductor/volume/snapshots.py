@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -40,6 +40,7 @@ class SnapshotWish:
     description: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     group_snapshot_uuid: UUID | None = None
+    uuid: UUID | None = None  # where whoever asks has chosen one
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def insert(context: RequestContext, volume: Volume, wish: SnapshotWish) -> Snaps
     """A snapshot that is being taken, of the volume's project; inside the write transaction that counted the quota."""
     now = timezone.now()
     return Snapshot.objects.create(
+        uuid=wish.uuid or uuid4(),
         volume=volume,
         project_id=volume.project_id,
         user_id=context.user_id,
@@ -144,9 +146,10 @@ def settle(snapshot_uuid: UUID | str) -> None:
             rows.delete()
 
 
-def settle_all() -> int:
-    """Finish deletes that died in between; returns how many."""
-    uuids = list(Snapshot.objects.filter(status=DELETING, status_is_told=False).values_list("uuid", flat=True))
+def settle_all(is_free: Callable[[UUID], bool] = lambda uuid: True) -> int:
+    """Finish deletes that died in between, of snapshots that no workflow is at work on; returns how many."""
+    rows = Snapshot.objects.filter(status=DELETING, status_is_told=False)
+    uuids = [uuid for uuid in rows.values_list("uuid", flat=True) if is_free(uuid)]
     for uuid in uuids:
         settle(uuid)
     return len(uuids)

@@ -6,6 +6,7 @@ from portal.api.compute.table import Operation as Op
 from portal.api.compute.table import Route
 from portal.api.compute.views import (
     aggregates,
+    assisted_snapshots,
     audit_log,
     availability_zones,
     consoles,
@@ -251,6 +252,18 @@ SERVICES: tuple[Route, ...] = (
         {"POST": Op("os-server-external-events:create")},
         "each event is answered with a code of its own; 207 where not all were taken. `network-*`, `volume-extended` "
         "(2.51), `power-update` (2.76), `accelerator-request-bound` (2.82), `volume-reimaged` (2.93)",
+    ),
+    Route(
+        "os-assisted-volume-snapshots",
+        assisted_snapshots.AssistedSnapshots,
+        {"POST": Op("os-assisted-volume-snapshots:create")},
+        "the data of a volume that one server has, kept by the volume service under the id that is named",
+    ),
+    Route(
+        "os-assisted-volume-snapshots/<str:snapshot_id>",
+        assisted_snapshots.AssistedSnapshot,
+        {"DELETE": Op("os-assisted-volume-snapshots:delete", 204)},
+        '`delete_info={"volume_id": …}`; one that is still being taken goes once it is',
     ),
 )
 ROUTES = (*FLAVORS, *LIMITS, *OPERATORS, *ACCOUNTS, *SERVICES)
