@@ -19,6 +19,7 @@ _http: Any = get_wsgi_application()
 # What follows needs the apps that the line above loads.
 from portal.front_door import STREAMS_AT_ONCE, FrontDoor, Pace  # noqa: E402
 from portal.live.event_streams import EventStreams  # noqa: E402
+from portal.live.polls import LivePolls  # noqa: E402
 from portal.live.routing import application as _websocket  # noqa: E402
 
 # A thread keeps its database connections, and no more requests than these run at once; streams of image data have
@@ -29,4 +30,4 @@ EXTRA_THREADS = STREAMS_AT_ONCE + 1
 _pool: Any = WSGIMiddleware(_http, workers=HTTP_THREADS + EXTRA_THREADS)
 _watched = WatchedBodies(_pool)
 _door = FrontDoor(_watched, workers=HTTP_THREADS, pace=Pace(answer=settings.NOVELLA_REQUEST_SECONDS))
-application = ProtocolTypeRouter({"http": EventStreams(_door), "websocket": _websocket})
+application = ProtocolTypeRouter({"http": LivePolls(EventStreams(_door)), "websocket": _websocket})

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.contrib.sessions.backends.db import SessionStore
+from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from conductor.core.context import RequestContext
@@ -55,6 +60,19 @@ def context_for(user_id: str, project_id: str, request_id: str) -> RequestContex
         project_name=project.name,
         project_domain_id=project.domain_id,
     )
+
+
+def sessions(keys: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    """What is kept in the sessions of these keys, in one query; those that have ended are left out."""
+    rows = SessionStore.get_model_class().objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
+    return {key: _decoded(data) for key, data in rows.values_list("session_key", "session_data")}
+
+
+@lru_cache(maxsize=4096)
+def _decoded(data: str) -> Mapping[str, Any]:
+    """The same text always means the same."""
+    found: Mapping[str, Any] = SessionStore().decode(data)
+    return found
 
 
 def half_signed_in(user_id: str, session_hash: str) -> User | None:

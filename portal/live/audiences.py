@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from conductor.services import event_log
 from portal.live import follower, fragments, viewers
 from portal.live.fragments import Kind
 from portal.live.seats import BROKEN, MOVED, SIGN_IN_AGAIN, Guest, Seat
-from portal.live.viewers import SignedOut, Ticket, Viewer
+from portal.live.viewers import Ticket, Viewer
 
 log = logging.getLogger(__name__)
 
@@ -160,10 +160,10 @@ class Audience:
 
 
 def _draw_for(
-    tickets: Iterable[Ticket], draw: Callable[[RequestContext, Viewer], Drawn]
+    tickets: Collection[Ticket], draw: Callable[[RequestContext, Viewer], Drawn]
 ) -> tuple[dict[Ticket, Viewer | None], dict[Viewer, Drawn | None]]:
     """Whoever the tickets stand for now, and what each kind of viewer is shown. In a thread that reads."""
-    shown = {ticket: _viewer_or_none(ticket) for ticket in tickets}
+    shown = viewers.read_all(tickets)
     drawn: dict[Viewer, Drawn | None] = {}
     for viewer in {viewer for viewer in shown.values() if viewer is not None}:
         try:
@@ -173,13 +173,6 @@ def _draw_for(
             log.exception("live piece cannot be drawn: project=%s", viewer.asker.project_id)
             drawn[viewer] = None
     return shown, drawn
-
-
-def _viewer_or_none(ticket: Ticket) -> Viewer | None:
-    try:
-        return viewers.read(ticket)
-    except SignedOut:
-        return None
 
 
 LIST: Payload = {"kind": "list"}
@@ -351,7 +344,7 @@ class Desk:
             healed_at = loop.time()
             try:
                 tickets = {guest.ticket for guest in self._guests}
-                found = await follower.read(lambda tickets=tickets: {one: _viewer_or_none(one) for one in tickets})  # type: ignore[misc]
+                found = await follower.read(lambda tickets=tickets: viewers.read_all(tickets))  # type: ignore[misc]
             except Exception:
                 log.exception("rights of open pages cannot be read")
                 continue

@@ -39,6 +39,7 @@ def publish_only() -> None:
 
 def hang(bell: Bell) -> None:
     """Call `bell` with each ring, in whichever thread has committed: it must return at once and never raise."""
+    listen()
     with _gate:
         _bells.add(bell)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.contrib.sessions.backends.db import SessionStore
 from django.utils import timezone, translation
 
 from conductor.core.context import RequestContext
 from conductor.services import preferences, sign_in
-from portal.askers import PROJECT_KEY, user_of
+from portal.askers import PROJECT_KEY, users_of
 from portal.request_ids import new_request_id
 
 ALL_PROJECTS = "all"
@@ -61,14 +61,31 @@ class Viewer:
 
 def read(ticket: Ticket) -> Viewer:
     """With the rights of this moment. Raises SignedOut."""
-    session = SessionStore(ticket.session_key) if ticket.session_key else None
-    user = user_of(session) if session is not None else None
-    project_id = session.get(PROJECT_KEY) if session is not None else None
-    if user is None or not project_id or (ticket.project_id and project_id != ticket.project_id):
+    viewer = read_all([ticket])[ticket]
+    if viewer is None:
         raise SignedOut
-    asker = sign_in.context_for(user.pk, project_id, "")
-    if asker is None:
-        raise SignedOut
+    return viewer
+
+
+def read_all(tickets: Collection[Ticket]) -> dict[Ticket, Viewer | None]:
+    """The same for many; None for whom SignedOut would be raised. Two queries, and some for each person and project."""
+    kept = sign_in.sessions({ticket.session_key for ticket in tickets})
+    users = users_of(kept)
+    askers: dict[tuple[str, str], RequestContext | None] = {}
+    found: dict[Ticket, Viewer | None] = dict.fromkeys(tickets)
+    for ticket in tickets:
+        user, project_id = users.get(ticket.session_key), kept.get(ticket.session_key, {}).get(PROJECT_KEY)
+        if user is None or not project_id or (ticket.project_id and project_id != ticket.project_id):
+            continue
+        if (user.pk, project_id) not in askers:
+            askers[user.pk, project_id] = sign_in.context_for(user.pk, project_id, "")
+        asker = askers[user.pk, project_id]
+        if asker is not None:
+            found[ticket] = _viewer(asker, user, ticket)
+    return found
+
+
+def _viewer(asker: RequestContext, user: Any, ticket: Ticket) -> Viewer:
     wishes = preferences.read(user.preferences)
     return Viewer(
         asker=replace(asker, user_id="", user_name=""),

@@ -135,6 +135,22 @@ def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire
     assert not page.evaluate("document.documentElement.hasAttribute('data-stale')")
 
 
+def test_a_page_that_gets_no_socket_asks_for_news(open_page: OpenPage, people: Any, wire: Wire) -> None:
+    _, child = factories.build(people.ana.context(), "web-1")
+    wire.lets_sockets_through = False
+    page = open_page("ana")
+    page.goto("/servers")
+    wait_until_live(page)
+    chip = page.locator("[data-link-chip]")
+    expect(chip).to_have_attribute("title", "This network lets no sockets through: the page asks for what is new.")
+    page.evaluate("window.isTheSamePage = true")
+    finish(child)
+    expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active", timeout=15_000)
+    wire.cut()
+    expect(chip).to_have_attribute("data-link", "stale", timeout=30_000)
+    assert page.evaluate("window.isTheSamePage")
+
+
 def test_two_tabs_share_one_socket(open_page: OpenPage, people: Any) -> None:
     _, child = factories.build(people.ana.context(), "web-1")
     page = open_page("ana")

@@ -16,6 +16,7 @@ class Wire:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="wire")
         self._open: set[asyncio.StreamWriter] = set()
         self._is_cut = False
+        self.lets_sockets_through = True  # else as proxies are that know nothing of them
         self.port = 0
 
     def __enter__(self) -> Wire:
@@ -42,6 +43,7 @@ class Wire:
     def mend(self) -> None:
         """New connections get through again."""
         self._is_cut = False
+        self.lets_sockets_through = True
 
     def _abort_all(self) -> None:
         for writer in list(self._open):
@@ -68,6 +70,8 @@ class Wire:
         self._open.add(target)
         try:
             while data := await source.read(65_536):
+                if not self.lets_sockets_through and b"\r\nupgrade: websocket" in data.lower():
+                    return
                 target.write(data)
                 await target.drain()
         except OSError:

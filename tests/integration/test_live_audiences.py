@@ -23,7 +23,7 @@ from tests.people import Person
 
 pytestmark = pytest.mark.usefixtures("databases")
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def session_of(person: Person) -> str:

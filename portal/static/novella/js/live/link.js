@@ -1,6 +1,12 @@
-/* One socket: connects, comes back with a growing pause and some chance, and goes on from where it was. */
+/* One way to the server: a socket, or where none gets through, polls. It comes back with a growing pause and some
+   chance, and goes on from where it was. */
+import { poll } from "./polls.js";
+
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 15000;
+const SILENCE = 8000; // of a socket that should have answered: something between swallows it
+const DEAF_SOCKETS = 2; // so many in a row that nothing was heard on, and polls begin
+const PROBE_AFTER = 120000; // of polls: perhaps a socket gets through by now
 const SIGN_IN_AGAIN = 4401;
 const FINAL = new Set([SIGN_IN_AGAIN, 4403]);
 
@@ -15,6 +21,7 @@ export class Link {
     this.tell = tell;
     this.topics = new Map();
     this.tries = 0;
+    this.deaf = 0;
     this.state = "off";
   }
 
@@ -23,6 +30,7 @@ export class Link {
     const users = (this.topics.get(key)?.users ?? 0) + 1;
     this.topics.set(key, { topic, view, since, users });
     if (this.socket?.readyState === WebSocket.OPEN) this.subscribe(key);
+    else if (this.polls) this.polls.again();
     else this.connect();
   }
 
@@ -34,20 +42,62 @@ export class Link {
     if (known.users > 0) return;
     this.topics.delete(key);
     if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify({ unsubscribe: topic, view }));
+    this.polls?.again();
     if (!this.topics.size) this.close();
   }
 
   connect() {
-    if (this.socket || this.timer || !this.topics.size || this.isOver) return;
+    if (this.socket || this.polls || this.timer || !this.topics.size || this.isOver) return;
     this.say(this.tries ? "reconnecting" : "connecting");
-    const socket = new WebSocket(this.address);
+    if (this.deaf < DEAF_SOCKETS) this.use(new WebSocket(this.address));
+    else this.usePolls();
+  }
+
+  use(socket) {
     this.socket = socket;
+    const impatience = setTimeout(() => socket.close(), SILENCE);
+    this.deaf += 1;
     socket.onopen = () => {
       for (const key of this.topics.keys()) this.subscribe(key);
     };
-    socket.onmessage = (event) => this.hear(JSON.parse(event.data));
+    socket.onmessage = (event) => {
+      clearTimeout(impatience);
+      this.deaf = 0;
+      this.hear(JSON.parse(event.data));
+    };
     socket.onclose = (event) => {
+      clearTimeout(impatience);
       if (this.socket === socket) this.lost(event.code);
+    };
+    if (socket.readyState === WebSocket.OPEN) socket.onopen();
+  }
+
+  usePolls() {
+    const probing = setInterval(() => this.probe(), PROBE_AFTER);
+    const polls = poll(this.address, () => [...this.topics.values()], {
+      hear: (message) => this.hear(message),
+      well: () => this.well(),
+      lost: (code) => {
+        clearInterval(probing);
+        if (this.polls !== polls) return;
+        this.polls = undefined;
+        this.deaf = DEAF_SOCKETS - 1;
+        this.lost(code);
+      },
+    });
+    this.polls = polls;
+  }
+
+  /** The page stays current by polls meanwhile; a socket that opens takes their place. */
+  probe() {
+    const socket = new WebSocket(this.address);
+    socket.onopen = () => {
+      if (!this.polls) return socket.close();
+      const { polls } = this;
+      this.polls = undefined;
+      polls.stop();
+      this.deaf = DEAF_SOCKETS - 1;
+      this.use(socket);
     };
   }
 
@@ -57,11 +107,15 @@ export class Link {
   }
 
   hear(message) {
-    this.tries = 0;
     const known = this.topics.get(keyOf(message.topic, message.view));
     if (known && message.seq) known.since = message.seq;
-    this.say("live");
+    this.well();
     this.tell(message);
+  }
+
+  well() {
+    this.tries = 0;
+    this.say("live", { way: this.polls ? "polls" : "socket" });
   }
 
   lost(code) {
@@ -89,18 +143,20 @@ export class Link {
   }
 
   say(state, more = {}) {
-    if (state === this.state && state === "live") return;
+    if (state === this.state && state === "live" && more.way === this.way) return;
     if (state !== "live" && this.state === "live") this.liveUntil = Date.now();
     this.state = state;
+    this.way = more.way;
     this.tell({ link: state, liveUntil: this.liveUntil, ...more });
   }
 
   close() {
     clearTimeout(this.timer);
     this.timer = undefined;
-    const socket = this.socket;
-    this.socket = undefined;
+    const { socket, polls } = this;
+    this.socket = this.polls = undefined;
     socket?.close();
+    polls?.stop();
     this.state = "off";
   }
 }

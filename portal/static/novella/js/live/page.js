@@ -177,14 +177,14 @@ const WORDS = {
   "signed-out": gettext("signed out"),
 };
 
-function showLink({ link, liveUntil }) {
+function showLink({ link, way, liveUntil }) {
   if (link === "signed-out") signInAgain();
   if (!topic) return; // nothing on this page is kept current but what stands at its top
   clearTimeout(staleTimer);
   const root = document.documentElement;
   if (link === "live") {
     root.removeAttribute("data-stale");
-    show("live", WORDS.live);
+    show("live", WORDS.live, way === "polls" ? gettext("This network lets no sockets through: the page asks for what is new.") : "");
     if (wasLost) announce(gettext("The page is live again"));
     wasLost = false;
   } else if (link === "signed-out") {
@@ -205,9 +205,10 @@ function goStale(liveUntil) {
   announce(gettext("The page is no longer live"));
 }
 
-function show(state, word) {
+function show(state, word, title = "") {
   const chip = document.querySelector("[data-link-chip]");
   if (!chip) return;
   chip.dataset.link = state;
+  chip.title = title;
   chip.querySelector("[data-link-word]").textContent = word;
 }
