@@ -39,7 +39,7 @@ class SimpleCIDRAffinityFilter(Filter):
         network = _network(spec)
         if network is None:
             text = _text(spec) or "a list"
-            return unreadable(f"the hints {ADDRESS_HINT} and {LENGTH_HINT} name no network", need=text)
+            return unreadable(f"the hints {ADDRESS_HINT} and {LENGTH_HINT} name no network: {text:.60}", need=text)
         if _is_in(host.host_ip, network):
             return PASS
         if not _is_address(host.host_ip):

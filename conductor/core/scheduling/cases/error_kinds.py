@@ -9,7 +9,7 @@ from conductor.core.errors import NovellaError
 
 # What ends a request, by its words, and its kind. The first that matches counts.
 KINDS: tuple[tuple[str, str], ...] = (
-    (r"image property ", "ValueError"),
+    (r"(image property |hints\.)", "ValueError"),
     (r"hw:tpm_secret_security: .* is none of ", "NoValidHost"),
     (
         r"hw_(virtio_packed_ring|\w*encryption|sound_model): the image says ",
@@ -55,8 +55,11 @@ KINDS: tuple[tuple[str, str], ...] = (
     (r"Placement refuses ", "TypeError"),
     (r"MetricsWeigher lacks ", "ComputeHostMetricNotFound"),
     (r"JsonFilter about .* there is no command ", "KeyError"),
+    (r"JsonFilter about .* it is no JSON", "JSONDecodeError"),
     (r"JsonFilter about ", "TypeError"),
     (r"ImagePropertiesFilter about ", "AttributeError"),
+    (r"SimpleCIDRAffinityFilter about .* name no network: a list", "TypeError"),
+    (r"SimpleCIDRAffinityFilter about (?!.*: [^/]*/[^/]*/)", "AddrFormatError"),
     (r"\w+ about ", "ValueError"),
 )
 _PATTERNS: Mapping[str, re.Pattern[str]] = {pattern: re.compile(pattern) for pattern, _ in KINDS}

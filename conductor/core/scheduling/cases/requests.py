@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ def spec_of(request: Mapping[str, Any], fleet: Fleet, config: Mapping[str, Any])
     uuids = uuids_of(request)
     destination = {key: value for key, value in given.get("destination", {}).items() if value is not None}
     group = fleet.groups.get(given.get("group", ""))
-    hints = {str(name): _words(value) for name, value in given.get("hints", {}).items()}
+    hints = {str(name): _words(f"hints.{name}", value) for name, value in given.get("hints", {}).items()}
     is_rebuild = given.get("check_type") == "rebuild"
     spec = RequestSpec(
         project_id=given.get("project_id", PROJECT),
@@ -92,5 +93,8 @@ def _image(data: Mapping[str, Any]) -> ImageSpec:
     )
 
 
-def _words(value: Any) -> list[str]:
-    return [str(word) for word in value] if isinstance(value, list) else [str(value)]
+def _words(key: str, value: Any) -> list[str]:
+    words = value if isinstance(value, list) else [value]
+    if not all(isinstance(word, str | int | float) for word in words):
+        raise Invalid(f"{key}: {json.dumps(value):.60} is neither a text nor a list of texts.")
+    return [str(word) for word in words]
