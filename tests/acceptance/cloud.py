@@ -30,14 +30,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(what: str, ask: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
-    """The first truthy answer of `ask`; fails, naming what was waited for, when none comes in time."""
+def wait_until(what: str, ask: Callable[[], Any], seconds: float = WAIT_SECONDS, *, pause: float = 0.05) -> Any:
+    """The first truthy answer of `ask`; fails, naming what was waited for, when none comes in time.
+
+    Whoever waits for a real guest leaves it the processor: a longer `pause` costs nothing there.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = ask()
         if found:
             return found
-        time.sleep(0.05)
+        time.sleep(pause)
     raise AssertionError(f"not within {seconds} seconds: {what}")
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +14,10 @@ from playwright.sync_api import Browser, expect
 from tests.acceptance.cloud import Cloud, wait_until
 from tests.browser.conftest import DESKTOP, wait_until_live
 from tests.guests import qemu_of
+from tests.openstack_command import OpenStackCommand
 
-CLIENT = Path(sys.executable).with_name("openstack")
 CONSOLE_SECONDS = 120.0
+CREATE = "server create --image tiny-linux --flavor tiny --network private web-1 --wait"
 
 
 @pytest.fixture(scope="module")
@@ -36,55 +34,63 @@ def real_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 class Client:
     """The `openstack` command with the clouds.yaml that the product wrote."""
 
-    def __init__(self, cloud: Cloud, name: str) -> None:
-        self.environment = {
-            **os.environ,
-            "OS_CLIENT_CONFIG_FILE": str(cloud.data_dir / "clouds.yaml"),
-            "OS_CLOUD": name,
-        }
+    def __init__(self, command: OpenStackCommand, cloud: Cloud, name: str) -> None:
+        self.command = command
+        self.environment = {"OS_CLIENT_CONFIG_FILE": str(cloud.data_dir / "clouds.yaml"), "OS_CLOUD": name}
 
-    def text(self, *words: str) -> str:
-        done = subprocess.run(
-            [str(CLIENT), *words], env=self.environment, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == 0, f"openstack {' '.join(words)}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+    def text(self, line: str) -> str:
+        code, out, err = self.command.run(line.split(), self.environment)
+        assert code == 0, f"openstack {line}\n{out}\n{err}"
+        return out
 
-    def json(self, *words: str) -> Any:
-        return json.loads(self.text(*words, "-f", "json"))
+    def json(self, line: str) -> Any:
+        return json.loads(self.text(f"{line} -f json"))
 
 
-def test_create_console_delete_with_the_real_client(
-    real_cloud: Cloud, record_property: Callable[[str, object], None]
+@pytest.fixture(scope="module")
+def command() -> Iterator[OpenStackCommand]:
+    started = OpenStackCommand()
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def member(command: OpenStackCommand, real_cloud: Cloud) -> Client:
+    return Client(command, real_cloud, "novella")
+
+
+@pytest.fixture(scope="module")
+def admin(command: OpenStackCommand, real_cloud: Cloud) -> Client:
+    return Client(command, real_cloud, "novella-admin")
+
+
+@pytest.fixture(scope="module")
+def web_1(member: Client) -> str:
+    """The uuid of a server that the client made and waited for."""
+    member.text(CREATE)
+    return member.text("server show web-1 -f value -c id").strip()
+
+
+def test_the_real_client_creates_a_server_and_reads_its_console(
+    real_cloud: Cloud, member: Client, admin: Client, web_1: str, record_property: Callable[[str, object], None]
 ) -> None:
-    member, admin = Client(real_cloud, "novella"), Client(real_cloud, "novella-admin")
-    began = time.monotonic()
-    member.text(
-        "server", "create", "--image", "tiny-linux", "--flavor", "tiny", "--network", "private", "web-1", "--wait"
-    )
-    record_property("create_wait_seconds", round(time.monotonic() - began, 1))
-    uuid = member.text("server", "show", "web-1", "-f", "value", "-c", "id").strip()
-    server = admin.json("server", "show", uuid)
+    server = admin.json(f"server show {web_1}")
     assert server["status"] == "ACTIVE"
     host = server["OS-EXT-SRV-ATTR:host"]
     assert not host.startswith("sim-")
     (address,) = server["addresses"]["private"]
-
-    def console() -> str | None:
-        text = member.text("console", "log", "show", "web-1")
-        return text if "hostname web-1" in text else None
-
-    text = wait_until("the hostname on the console", console, CONSOLE_SECONDS)
-    record_property("hostname_on_console_seconds", round(time.monotonic() - began, 1))
-    assert "Linux version" in text
-    assert address in text  # the guest got by DHCP what the port says
-    assert qemu_of(uuid)
     began = time.monotonic()
-    member.text("server", "delete", "--wait", "web-1")
-    record_property("delete_wait_seconds", round(time.monotonic() - began, 1))
-    assert qemu_of(uuid) == []
-    assert _files_of(real_cloud.data_dir / "libvirt", uuid) == []
-    assert real_cloud.leftovers() == {}
+    wait_until(
+        "the hostname on the console",
+        lambda: "hostname web-1" in _console(real_cloud, web_1),
+        CONSOLE_SECONDS,
+        pause=0.5,
+    )
+    record_property("hostname_on_console_seconds", round(time.monotonic() - began, 1))
+    text = member.text("console log show web-1")
+    assert "Linux version" in text
+    assert f"hostname web-1 address {address}" in text  # the guest got by DHCP what the port says
+    assert qemu_of(web_1)
 
 
 def test_a_person_launches_in_the_browser_watches_and_reads_the_console(real_cloud: Cloud, browser: Browser) -> None:
@@ -106,31 +112,42 @@ def test_a_person_launches_in_the_browser_watches_and_reads_the_console(real_clo
     page.get_by_role("link", name="Console").click()
     expect(page.locator("main")).to_contain_text("novella: hostname web-3 address", timeout=CONSOLE_SECONDS * 1000)
     expect(page.locator("main")).to_contain_text("Linux version")
+    page.context.close()
+    (server,) = real_cloud.servers("web-3")
+    assert real_cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
+    real_cloud.wait_until_gone(server["id"])
 
 
-def test_a_real_guest_survives_kill_9_of_everything_and_is_found_again(real_cloud: Cloud) -> None:
-    uuid = real_cloud.launch("web-2", image="tiny-linux").json["server"]["id"]
-    real_cloud.wait_for_status(uuid, "ACTIVE")
-    (process,) = qemu_of(uuid)
+def test_a_real_guest_survives_kill_9_of_everything_and_is_found_again(real_cloud: Cloud, web_1: str) -> None:
+    (process,) = qemu_of(web_1)
     real_cloud.kill_9()
     real_cloud.start()
-    assert real_cloud.server(uuid)["status"] == "ACTIVE"
-    assert qemu_of(uuid) == [process]
-    assert real_cloud.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
-    real_cloud.wait_until_gone(uuid)
-    assert qemu_of(uuid) == []
+    assert real_cloud.server(web_1)["status"] == "ACTIVE"
+    assert qemu_of(web_1) == [process]
 
 
-def test_what_the_client_lists(real_cloud: Cloud) -> None:
-    member, admin = Client(real_cloud, "novella"), Client(real_cloud, "novella-admin")
-    assert {"tiny", "small", "medium", "large"} <= {row["Name"] for row in member.json("flavor", "list")}
-    assert {"tiny-linux", "simulated-linux"} <= {row["Name"] for row in member.json("image", "list")}
-    assert {row["Name"] for row in member.json("network", "list")} == {"private", "public"}
-    assert len(admin.json("hypervisor", "list")) == 5
-    services = admin.json("compute", "service", "list")
+def test_the_real_client_deletes_it_and_nothing_is_left(real_cloud: Cloud, member: Client, web_1: str) -> None:
+    member.text("server delete --wait web-1")
+    assert qemu_of(web_1) == []
+    assert _files_of(real_cloud.data_dir / "libvirt", web_1) == []
+    assert real_cloud.leftovers() == {}
+
+
+def test_what_the_client_lists(member: Client, admin: Client) -> None:
+    assert {"tiny", "small", "medium", "large"} <= {row["Name"] for row in member.json("flavor list")}
+    assert {"tiny-linux", "simulated-linux"} <= {row["Name"] for row in member.json("image list")}
+    assert {row["Name"] for row in member.json("network list")} == {"private", "public"}
+    assert len(admin.json("hypervisor list")) == 5
+    services = admin.json("compute service list")
     assert {row["State"] for row in services if row["Binary"] == "nova-compute"} == {"up"}
-    zones = {row["Zone Name"] for row in member.json("availability", "zone", "list", "--compute")}
+    zones = {row["Zone Name"] for row in member.json("availability zone list --compute")}
     assert {"az-1", "az-2"} <= zones
+
+
+def _console(cloud: Cloud, uuid: str) -> str:
+    answer = cloud.call("POST", f"/compute/v2.1/servers/{uuid}/action", {"os-getConsoleOutput": {}})
+    assert answer.status == 200, answer.raw
+    return str(answer.json["output"])
 
 
 def _files_of(directory: Path, uuid: str) -> list[Path]:

@@ -49,7 +49,7 @@ class Real:
             is_there = server["status"] == status and server["OS-EXT-STS:task_state"] is None
             return server if is_there else None
 
-        found: dict[str, Any] = wait_until(f"{self.uuid} {status}\n{self.cloud.log_tail()}", look, SECONDS)
+        found: dict[str, Any] = wait_until(f"{self.uuid} {status}\n{self.cloud.log_tail()}", look, SECONDS, pause=0.25)
         return found
 
     def has_booted(self) -> bool:

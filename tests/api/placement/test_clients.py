@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,22 +10,11 @@ import openstack
 import pytest
 from openstack.connection import Connection
 
+from tests.openstack_command import OpenStackCommand
 from tests.people import PASSWORD
 
 SHED, SHELF, HOLDER = (f"{digit}" * 8 + f"-{digit * 4}-4{digit * 3}-8{digit * 3}-" + digit * 12 for digit in "123")
 RACK = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
-# The command as it is installed, with many lines to run: starting it for each would take most of the time.
-RUN_ALL = """
-import contextlib, io, json, sys
-from openstackclient.shell import OpenStackShell
-answers = []
-for words in json.load(sys.stdin):
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        code = OpenStackShell().run(words)
-    answers.append([code, out.getvalue()])
-print(json.dumps(answers))
-"""
 Cli = Callable[..., Any]
 
 
@@ -38,27 +24,24 @@ def sign_in(url: str) -> dict[str, str]:
     return {"auth_url": f"{url}/identity", "user_domain_name": "Default", "project_domain_name": "Default", **person}
 
 
+@pytest.fixture(scope="module")
+def command() -> Iterator[OpenStackCommand]:
+    started = OpenStackCommand()
+    yield started
+    started.close()
+
+
 @pytest.fixture
-def cli(sign_in: dict[str, str]) -> Cli:
+def cli(sign_in: dict[str, str], command: OpenStackCommand) -> Cli:
     """Runs command lines in turn, at the newest version; gives what each says, as JSON where it begins like that."""
     signed_in = {f"OS_{name.upper()}": value for name, value in sign_in.items()}
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
 
     def run(*lines: str, fails: bool = False, version: str = "1.39") -> Any:
-        asked = [["--os-placement-api-version", version, *line.split()] for line in lines]
-        done = subprocess.run(
-            [sys.executable, "-c", RUN_ALL],
-            input=json.dumps(asked),
-            env={**clean, **signed_in},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=True,
-        )
         answers = []
-        for line, (code, text) in zip(lines, json.loads(done.stdout), strict=True):
-            assert (code != 0) == fails, f"openstack {line}\n{text}"
-            answers.append(json.loads(text) if text.startswith(("[", "{")) else text)
+        for line in lines:
+            code, out, err = command.run(["--os-placement-api-version", version, *line.split()], signed_in)
+            assert (code != 0) == fails, f"openstack {line}\n{out}\n{err}"
+            answers.append(json.loads(out) if out.startswith(("[", "{")) else out + err)
         return answers
 
     return run
