@@ -42,6 +42,7 @@ def python(*words: str | Path, paths: tuple[Path, ...] = (), cwd: Path | None = 
     """What a fresh interpreter without Django's settings prints."""
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     environment |= {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, *paths))), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # who starts a package has pytest, and not all that we have
     done = subprocess.run(
         [sys.executable, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
@@ -72,11 +73,11 @@ def site(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 def test_their_tests_pass_as_they_were_written(packages: dict[str, Path], site: Path) -> None:
     """One in its own folder, before it is installed; then all four as they are installed."""
-    quiet = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:django")
+    quiet = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
     folders = [folder / "tests" for folder in packages.values()]
-    alone = python(*quiet, cwd=packages["filter"])
+    alone = python(*quiet, cwd=packages["sink"])  # which has the fewest
     together = python(*quiet, "-c", os.devnull, "--rootdir", site, *folders, paths=(site,))
-    for said, least in ((alone, 8), (together, 80)):
+    for said, least in ((alone, 4), (together, 80)):
         passed = re.search(r"^(\d+) passed in", said, re.MULTILINE)
         assert passed, said
         assert int(passed[1]) >= least
