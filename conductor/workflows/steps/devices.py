@@ -55,7 +55,7 @@ def lending(work: Work) -> Lending:
 
 
 def kept_by(work: Work) -> str:
-    """The host whose guest may still write to the run's volumes, "" for none.
+    """The host whose guest may still have the run's volumes or port, "" for none.
 
     It is silent and owes what it was told, or has failed for good to take back what it did.
     """

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from conductor.core.errors import Conflict
 from conductor.network import ports
-from conductor.workflows.flow import Result, Step, Work
-from conductor.workflows.steps import instance_rows
+from conductor.workflows.flow import Result, Retry, Step, Work
+from conductor.workflows.steps import devices, instance_rows
 
 
 class PlugPort(Step):
     title = "Plug port"
     lane = "Cell conductor"
+    revert_retry = Retry(tries=3, pause_seconds=2.0)
 
     def execute(self, work: Work) -> Result:
         instance = instance_rows.read(work)
@@ -27,6 +29,10 @@ class PlugPort(Step):
         instance_rows.update(work, addresses=[*without(work), result["port"]])
 
     def revert(self, work: Work, result: Result) -> None:
+        """A port that the guest may still have is nobody else's, as its addresses are."""
+        host = devices.kept_by(work)
+        if host:
+            raise Conflict(f"Port {work.inputs['port_id']} stays with the server until host {host} lets it go.")
         with work.fenced("default"):
             ports.unplug_one(work.instance_uuid, work.inputs["port_id"])
 
