@@ -8,7 +8,14 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid
-from conductor.services import volume_attachments, volume_refills, volume_snapshots, volume_uploads, volumes
+from conductor.services import (
+    volume_attachments,
+    volume_growth,
+    volume_refills,
+    volume_snapshots,
+    volume_uploads,
+    volumes,
+)
 from conductor.services.volume_attachments import AttachmentAsk
 from conductor.services.volume_uploads import UploadAsk
 from portal.api.base import ApiRequest
@@ -22,7 +29,7 @@ ACCEPTED = 202
 
 def _extend(view: VolumeAction, volume_id: str, given: Any) -> Response:
     may_be_in_use = view.request.microversion.covers("3.42") and view.may("volume:extend_attached_volume")
-    volumes.extend(view.request.context, volume_id, int(given["new_size"]), may_be_in_use=may_be_in_use)
+    volume_growth.extend(view.request.context, volume_id, int(given["new_size"]), may_be_in_use=may_be_in_use)
     return Response(status=ACCEPTED)
 
 

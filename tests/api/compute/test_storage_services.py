@@ -1,4 +1,4 @@
-"""Snapshots that a storage service asks for while a server has the volume."""
+"""What storage services and servers tell each other: snapshots while a server has the volume, and volumes that grow."""
 
 from __future__ import annotations
 
@@ -63,3 +63,20 @@ def test_it_is_taken_under_the_id_of_the_service_and_goes_also_while_it_is_taken
     volumes.settle_all()
     assert not Snapshot.objects.exists()
     assert not store.snapshot_path_of(wanted).exists()
+
+
+def test_a_volume_that_grows_under_its_server_is_on_record_there(api_client: Any, web: str, volume: str) -> None:
+    ana = api_client("ana")
+    store.ensure(volume, 1)
+    make_device(web, volume)
+    path = f"/volume/v3/volumes/{volume}"
+    for version, status in (("3.41", 400), ("3.42", 202)):
+        asked = ana.post(
+            f"{path}/action", {"os-extend": {"new_size": 2}}, headers={"OpenStack-API-Version": f"volume {version}"}
+        )
+        assert asked.status_code == status, asked.content
+    assert ana.get(path).json()["volume"]["size"] == 2
+    actions = ana.get(f"/compute/v2.1/servers/{web}/os-instance-actions").json()["instanceActions"]
+    assert [(action["action"], action["request_id"]) for action in actions] == [
+        ("extend_volume", asked.headers["x-openstack-request-id"])
+    ]
