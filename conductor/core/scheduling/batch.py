@@ -274,6 +274,8 @@ def batch_of(
     if not _is_plain(hosts, spec, needs):
         return None
     passing, weighing = first
+    if any(one.compares_hosts for one in plugins.weighers):
+        return None
     if len(weighing.parts) != len(plugins.weighers) or weighing.faults:
         return None
     batch = Batch(hosts, spec, needs, passing)

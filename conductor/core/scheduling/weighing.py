@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -16,7 +16,6 @@ from conductor.core.host_state import Column, HostState, HostTable, Mask
 from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import least
-from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.watching import Nonsense, NotAsked, PluginFault, Rules, Use, Watch, guarded
 from conductor.core.weigher import Weigher
 
@@ -201,12 +200,8 @@ class _Candidates:
         least, greatest = column.argmin(), column.argmax()
         if self.passing[least] and self.passing[greatest]:  # the ends of all hosts are those of the candidates
             return float(column[least]), float(column[greatest])
-        candidates = column[self._rows]
+        candidates = column[self.passing]
         return float(candidates.min()), float(candidates.max())
-
-    @cached_property
-    def _rows(self) -> Rows:
-        return np.flatnonzero(self.passing)
 
 
 class _Turn:
