@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.states import LIVE_RUN_STATES
-from conductor.services import flows, quotas
+from conductor.services import flows, quota_requests, quotas
 from portal.pages import quota_bars, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.flow_list import FAILED
@@ -39,6 +39,7 @@ def home_context(asker: RequestContext) -> dict[str, Any]:
         "live_count": flows.count(asker, states=LIVE_RUN_STATES),
         "failed_count": flows.count(asker, states=FAILED, since=yesterday),
         "runs": [stories.of(run) for run in page.items],
+        "open_requests": quota_requests.count_open(asker) if asker.is_admin else 0,
         "quotas": quota_bars.bars(limits),
         "missing_cells": page.missing_cells,
     }

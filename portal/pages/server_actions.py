@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from django.contrib import messages
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods
 
 from conductor.core.context import RequestContext
@@ -25,9 +27,10 @@ from conductor.services import (
 from conductor.services.rebuilds import RebuildWish
 from conductor.services.server_choices import ServerChoice
 from conductor.services.values import InstanceView
+from portal.pages import server_queries
 from portal.pages.access import PageRequest, signed_in
+from portal.pages.server_outcomes import Outcome, page_of
 
-MOST_AT_ONCE = 100
 REFUSALS = (Conflict, Forbidden, Invalid, NotSupported, QuotaExceeded)
 Values = Mapping[str, str]
 Do = Callable[[RequestContext, str, Values], str | None]
@@ -81,18 +84,17 @@ def act(request: PageRequest, action: str) -> HttpResponse:
     """A form that names the servers; then the deed, for each that allows it."""
     if action not in DEEDS:
         raise Http404
-    sent = request.POST if request.method == "POST" else request.GET
-    picked = list(dict.fromkeys(sent.getlist("server")))
-    if not picked or len(picked) > MOST_AT_ONCE:
-        said = f"At most {MOST_AT_ONCE} at once." if picked else "Pick the servers first."
-        messages.add_message(request, messages.INFO, said, extra_tags="waiting")
+    try:
+        picked = server_queries.picked_of(request)
+    except Invalid as error:
+        messages.add_message(request, messages.INFO, error.message, extra_tags="waiting")
         return redirect("servers")
-    targets = _targets(request.asker, picked, action)
+    targets = _targets(request.asker, picked.uuids, action)
     if not targets:
         raise Http404
     if request.method == "POST":
         return _do(request, action, targets)
-    return _form(request, action, targets)
+    return _form(request, action, targets, has_more=picked.has_more)
 
 
 def _targets(asker: RequestContext, picked: list[str], action: str) -> list[Target]:
@@ -109,7 +111,7 @@ def _targets(asker: RequestContext, picked: list[str], action: str) -> list[Targ
 
 
 def _form(
-    request: PageRequest, action: str, targets: list[Target], *, problem: str = "", status: int = 200
+    request: PageRequest, action: str, targets: list[Target], *, has_more: bool = False, problem: str = ""
 ) -> HttpResponse:
     choice = targets[0].choice
     images = launch_choices.choices(request.asker).images if "image" in choice.needs else []
@@ -122,29 +124,29 @@ def _form(
         "form": request.POST if request.method == "POST" else QueryDict(),
         "own_image": targets[0].server.image.image_id,
         "problem": problem,
+        "has_more": has_more,
     }
-    return render(request, "servers/act.html", context, status=status)
+    return render(request, "servers/act.html", context, status=409 if problem else 200)
 
 
 def _do(request: PageRequest, action: str, targets: list[Target]) -> HttpResponse:
     values = {name: request.POST.get(name, "").strip()[:255] for name in ("image", "password", "name", "reason")}
     problems: list[str] = []
-    outcomes: list[dict[str, object]] = []
+    outcomes: list[Outcome] = []
     for target in targets:
         try:
             DEEDS[action](request.asker, target.server.uuid, values)
         except REFUSALS as error:
             problems.append(error.message)
-            outcomes.append({"name": target.server.name, "is_good": False, "message": error.message})
+            outcomes.append(Outcome(target.server.uuid, target.server.name, error.message, is_good=False))
             name = NAMES.get(action) or server_choices.KINDS[action].action
             audit.record_refusal(request.asker, name, target.server.uuid, error)
         except NotFound:
-            outcomes.append({"name": target.server.name, "is_good": True, "message": "It was gone already."})
+            outcomes.append(Outcome(target.server.uuid, target.server.name, gettext("It was gone already.")))
         else:
-            outcomes.append({"name": target.server.name, "is_good": True, "message": ""})
+            outcomes.append(Outcome(target.server.uuid, target.server.name))
     if problems and len(targets) == 1:
-        return _form(request, action, targets, problem=problems[0], status=409)
+        return _form(request, action, targets, problem=problems[0])
     if len(targets) == 1:
         return redirect("server", targets[0].server.uuid)
-    context = {"title": targets[0].choice.title, "outcomes": outcomes, "bad": len(problems)}
-    return render(request, "servers/outcomes.html", {**context, "good": len(outcomes) - len(problems)})
+    return page_of(request, targets[0].choice.title, outcomes, reverse("act-on-servers", args=[action]))

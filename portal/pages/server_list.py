@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -16,15 +15,13 @@ from django.views.decorators.http import require_POST, require_safe
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.services import instances, preferences
-from conductor.services.values import InstanceQuery
-from portal.pages import faces
+from portal.pages import faces, server_queries
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.live_marks import live_marks
+from portal.pages.server_queries import FILTERS, SORTS
 from portal.pages.servers import with_runs
 
-PAGE_SIZE = 50
 BULK_ACTIONS = (("start", "Start"), ("stop", "Stop"), ("reboot", "Reboot"), ("lock", "Lock"), ("unlock", "Unlock"))
-FILTERS = ("name", "status", "tag", "all", "sort")
 COLUMN_WORDS: Mapping[str, str] = {
     "addresses": "Addresses",
     "flavor": "Flavor",
@@ -34,10 +31,6 @@ COLUMN_WORDS: Mapping[str, str] = {
     "host": "Host",
     "age": "Age",
 }
-SORTS: Mapping[str, str] = {"name": "name", "zone": "availability_zone", "key": "key_name", "age": "created_at"}
-USUAL_SORT = (("created_at", True),)
-# Older first is what "age, ascending" would turn around: people mean the age, the database keeps the moment.
-TURNED = frozenset({"age"})
 
 
 @require_safe
@@ -50,8 +43,8 @@ def server_list(request: PageRequest) -> HttpResponse:
 
 def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, Any]:
     """Context of the list of servers. Raises Invalid for a marker that is not a server's."""
-    filters = {name: query.get(name, "").strip()[:255] for name in FILTERS}
-    page = instances.list_page(asker, _instance_query(asker, filters, query.get("marker", "")))
+    filters = server_queries.filters_of(query)
+    page = instances.list_page(asker, server_queries.instance_query(asker, filters, query.get("marker", "")))
     kept = {name: value for name, value in filters.items() if value}
     base = reverse("servers")
     next_query = {**kept, "marker": page.items[-1].uuid} if page.has_more and page.items else {}
@@ -74,6 +67,8 @@ def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, A
         ],
         "views": _views(wishes.views, kept),
         "view_query": urlencode(kept),
+        "sizes": _sizes(filters, kept),
+        "most_by_query": server_queries.MOST_BY_QUERY,
         "is_first_page": not query.get("marker"),
         "first_url": f"{base}?{urlencode(kept)}" if kept else base,
         "next_url": f"{base}?{urlencode(next_query)}" if next_query else "",
@@ -84,27 +79,6 @@ def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, A
 def columns_of(asker: RequestContext, wanted: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that somebody sees: hosts are the operators' alone."""
     return tuple(name for name in wanted if name != "host" or asker.is_admin)
-
-
-def _instance_query(asker: RequestContext, filters: Mapping[str, str], marker: str) -> InstanceQuery:
-    wanted: dict[str, Any] = {"name": re.escape(filters["name"])} if filters["name"] else {}
-    if filters["tag"]:
-        wanted["tags"] = [filters["tag"]]
-    return InstanceQuery(
-        all_projects=bool(filters["all"]) and asker.is_admin,
-        filters=wanted,
-        statuses=(filters["status"],) if filters["status"] in faces.STATUS_FACES else (),
-        sort=_sort(filters["sort"]),
-        limit=PAGE_SIZE,
-        marker=marker,
-    )
-
-
-def _sort(text: str) -> tuple[tuple[str, bool], ...]:
-    name, _, direction = text.partition(":")
-    if name not in SORTS or direction not in ("asc", "desc"):
-        return USUAL_SORT
-    return ((SORTS[name], (direction == "desc") != (name in TURNED)),)
 
 
 def _head(name: str, filters: Mapping[str, str]) -> dict[str, Any]:
@@ -118,6 +92,15 @@ def _head(name: str, filters: Mapping[str, str]) -> dict[str, Any]:
     url = f"{reverse('servers')}?{urlencode({**kept, 'sort': f'{name}:{turned}'})}"
     order = {"asc": "ascending", "desc": "descending"}.get(direction, "") if is_sorted else ""
     return {"name": name, "words": words, "url": url, "direction": order}
+
+
+def _sizes(filters: Mapping[str, str], kept: Mapping[str, str]) -> list[dict[str, Any]]:
+    """How many rows a page may have, as links."""
+    here = server_queries.rows_of(filters)
+    return [
+        {"size": size, "is_here": size == here, "url": f"{reverse('servers')}?{urlencode({**kept, 'rows': size})}"}
+        for size in server_queries.PAGE_SIZES
+    ]
 
 
 def _views(kept: Mapping[str, str], here: Mapping[str, str]) -> list[dict[str, Any]]:

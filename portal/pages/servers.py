@@ -15,17 +15,17 @@ from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_safe
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, Forbidden, NotFound
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.services import flows, instances, server_choices
 from conductor.services.values import InstanceView, RunView
-from portal.pages import consoles, faces, serial, server_tabs, stories
+from portal.pages import consoles, faces, serial, server_queries, server_tabs, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
+from portal.pages.server_outcomes import Outcome, page_of
 from portal.pages.stories import Story
 
 CONSOLE_LINES = 500
-MOST_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
@@ -167,21 +167,20 @@ TABS: Mapping[str, tuple[str, str, Extra]] = {
 @signed_in
 def delete_servers(request: PageRequest) -> HttpResponse:
     """Asks once, by name; then deletes. One that is gone meanwhile is no error: that is what was wanted."""
-    picked = list(dict.fromkeys((request.POST if request.method == "POST" else request.GET).getlist("server")))
-    if not picked:
-        messages.add_message(request, messages.INFO, "Pick the servers to delete first.", extra_tags="waiting")
-        return redirect("servers")
-    if len(picked) > MOST_AT_ONCE:
-        messages.add_message(request, messages.INFO, f"At most {MOST_AT_ONCE} at once.", extra_tags="waiting")
+    try:
+        picked = server_queries.picked_of(request)
+    except Invalid as error:
+        messages.add_message(request, messages.INFO, error.message, extra_tags="waiting")
         return redirect("servers")
     if not (request.asker.is_admin or "member" in request.asker.roles):
         raise Forbidden("Who only reads in this project cannot delete its servers.")
     if request.method == "POST":
-        return _delete(request, picked)
-    found = [one for one in (_get_or_none(request.asker, uuid) for uuid in picked) if one is not None]
+        return _delete(request, picked.uuids)
+    found = [one for one in (_get_or_none(request.asker, uuid) for uuid in picked.uuids) if one is not None]
     if not found:
         raise Http404
-    return render(request, "servers/delete.html", {"servers": with_runs(request.asker, found), **_undo()})
+    context = {"servers": with_runs(request.asker, found), "has_more": picked.has_more, **_undo()}
+    return render(request, "servers/delete.html", context)
 
 
 def _undo() -> dict[str, int]:
@@ -191,28 +190,27 @@ def _undo() -> dict[str, int]:
 
 def _delete(request: PageRequest, picked: list[str]) -> HttpResponse:
     outcomes = [_deleted(request.asker, uuid) for uuid in picked]
-    refused = [outcome for outcome in outcomes if not outcome["is_good"]]
     if len(picked) > 1:
-        counts = {"good": len(outcomes) - len(refused), "bad": len(refused)}
-        return render(request, "servers/outcomes.html", {"title": "Delete", "outcomes": outcomes, **counts})
-    for outcome in refused:
-        messages.add_message(request, messages.INFO, str(outcome["message"]), extra_tags="bad")
+        return page_of(request, gettext("Delete"), outcomes, reverse("delete-servers"))
+    for outcome in outcomes:
+        if not outcome.is_good:
+            messages.add_message(request, messages.INFO, outcome.message, extra_tags="bad")
     if len(picked) == 1 and _get_or_none(request.asker, picked[0]) is not None:
         return redirect("server", picked[0])
     return redirect("servers")
 
 
-def _deleted(asker: RequestContext, uuid: str) -> dict[str, object]:
+def _deleted(asker: RequestContext, uuid: str) -> Outcome:
     """What became of one; one that is gone is as it was wanted."""
     found = _get_or_none(asker, uuid)
     name = found.name if found is not None else uuid[:8]
     try:
         instances.delete(asker, uuid)
     except NotFound:
-        return {"name": name, "is_good": True, "message": "It was gone already."}
+        return Outcome(uuid, name, gettext("It was gone already."))
     except Conflict as error:
-        return {"name": name, "is_good": False, "message": error.message}
-    return {"name": name, "is_good": True, "message": ""}
+        return Outcome(uuid, name, error.message, is_good=False)
+    return Outcome(uuid, name)
 
 
 def _get_or_none(asker: RequestContext, uuid: str) -> InstanceView | None:

@@ -144,6 +144,8 @@ def test_a_project_asks_and_an_operator_answers_in_the_portal(people: Any) -> No
     page = text(ana.get("/quotas"))
     assert "waits for an answer" in page
     assert "vCPU: 200 → <strong>250</strong>" in page
+    assert "request for more quota waits" in text(admin.get("/"))
+    assert "request for more quota" not in text(ana.get("/"))
     listed = admin.get("/quota-requests").content.decode()
     assert "a &lt;b&gt;sale&lt;/b&gt;" in listed
     refused = admin.post(f"/quota-requests/{row.uuid}/refuse", {"answer": " "})

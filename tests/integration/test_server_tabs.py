@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from conductor.cell_db.models import Instance
 from conductor.journal.models import WorkflowRun
-from conductor.services import preferences
+from conductor.services import instance_locks, preferences
 from portal.pages.servers import TABS
 from tests import factories
 from tests.integration.page_clients import text
@@ -51,7 +51,7 @@ def test_the_list_is_sorted_and_narrowed_by_the_server(ana: Client, people: Any)
 
 def test_pages_go_on_where_they_ended_in_every_order(ana: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet(people)
-    monkeypatch.setattr("portal.pages.server_list.PAGE_SIZE", 2)
+    monkeypatch.setattr("portal.pages.server_queries.PAGE_SIZE", 2)
     first = text(ana.get("/servers", {"sort": "zone:asc"}))
     (following,) = re.findall(r'href="([^"]+)" rel="next"', first)
     assert re.findall(r"data-open>(web-\d)<", text(ana.get(following))) == ["web-2"]
@@ -136,3 +136,36 @@ def test_a_long_list_costs_as_much_as_a_short_one(ana: Client, people: Any) -> N
         for number in range(8):
             factories.instance(people.ana.context(), f"more-{number}")
     assert counts[0] == counts[1]
+
+
+def test_all_that_match_are_picked_at_once_and_refusals_tried_again(
+    ana: Client, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet(people)
+    monkeypatch.setattr("portal.pages.server_queries.PAGE_SIZE", 2)
+    assert 'name="everything"' in text(ana.get("/servers"))
+    asked = text(ana.get("/servers/do/lock", {"everything": "1", "query": "name=web&sort=name:asc"}))
+    assert asked.count('name="server"') == 3
+    assert "Lock: 3 servers?" in asked
+    monkeypatch.setattr("portal.pages.server_queries.MOST_BY_QUERY", 2)
+    part = text(ana.get("/servers/do/lock", {"everything": "1", "query": "name=web&sort=name:asc"}))
+    assert (part.count('name="server"'), "these are the first 2." in part) == (2, True)
+    assert "Pick the servers first." in text(ana.get("/servers/do/lock?everything=1&query=name=nothing", follow=True))
+    uuids = re.findall(r'name="server" value="([^"]+)"', asked)
+    too_many = ana.post("/servers/do/lock", {"server": uuids}, follow=True)
+    assert "At most 2 at once." in text(too_many)
+    assert not Instance.objects.using("cell1").exclude(locked_by="").exists()
+    monkeypatch.setattr("portal.pages.server_queries.MOST_BY_QUERY", 500)
+    instance_locks.lock(people.admin.context(), uuids[1], None)
+    done = text(ana.post("/servers/do/unlock", {"server": uuids}))
+    assert "1 refused" in done
+    assert re.findall(r'<input type="hidden" name="server" value="([^"]+)">', done) == [uuids[1]]
+
+
+def test_a_page_has_as_many_rows_as_one_chooses(ana: Client, people: Any) -> None:
+    fleet(people)
+    page = text(ana.get("/servers?rows=200&name=web"))
+    assert '<a class="segment" href="/servers?name=web&rows=200" aria-current="true">200</a>' in page
+    assert '<input type="hidden" name="rows" value="200">' in page
+    odd = text(ana.get("/servers?rows=100000"))
+    assert 'href="/servers?rows=50" aria-current="true">50</a>' in odd

@@ -21,6 +21,11 @@ function count(form) {
     all.checked = picked > 0 && picked === boxes.length;
     all.indeterminate = picked > 0 && picked < boxes.length;
   }
+  const everything = form.querySelector("[data-bulk-everything]");
+  if (everything) {
+    everything.hidden = boxes.length === 0 || picked < boxes.length;
+    if (everything.hidden) everything.querySelector("input").checked = false;
+  }
   const bar = form.querySelector("[data-bulk-bar]");
   if (!bar) return;
   bar.hidden = picked === 0;
