@@ -3,7 +3,7 @@
 from django.apps import AppConfig
 from django.core import checks
 
-from conductor.plugins import check_plugins
+from conductor.plugins import check_plugins, converters
 from conductor.scheduler.hardware_wishes import check_aliases
 from conductor.scheduler.prefilter_check import check_prefilters
 
@@ -13,6 +13,9 @@ class ConductorConfig(AppConfig):
     label = "conductor"
 
     def ready(self) -> None:
+        from conductor.scheduler.extensions import in_use  # needs models, which are there by now
+
+        converters.ask_through(in_use)
         checks.register(check_plugins)
         checks.register(check_aliases)
         checks.register(check_prefilters)

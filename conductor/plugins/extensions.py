@@ -12,6 +12,10 @@ from conductor.plugins.options import nearest, plugin_of
 FIELD = "NOVELLA_EXTENSIONS"
 
 
+class ExtensionFailed(Exception):
+    """An extension gave no answer that can be used. The text may be shown to operators: of foreign errors the kind."""
+
+
 def require_kind(kind: str) -> None:
     if kind not in BY_KIND:
         raise Invalid(f"There is no kind {kind}. {nearest(kind, BY_KIND)}Kinds: {', '.join(BY_KIND)}.", field=FIELD)

@@ -16,15 +16,14 @@ from conductor.core.errors import NovellaError, Unavailable
 from conductor.core.extensions import Extension
 from conductor.core.scheduling.watching import IN_QUARANTINE, Use
 from conductor.plugins import Registry, extensions, registry
+from conductor.plugins.extensions import ExtensionFailed
 from conductor.plugins.time_box import TimeBox, TooLate
 from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.scheduler.plugins_in_force import in_force
 
+__all__ = ["ExtensionFailed", "InUse", "in_use"]
+
 log = logging.getLogger(__name__)
-
-
-class ExtensionFailed(Exception):
-    """An extension gave no answer that can be used. The text may be shown to operators: of foreign errors the kind."""
 
 
 @dataclass

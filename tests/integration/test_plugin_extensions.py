@@ -15,12 +15,13 @@ from django.test import Client
 from pytest_django import Settings
 
 from conductor import events
-from conductor.api_db.models import BuildRequest, PluginQuarantine, RequestSpecRecord
+from conductor.api_db.models import BuildRequest, PluginMetric, PluginQuarantine, RequestSpecRecord
 from conductor.core.errors import DriverError, Invalid, QuotaExceeded, Unavailable
 from conductor.core.extensions.panel import SERVER, Shown
 from conductor.core.request_spec import FlavorSpec, RequestSpec
 from conductor.plugins import check_plugins, converters, registry
 from conductor.scheduler import extensions, request_bounds
+from conductor.scheduler.extensions import in_use
 from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.services import flavors, flow_observers, launch_forms, panels, quotas
 from conductor.services.values import BuildWish
@@ -223,6 +224,39 @@ def test_a_converter_reads_and_writes_its_format_and_what_it_refuses_leaves_noth
         converters.converted(raw, "rack", tmp_path / "d.raw", "raw")
     assert not (tmp_path / "d.raw").exists()
     assert converters.written() == {"rack"}
+
+
+def test_a_converter_that_fails_too_often_is_counted_and_shut_out_and_leaves_nothing(
+    use: Use, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.NOVELLA_QUARANTINE_AFTER = 2
+    use("image_converter", "RackDisks")
+    (one,) = in_use("image_converter")
+    plugin_watch.flush()  # what others did in this process
+    PluginMetric.objects.all().delete()
+
+    def breaks(source: Path, source_format: str, target: Path, target_format: str) -> None:
+        target.write_bytes(b"half")
+        raise RuntimeError("the key is hunter2")
+
+    monkeypatch.setattr(one.extension, "convert", breaks, raising=True)
+    raw, disk = tmp_path / "a.raw", tmp_path / "a.rack"
+    raw.write_bytes(b"data")
+    said = []
+    for _ in range(3):
+        with pytest.raises(DriverError) as failed:
+            converters.converted(raw, "raw", disk, "rack")
+        said.append(failed.value.message)
+        assert not disk.exists()
+    assert said == [
+        *["The image converter RackDisks failed: RuntimeError."] * 2,
+        "The image converter RackDisks failed: in quarantine.",
+    ]
+    shut = PluginQuarantine.objects.get()
+    assert (shut.kind, shut.name, shut.cause) == ("image_converter", "RackDisks", "faults")
+    plugin_watch.flush()
+    metric = PluginMetric.objects.get(kind="image_converter")
+    assert (metric.calls, metric.faults, metric.overruns) == (2, 2, 0)  # who is shut out is not asked
 
 
 @pytest.fixture
