@@ -134,6 +134,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *_nothing("OS-FEDERATION/identity_providers", "identity provider"),
     *_nothing("OS-FEDERATION/mappings", "mapping"),
     *_nothing("OS-FEDERATION/service_providers", "service provider"),
+    *_nothing("OS-OAUTH1/consumers", "consumer"),
     path("v3/OS-FEDERATION/projects", auth.AuthProjects.as_view()),
     path("v3/OS-FEDERATION/domains", auth.AuthDomains.as_view()),
     path("v3/credentials", credentials.Credentials.as_view()),
