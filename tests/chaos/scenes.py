@@ -10,7 +10,7 @@ from typing import Any
 from tests.chaos.campaign import Campaign
 from tests.chaos.people import COMPUTE, VOLUME, Person
 
-WAIT_SECONDS = 90.0
+WAIT_SECONDS = 240.0  # a volume is a gigabyte, and whoever copies it may be one of many on the machine
 HOUR = 3600
 # Scenes with deletions that can be undone need this, and the others get along with it.
 VARIABLES = {"NOVELLA_RECLAIM_SECONDS": str(HOUR)}

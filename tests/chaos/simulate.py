@@ -244,7 +244,9 @@ def _set_up(folder: Path, *, is_logged: bool) -> None:
 
     from conductor.cell_db.models import Service
     from conductor.transactions import database_now
-    from tests.chaos import ledger
+
+    # All that children need, so that they need not import it each.
+    from tests.chaos import invariants, ledger, parts, planted, schedule  # noqa: F401
 
     _point_at(folder)
     for alias in ledger.EFFECTS:

@@ -213,20 +213,6 @@ def test_a_silent_host_keeps_the_volumes_until_it_has_let_go(hosts: StorageHosts
     assert not BlockDevice.objects.using(CELL).exists()
 
 
-def test_a_host_that_fails_to_remove_the_guest_keeps_the_volumes(hosts: StorageHosts, ana: Any, system: str) -> None:
-    broken = {"spawn_instance": "late DriverError", "destroy_instance": "DriverError"}
-    hosts.fails = lambda message, _: broken.get(message)
-    (uuid,) = instances.create(ana, wish(of_volume(system))).instance_uuids
-    run_to_the_end(hosts)
-    assert run_of(uuid, "build_from_volumes").state == RunState.FAILED_NOT_CLEAN
-    assert (statuses(), hosts.plugged[uuid]) == ({system: "detaching"}, {system})
-    assert BlockDevice.objects.using(CELL).get().instance_uuid == instance_of(uuid).uuid
-    broken.clear()
-    instances.delete(ana, uuid)
-    run_to_the_end(hosts)
-    assert statuses() == {system: "available"}
-
-
 def test_a_request_that_finds_no_host_gives_them_back(hosts: StorageHosts, ana: Any, image: str, system: str) -> None:
     (uuid,) = instances.create(ana, wish(of_volume(system), BLANK, availability_zone="nova")).instance_uuids
     for host in ("sim-1", "sim-2", "sim-3"):

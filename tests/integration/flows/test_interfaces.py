@@ -95,24 +95,6 @@ def test_an_attach_that_fails_leaves_ports_as_they_were(
     assert taken() == before
 
 
-def test_a_port_that_the_host_fails_to_take_back_is_nobody_elses(hosts: StorageHosts, ana: Any, launch: Any) -> None:
-    uuid, before = launch(), taken()
-    host, port_id = instance_of(uuid).host or "", given_port(ana)
-    broken = {"attach_interface": "late DriverError", "detach_interface": "DriverError"}
-    hosts.fails = lambda message, _: broken.get(message)
-    server_interfaces.attach(ana, uuid, InterfaceWish(port_id=port_id))
-    run_to_the_end(hosts)
-    run = run_of(uuid, "attach_interface")
-    assert run.state == RunState.FAILED_NOT_CLEAN
-    assert run.leftovers[-1] == f"Plug port: Port {port_id} stays with the server until host {host} lets it go."
-    assert_plugged(hosts, uuid, port_id)
-    broken.clear()
-    server_interfaces.detach(ana, uuid, port_id)
-    run_to_the_end(hosts)
-    assert_unplugged(hosts, uuid, port_id)
-    assert taken() == {**before, "ports": before["ports"] + 1, "addresses": before["addresses"] + 1}
-
-
 @pytest.mark.parametrize("is_for_ever", [False, True], ids=["once", "for ever"])
 @pytest.mark.parametrize("step", DETACH_INTERFACE.steps, ids=lambda step: step.name)
 def test_a_detach_that_fails_leaves_it_plugged(

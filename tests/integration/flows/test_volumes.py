@@ -135,21 +135,6 @@ def test_what_a_silent_host_may_still_write_to_is_nobody_elses(
     assert BlockDevice.objects.using(CELL).get().instance_uuid == instance_of(uuid).uuid
 
 
-def test_what_a_host_fails_to_let_go_is_nobody_elses(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
-    uuid = launch()
-    host = instance_of(uuid).host or ""
-    hosts.fails = lambda message, _: {"attach_volume": "late DriverError", "detach_volume": "DriverError"}.get(message)
-    attached(hosts, ana, uuid, volume)
-    run = run_of(uuid, "attach_volume")
-    assert run.state == RunState.FAILED_NOT_CLEAN
-    assert run.leftovers[-1] == f"Reserve volume: Volume {volume} stays reserved until host {host} lets it go."
-    assert (status(volume), hosts.plugged[uuid]) == ("attaching", {volume})
-    hosts.fails = lambda message, _: None
-    instances.delete(ana, uuid)
-    run_to_the_end(hosts)
-    assert_free(hosts, uuid, volume)
-
-
 def test_devices_are_named_in_order_and_once(hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
     names = []

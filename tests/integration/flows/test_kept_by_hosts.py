@@ -1,0 +1,106 @@
+"""A host fails, and fails to take back what it did: what its guest may still have is nobody else's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conductor.cell_db.models import BlockDevice
+from conductor.core.states import RunState
+from conductor.network import port_operations
+from conductor.network.models import Network, Port
+from conductor.network.port_operations import PortWish
+from conductor.services import instances, server_interfaces, server_volumes, volumes
+from conductor.services.server_interfaces import InterfaceWish
+from conductor.services.server_volumes import AttachWish
+from conductor.services.values import BuildWish, DeviceWish
+from conductor.services.volumes import VolumeWish
+from conductor.volume.models import Volume, VolumeAttachment
+from tests.integration.flows.moving import CELL, instance_of, run_to_the_end
+from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, run_of
+
+BROKEN = {
+    "attach_volume": "late DriverError",
+    "detach_volume": "DriverError",
+    "attach_interface": "late DriverError",
+    "detach_interface": "DriverError",
+    "spawn_instance": "late DriverError",
+    "destroy_instance": "DriverError",
+}
+
+
+@pytest.fixture
+def hosts(hosts: Any, settings: Any, tmp_path: Path) -> StorageHosts:
+    settings.NOVELLA_IMAGE_DIR = tmp_path
+    return StorageHosts()
+
+
+@pytest.fixture
+def volume(ana: Any) -> str:
+    wish = VolumeWish(size_gb=1, name="data", is_bootable=True, image_metadata={"min_ram": "64"})
+    return str(volumes.create(ana, wish).uuid)
+
+
+def break_down(hosts: StorageHosts) -> None:
+    hosts.fails = lambda message, _: BROKEN.get(message)
+
+
+def mend(hosts: StorageHosts) -> None:
+    hosts.fails = lambda message, _: None
+
+
+def status(volume: str) -> str:
+    return Volume.objects.get(uuid=volume).status
+
+
+def assert_goes_with_the_server(hosts: StorageHosts, ana: Any, uuid: str, volume: str) -> None:
+    mend(hosts)
+    instances.delete(ana, uuid)
+    run_to_the_end(hosts)
+    assert (status(volume), VolumeAttachment.objects.count()) == ("available", 0)
+    assert not BlockDevice.objects.using(CELL).exists()
+    assert_nothing_under_way(uuid)
+
+
+def test_a_volume_that_cannot_be_taken_back(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+    uuid = launch()
+    break_down(hosts)
+    server_volumes.attach(ana, uuid, AttachWish(volume))
+    run_to_the_end(hosts)
+    run = run_of(uuid, "attach_volume")
+    host = instance_of(uuid).host
+    assert run.state == RunState.FAILED_NOT_CLEAN
+    assert run.leftovers[-1] == f"Reserve volume: Volume {volume} stays reserved until host {host} lets it go."
+    assert (status(volume), hosts.plugged[uuid]) == ("attaching", {volume})
+    assert_goes_with_the_server(hosts, ana, uuid, volume)
+
+
+def test_a_guest_that_cannot_be_removed(hosts: StorageHosts, ana: Any, volume: str) -> None:
+    break_down(hosts)
+    root = DeviceWish(source="volume", destination="volume", uuid=volume, boot_index=0)
+    wish = BuildWish(name="web-1", flavor_ref="1", image_ref="", devices=(root,))
+    (uuid,) = instances.create(ana, wish).instance_uuids
+    run_to_the_end(hosts)
+    assert run_of(uuid, "build_from_volumes").state == RunState.FAILED_NOT_CLEAN
+    assert (status(volume), hosts.plugged[uuid]) == ("detaching", {volume})
+    assert_goes_with_the_server(hosts, ana, uuid, volume)
+
+
+def test_a_port_that_cannot_be_taken_back(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    host = instance_of(uuid).host
+    port_id = str(port_operations.create_port(ana, PortWish(str(Network.objects.get(name="private").uuid))).uuid)
+    break_down(hosts)
+    server_interfaces.attach(ana, uuid, InterfaceWish(port_id=port_id))
+    run_to_the_end(hosts)
+    run = run_of(uuid, "attach_interface")
+    assert run.state == RunState.FAILED_NOT_CLEAN
+    assert run.leftovers[-1] == f"Plug port: Port {port_id} stays with the server until host {host} lets it go."
+    assert (Port.objects.get(uuid=port_id).device_id, hosts.plugged[uuid]) == (uuid, {port_id})
+    mend(hosts)
+    server_interfaces.detach(ana, uuid, port_id)
+    run_to_the_end(hosts)
+    assert (Port.objects.get(uuid=port_id).device_id, hosts.plugged[uuid]) == ("", set())
+    assert_nothing_under_way(uuid)
