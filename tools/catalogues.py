@@ -80,6 +80,7 @@ def texts_of_pages() -> Texts:
         for path in _python_files(root):
             is_page = path.is_relative_to(PROJECT_DIR / "portal")
             found |= dict.fromkeys(_described(ast.parse(path.read_text()), with_sentences=is_page), "")
+    found |= _phrases()
     found |= dict.fromkeys(_states(), "")
     found |= dict.fromkeys(_step_titles(), "")
     return found | _nouns()
@@ -226,6 +227,25 @@ def _sentences(tree: ast.Module) -> Iterator[str]:
         text = node.value if isinstance(node, ast.Constant) and id(node) not in passed_over else None
         if isinstance(text, str) and SENTENCE.fullmatch(text):
             yield text
+
+
+def _phrases() -> Texts:
+    """Sentences of services, as `phrase` and `phrases` of `conductor/core/phrases.py` put them together."""
+    found: Texts = {}
+    for path in _python_files("conductor"):
+        if "phrases import" not in path.read_text():
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Call) and name in ("phrase", "phrases"):
+                texts = [*map(_literal, node.args[:2]), ""]
+                if texts[0]:
+                    found[texts[0]] = texts[1] if name == "phrases" else ""
+    return found
+
+
+def _literal(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _states() -> Iterator[str]:

@@ -17,6 +17,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
+from conductor.core.phrases import phrase, phrases
 from conductor.journal.models import Event, NotificationPlace
 from conductor.services import cell_health, readiness
 from conductor.services.cell_health import Backlog, CellHealth, Health
@@ -31,6 +32,8 @@ REACH_SECONDS = 1.0
 LEAST_FREE_SHARE = 0.1
 PORTS = {"amqp": 5672, "amqps": 5671, "redis": 6379, "rediss": 6379, "zookeeper": 2181, "etcd": 2379}
 GB = 1 << 30
+KIND, API_LEVEL = phrase("Kind"), phrase("API level")
+KINDS = {"sqlite": phrase("SQLite file"), "postgresql": "PostgreSQL"}
 
 
 @dataclass(frozen=True)
@@ -90,13 +93,15 @@ def survey(context: RequestContext) -> SystemHealth:
 
 def _database(alias: str, answered_ms: float, *, title: str, risk: str, name: str = "") -> Component:
     behind = readiness.missing((alias,))
-    troubles = [f"Its tables are not those of this version: {why}." for why in behind.values()]
+    troubles: list[str] = [
+        phrase("Its tables are not those of this version: %(why)s.", why=why) for why in behind.values()
+    ]
     if answered_ms > SLOW_MS:
-        troubles.append(f"It takes {answered_ms:.0f} ms to answer the shortest question.")
+        troubles.append(phrase("It takes %(time)s to answer the shortest question.", time=f"{answered_ms:.0f} ms"))
     facts = (
-        ("Kind", {"sqlite": "SQLite file", "postgresql": "PostgreSQL"}.get(connections[alias].vendor, "other")),
-        ("Answers within", f"{answered_ms:.1f} ms"),
-        ("Tables", "as this version wants them" if not behind else "to be migrated"),
+        (KIND, KINDS.get(connections[alias].vendor, phrase("other"))),
+        (phrase("Answers within"), f"{answered_ms:.1f} ms"),
+        (phrase("Tables"), phrase("as this version wants them") if not behind else phrase("to be migrated")),
     )
     state = LOOK if troubles else UP
     return Component(f"database-{alias}", title, state, risk, facts, tuple(troubles), name)
@@ -120,7 +125,7 @@ def _cell_database(cell: CellHealth) -> Component:
         state=DOWN,
         risk="Lists name the missing part; its servers are UNKNOWN and nothing can be changed about them. They run on, "
         "and new ones go to other cells.",
-        troubles=(f"It does not answer: {cell.failure}.",),
+        troubles=(phrase("It does not answer: %(why)s.", why=cell.failure),),
         name=cell.name,
     )
     if not cell.is_up:
@@ -131,19 +136,21 @@ def _cell_database(cell: CellHealth) -> Component:
 def _reached(ident: str, url: str, *, title: str, risk: str, without: str) -> Component:
     """A service at a URL: whether anything takes a connection there; `without` is what is used where there is none."""
     if not url:
-        return Component(ident, title, OFF, risk, (("Instead", without),))
-    found, troubles = [], []
+        return Component(ident, title, OFF, risk, ((phrase("Instead"), without),))
+    found: list[tuple[str, str]] = []
+    troubles: list[str] = []
     for host, port in _addresses(url):
         begun = time.perf_counter()
         try:
             with socket.create_connection((host, port), timeout=REACH_SECONDS):
                 taken_ms = (time.perf_counter() - begun) * 1000
-                found.append((f"{host}:{port}", f"takes connections within {taken_ms:.0f} ms"))
+                found.append((f"{host}:{port}", phrase("takes connections within %(time)s", time=f"{taken_ms:.0f} ms")))
         except OSError as error:
-            found.append((f"{host}:{port}", "does not answer"))
-            troubles.append(f"{host}:{port} does not answer: {error.strerror or 'no answer in time'}.")
+            found.append((f"{host}:{port}", phrase("does not answer")))
+            why = error.strerror or phrase("no answer in time")
+            troubles.append(phrase("%(place)s does not answer: %(why)s.", place=f"{host}:{port}", why=why))
     state = UP if not troubles else DOWN if len(troubles) == len(found) else LOOK
-    return Component(ident, title, state, risk, (("Kind", urlsplit(url).scheme), *found), tuple(troubles))
+    return Component(ident, title, state, risk, ((KIND, urlsplit(url).scheme), *found), tuple(troubles))
 
 
 def _addresses(url: str) -> list[tuple[str, int]]:
@@ -162,7 +169,7 @@ def _broker() -> Component:
         settings.NOVELLA_BROKER_URL,
         title="Message broker",
         risk="Work begins later: nothing is lost, the sweep of the conductors takes it up within seconds.",
-        without="the memory of this process",
+        without=phrase("the memory of this process"),
     )
 
 
@@ -171,8 +178,8 @@ def _channels() -> Component:
         "channels",
         settings.NOVELLA_CHANNEL_URL,
         title="Channel layer",
-        risk="Live pages hear of changes later: within 15 seconds.",
-        without="a look into the event log three times a second",
+        risk="Live pages hear of changes later: within five seconds.",
+        without=phrase("a look into the event log three times a second"),
     )
 
 
@@ -182,17 +189,21 @@ def _membership() -> Component:
         settings.NOVELLA_MEMBERSHIP_URL,
         title="Group service",
         risk="A conductor that dies is noticed later: by its lease, instead of at once.",
-        without="the leases alone",
+        without=phrase("the leases alone"),
     )
 
 
 def _conductors(health: Health) -> Component:
     troubles = [
-        f"No conductor of {cell.name} is heard."
+        phrase("No conductor of %(cell)s is heard.", cell=cell.name)
         for cell in health.cells
         if cell.is_up and cell.known_hosts and not cell.conductors_up
     ]
-    facts = tuple((one.name, f"{one.conductors_up} of {one.conductors} up") for one in health.cells if one.conductors)
+    facts = tuple(
+        (one.name, phrase("%(up)s of %(count)s up", up=one.conductors_up, count=one.conductors))
+        for one in health.cells
+        if one.conductors
+    )
     return Component(
         id="conductors",
         title="Conductors",
@@ -205,15 +216,8 @@ def _conductors(health: Health) -> Component:
 
 def _computes(health: Health) -> Component:
     total, up = (sum(getattr(one, name) for one in health.cells) for name in ("computes", "computes_up"))
-    troubles = (f"{total - up} of {total} are not heard.",) if up < total else ()
-    facts = tuple(
-        (
-            one.name,
-            f"{one.computes_up} of {one.computes} up{f', {one.computes_closed} closed' * bool(one.computes_closed)}",
-        )
-        for one in health.cells
-        if one.computes
-    )
+    troubles = (phrase("%(silent)s of %(count)s are not heard.", silent=total - up, count=total),) if up < total else ()
+    facts = tuple((one.name, _computes_of(one)) for one in health.cells if one.computes)
     state = DOWN if total and not up else LOOK if troubles or not total else UP
     return Component(
         id="computes",
@@ -221,24 +225,51 @@ def _computes(health: Health) -> Component:
         state=state,
         risk="Servers of a host that is not heard may run on, but nothing can be done to them. New ones go elsewhere.",
         facts=facts,
-        troubles=troubles or (() if total else ("There is none.",)),
+        troubles=troubles or (() if total else (phrase("There is none."),)),
+    )
+
+
+def _computes_of(cell: CellHealth) -> str:
+    if not cell.computes_closed:
+        return phrase("%(up)s of %(count)s up", up=cell.computes_up, count=cell.computes)
+    return phrase(
+        "%(up)s of %(count)s up, %(closed)s closed",
+        up=cell.computes_up,
+        count=cell.computes,
+        closed=cell.computes_closed,
     )
 
 
 def _queue(health: Health) -> Component:
-    found: list[tuple[str, Backlog]] = [("API level", health.api_backlog)]
+    found: list[tuple[str, Backlog]] = [(API_LEVEL, health.api_backlog)]
     found += [(one.name, one.backlog) for one in health.cells if one.backlog is not None]
-    troubles, facts = [], []
+    troubles: list[str] = []
+    facts: list[tuple[str, str]] = []
     for name, backlog in found:
-        facts.append(
-            (name, f"{backlog.running} under way, {backlog.queued} waiting, {backlog.unanswered} not answered")
-        )
+        facts.append((name, _work(backlog)))
         if backlog.queued and backlog.oldest_queued_seconds > LATE_SECONDS:
-            troubles.append(f"In {name} work has waited for {backlog.oldest_queued_seconds:.0f} seconds to be begun.")
+            waited = round(backlog.oldest_queued_seconds)
+            troubles.append(
+                phrase("In %(name)s work has waited for %(time)s seconds to be begun.", name=name, time=waited)
+            )
         if backlog.overdue:
-            troubles.append(f"In {name} {backlog.overdue} commands to hosts have no answer for over a minute.")
+            troubles.append(
+                phrases(
+                    "In %(name)s %(count)s command to a host has no answer for over a minute.",
+                    "In %(name)s %(count)s commands to hosts have no answer for over a minute.",
+                    backlog.overdue,
+                    name=name,
+                )
+            )
         if backlog.stuck:
-            troubles.append(f"In {name} {backlog.stuck} workflows need an operator.")
+            troubles.append(
+                phrases(
+                    "In %(name)s %(count)s workflow needs an operator.",
+                    "In %(name)s %(count)s workflows need an operator.",
+                    backlog.stuck,
+                    name=name,
+                )
+            )
     return Component(
         id="queue",
         title="Work that waits",
@@ -246,6 +277,15 @@ def _queue(health: Health) -> Component:
         risk="What users ask for takes longer. Nothing that was accepted is lost.",
         facts=tuple(facts),
         troubles=tuple(troubles),
+    )
+
+
+def _work(backlog: Backlog) -> str:
+    return phrase(
+        "%(running)s under way, %(queued)s waiting, %(unanswered)s not answered",
+        running=backlog.running,
+        queued=backlog.queued,
+        unanswered=backlog.unanswered,
     )
 
 
@@ -265,18 +305,27 @@ def _sink(name: str) -> str:
 
 
 def _events(logs: dict[str, _Log]) -> Component:
-    facts, troubles = [], []
+    facts: list[tuple[str, str]] = []
+    troubles: list[str] = []
     for alias, found in logs.items():
-        title = "API level" if alias == API_ALIAS else alias
-        facts.append(
-            (title, "none yet" if found.newest_seconds is None else f"newest {found.newest_seconds:.0f} s ago")
-        )
+        title = API_LEVEL if alias == API_ALIAS else alias
+        newest = phrase("none yet")
+        if found.newest_seconds is not None:
+            newest = phrase("newest %(time)s ago", time=f"{found.newest_seconds:.0f} s")
+        facts.append((title, newest))
         for sink, behind in found.behind.items():
             if behind > BEHIND_EVENTS:
-                troubles.append(f"{sink} is {behind} events behind in {title}.")
-        troubles += [f"{sink} could not be told in {title}: see its log." for sink in found.failing]
+                troubles.append(
+                    phrase("%(sink)s is %(behind)s events behind in %(log)s.", sink=sink, behind=behind, log=title)
+                )
+        failing = [
+            phrase("%(sink)s could not be told in %(log)s: see its log.", sink=sink, log=title)
+            for sink in found.failing
+        ]
+        troubles += failing
     most = max((behind for found in logs.values() for behind in found.behind.values()), default=None)
-    facts.append(("Behind at most", "nobody is told" if most is None else f"{most} events"))
+    behind_most = phrases("%(count)s event", "%(count)s events", most) if most is not None else phrase("nobody is told")
+    facts.append((phrase("Behind at most"), behind_most))
     return Component(
         id="events",
         title="Event log",
@@ -291,10 +340,12 @@ def _disk() -> Component:
     usage = shutil.disk_usage(settings.NOVELLA_DATA)
     share = usage.free / usage.total if usage.total else 0.0
     facts = (
-        ("Directory", str(settings.NOVELLA_DATA)),
-        ("Free", f"{usage.free / GB:.1f} of {usage.total / GB:.1f} GB ({share:.0%})"),
+        (phrase("Directory"), str(settings.NOVELLA_DATA)),
+        (phrase("Free"), phrase("%(free)s of %(all)s GB (%(share)s)", **_gigabytes(usage.free, usage.total))),
     )
-    troubles = (f"Only {share:.0%} of the disk is free.",) if share < LEAST_FREE_SHARE else ()
+    troubles = (
+        (phrase("Only %(share)s of the disk is free.", share=f"{share:.0%}"),) if share < LEAST_FREE_SHARE else ()
+    )
     return Component(
         id="disk",
         title="Disk of the data directory",
@@ -305,10 +356,17 @@ def _disk() -> Component:
     )
 
 
+def _gigabytes(free: int, total: int) -> dict[str, str]:
+    share = free / total if total else 0.0
+    return {"free": f"{free / GB:.1f}", "all": f"{total / GB:.1f}", "share": f"{share:.0%}"}
+
+
 def _plugins() -> Component:
     remarks: dict[str, Any] = readiness.remarks().get("remarks", {})
     troubles = tuple(f"{name.capitalize()}: {words}." for name, words in remarks.items())
-    facts = tuple((name.capitalize(), words) for name, words in remarks.items()) or (("Quarantine", "nothing in it"),)
+    facts = tuple((name.capitalize(), words) for name, words in remarks.items()) or (
+        (phrase("Quarantine"), phrase("nothing in it")),
+    )
     return Component(
         id="plugins",
         title="Plugins",

@@ -5,13 +5,21 @@ from __future__ import annotations
 from django import template
 from django.utils.translation import get_language, gettext, ngettext
 
+from conductor.core.phrases import Phrase
+
 register = template.Library()
 
 
 @register.filter
 def say(text: object) -> object:
     """The translation of a text; whatever is no text, or has none, stays as it is."""
-    return gettext(text) if isinstance(text, str) and text else text
+    if isinstance(text, Phrase):
+        return text.said(_one, ngettext)
+    return _one(text) if isinstance(text, str) else text
+
+
+def _one(text: str) -> str:
+    return gettext(text) if text else text
 
 
 @register.filter

@@ -60,7 +60,7 @@ def test_work_that_waits_is_told(admin: Client, people: Any) -> None:
     found = part(people.admin.context(), "queue")
     assert found.state == system_health.LOOK
     assert [one.rpartition(" for ")[0] for one in found.troubles if "begun" in one] == ["In cell1 work has waited"]
-    assert "In cell2 1 workflows need an operator." in found.troubles
+    assert "In cell2 1 workflow needs an operator." in found.troubles
 
 
 def test_a_cell_whose_database_is_silent_is_down(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:

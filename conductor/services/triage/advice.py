@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, NotFound
+from conductor.core.phrases import phrase
 from conductor.services import flow_actions
 from conductor.services.triage.runs import NEEDS_OPERATOR, NOT_CLEAN, NOT_TAKEN_UP, OWNER_SILENT, SLOW
 from conductor.services.triage.values import LIKELY, PERHAPS, SURE, Advice, TriageItem
@@ -20,10 +21,12 @@ TRIED: Mapping[str, tuple[tuple[str, str], ...]] = {
     SLOW: (("take-over", SURE), ("reschedule", PERHAPS), ("resume", PERHAPS)),
 }
 NOTHING: Mapping[str, str] = {
-    NOT_CLEAN: "Its undo cannot be run again. See on its page what is left, and give that back by hand.",
-    NOT_TAKEN_UP: "See whether a conductor of that queue runs: the cells' page says which are heard.",
-    SLOW: "Nothing would make it faster now. Look at what it waits for.",
+    NOT_CLEAN: phrase("Its undo cannot be run again. See on its page what is left, and give that back by hand."),
+    NOT_TAKEN_UP: phrase("See whether a conductor of that queue runs: the cells' page says which are heard."),
+    SLOW: phrase("Nothing would make it faster now. Look at what it waits for."),
 }
+
+NONE_NOW = phrase("No intervention is allowed now.")
 
 
 def advised(context: RequestContext, item: TriageItem) -> TriageItem:
@@ -41,4 +44,4 @@ def advised(context: RequestContext, item: TriageItem) -> TriageItem:
             is_at_once = one.needs == ("reason",)
             advice = Advice(one.id, one.title, one.does, confidence, is_at_once, one.is_danger, panel.revision)
             return replace(item, advice=advice)
-    return replace(item, no_advice=NOTHING.get(item.kind, "No intervention is allowed now."))
+    return replace(item, no_advice=NOTHING.get(item.kind, NONE_NOW))

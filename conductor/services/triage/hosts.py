@@ -12,10 +12,11 @@ from django.db.models import Count, Min
 from conductor.cell_db.models import Instance
 from conductor.cells.lookup import cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
+from conductor.core.phrases import phrase, phrases
 from conductor.journal.models import OutboxMessage
 from conductor.services import hosts
 from conductor.services.cell_health import OVERDUE_SECONDS
-from conductor.services.triage.values import HELD_UP, LIKELY, PERHAPS, UNTIDY, WAITED_FOR, Advice, TriageItem, counted
+from conductor.services.triage.values import HELD_UP, LIKELY, PERHAPS, UNTIDY, WAITED_FOR, Advice, TriageItem
 from conductor.transactions import database_now
 
 PREFIX = "host:"
@@ -34,6 +35,8 @@ ADVICE: Mapping[str, Advice] = {
         "evacuate", "Evacuate", "Its servers are built anew on other hosts.", LIKELY, is_at_once=False, is_danger=True
     ),
 }
+
+NOTHING = phrase("Look at the host: its agent is heard, or nothing is left that could be moved.")
 
 
 @dataclass(frozen=True)
@@ -103,20 +106,23 @@ def _item(row: _Row) -> TriageItem:
         cell=row.cell,
         host=row.host,
         advice=advice,
-        no_advice="" if advice else "Look at the host: its agent is heard, or nothing is left that could be moved.",
+        no_advice="" if advice else NOTHING,
     )
 
 
 def _why(row: _Row) -> str:
-    waits = f"{counted(row.commands, 'command')} to it {'has' if row.commands == 1 else 'have'} no answer"
+    waits = phrases("%(count)s command to it has no answer", "%(count)s commands to it have no answer", row.commands)
     if row.kind == UNANSWERED:
-        return f"Its agent is heard, but {waits} after {OVERDUE_SECONDS} seconds."
-    said = "An operator says that it is off" if row.kind == OFF else "Its agent has not reported for too long"
-    return f"{said}; {waits}." if row.commands else f"{said}."
+        return phrase("Its agent is heard, but %(waits)s after %(time)s seconds.", waits=waits, time=OVERDUE_SECONDS)
+    said = phrase("Its agent has not reported for too long")
+    if row.kind == OFF:
+        said = phrase("An operator says that it is off")
+    return phrase("%(said)s; %(waits)s.", said=said, waits=waits) if row.commands else phrase("%(said)s.", said=said)
 
 
 def _hurts(row: _Row) -> str:
-    servers = counted(row.servers, "server")
+    servers = phrases("%(count)s server", "%(count)s servers", row.servers)
     if row.kind == UNANSWERED:
-        return f"{counted(row.commands, 'workflow')}; it has {servers}"
-    return f"{servers} on it" if row.servers else "nobody yet: no server is on it"
+        waiting = phrases("%(count)s workflow", "%(count)s workflows", row.commands)
+        return phrase("%(waiting)s; it has %(servers)s", waiting=waiting, servers=servers)
+    return phrase("%(servers)s on it", servers=servers) if row.servers else phrase("nobody yet: no server is on it")

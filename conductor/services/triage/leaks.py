@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from conductor.api_db.models import Finding, InstanceMapping
+from conductor.core.phrases import phrase
 from conductor.services.findings import STATES
 from conductor.services.reconciliation.finding import Severity
 from conductor.services.reconciliation.kinds import BY_NAME
@@ -13,6 +14,7 @@ from conductor.services.triage.values import LEFT_BEHIND, SURE, UNTIDY, Advice, 
 
 PREFIX = "finding:"
 MOST_FINDINGS = 500
+NOTHING = phrase("Nothing mends this by itself: somebody must decide what is right.")
 REPAIR = Advice("repair", "Repair now", "Does at once what the next pass of the reconciler would do.", SURE)
 
 
@@ -39,7 +41,7 @@ def _item(row: Finding, projects: Mapping[UUID, str], names: Mapping[str, str]) 
         level=LEFT_BEHIND if row.severity == Severity.CRITICAL else UNTIDY,
         why=f"{row.detail}{said}",
         since=row.first_seen_at,
-        hurts=f"a server of {names.get(project_id, project_id[:8])}" if project_id else "nobody who is known",
+        hurts=_hurts(names.get(project_id, project_id[:8])),
         hurt=1 if project_id else 0,
         state=row.severity,
         cell=row.cell,
@@ -47,5 +49,9 @@ def _item(row: Finding, projects: Mapping[UUID, str], names: Mapping[str, str]) 
         instance_uuid=str(row.instance_uuid or ""),
         project_id=project_id,
         advice=REPAIR if may_repair else None,
-        no_advice="" if may_repair else "Nothing mends this by itself: somebody must decide what is right.",
+        no_advice="" if may_repair else NOTHING,
     )
+
+
+def _hurts(project: str) -> str:
+    return phrase("a server of %(project)s", project=project) if project else phrase("nobody who is known")

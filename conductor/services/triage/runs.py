@@ -12,10 +12,11 @@ from django.db.models import Exists, OuterRef, Q
 
 from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
+from conductor.core.phrases import phrase, phrases
 from conductor.core.states import LIVE_RUN_STATES, RunState, WaitCause
 from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
 from conductor.services import usual_times
-from conductor.services.triage.values import HELD_UP, LEFT_BEHIND, WAITED_FOR, TriageItem, counted, span
+from conductor.services.triage.values import HELD_UP, LEFT_BEHIND, WAITED_FOR, TriageItem, span
 from conductor.services.usual_times import Usual
 from conductor.transactions import database_now, database_time
 
@@ -164,40 +165,65 @@ def _level(kind: str, seen: _Seen) -> int:
 def _hurts(seen: _Seen, project_names: Mapping[str, str]) -> str:
     run = seen.run
     project = project_names.get(run.project_id, run.project_id[:8])
-    who = f"{run.user_name or run.user_id[:8]} in {project}"
+    who = phrase("%(user)s in %(project)s", user=run.user_name or run.user_id[:8], project=project)
     if not seen.waiting:
         return who
-    return f"{who}, and {counted(seen.waiting, 'workflow')} behind its locks"
+    return phrases(
+        "%(who)s, and %(count)s workflow behind its locks",
+        "%(who)s, and %(count)s workflows behind its locks",
+        seen.waiting,
+        who=who,
+    )
 
 
 def _why_not_clean(seen: _Seen) -> str:
     left = [str(one) for one in seen.run.leftovers]
     words = _error(seen.run)
     if not left:
-        return words or "Its undo failed."
-    more = f" and {len(left) - MOST_LEFTOVERS} more" if len(left) > MOST_LEFTOVERS else ""
-    return f"Left behind: {', '.join(left[:MOST_LEFTOVERS])}{more}. {words}".strip()
+        return words or phrase("Its undo failed.")
+    things, more = ", ".join(left[:MOST_LEFTOVERS]), len(left) - MOST_LEFTOVERS
+    if more > 0:
+        behind = phrase("Left behind: %(things)s and %(more)s more.", things=things, more=more)
+    else:
+        behind = phrase("Left behind: %(things)s.", things=things)
+    return phrase("%(behind)s %(cause)s", behind=behind, cause=words) if words else behind
 
 
 def _why_needs_operator(seen: _Seen) -> str:
-    return _error(seen.run) or f"It stopped in step “{_step(seen.run)}” and does not go on by itself."
+    return _error(seen.run) or phrase(
+        "It stopped in step “%(step)s” and does not go on by itself.", step=_step(seen.run)
+    )
 
 
 def _why_silent(seen: _Seen) -> str:
     since = span((seen.now - (seen.run.lease_expires_at or seen.now)).total_seconds())
-    return f"The lease of {seen.run.owner} ran out {since} ago, in step “{_step(seen.run)}”, and nobody took over."
+    return phrase(
+        "The lease of %(owner)s ran out %(since)s ago, in step “%(step)s”, and nobody took over.",
+        owner=seen.run.owner,
+        since=since,
+        step=_step(seen.run),
+    )
 
 
 def _why_not_taken_up(seen: _Seen) -> str:
     since = span((seen.now - seen.run.wake_at).total_seconds())
-    return f"It has been due for {since}, and no conductor of the queue {seen.run.queue} takes it up."
+    return phrase(
+        "It has been due for %(since)s, and no conductor of the queue %(queue)s takes it up.",
+        since=since,
+        queue=seen.run.queue,
+    )
 
 
 def _why_slow(seen: _Seen) -> str:
-    usual = f"19 of 20 take at most {span(seen.usual.p95)}" if seen.usual else "it takes longer than usual"
+    usual = phrase("it takes longer than usual")
+    if seen.usual:
+        usual = phrase("19 of 20 take at most %(time)s", time=span(seen.usual.p95))
+    where = {"step": _step(seen.run), "time": span(seen.age), "usual": usual}
     cause, detail = _waits_for(seen.run)
-    waits = f" It waits for {cause.replace('_', ' ')}{f' {detail}' if detail else ''}." if cause else ""
-    return f"In step “{_step(seen.run)}” after {span(seen.age)}; {usual}.{waits}"
+    if not cause:
+        return phrase("In step “%(step)s” after %(time)s; %(usual)s.", **where)
+    what = " ".join(filter(None, (cause.replace("_", " "), detail)))
+    return phrase("In step “%(step)s” after %(time)s; %(usual)s. It waits for %(what)s.", what=what, **where)
 
 
 _WHY: Mapping[str, Callable[[_Seen], str]] = {
@@ -215,12 +241,14 @@ def _error(run: WorkflowRun) -> str:
     if not message:
         return ""
     step = str(error.get("step", ""))
-    return f"First cause, in step {step}: {message}" if step else f"First cause: {message}"
+    if not step:
+        return phrase("First cause: %(message)s", message=message)
+    return phrase("First cause, in step %(step)s: %(message)s", step=step, message=message)
 
 
 def _step(run: WorkflowRun) -> str:
     index = min(run.position, len(run.plan) - 1)
-    return str(run.plan[index]["title"]) if run.plan else "not begun"
+    return phrase(str(run.plan[index]["title"])) if run.plan else phrase("not begun")
 
 
 def _waits_for(run: WorkflowRun) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from conductor.api_db.models import TriageSnooze
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
+from conductor.core.phrases import phrase
 from conductor.events import Subject
 from conductor.services import audit
 from conductor.services.audit import LONGEST_TEXT, Entry
@@ -99,9 +100,9 @@ def _view(row: TriageSnooze, item: TriageItem) -> SnoozeView:
 def _ended(row: TriageSnooze, item: TriageItem) -> str:
     """Why it comes back before its time: somebody has put off something less bad than what is there now."""
     if item.level < row.level:
-        return "It does more harm now than when it was put off."
+        return phrase("It does more harm now than when it was put off.")
     if item.hurt > row.hurt:
-        return "It hurts more than when it was put off."
+        return phrase("It hurts more than when it was put off.")
     if item.since > row.created_at:
-        return "It has happened again since it was put off."
+        return phrase("It has happened again since it was put off.")
     return ""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from conductor.core.phrases import Phrase, phrases
+
 # How bad something is, the worst first; a line's `level` is one of these.
 LEFT_BEHIND, HELD_UP, WAITED_FOR, UNTIDY = 1, 2, 3, 4
 LEVELS: Mapping[int, str] = {
@@ -89,14 +91,12 @@ class Triage:
     missing_cells: Mapping[str, str] = field(default_factory=dict)
 
 
-def counted(number: int, word: str) -> str:
-    """1 server, 2 servers."""
-    return f"{number} {word}{'' if number == 1 else 's'}"
-
-
-def span(seconds: float) -> str:
+def span(seconds: float) -> Phrase:
     """A length of time in one unit, as a sentence takes it."""
-    for size, word in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= size:
-            return counted(round(seconds / size), word)
-    return counted(max(0, round(seconds)), "second")
+    if seconds >= 86_400:
+        return phrases("%(count)s day", "%(count)s days", round(seconds / 86_400))
+    if seconds >= 3_600:
+        return phrases("%(count)s hour", "%(count)s hours", round(seconds / 3_600))
+    if seconds >= 60:
+        return phrases("%(count)s minute", "%(count)s minutes", round(seconds / 60))
+    return phrases("%(count)s second", "%(count)s seconds", max(0, round(seconds)))
