@@ -15,7 +15,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.placement import aggregates as placed
-from conductor.services import aggregate_zones
+from conductor.services import aggregate_numbers, aggregate_zones
 from conductor.services.aggregate_zones import DEFAULT_ZONE, ZONE_KEY, zone_of
 from conductor.services.values import AggregateView
 from conductor.transactions import database_now, one_at_a_time, write_tx
@@ -55,7 +55,8 @@ def update(context: RequestContext, ref: str, name: str | None, changes: Mapping
 def set_metadata(context: RequestContext, ref: str, changes: Mapping[str, str | None]) -> AggregateView:
     """Set keys, and remove those whose value is None.
 
-    Raises Invalid for a zone that some hosts cannot be in: they are in another one, or have servers.
+    Raises Invalid for a zone that some hosts cannot be in: they are in another one, or have servers; and for a
+    multiplier or limit that is no number.
     """
     return _change(context, ref, None, changes)
 
@@ -121,6 +122,7 @@ def mirror(host: str, node_uuid: UUID | str) -> None:
 
 def _change(context: RequestContext, ref: str, name: str | None, changes: Mapping[str, str | None]) -> AggregateView:
     aggregate = get(context, ref)
+    aggregate_numbers.check(changes)
     with write_tx():
         one_at_a_time(API_ALIAS, GATE)
         row = _held(aggregate)

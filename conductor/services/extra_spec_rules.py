@@ -10,7 +10,8 @@ from conductor.core.extra_spec_operators import fault_of
 
 COMPARED = ("capabilities:", "aggregate_instance_extra_specs:")
 NUMBER = r"\d{1,10}"
-BOOLEAN = r"(?i:true|false|yes|no|1|0|on|off)"
+COUNT = r"[1-9]\d{0,9}"
+BOOLEAN = r"(?i:true|false|yes|no|1|0|on|off|t|f|y|n)"
 ANYTHING = r".*"
 # Key pattern → value pattern, by the part of the key before the first colon (or dot, for hw_video and the like).
 RULES: Mapping[str, Mapping[str, str]] = {
@@ -18,22 +19,32 @@ RULES: Mapping[str, Mapping[str, str]] = {
         "hw:cpu_policy": "dedicated|shared|mixed",
         "hw:cpu_thread_policy": "prefer|isolate|require",
         "hw:emulator_threads_policy": "isolate|share",
-        "hw:cpu_(sockets|cores|threads|max_sockets|max_cores|max_threads)": NUMBER,
+        "hw:cpu_(sockets|cores|threads|max_sockets|max_cores|max_threads)": COUNT,
         "hw:cpu_realtime": BOOLEAN,
         "hw:cpu_realtime_mask": r"[\^]?\d+([-,^\d]*)",
         "hw:cpu_dedicated_mask": r"[\^]?\d+([-,^\d]*)",
         "hw:numa_nodes": r"[1-9]\d*",
         r"hw:numa_cpus\.\d+": r"\d+([-,^\d]*)",
-        r"hw:numa_mem\.\d+": NUMBER,
+        r"hw:numa_mem\.\d+": COUNT,
         "hw:pci_numa_affinity_policy": "required|preferred|legacy|socket",
         "hw:mem_page_size": r"large|small|any|\d+([kKMGT]i?[bB]?)?",
-        "hw:mem_encryption": BOOLEAN,
-        "hw:boot_menu": BOOLEAN,
+        "hw:mem_encryption_model": "amd-sev|amd-sev-es",
+        "hw:(mem_encryption|boot_menu|vif_multiqueue_enabled|locked_memory|hide_hypervisor_id|pmu)": BOOLEAN,
+        "hw:(virtio_packed_ring|ephemeral_encryption)": BOOLEAN,
+        "hw:ephemeral_encryption_format": "plain|luks|luksv2",
         "hw:serial_port_count": NUMBER,
-        "hw:tpm_(model|version)": "tpm-tis|tpm-crb|1.2|2.0",
+        "hw:tpm_model": "tpm-tis|tpm-crb",
+        "hw:tpm_version": r"1\.2|2\.0",
+        "hw:tpm_secret_security": "user|host|deployment",
         "hw:watchdog_action": "none|pause|poweroff|reset|disabled",
-        "hw:(pmem|vif_multiqueue_enabled|maxphysaddr_mode|maxphysaddr_bits|locked_memory|hide_hypervisor_id)": ANYTHING,
-        "hw:(viommu_model|virtio_packed_ring|input_bus|cpu_mode|video_model)": ANYTHING,
+        "hw:maxphysaddr_mode": "passthrough|emulate",
+        "hw:maxphysaddr_bits": NUMBER,
+        "hw:pmem": r"([a-zA-Z0-9_]+,?)+",
+        "hw:viommu_model": "intel|smmuv3|virtio|auto",
+        "hw:sound_model": "sb16|es1370|pcspk|ac97|ich6|ich9|usb|virtio",
+        "hw:usb_model": "none|nec-xhci|qemu-xhci",
+        "hw:redirected_usb_ports": r"\d|1[0-5]",
+        "hw:(input_bus|cpu_mode|video_model)": ANYTHING,
     },
     "quota": {
         "quota:cpu_(shares|period|quota)": r"-?\d{1,10}",
@@ -47,6 +58,8 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "accel": {"accel:device_profile": r"\S+"},
     "pci_passthrough": {"pci_passthrough:alias": r"[^:]+:\d+(,[^:]+:\d+)*"},
 }
+# Keys without a colon that mean something to the scheduler.
+PLAIN: Mapping[str, str] = {"group_policy": "isolate|none", "hide_hypervisor_id": BOOLEAN}
 NAMESPACE = re.compile(r"\A([a-z_]+?)\d*(?=:)")
 
 
@@ -55,7 +68,7 @@ def check(specs: Mapping[str, str]) -> None:
     for key, value in specs.items():
         _check_operator(key, value)
         match = NAMESPACE.match(key)
-        rules = RULES.get(match[1]) if match else None
+        rules = RULES.get(match[1]) if match else PLAIN if key in PLAIN else None
         if rules is None:
             continue
         allowed = next((pattern for name, pattern in rules.items() if re.fullmatch(name, key)), None)

@@ -6,7 +6,7 @@ import pytest
 
 from conductor.core.errors import Invalid
 from conductor.core.scheduling.hints import QUERY_COMMANDS
-from conductor.services import extra_spec_rules, hint_rules
+from conductor.services import aggregate_numbers, extra_spec_rules, hint_rules
 from scheduler_plugins.filters.json_query import COMMANDS
 
 
@@ -61,3 +61,49 @@ def test_requirements_that_nothing_meets(scope: str, value: str) -> None:
 @pytest.mark.parametrize("value", [">= 4", "four", "<in> x", "<or> a <or> b", "~ 4", "> 4", ""])
 def test_requirements_that_something_may_meet(value: str) -> None:
     extra_spec_rules.check({"capabilities:x": value, "x": ">= four"})
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad"),
+    [
+        ("group_policy", "isolate", "apart"),
+        ("hw:cpu_max_threads", "1", "0"),
+        ("hw:numa_mem.0", "512", "0"),
+        ("hw:maxphysaddr_bits", "42", "many"),
+        ("hw:maxphysaddr_mode", "emulate", "other"),
+        ("hw:virtio_packed_ring", "true", "perhaps"),
+        ("hw:tpm_version", "2.0", "tpm-crb"),
+        ("hw:tpm_secret_security", "host", "other"),
+        ("hw:pmem", "4GB,4GB", "4 GB"),
+        ("hw:viommu_model", "auto", "other"),
+        ("hw:sound_model", "ich9", "loud"),
+        ("hw:ephemeral_encryption", "true", "perhaps"),
+        ("hw:ephemeral_encryption_format", "luks", "rot13"),
+        ("hw:redirected_usb_ports", "15", "16"),
+    ],
+)
+def test_values_that_the_scheduler_reads(key: str, good: str, bad: str) -> None:
+    extra_spec_rules.check({key: good})
+    with pytest.raises(Invalid, match=f"'{bad}' is not a valid value for extra spec '{key}'") as refused:
+        extra_spec_rules.check({key: bad})
+    assert refused.value.details["field"] == key
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad"),
+    [
+        ("ram_weight_multiplier", ("-1.5", "0", " 2"), ("x", "", "nan", "inf", "1,5")),
+        ("metrics_weight_multiplier", ("1e3",), ("much",)),
+        ("max_io_ops_per_host", ("0", "8"), ("-1", "3.5", "x")),
+        ("max_instances_per_host", ("50",), ("",)),
+        ("rack", ("x", ""), ()),
+    ],
+)
+def test_numbers_that_aggregates_give(key: str, good: tuple[str, ...], bad: tuple[str, ...]) -> None:
+    aggregate_numbers.check(dict.fromkeys([key]))
+    for value in good:
+        aggregate_numbers.check({key: value})
+    for value in bad:
+        with pytest.raises(Invalid, match=f"Aggregate metadata {key}: ") as refused:
+            aggregate_numbers.check({key: value})
+        assert refused.value.details["field"] == f"metadata.{key}"
