@@ -61,7 +61,7 @@ def make_host(cell: str, host: str, *, zone: str = "az-1", **values: Any) -> Ser
         hypervisor_version=1000,
         report={
             "inventory": {"VCPU": {"total": 8}, "MEMORY_MB": {"total": 4096}, "DISK_GB": {"total": 100}},
-            "capabilities": {"actions": sorted(CAPABILITIES)},
+            "capabilities": {"actions": sorted(set(CAPABILITIES) - {"diagnostics", "guest_password"})},
         },
         updated_at=database_now(),
         **now,

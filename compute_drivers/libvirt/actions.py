@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compute_drivers.host_places import files
 from compute_drivers.libvirt import config_drive, devices_xml, disks, user_network
@@ -86,6 +86,20 @@ class LibvirtActions(LibvirtMaker):
         with self._guest(instance_uuid, "set the guest's password") as found:
             _require_on(found)
             found.set_password(password)
+
+    # -- what is known of it
+
+    def diagnostics(self, instance_uuid: str) -> Mapping[str, Any]:
+        with self._guest(instance_uuid, "look at the guest") as found:
+            _require_on(found)
+            return {**found.figures(), "nics": self._networks.counted(instance_uuid)}
+
+    def posted_password(self, instance_uuid: str) -> str:
+        self._state(instance_uuid)
+        return self._networks.password(instance_uuid)
+
+    def forget_password(self, instance_uuid: str) -> None:
+        self._networks.forget_password(instance_uuid)
 
     # -- other disks
 

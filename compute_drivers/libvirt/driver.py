@@ -17,7 +17,7 @@ class LibvirtDriver(LibvirtLive):
         {
             *("pause", "suspend", "rescue", "rebuild", "snapshot", "set_password", "crash_dump"),
             *("attach_volume", "swap_volume", "attach_interface"),
-            *("vnc_console", "serial_console", "migrate", "live_migrate", "evacuate"),
+            *("diagnostics", "guest_password", "vnc_console", "serial_console", "migrate", "live_migrate", "evacuate"),
         }
     )
 
@@ -27,5 +27,7 @@ class LibvirtDriver(LibvirtLive):
             self.capabilities -= {"suspend"}
         if not self._options.migration_uri:
             self.capabilities -= {"live_migrate"}
+        if not self._plays_networks:
+            self.capabilities -= {"guest_password"}
         if not self._options.shared_dir:
             self.capabilities -= {"evacuate"}

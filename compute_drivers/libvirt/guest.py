@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import libvirt
 import libvirt_qemu
 
+from compute_drivers.libvirt import figures
 from compute_drivers.libvirt.disks import create_blank
 from compute_drivers.libvirt.domain_xml import NAMESPACE
 from compute_drivers.libvirt.guest_volumes import GuestVolumes
@@ -44,6 +45,7 @@ NO_AGENT = {
     *(libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED, libvirt.VIR_ERR_AGENT_UNRESPONSIVE),
     *(libvirt.VIR_ERR_AGENT_UNSYNCED, libvirt.VIR_ERR_CONFIG_UNSUPPORTED),
 }
+COUNTED = libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON | libvirt.VIR_DOMAIN_STATS_BLOCK
 # What plugs into a slot, as QEMU describes devices.
 Describe = Callable[[int], dict[str, Any]]
 
@@ -122,6 +124,12 @@ class Guest:
     def uses(self, path: Path) -> bool:
         """Whether it was started with, or was plugged, this file."""
         return str(path) in {source.get("file") or source.get("dev") for source in self._found("devices/disk/source")}
+
+    def figures(self) -> dict[str, Any]:
+        """What the hypervisor has counted since the guest's start."""
+        told = self._domain.connect().domainListGetStats([self._domain], COUNTED, 0)
+        discs = {found.get("dev", "") for found in self._found("devices/disk[@device='cdrom']/target")}
+        return figures.figures(told[0][1] if told else {}, discs)
 
     # -- disks
 

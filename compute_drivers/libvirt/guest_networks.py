@@ -82,6 +82,21 @@ class GuestNetworks:
         except OSError as error:
             raise DriverError(f"The note of the guest's network could not be removed: {error.strerror}.") from error
 
+    def password(self, instance_uuid: str) -> str:
+        """What the guest has posted; "" when nothing. Raises DriverError."""
+        try:
+            return (self._places.folder_of(instance_uuid) / POSTED).read_bytes().decode(errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError as error:
+            raise DriverError(f"The password of the guest could not be read: {error.strerror}.") from error
+
+    def counted(self, instance_uuid: str) -> list[dict[str, Any]]:
+        """What came and went by each port that is played here."""
+        cards = {told["port_uuid"]: told["mac_address"] for told in self._read(instance_uuid).get("ports", ())}
+        counted = self._wires.counted(instance_uuid).items()
+        return [{"mac_address": cards[port], **figures} for port, figures in counted if port in cards]
+
     def forget_password(self, instance_uuid: str) -> None:
         """The system that posted it is no more. Raises DriverError."""
         try:

@@ -8,6 +8,7 @@ import select
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ FRAMES_AT_ONCE = 32
 # A guest that says more than this in one turn of a second is heard again in the next.
 FRAMES_PER_TURN = 2000
 TURN_SECONDS = 1.0
+NOTHING = dict.fromkeys(("rx_packets", "rx_octets", "rx_drop", "tx_packets", "tx_octets"), 0)
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class _Wire:
     socket: socket.socket
     frames: int = 0
     is_heard: bool = True
+    counted: Counter[str] = field(default_factory=Counter)
     gate: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -81,6 +84,16 @@ class Wires:
             for wire in gone:
                 self._let_go(wire)
                 wire.paths.ours.unlink(missing_ok=True)
+
+    def counted(self, instance_uuid: str) -> dict[str, dict[str, int]]:
+        """By port, what came and went since it was opened, as the guest sees it."""
+        with self._gate:
+            wires = {port: wire for (uuid, port), wire in self._by_key.items() if uuid == instance_uuid}
+        found = {}
+        for port, wire in wires.items():
+            with wire.gate:  # an answer that is on its way is counted
+                found[port] = {**NOTHING, **wire.counted}
+        return found
 
     def stop(self) -> None:
         """Guests run on, and find the next process at the same paths."""
@@ -148,6 +161,7 @@ class Wires:
                 frame = wire.socket.recv(LARGEST_FRAME)
             except BlockingIOError:
                 return
+            wire.counted.update(tx_packets=1, tx_octets=len(frame))
             self._send(wire, wire.segment.receive(frame, self._clock()))
             wire.frames += 1
         if wire.frames > FRAMES_PER_TURN and self._poll is not None:
@@ -165,6 +179,9 @@ class Wires:
     @staticmethod
     def _send(wire: _Wire, frames: list[bytes]) -> None:
         for frame in frames:
-            # QEMU is gone, or reads too slowly: a frame that is lost comes again.
-            with suppress(OSError):
+            try:
                 wire.socket.sendto(frame, str(wire.paths.theirs))
+            except OSError:  # QEMU is gone, or reads too slowly: a frame that is lost comes again
+                wire.counted.update(rx_drop=1)
+            else:
+                wire.counted.update(rx_packets=1, rx_octets=len(frame))

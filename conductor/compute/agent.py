@@ -20,6 +20,7 @@ from conductor.compute.manager import Send, Shared, store_nowhere
 from conductor.core.compute_driver import ComputeDriver, OpenImage, StoreImage
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import NotFound
+from conductor.core.guest_questions import GuestQuestion
 from conductor.rpc.broker import tell_conductor
 
 log = logging.getLogger(__name__)
@@ -82,9 +83,15 @@ class ComputeAgent:
             raise NotFound(f"Host {host} is not served here.")
         return self._hosts[host].open_console(instance_uuid, kind)
 
+    def ask_guest(self, host: str, instance_uuid: str, question: GuestQuestion) -> Mapping[str, Any]:
+        """The answer to a question about a guest of one of the hosts. Raises NotFound, and what its driver raises."""
+        if host not in self._hosts:
+            raise NotFound(f"Host {host} is not served here.")
+        return self._hosts[host].ask_guest(instance_uuid, question)
+
     def open_door(self, place: DoorPlace | None) -> None:
         """Have the consoles of all guests be reached at `place`, from the start on; None: they cannot be reached."""
-        self._door = ConsoleDoor(place, self.open_console) if place is not None else None
+        self._door = ConsoleDoor(place, self.open_console, self.ask_guest) if place is not None else None
 
     def start(self) -> None:
         """Begin to start the drivers and to report; returns at once."""

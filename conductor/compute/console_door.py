@@ -1,5 +1,7 @@
 """The one port on which a host joins console proxies to its guests: encrypted, and only for whoever has its key.
 
+What is asked of a guest comes in by it too, and is answered with one line.
+
 proxy ── TLS ──▶ door ── open_console ──▶ driver ──▶ the guest's screen or serial line
 """
 
@@ -11,16 +13,17 @@ import logging
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from conductor.compute import door_certificate
-from conductor.core.console_calls import LONGEST_LINE, READY, ConsoleCall, refusal
+from conductor.core.console_calls import LONGEST_LINE, READY, ConsoleCall, answer, refusal
 from conductor.core.consoles import ConsoleKind
-from conductor.core.errors import Invalid, NovellaError
+from conductor.core.errors import Invalid, NotSupported, NovellaError
+from conductor.core.guest_questions import GuestQuestion
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,13 @@ OPEN_THREADS = 4
 
 # Opens a console of a guest; raises NovellaError with a sentence for the person who wants it.
 OpenConsole = Callable[[str, str, ConsoleKind], socket.socket]
+# Answers a question about a guest of a host; raises NovellaError.
+Ask = Callable[[str, str, GuestQuestion], Mapping[str, Any]]
+
+
+def answers_nothing(host: str, instance_uuid: str, question: GuestQuestion) -> Mapping[str, Any]:
+    """What stands for the answers of a door that has only consoles."""
+    raise NotSupported(f"Host {host} answers no questions.")
 
 
 @dataclass(frozen=True)
@@ -56,10 +66,11 @@ class DoorOffer:
 class ConsoleDoor:
     """A server on a thread of its own. `offer` is None until it listens."""
 
-    def __init__(self, place: DoorPlace, open_console: OpenConsole) -> None:
+    def __init__(self, place: DoorPlace, open_console: OpenConsole, ask: Ask = answers_nothing) -> None:
         self.offer: DoorOffer | None = None
         self._place = place
         self._open_console = open_console
+        self._ask = ask
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="compute-door", daemon=True)
         self._openers = ThreadPoolExecutor(OPEN_THREADS, thread_name_prefix="compute-door-open")
@@ -133,12 +144,14 @@ class ConsoleDoor:
         if call is None:
             return
         line = (call.host, call.instance_uuid)
-        if call.kind is ConsoleKind.SERIAL:
-            await self._take_line(line, task)
         try:
-            guest = await self._loop.run_in_executor(
-                self._openers, self._open_console, call.host, call.instance_uuid, call.kind
-            )
+            if isinstance(call.kind, GuestQuestion):
+                writer.write(answer(await self._do(self._ask, call)))
+                await writer.drain()
+                return
+            if call.kind is ConsoleKind.SERIAL:
+                await self._take_line(line, task)
+            guest = await self._do(self._open_console, call)
             writer.write(READY)
             await _join(guest, reader, writer)
         except NovellaError as error:
@@ -147,6 +160,10 @@ class ConsoleDoor:
         finally:
             if self._lines.get(line) is task:
                 del self._lines[line]
+
+    async def _do(self, does: Callable[..., Any], call: ConsoleCall) -> Any:
+        """On a thread: a hypervisor takes its time."""
+        return await self._loop.run_in_executor(self._openers, does, call.host, call.instance_uuid, call.kind)
 
     async def _read_call(self, reader: asyncio.StreamReader) -> ConsoleCall | None:
         """The call; None from somebody who is not of this cloud, who learns nothing."""

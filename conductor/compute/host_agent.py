@@ -18,6 +18,8 @@ from conductor.compute.manager import ComputeManager, Shared
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
 from conductor.core.errors import NotSupported, NovellaError, Unavailable
+from conductor.core.guest_questions import CAPABILITY_OF as QUESTION_NEEDS
+from conductor.core.guest_questions import GuestQuestion
 from conductor.rpc.messages import ConsolesOffered
 
 log = logging.getLogger(__name__)
@@ -28,6 +30,18 @@ LONGEST_PAUSE_SECONDS = 60.0
 SHORTEST_BEAT_SECONDS = 0.5
 PRUNE_SECONDS = 3600.0
 OFFER_CONSOLES_SECONDS = 60.0  # again and again: a message may be lost
+
+
+def _forget_password(driver: ComputeDriver, instance_uuid: str) -> Mapping[str, Any]:
+    driver.forget_password(instance_uuid)
+    return {}
+
+
+ANSWERS: Mapping[GuestQuestion, Callable[[ComputeDriver, str], Mapping[str, Any]]] = {
+    GuestQuestion.DIAGNOSTICS: lambda driver, uuid: driver.diagnostics(uuid),
+    GuestQuestion.PASSWORD: lambda driver, uuid: {"password": driver.posted_password(uuid)},
+    GuestQuestion.FORGET_PASSWORD: _forget_password,
+}
 
 
 @dataclass(frozen=True)
@@ -88,6 +102,15 @@ class HostAgent:
         if CAPABILITY_OF[kind] not in driver.capabilities:
             raise NotSupported(f"The driver of host {self.config.host} has no such console.")
         return driver.open_console(instance_uuid, kind)
+
+    def ask_guest(self, instance_uuid: str, question: GuestQuestion) -> Mapping[str, Any]:
+        """The answer to a question about a guest. Raises Unavailable, NotSupported, DriverError."""
+        if self._parts is None:
+            raise Unavailable(f"Host {self.config.host} is only starting.")
+        driver = self._parts.driver
+        if QUESTION_NEEDS[question] not in driver.capabilities:
+            raise NotSupported(f"The driver of host {self.config.host} cannot tell that of its guests.")
+        return ANSWERS[question](driver, instance_uuid)
 
     def follow_consoles(self) -> None:
         """Send what guests wrote since the last time."""
@@ -155,7 +178,7 @@ class HostAgent:
         offer = self._shared.console_offer()
         if offer is None or time.monotonic() < self._offer_consoles_at:
             return
-        if driver.capabilities.isdisjoint(CAPABILITY_OF.values()):
+        if driver.capabilities.isdisjoint({*CAPABILITY_OF.values(), *QUESTION_NEEDS.values()}):
             return
         self._offer_consoles_at = time.monotonic() + OFFER_CONSOLES_SECONDS * random.uniform(0.9, 1.0)
         self._shared.send(self.config.cell, ConsolesOffered(host=self.config.host, **asdict(offer)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import socket
 from collections.abc import Callable
 from typing import BinaryIO
@@ -28,6 +29,8 @@ VERBS_OF = {
     "crash_dump": ("trigger_crash_dump",),
     "vnc_console": ("open_console",),
     "serial_console": ("open_console",),
+    "diagnostics": ("diagnostics",),
+    "guest_password": ("posted_password", "forget_password"),
     "attach_volume": ("attach_volume", "detach_volume"),
     "swap_volume": ("swap_volume",),
     "attach_interface": ("attach_interface", "detach_interface"),
@@ -43,6 +46,7 @@ PORT = NetworkPort("0a6f3f0e-5d52-4d0e-9a53-2f1f6f1f8d3c", "back", "fa:16:3e:0a:
 OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
 VNC, SERIAL = ConsoleKind.VNC, ConsoleKind.SERIAL
 CONSOLE_SECONDS = 30.0
+DISK_FIGURES = {"read_bytes", "read_requests", "write_bytes", "write_requests", "errors_count"}
 
 # What is done to a guest that is not there, by the capability that it needs.
 ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] = {
@@ -64,6 +68,8 @@ ON_NOTHING: dict[str, tuple[str, Callable[[ComputeDriver, GuestSpec], object]]] 
     ),
     "open_console vnc": ("vnc_console", lambda driver, guest: driver.open_console(guest.instance_uuid, VNC)),
     "open_console serial": ("serial_console", lambda driver, guest: driver.open_console(guest.instance_uuid, SERIAL)),
+    "diagnostics": ("diagnostics", lambda driver, guest: driver.diagnostics(guest.instance_uuid)),
+    "posted_password": ("guest_password", lambda driver, guest: driver.posted_password(guest.instance_uuid)),
     "detach_volume": ("attach_volume", lambda driver, guest: driver.detach_volume(guest.instance_uuid, str(uuid4()))),
     "attach_interface": ("attach_interface", lambda driver, guest: driver.attach_interface(guest.instance_uuid, PORT)),
     "detach_interface": (
@@ -121,6 +127,31 @@ class ActionConformance(VolumeConformance):
         with pytest.raises(GuestMissing):
             call(driver, make_guest(str(uuid4())))
         assert driver.guests() == before
+
+    # -- what is asked of it
+
+    def test_figures_of_a_guest_that_runs_travel_and_one_that_is_off_has_none(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        if lacks(driver, "diagnostics"):
+            return
+        told = json.loads(json.dumps(driver.diagnostics(running.instance_uuid)))
+        assert [cpu["id"] for cpu in told["cpus"]] == list(range(running.flavor.vcpus))
+        assert 0 < told["memory"]["used"] <= told["memory"]["maximum"] == running.flavor.memory_mb
+        assert {key for disk in told["disks"] for key in disk} <= DISK_FIGURES
+        assert {nic["mac_address"] for nic in told["nics"]} <= {port.mac_address for port in running.ports}
+        driver.power_off(running.instance_uuid, 0.0)
+        with pytest.raises(DriverError):
+            driver.diagnostics(running.instance_uuid)
+
+    def test_a_guest_that_posted_no_password_has_none_to_forget(
+        self, driver: ComputeDriver, running: GuestSpec
+    ) -> None:
+        if lacks(driver, "guest_password"):
+            return
+        for _ in range(2):
+            assert driver.posted_password(running.instance_uuid) == ""
+            driver.forget_password(running.instance_uuid)
 
     # -- consoles
 

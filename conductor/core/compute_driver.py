@@ -171,8 +171,7 @@ class GuestInfo:
 # In the answer to a live migration: it went wrong, and the guest is not on the source any more, or it cannot tell.
 HAS_LEFT = "has_left"
 
-# Opens the data of an image for reading; raises errors.NotFound for an unknown image id.
-OpenImage = Callable[[str], BinaryIO]
+OpenImage = Callable[[str], BinaryIO]  # opens the data of an image for reading; raises errors.NotFound
 # Takes the data of an image that waits for it: image id, disk format, data. Raises errors.NotFound.
 StoreImage = Callable[[str, str, BinaryIO], None]
 
@@ -240,6 +239,19 @@ class ComputeDriver:
         The caller closes it. It ends when the guest is off, for which this raises DriverError. A serial line has one
         reader: the agent closes the one that it has before it opens another, and `console_log` goes on as before.
         """
+        raise NotImplementedError
+
+    # -- capability diagnostics, guest_password
+
+    def diagnostics(self, instance_uuid: str) -> Mapping[str, Any]:
+        """Figures of a guest that is on, as JSON values: `cpus`, `memory`, `disks`, `nics`."""
+        raise NotImplementedError
+
+    def posted_password(self, instance_uuid: str) -> str:
+        """What the guest has posted to the metadata service; "" when nothing."""
+        raise NotImplementedError
+
+    def forget_password(self, instance_uuid: str) -> None:
         raise NotImplementedError
 
     # -- there and gone, on and off: every driver can do these
@@ -321,10 +333,7 @@ class ComputeDriver:
     # -- capability evacuate
 
     def take_over(self, guest: GuestSpec, source_host: str, progress: Progress) -> None:
-        """Start the guest of a dead host from its own disks, which are on storage that the hosts share.
-
-        Raises DriverError where this host does not see them. Whatever is raised, they are the dead host's as before.
-        """
+        """Start the guest of a dead host from its own disks; whatever is raised, they are the dead host's as before."""
         raise NotImplementedError
 
     def hand_back(self, instance_uuid: str, source_host: str) -> None:

@@ -16,6 +16,8 @@ CAPABILITIES: Mapping[str, str] = {
     "crash_dump": "make a guest dump its memory",
     "vnc_console": "show the screen of a guest and take keys and pointer",
     "serial_console": "carry what is typed to a guest's serial line, and what it answers",
+    "diagnostics": "tell figures of guests that run",
+    "guest_password": "tell what a guest has posted as its password",
     "attach_volume": "attach and detach volumes while the guest runs",
     "swap_volume": "put another volume in the place of one, with its data, while the guest runs",
     "attach_interface": "attach and detach ports while the guest runs",

@@ -100,7 +100,7 @@ def show(token: str) -> tuple[ConsoleTicket, Door, str]:
     row = _unused().filter(token_hash=_hash(token)).first()
     if row is None:
         raise NotFound("Token not found")
-    door = _door(row.cell, row.host)
+    door = door_of(row.cell, row.host)
     return ConsoleTicket(token, str(row.instance_uuid), ConsoleKind(row.kind), row.expires_at), door, row.host
 
 
@@ -119,7 +119,7 @@ def redeem(token: str, asker_of: AskerOf) -> OpenedConsole:
         instance_uuid=str(row.instance_uuid),
         host=row.host,
         kind=ConsoleKind(row.kind),
-        door=_door(row.cell, row.host),
+        door=door_of(row.cell, row.host),
         seconds=settings.NOVELLA_CONSOLE_SESSION_SECONDS,
     )
     _put_on_record(row, context)
@@ -189,7 +189,7 @@ def _place_of(context: RequestContext, instance_uuid: str, kind: ConsoleKind) ->
         raise Conflict(f"Instance {instance_uuid} is not ready: it is off. Start it first.")
     if is_silent(view.cell, view.host):
         raise Conflict(f"The host of instance {instance_uuid} does not answer.")
-    _door(view.cell, view.host)
+    door_of(view.cell, view.host)
     return view.cell, view.host
 
 
@@ -198,7 +198,8 @@ def _refuse_leaving(instance_uuid: str, task_state: str | None) -> None:
         raise Conflict(f"Instance {instance_uuid} has no console while it is {task_state}.")
 
 
-def _door(cell: str, host: str) -> Door:
+def door_of(cell: str, host: str) -> Door:
+    """How a host is reached at once. Raises Unavailable."""
     found = scatter_gather(lambda alias: list(ConsoleDoor.objects.using(alias).filter(host=host)), [cell])
     row = next((row for rows in found.answers.values() for row in rows), None)
     if row is None:

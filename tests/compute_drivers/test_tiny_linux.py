@@ -110,6 +110,11 @@ def test_the_guest_has_the_name_and_the_addresses_of_its_ports_and_reads_of_itse
         said = b""
         while b"all read" not in said:  # read it must be: QEMU waits for who listens and does not
             said += line.recv(4096)
+        assert agent.posted_password(uuid) == "said!"
+        agent.forget_password(uuid)
+        assert agent.posted_password(uuid) == ""
+        counted = {nic["mac_address"]: nic["tx_packets"] for nic in agent.diagnostics(uuid)["nics"]}
+        assert counted[FIRST.mac_address] > 0
     assert b"its password: 409 Conflict" in said  # it was posted before
     note = state_dir(driver) / "instances" / uuid / "network.json"
     assert stat.S_IMODE(note.stat().st_mode) == 0o600

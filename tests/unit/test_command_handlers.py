@@ -24,6 +24,7 @@ from conductor.compute.lanes import Lanes
 from conductor.compute.manager import ComputeManager, Shared
 from conductor.core.compute_driver import CAPABILITIES, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.consoles import CAPABILITY_OF
+from conductor.core.guest_questions import CAPABILITY_OF as ANSWERED_FOR
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
 from conductor.rpc import messages as m
@@ -141,7 +142,7 @@ def guest() -> GuestSpec:
 def test_every_command_has_a_handler_and_every_need_is_a_capability() -> None:
     commands = {kind for kind, _ in registered().values() if issubclass(kind, m.Command)}
     assert set(HANDLERS) == commands
-    without_commands = set(CAPABILITY_OF.values())
+    without_commands = {*CAPABILITY_OF.values(), *ANSWERED_FOR.values()}
     assert {handler.needs for handler in HANDLERS.values()} - {""} == set(CAPABILITIES) - without_commands
 
 

@@ -287,7 +287,11 @@ class TestWires:
         for _ in range(2):
             guest.sendto(b"noise", str(paths.ours))
             guest.sendto(echo, str(paths.ours))
-            assert opened(guest.recv(2048)).payload[:1] == b"\0"
+            answer = guest.recv(2048)
+            assert opened(answer).payload[:1] == b"\0"
+            said = {"tx_packets": 2, "tx_octets": len(b"noise") + len(echo)}
+            assert wires.counted("u") == {"p1": {**said, "rx_packets": 1, "rx_octets": len(answer), "rx_drop": 0}}
+            assert wires.counted("other") == {}
             wires.stop()
             wires.open("u", "p1", paths, segment_of())
         wires.close("u")

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from conductor.cell_db.models import Instance
+from conductor.cell_db.models import ComputeNode, Instance
+from conductor.cell_db.models import ConsoleDoor as ConsoleDoorRow
+from conductor.compute.console_door import ConsoleDoor, DoorPlace
+from conductor.core.compute_driver import CAPABILITIES
+from conductor.core.consoles import ConsoleKind
+from conductor.core.errors import NotSupported, NovellaError, Unavailable
+from conductor.core.guest_questions import GuestQuestion
 from conductor.core.states import PowerState
 from conductor.journal.models import WorkflowRun
 from conductor.network import floating_ips, ports
@@ -22,6 +31,13 @@ GUEST = {
         {"id": 3, "cpus": [2], "pcpus": [0, 1], "memory_mb": 64, "page_size_kb": 2048, "cpu_policy": "mixed"}
         | {"thread_policy": None, "pins": [[0, 8], [1, 9]], "reserved": []}
     ],
+}
+FIGURES = {
+    "cpus": [{"id": 0, "time": 17}],
+    "memory": {"maximum": 128, "used": 64},
+    "disks": [{"read_bytes": 512}],
+    "nics": [{"mac_address": "fa:16:3e:00:00:01", "rx_octets": 5}],
+    "hypervisor_os": "linux",
 }
 
 
@@ -81,6 +97,84 @@ def test_a_topology_tells_of_the_host_to_operators_alone(web: str, kept: dict[st
     (seen,) = api_client("admin", version="2.78").get(path).json()["nodes"]
     assert seen == {**node, "host_node": 3, "cpu_pinning": {"0": 8, "1": 9}}
     assert api_client("ana", version="2.77").get(path).status_code == 404
+
+
+class Answering:
+    """A host that answers questions of its guests: by its real door, with what a test says."""
+
+    def __init__(self) -> None:
+        self.password = ""
+        self.error: NovellaError | None = None
+        self.asked: list[tuple[str, str, GuestQuestion]] = []
+
+    def answer(self, host: str, instance_uuid: str, question: GuestQuestion) -> dict[str, Any]:
+        self.asked.append((host, instance_uuid, question))
+        if self.error is not None:
+            raise self.error
+        if question is GuestQuestion.FORGET_PASSWORD:
+            self.password = ""
+        return FIGURES if question is GuestQuestion.DIAGNOSTICS else {"password": self.password}
+
+
+def no_console(host: str, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
+    raise NotSupported(f"Host {host} has no consoles.")
+
+
+@pytest.fixture
+def answering(web: str) -> Iterator[Answering]:
+    """The host of the server `web`."""
+    found = Answering()
+    node = ComputeNode.objects.using("cell1").get(host="sim-1-01")
+    node.report["capabilities"]["actions"] = sorted(CAPABILITIES)
+    node.save(using="cell1")
+    opened = ConsoleDoor(DoorPlace("127.0.0.1", 0, "127.0.0.1"), no_console, found.answer)
+    opened.start()
+    assert opened.offer is not None
+    ConsoleDoorRow.objects.using("cell1").filter(host="sim-1-01").update(**asdict(opened.offer))
+    yield found
+    opened.stop()
+
+
+def test_diagnostics_are_what_the_host_counted(web: str, answering: Answering, api_client: Any) -> None:
+    shown = api_client("admin", version="2.48").get(f"{web}/diagnostics").json()
+    assert answering.asked == [("sim-1-01", web.rpartition("/")[2], GuestQuestion.DIAGNOSTICS)]
+    assert shown["cpu_details"] == [{"id": 0, "time": 17, "utilisation": None}]
+    assert shown["memory_details"] == {"maximum": 128, "used": 64}
+    assert (shown["num_disks"], shown["hypervisor_os"]) == (1, "linux")
+    assert shown["disk_details"][0] | {"read_bytes": 512, "write_bytes": None} == shown["disk_details"][0]
+    assert shown["nic_details"][0] | {"rx_octets": 5, "tx_octets": None} == shown["nic_details"][0]
+
+
+@pytest.mark.parametrize("trouble", ["refuses", "is another", "is gone"])
+def test_a_host_that_does_not_answer_hides_neither_what_its_cell_knows_nor_that(
+    trouble: str, web: str, answering: Answering, api_client: Any
+) -> None:
+    door = ConsoleDoorRow.objects.using("cell1").filter(host="sim-1-01")
+    if trouble == "refuses":
+        answering.error = Unavailable("The hypervisor is not open.")
+    elif trouble == "is another":
+        door.update(fingerprint="0" * 64)
+    else:
+        door.update(tcp_port=1)
+    shown = api_client("admin", version="2.48").get(f"{web}/diagnostics").json()
+    assert (shown["state"], shown["memory_details"]) == ("running", {"maximum": 128, "used": None})
+    refused = api_client("ana").get(f"{web}/os-server-password")
+    said = {"refuses": "is not open", "is another": "is not that host", "is gone": "cannot be reached"}[trouble]
+    assert (refused.status_code, said in refusal(refused)) == (503, True)
+    assert (len(answering.asked) == 2) is (trouble == "refuses")
+
+
+def test_what_the_guest_has_posted_is_told_until_it_is_forgotten(
+    web: str, answering: Answering, api_client: Any
+) -> None:
+    path = f"{web}/os-server-password"
+    answering.password = "sealed for ana"
+    assert api_client("rea").get(path).json() == {"password": "sealed for ana"}
+    assert api_client("rea").delete(path).status_code == 403
+    assert api_client("chi").get(path).status_code == 404
+    assert api_client("ana").delete(path).status_code == 204
+    assert api_client("ana").get(path).json() == {"password": ""}
+    assert [question for _, _, question in answering.asked] == ["password", "forget_password", "password"]
 
 
 def test_the_password_is_empty_and_forgotten(web: str, kept: dict[str, str], api_client: Any) -> None:

@@ -192,7 +192,7 @@ ROUTES: tuple[Route, ...] = (
         f"{SERVER}/os-server-password",
         server_facts.ServerPassword,
         {"GET": _own("os-server-password:show"), "DELETE": _own("os-server-password:clear", 204)},
-        "always empty: guests have nobody to tell theirs to",
+        "what the guest has posted to the metadata service; empty where its host keeps none, 503 while it is silent",
     ),
     Route(
         f"{SERVER}/os-security-groups",

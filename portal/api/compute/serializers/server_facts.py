@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conductor.core.states import PowerState
@@ -31,23 +32,33 @@ def free_form(found: Diagnostics) -> dict[str, Any]:
 
 def fixed_form(found: Diagnostics) -> dict[str, Any]:
     """From 2.48: every member, null for what nobody has counted."""
-    view = found.view
+    view, told = found.view, found.figures
+    cpus = told.get("cpus") or [{"id": cpu} for cpu in range(view.flavor.vcpus)]
+    disks: list[dict[str, Any]] = told.get("disks") or [{} for _ in range(found.disks)]
+    nics = {nic.get("mac_address"): nic for nic in told.get("nics", ())}
     return {
         "state": STATES.get(PowerState(view.power_state), "pending"),
         # Clients know five drivers: what imitates one goes by the name of the first.
         "driver": found.hypervisor.driver if found.hypervisor.driver in DRIVERS else "libvirt",
         "hypervisor": found.hypervisor.kind or None,
-        "hypervisor_os": None,
-        "uptime": None,
+        "hypervisor_os": told.get("hypervisor_os"),
+        "uptime": found.uptime,
         "config_drive": view.config_drive == "True",
         "num_cpus": view.flavor.vcpus,
         "num_nics": len(view.addresses),
-        "num_disks": found.disks,
-        "cpu_details": [{"id": cpu, "time": None, "utilisation": None} for cpu in range(view.flavor.vcpus)],
-        "memory_details": {"maximum": view.flavor.memory_mb, "used": None},
-        "nic_details": [{"mac_address": port["mac_address"], **dict.fromkeys(NIC_COUNTERS)} for port in view.addresses],
-        "disk_details": [dict.fromkeys(DISK_COUNTERS) for _ in range(found.disks)],
+        "num_disks": len(disks),
+        "cpu_details": [_counted(cpu, ("id", "time", "utilisation")) for cpu in cpus],
+        "memory_details": _counted({"maximum": view.flavor.memory_mb, **told.get("memory", {})}, ("maximum", "used")),
+        "nic_details": [
+            {"mac_address": port["mac_address"], **_counted(nics.get(port["mac_address"], {}), NIC_COUNTERS)}
+            for port in view.addresses
+        ],
+        "disk_details": [_counted(disk, DISK_COUNTERS) for disk in disks],
     }
+
+
+def _counted(figures: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: figures.get(name) for name in names}
 
 
 def topology(found: Topology, *, with_host: bool) -> dict[str, Any]:

@@ -37,19 +37,15 @@ class ServerTopology(ServerView):
 
 
 class ServerPassword(ServerView):
-    """/servers/{id}/os-server-password: what a guest has told of its password, encrypted for its owner.
-
-    Guests have no service here that they could tell it to, so that there is never one, and none to forget.
-    """
+    """/servers/{id}/os-server-password: what a guest has posted as its password, encrypted for its owner."""
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-password:show")
-        self.find(server_id)
-        return Response({"password": ""})
+        return Response({"password": server_facts.password(request.context, server_id)})
 
     def delete(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-password:clear")
-        self.find(server_id)
+        server_facts.forget_password(request.context, server_id)
         return Response(status=204)
 
 

@@ -1,0 +1,50 @@
+"""What libvirt has counted of a guest, in the API's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compute_drivers.libvirt.figures import figures
+
+STATS = {
+    "vcpu.current": 2,
+    "vcpu.maximum": 3,
+    "vcpu.0.state": 1,
+    "vcpu.0.time": 7,
+    "vcpu.2.state": 1,
+    "vcpu.2.time": 9,
+    "balloon.current": 65536,
+    "balloon.maximum": 131072,
+    "block.count": 2,
+    "block.0.name": "vda",
+    "block.0.rd.bytes": 512,
+    "block.0.rd.reqs": 1,
+    "block.0.wr.bytes": 0,
+    "block.1.name": "hdd",
+    "block.1.rd.bytes": 2048,
+}
+
+
+def test_what_was_counted_has_the_names_of_the_api_and_a_disc_is_no_disk() -> None:
+    told = figures(STATS, {"hdd"})
+    assert told["cpus"] == [{"id": 0, "time": 7}, {"id": 2, "time": 9}]
+    assert told["disks"] == [{"read_bytes": 512, "read_requests": 1, "write_bytes": 0}]
+    assert told["hypervisor_os"] == "linux"
+
+
+@pytest.mark.parametrize(
+    ("more", "memory"),
+    [
+        ({}, {"maximum": 128, "used": 64}),
+        ({"balloon.available": 61440, "balloon.unused": 40960}, {"maximum": 128, "used": 20}),
+        ({"balloon.available": 61440}, {"maximum": 128, "used": 64}),
+    ],
+)
+def test_a_guest_that_says_what_it_uses_is_believed(more: dict[str, Any], memory: dict[str, int]) -> None:
+    assert figures({**STATS, **more}, ())["memory"] == memory
+
+
+def test_nothing_is_made_up() -> None:
+    assert figures({}, ()) == {"cpus": [], "disks": [], "memory": {}, "hypervisor_os": "linux"}
