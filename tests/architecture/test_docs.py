@@ -19,6 +19,7 @@ from conductor.workflows.diagrams import drawn_into
 from portal.environment import variable_names
 from scheduler_plugins.plugin import register_filters, register_weighers
 from tests.architecture.tree import PROJECT_DIR, documentation, own_files, read
+from tools import plugin_reference
 
 TARGET = re.compile(r"^([a-z][a-z-]*):[^=\n]*?(?:## (.+))?$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -51,6 +52,12 @@ def test_every_hook_is_documented() -> None:
     hooks = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{hookspecs.PROJECT}_spec")]
     assert len(hooks) >= 3
     assert unnamed(hooks, read("docs/plugin-hooks.md")) == []
+
+
+def test_the_reference_of_plugins_is_what_the_code_says() -> None:
+    assert plugin_reference.written() == read("docs/plugin-reference.md"), "Run: python -m tools.plugin_reference"
+    bases = {plugin_reference.base_of(hook).__name__ for hook in plugin_reference.hooks().values()}
+    assert len(bases) == len(plugin_reference.hooks()) >= 11
 
 
 def test_every_filter_and_weigher_is_documented() -> None:
