@@ -13,20 +13,23 @@ Every process has a log of its own in `folder/logs`. All are started at once, by
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
+import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
-from tests.acceptance.cloud import Client, wait_until
+from tests.acceptance.cloud import GUESTS_ADDRESSES, GUESTS_PORTS, Client, wait_until
 from tests.acceptance.nursery import Child, Nursery, inherited_environment
 from tests.services import postgresql, rabbitmq, redis
 from tests.services.process import free_port
@@ -38,9 +41,23 @@ HOSTS = {"cell1": ("h1", "h2", "h3"), "cell2": ("h4", "h5", "h6")}
 BROKERS = {"rabbitmq": rabbitmq.start, "redis": redis.start}
 # Leases and sweeps are short: a test that kills should not wait ten seconds each time.
 VARIABLES = {"NOVELLA_REAL_HOST": "off", "NOVELLA_LEASE_SECONDS": "3", "NOVELLA_SWEEP_SECONDS": "0.5"}
-# Seeded data by kind of database and cells, for the life of this test run.
-_templates: dict[tuple[str, tuple[str, ...]], Path] = {}
+# Seeded data by kind of database and cells, for the life of this test run: of all its workers, if there are several.
+TEMPLATES = Path(tempfile.gettempdir()) / f"novella-seeded-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 LIVE = "('queued', 'running', 'waiting', 'undoing')"
+
+
+@contextmanager
+def _locked(how: int) -> Iterator[IO[str]]:
+    with TEMPLATES.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, how)
+        yield lock
+
+
+def _forget_templates() -> None:
+    """Nobody copies them now; a worker that needs them later makes them again."""
+    with _locked(fcntl.LOCK_EX):
+        shutil.rmtree(TEMPLATES, ignore_errors=True)
+        TEMPLATES.with_suffix(".lock").unlink(missing_ok=True)
 
 
 @dataclass
@@ -131,15 +148,15 @@ class Deployment:
         """Start services, seed, start every process; returns when all are ready."""
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
         self.variables.pop("latency_seconds", None)
-        template = _templates.get((self._database_kind, self.cells))
         with ThreadPoolExecutor() as pool:
             broker = pool.submit(BROKERS[self._broker_kind], self.folder / "broker")
-            database = pool.submit(self._start_database, template)
             nursery = pool.submit(Nursery)
-        self.broker, self.database, self._nursery = broker.result(), database.result(), nursery.result()
-        if template is None:
-            self._seed()
-            self._keep_as_template()
+        self.broker, self._nursery = broker.result(), nursery.result()
+        with self._template() as template:
+            self.database = self._start_database(template if template.exists() else None)
+            if not template.exists():
+                self._seed()
+                self._keep_as(template)
         for member in self.members:
             self._begin(member)
         self._await_ready(self.members)
@@ -153,16 +170,25 @@ class Deployment:
         folder = self.folder / "postgresql"
         return postgresql.start(folder) if template is None else postgresql.start_copy(template / "data", folder)
 
-    def _keep_as_template(self) -> None:
+    @contextmanager
+    def _template(self) -> Iterator[Path]:
+        """Where the seeded data are. Who finds none makes them while others wait; once they are there, all may copy."""
+        template = TEMPLATES / "-".join((self._database_kind, *self.cells))
+        with _locked(fcntl.LOCK_EX) as lock:
+            if template.exists():
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            yield template
+
+    def _keep_as(self, template: Path) -> None:
         """What is seeded now is what the next deployments of this run begin with: migrating takes long."""
-        template = Path(tempfile.mkdtemp(prefix="novella-seeded-"))
-        atexit.register(shutil.rmtree, template, ignore_errors=True)
-        shutil.copytree(self.data_dir, template / "var")
+        part = template.with_name(f"{template.name}.{os.getpid()}")
+        shutil.copytree(self.data_dir, part / "var")
         if self.database is not None:
             self.database.stop()
-            subprocess.run(["cp", "-a", str(self.database.folder / "data"), str(template / "data")], check=True)
+            subprocess.run(["cp", "-a", str(self.database.folder / "data"), str(part / "data")], check=True)
             self.database.restart()
-        _templates[self._database_kind, self.cells] = template
+        part.rename(template)
+        atexit.register(_forget_templates)
 
     def _seed(self) -> None:
         seeder = Member("seed", "seed", ("seed",), self.folder / "logs" / "seed.log")
@@ -267,7 +293,7 @@ class Deployment:
     def leftovers(self) -> dict[str, list[Any]]:
         """Everything that a cloud without servers must not have; empty when it is clean."""
         found: dict[str, list[Any]] = {"guests": self.guests()}
-        for table in ("placement_allocation", "network_port", "network_addressallocation", "api_db_buildrequest"):
+        for table in ("placement_allocation", GUESTS_PORTS, GUESTS_ADDRESSES, "api_db_buildrequest"):
             found[table] = self.rows("api", f"select * from {table}")
         found["used"] = self.rows("api", "select * from placement_inventory where used <> 0")
         for database in ("api", "cell0", *self.cells):
