@@ -254,9 +254,7 @@ def _require_new(project_id: str, wanted: Mapping[str, int]) -> None:
     for one in asked:
         same = sorted(set(one.wanted) & set(wanted))
         if same:
-            raise Conflict(
-                f"{one.user_name} has asked for more {', '.join(same)} already: that waits for an answer."
-            )
+            raise Conflict(f"{one.user_name} has asked for more {', '.join(same)} already: that waits for an answer.")
 
 
 def _record(context: RequestContext, row: QuotaRequest, verb: str, reason: str) -> None:

@@ -23,12 +23,12 @@ def end_session(page: Page) -> None:
 
 
 def put(page: Page, left: float) -> None:
-    """As if so much were left, of which the page hears as one that comes back from the browser's history does."""
+    """As if so much were left, of which the page hears as it does when somebody has signed in over it."""
     cookie = next(one for one in page.context.cookies() if one["name"] == "novella_session")
     session = SessionStore(cookie["value"])
     session[sessions.ENDS_KEY] = time.time() + left
     session.save()
-    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    page.evaluate("document.dispatchEvent(new CustomEvent('novella:returned'))")
 
 
 def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatch: Any) -> None:

@@ -1,5 +1,6 @@
 /* The last minutes of a session are counted down, and whoever is still there stays signed in. Other tabs go on with it. */
 import { signInAgain } from "./again.js";
+import { announce } from "./copy.js";
 import { gettext } from "./words.js";
 const others = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("novella-session");
 let note;
@@ -18,7 +19,6 @@ export function startSession() {
   });
   if (others) others.onmessage = ({ data }) => data.asker === document.body.dataset.asker && begin(data.left);
   document.addEventListener("novella:returned", ask);
-  addEventListener("pageshow", (event) => event.persisted && ask());
   setInterval(tick, 1000);
 }
 
@@ -46,7 +46,7 @@ function tick() {
 function show(isShown) {
   if (note.hidden !== isShown) return;
   note.hidden = !isShown;
-  if (isShown) document.querySelector("[data-announce]").textContent = gettext("Your session ends soon. You can stay signed in.");
+  if (isShown) announce(gettext("Your session ends soon. You can stay signed in."));
 }
 
 function clock(left) {
