@@ -24,4 +24,4 @@ def seed_all(passwords: Mapping[str, str], tiny_linux_dir: Path | None) -> None:
     admin_project = Project.objects.get(domain_id="default", name="admin")
     flavors.seed()
     image_seed.seed(admin_project.id, tiny_linux_dir)
-    network_seed.seed(admin_project.id)
+    network_seed.seed(admin_project.id, leads_out=True)

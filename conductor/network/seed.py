@@ -7,8 +7,9 @@ from typing import Any
 from django.utils import timezone
 
 from conductor.core.context import RequestContext, system_context
-from conductor.network import operations, subnets
+from conductor.network import operations, router_interfaces, routers, subnets
 from conductor.network.models import Network, SubnetPool
+from conductor.network.routers import GatewayWish, RouterWish
 from conductor.network.subnets import SubnetWish
 from conductor.transactions import write_tx
 
@@ -17,10 +18,14 @@ POOL_PREFIX = "10.64.0.0/16"
 SUBNET_PREFIX_LENGTH = 20
 # A range that is kept for benchmarks and nobody's on the internet: an operator puts the real one in its place.
 EXTERNAL_CIDR = "198.18.0.0/20"
+ROUTER = "way-out"
 
 
-def seed(project_id: str) -> None:
-    """Pool `default-pool`, shared network `private`, external network `public` and their subnets, where missing."""
+def seed(project_id: str, *, leads_out: bool = False) -> None:
+    """Pool `default-pool`, shared network `private`, external network `public` and their subnets, where missing.
+
+    With `leads_out` a new `public` gets a router from `private`: floating IPs lead to servers there from the start.
+    """
     context = system_context()
     with write_tx():
         pool = SubnetPool.objects.filter(name="default-pool", project_id=project_id).first() or _make_pool(project_id)
@@ -30,6 +35,8 @@ def seed(project_id: str) -> None:
         if not has_outside:
             outside = _network(context, project_id, name="public", is_external=True, is_default=True)
             _subnet(context, outside, cidr=EXTERNAL_CIDR, is_dhcp_enabled=False)
+            if leads_out:
+                _lead(context, project_id, inside, outside)
 
 
 def _make_pool(project_id: str) -> SubnetPool:
@@ -48,6 +55,16 @@ def _make_pool(project_id: str) -> SubnetPool:
 def _network(context: RequestContext, project_id: str, **wanted: Any) -> Network:
     there = Network.objects.filter(name=wanted["name"], project_id=project_id).first()
     return there or operations.create_network(context, {"project_id": project_id, **wanted})
+
+
+def _lead(context: RequestContext, project_id: str, inside: Network, outside: Network) -> None:
+    way_out = RouterWish(
+        {"name": ROUTER, "project_id": project_id}, has_gateway=True, gateway=GatewayWish(str(outside.uuid))
+    )
+    router = routers.create_router(context, way_out)
+    subnet = inside.subnets.order_by("pk").first()
+    if subnet is not None and subnet.gateway_ip:
+        router_interfaces.add(context, str(router.uuid), subnet_id=str(subnet.uuid))
 
 
 def _subnet(context: RequestContext, network: Network, **wanted: Any) -> None:

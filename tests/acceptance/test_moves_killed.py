@@ -13,7 +13,7 @@ from conductor.workflows.flow import Flow
 from conductor.workflows.live_migrate_instance import LIVE_MIGRATE_INSTANCE
 from conductor.workflows.resize_instance import RESIZE_INSTANCE
 from conductor.workflows.revert_resize import REVERT_RESIZE
-from tests.acceptance.cloud import Cloud, wait_until
+from tests.acceptance.cloud import GUESTS_PORTS, Cloud, wait_until
 from tests.acceptance.test_worker_killed import DIED_BEFORE_IT_ANSWERED, SIGKILLED
 
 CELLS = ("cell1", "cell2")
@@ -50,7 +50,7 @@ def assert_once(cloud: Cloud, uuid: str, *, consumers: int = 1) -> None:
     assert cloud.guests() == [uuid]
     assert [row for cell in CELLS for row in cloud.rows(cell, "select * from journal_resourcelock")] == []
     assert len(cloud.rows("api", "select distinct consumer_id from placement_allocation")) == consumers
-    assert len(cloud.rows("api", "select id from network_port")) == 1
+    assert len(cloud.rows("api", f"select id from {GUESTS_PORTS}")) == 1
 
 
 def killed(cloud: Cloud, place: str, uuid: str, action: dict[str, Any]) -> None:

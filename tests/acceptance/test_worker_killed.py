@@ -12,7 +12,7 @@ from conductor.workflows.build_in_cell import BUILD_IN_CELL
 from conductor.workflows.build_instances import BUILD_INSTANCES
 from conductor.workflows.catalog import failpoints
 from conductor.workflows.delete_instance import DELETE_INSTANCE
-from tests.acceptance.cloud import Cloud, wait_until
+from tests.acceptance.cloud import GUESTS_PORTS, Cloud, wait_until
 
 SIGKILLED = -9
 DIED_BEFORE_IT_ANSWERED = (urllib.error.URLError, http.client.HTTPException, ConnectionError)
@@ -33,7 +33,7 @@ def test_build_killed_at(place: str, mortal: Cloud) -> None:
     mortal.wait_for_status(server["id"], "ACTIVE")
     assert mortal.guests() == [server["id"]]
     assert len(mortal.rows("api", "select distinct consumer_id from placement_allocation")) == 1
-    assert len(mortal.rows("api", "select id from network_port")) == 1
+    assert len(mortal.rows("api", f"select id from {GUESTS_PORTS}")) == 1
     assert not _work_left(mortal)
     assert mortal.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
     mortal.wait_until_gone(server["id"])

@@ -78,6 +78,26 @@ def test_lookup_by_name_as_the_sdk_does(api_client: Any, people: Any) -> None:
     assert found[0]["shared"] is True
 
 
+def test_from_the_first_network_a_floating_ip_finds_its_way(api_client: Any, people: Any) -> None:
+    for _ in range(2):
+        seed.seed(people.admin.project.id, leads_out=True)
+    admin, ana = api_client("admin"), api_client("ana")
+    (router,) = admin.get(f"{V2}/routers").json()["routers"]
+    outside = ana.get(f"{V2}/networks?router:external=true").json()["networks"][0]["id"]
+    assert router["external_gateway_info"]["network_id"] == outside
+    network_id, _ = _shared_ids()
+    port = make(ana, "ports", network_id=network_id)
+    assert port["fixed_ips"][0]["ip_address"] == "10.64.0.2"  # the router has the gateway's
+    found = make(ana, "floatingips", floating_network_id=outside, port_id=port["id"])
+    assert found["router_id"] == router["id"]
+    assert admin.delete(f"{V2}/floatingips/{found['id']}").status_code == 204
+    off = {"subnet_id": port["fixed_ips"][0]["subnet_id"]}
+    assert admin.put(f"{V2}/routers/{router['id']}/remove_router_interface", off).status_code == 200
+    assert admin.delete(f"{V2}/routers/{router['id']}").status_code == 204
+    seed.seed(people.admin.project.id, leads_out=True)
+    assert admin.get(f"{V2}/routers").json() == {"routers": []}  # whoever took it away wants none
+
+
 @pytest.mark.parametrize(
     ("body", "status", "word"),
     [
