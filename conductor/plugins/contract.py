@@ -7,6 +7,8 @@ from typing import Any
 
 import pluggy
 
+from conductor.core.filter import Filter
+from conductor.core.weigher import Weigher
 from conductor.hookspecs import CONTRACTS, DEPRECATED
 from conductor.plugins.found import Nonsense
 
@@ -46,6 +48,11 @@ def warnings_about(kinds: Iterable[type[Any]]) -> list[str]:
                 if attribute in vars(kind):
                     said.append(f"{kind.__name__} defines {attribute}, which is deprecated: {instead}")
     return sorted(set(said))
+
+
+def troubles_of(plugins: Iterable[Filter | Weigher]) -> list[str]:
+    """One line for each filter and weigher that says of itself why it will fail."""
+    return [f"{one.name} fails whenever it is asked: {one.trouble}" for one in plugins if one.trouble]
 
 
 def _span(declared: Any) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from conductor.core.membership import Membership
 from conductor.core.notification_sink import NotificationSink
 from conductor.core.weigher import Weigher
 from conductor.plugins.choosing import default_filters, default_weighers
-from conductor.plugins.contract import require_contract, require_known_hooks, warnings_about
+from conductor.plugins.contract import require_contract, require_known_hooks, troubles_of, warnings_about
 from conductor.plugins.found import DISTRIBUTION, Nonsense, PluginInfo, PluginOptions, Quarantined, Registry
 
 log = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ def _warned(plugin: str, brought: _Brought) -> list[str]:
     said = warnings_about(kinds)
     for line in said:
         log.warning("plugin uses what is deprecated: name=%s %s", plugin, line)
-    troubled = [f"{one.name} fails whenever it is asked: {one.trouble}" for one in brought.scheduling if one.trouble]
+    troubled = troubles_of(brought.scheduling)
     for line in troubled:
         log.warning("plugin will fail: name=%s %s", plugin, line)
     return [*said, *troubled]

@@ -21,6 +21,7 @@ from conductor.core.plugin_choice import FILTER, KINDS, LET_PASS, SHADOW, TURN_A
 from conductor.core.scheduling import durations
 from conductor.core.weigher import Weigher
 from conductor.plugins import Quarantined, Registry, chosen, registry, run_order
+from conductor.plugins.contract import troubles_of, warnings_about
 from conductor.plugins.options import is_secret, shown
 from conductor.scheduler.plugin_quarantine import is_open
 from conductor.services.plugins import by_name, require_kind, require_operator
@@ -54,7 +55,7 @@ class OptionView:
 
 @dataclass(frozen=True)
 class MetricsView:
-    """What the plugin did in the last 24 hours, of all schedulers together."""
+    """What the plugin did in a time, of all schedulers together. Of one in the shadow: what it would have done."""
 
     calls: int
     faults: int
@@ -77,7 +78,11 @@ class QuarantineView:
 
 @dataclass(frozen=True)
 class PluginView:
-    """One plugin. `position` counts from 1 among those that run; None where it does not."""
+    """One plugin. `position` counts from 1 among those that run; None where it does not.
+
+    `metrics` are of the last 24 hours, `this_hour` since the clock's last full hour. `warnings` say what its author
+    should change, and why it will fail.
+    """
 
     kind: str
     name: str
@@ -95,7 +100,9 @@ class PluginView:
     multiplier_option: str = ""
     options: tuple[OptionView, ...] = ()
     metrics: MetricsView | None = None
+    this_hour: MetricsView | None = None
     quarantine: QuarantineView | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,8 +196,9 @@ def _view(found: Registry, stored: _Stored, key: PluginKey, position: int | None
         multiplier=_multiplier(plugin, wish.multiplier),
         multiplier_option=getattr(plugin, "multiplier_option", ""),
         options=_options(found, plugin, wish.options) if plugin else (),
-        metrics=_metrics(stored.metrics.get(key, ())),
+        **_figures(stored, key),
         quarantine=_quarantine(quarantine),
+        warnings=tuple(warnings_about([type(plugin)]) + troubles_of([plugin])) if plugin else (),
     )
 
 
@@ -240,6 +248,12 @@ def _options(found: Registry, plugin: Filter | Weigher, set_since: Mapping[str, 
     return tuple(views)
 
 
+def _figures(stored: _Stored, key: PluginKey) -> dict[str, Any]:
+    rows = stored.metrics.get(key, ())
+    began = stored.now.replace(minute=0, second=0, microsecond=0)
+    return {"metrics": _metrics(rows), "this_hour": _metrics([row for row in rows if row.hour >= began])}
+
+
 def _metrics(rows: Sequence[PluginMetric]) -> MetricsView:
     counts: list[int] = []
     for row in rows:
@@ -273,6 +287,7 @@ def _others(found: Registry, kind: str, brought: Mapping[str, type[Any]]) -> lis
                 state=AVAILABLE,
                 is_enabled=True,
                 is_on_by_default=True,
+                warnings=tuple(warnings_about([one])),
             )
         )
     return views
@@ -293,8 +308,9 @@ def _extensions(found: Registry, stored: _Stored, kind: str) -> list[PluginView]
                 state=_state(is_missing=name not in brought, runs=name in wanted, is_shut=bool(shut), mode=None),
                 is_enabled=name in wanted,
                 is_on_by_default=False,
-                metrics=_metrics(stored.metrics.get((kind, name), ())),
+                **_figures(stored, (kind, name)),
                 quarantine=_quarantine(shut),
+                warnings=tuple(warnings_about([brought[name]])) if name in brought else (),
             )
         )
     return views

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django import Settings
 
 from conductor.api_db.models import PluginChoice, PluginQuarantine
+from conductor.plugins import registry
 from conductor.scheduler.plugins_in_force import in_force, pipeline
 from tests.integration.page_clients import signed_in
 from tests.integration.test_intervention_pages import text
@@ -102,6 +104,23 @@ def test_a_plugin_is_shut_out_and_let_in_again(admin: Client) -> None:
     assert 299 < (row.until - row.began_at).total_seconds() < 301
     assert "let in again" in text(admin.post(f"{FILTER}/release", follow=True))
     assert admin.post(f"{FILTER}/release").status_code == 409
+
+
+def test_a_class_of_nova_has_its_page_which_says_why_it_will_fail(admin: Client, settings: Settings) -> None:
+    settings.NOVELLA_NOVA_FILTERS = ("racks.filters.RackFilter",)  # and Nova is not installed here
+    registry.cache_clear()
+    try:
+        page = text(admin.get("/plugins/filter/of/nova.RackFilter"))
+        listed = text(admin.get("/plugins"))
+        answer = form(admin, "/plugins/filter/of/nova.RackFilter", enabled="yes", mode="shadow", on_failure="turn away")
+    finally:
+        registry.cache_clear()
+    assert "nova.RackFilter fails whenever it is asked: there is no module nova: install novella[nova-adapter]" in page
+    assert "The filter racks.filters.RackFilter of Nova." in page
+    assert "Since the last full hour: 0 calls; hosts turned away: 0" in page
+    assert 'id="filter-nova.RackFilter"' in listed
+    assert answer.status_code == 302
+    assert PluginChoice.objects.get().choice["plugins"] == {"nova.RackFilter": {"mode": "shadow"}}
 
 
 def test_for_others_there_is_no_such_page(people: Any) -> None:

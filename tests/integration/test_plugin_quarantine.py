@@ -203,6 +203,9 @@ def test_what_plugins_did_is_stored_rarely_and_added_up(moody: Any, monkeypatch:
     assert metrics.p50_ms is not None
     assert 0 < metrics.p50_ms <= (metrics.p99_ms or 0)
     row = PluginMetric.objects.get(name="Moody")
+    for hours, calls in ((1, 2), (-2, 0)):  # whichever full hour comes meanwhile
+        PluginMetric.objects.filter(pk=row.pk).update(hour=row.hour + timedelta(hours=hours))
+        assert (shown().metrics.calls, shown().this_hour.calls) == (2, calls)  # type: ignore[union-attr]
     PluginMetric.objects.filter(pk=row.pk).update(hour=row.hour - timedelta(days=8))
     ask()
     assert shown().metrics.calls == 1  # type: ignore[union-attr]
