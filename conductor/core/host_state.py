@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -267,7 +267,7 @@ class HostTable:
         """
         kept: dict[Any, Factor] = self._kept.setdefault("factors", {})
         # By its maker too: a plugin that calls its column as another's is called gets its own, and spoils nobody's.
-        key = name if of is None else (name, getattr(of, "__code__", of))
+        key = name if of is None else (name, _maker(of))
         made = kept.get(key)
         if made is None:
             made = Factor.of_states(self.states, of or operator.attrgetter(name))
@@ -357,6 +357,14 @@ class HostTable:
             _kept=kept,
             **frozen_columns,
         )
+
+
+def _maker(of: Callable[..., Any]) -> Hashable:
+    """The same for two functions that are made anew each time, but of the same code with the same arguments."""
+    if not isinstance(of, partial):
+        return getattr(of, "__code__", of)
+    made: Hashable = (_maker(of.func), of.args, frozenset(of.keywords.items()))
+    return made
 
 
 FACTORS_KEPT = 64

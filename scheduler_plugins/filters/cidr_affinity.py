@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable, Mask
@@ -18,6 +19,7 @@ from conductor.core.scheduling.hints import (
 from conductor.core.verdict import PASS, Verdict, reject, unreadable
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+KEPT = 16_384  # addresses that are read already
 
 
 class SimpleCIDRAffinityFilter(Filter):
@@ -59,12 +61,17 @@ def _network(spec: RequestSpec) -> Network | None:
 
 
 def _is_address(text: str) -> bool:
+    return _address(text) is not None
+
+
+@lru_cache(KEPT)
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _is_in(text: str, network: Network | None) -> bool:
-    return network is not None and _is_address(text) and ipaddress.ip_address(text) in network
+    address = _address(text)
+    return network is not None and address is not None and address in network

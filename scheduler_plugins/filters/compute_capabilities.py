@@ -48,7 +48,7 @@ class ComputeCapabilitiesFilter(Filter):
                 mask = mask & np.fromiter(found, np.bool_, len(hosts))
             else:
                 name = f"capability:{one.is_scoped}:" + ":".join(one.path)
-                mask = mask & hosts.factor(name, partial(_text, wanted=one)).mask(does_meet)
+                mask = mask & hosts.factor(name, partial(_text, wanted=one._replace(requirement=""))).mask(does_meet)
         return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:

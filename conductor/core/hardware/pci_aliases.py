@@ -69,9 +69,9 @@ def read_aliases(option: object) -> dict[str, Alias]:
 
 
 def _request(part: str, known: Mapping[str, Alias], policy: str | None) -> PciRequest:
-    name, colon, count = part.partition(":")
+    name, _, count = part.partition(":")
     name = name.strip()
-    if colon and name not in known:
+    if part.count(":") == 1 and name not in known:
         raise Invalid(f'{KEY}: there is no alias "{name}".')
     if not count.strip().isdecimal():
         raise Invalid(f'{KEY}: "{part.strip()}" is not an alias with a number, such as gpu:1.')

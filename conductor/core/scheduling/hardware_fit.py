@@ -57,9 +57,20 @@ def fits(hosts: HostTable, spec: RequestSpec, *, packs: bool = False) -> Mask:
         mask, is_odd = fitting(hosts, spec.numa, spec.pci_requests)
         again = {*np.flatnonzero(is_odd).tolist(), *again}
     else:
-        mask = hosts.factor("hardware", hardware_of).mask(lambda hardware: _fits(hardware, spec, packs))
+        mask = _fits_one_by_one(hosts, spec, packs)
     for row in again:
         mask[row] = _fits(hardware_of(hosts.states[row]), spec, packs)
+    return mask
+
+
+def _fits_one_by_one(hosts: HostTable, spec: RequestSpec, packs: bool) -> Mask:
+    """The same, with hosts that are alike asked once, and only those that have the devices."""
+    factor = hosts.factor("hardware", hardware_of)
+    among = offers(hosts, spec) if spec.pci_requests else hosts.everyone
+    known = np.zeros(len(factor.values), np.bool_)
+    for code in np.unique(factor.codes[among]).tolist():
+        known[code] = _fits(factor.values[code], spec, packs)
+    mask: Mask = among & known[factor.codes]
     return mask
 
 

@@ -1,0 +1,111 @@
+"""How long a scheduler that has just started takes to know all hosts, and what they take of its memory.
+
+    python benchmarks/load_hosts.py [--hosts 100000]
+
+Hosts are rows in one cell's database and in placement's, as agents report them, on SQLite files. Measured is the first
+snapshot, which reads all of them, then one when nothing changed, and one after a host's claim.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.bench_flow import SQLITE, database
+
+BAR_SECONDS, BAR_MB = 3.0, 300.0
+CELL = "cell1"
+ROOM = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 4000}
+REPORT = {
+    "supported_instances": [["x86_64", "qemu", "hvm"], ["x86_64", "kvm", "hvm"]],
+    "capabilities": {"actions": ["migrate", "live_migrate"]},
+    "cpu_info": {"arch": "x86_64", "vendor": "Intel", "topology": {"cores": 32, "sockets": 2, "threads": 2}},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--hosts", type=int, default=100_000)
+    count = parser.parse_args().hosts
+    with (
+        tempfile.TemporaryDirectory(prefix="novella-bench-", ignore_cleanup_errors=True) as name,
+        database(SQLITE, Path(name)),
+    ):
+        from django.core.management import call_command
+
+        for alias in ("default", "cell0"):
+            call_command("migrate", database=alias, verbosity=0)
+        fill(count)
+        measure(count)
+
+
+def fill(count: int) -> None:
+    from conductor.api_db.models import CellMapping
+    from conductor.cell_db.models import ComputeNode, Service
+    from conductor.placement.models import Inventory, ResourceProvider
+    from conductor.transactions import database_now
+
+    CellMapping.objects.get_or_create(name=CELL)
+    now: Any = database_now(3600)  # none is silent while this runs
+    hosts = [(f"host-{index}", UUID(int=index + 1)) for index in range(count)]
+    in_parts(Service.objects.using(CELL), [_service(Service, host, now) for host, _ in hosts])
+    in_parts(ComputeNode.objects.using(CELL), [_node(ComputeNode, host, uuid, now) for host, uuid in hosts])
+    in_parts(ResourceProvider.objects, [ResourceProvider(uuid=uuid, name=host) for host, uuid in hosts])
+    numbers = ResourceProvider.objects.order_by("pk").values_list("pk", flat=True)
+    rows = [Inventory(provider_id=pk, resource_class=kind, total=of) for pk in numbers for kind, of in ROOM.items()]
+    in_parts(Inventory.objects, rows)
+
+
+def _service(model: Any, host: str, now: Any) -> Any:
+    return model(binary="nova-compute", host=host, last_seen_at=now, created_at=now)
+
+
+def _node(model: Any, host: str, uuid: UUID, now: Any) -> Any:
+    facts = {"driver": "libvirt", "hypervisor_type": "QEMU", "hypervisor_version": 8_002_000, "report": REPORT}
+    return model(uuid=uuid, host=host, node=host, created_at=now, updated_at=now, **facts)
+
+
+def in_parts(manager: Any, rows: list[Any]) -> None:
+    for start in range(0, len(rows), 2000):
+        manager.bulk_create(rows[start : start + 2000])
+
+
+def measure(count: int) -> None:
+    from conductor.placement.allocations import Claim, claim_many
+    from conductor.scheduler.host_manager import HostManager
+
+    hosts = HostManager()
+    before = resident_mb()
+    took, spent = timed(lambda: check(hosts, count))
+    memory = resident_mb() - before
+    again, _ = timed(lambda: check(hosts, count))
+    claim_many([Claim(str(UUID(int=2**64)), str(UUID(int=1)), {"VCPU": 1}, "shop", "ana")])
+    after, _ = timed(lambda: check(hosts, count))
+    print(f"{count:,} hosts: {took:.2f} s (bar {BAR_SECONDS:.0f}), {spent:.2f} s of the processor,", end=" ")
+    print(f"{memory:.0f} MB (bar {BAR_MB:.0f}); again {again * 1000:.1f} ms, after a claim {after * 1000:.1f} ms")
+
+
+def check(hosts: Any, count: int) -> None:
+    assert len(hosts.snapshot().table) == count
+
+
+def timed(work: Callable[[], None]) -> tuple[float, float]:
+    began, spent = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - began, time.process_time() - spent
+
+
+def resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+if __name__ == "__main__":
+    main()
