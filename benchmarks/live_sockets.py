@@ -70,7 +70,7 @@ def serve(folder: Path, clients: int) -> None:
     run, _ = factories.build(people.ana.context(), "web-1")
     loop, bare = asyncio.new_event_loop(), set[Any]()
     ports = _listen(loop, bare)
-    sessions = [_session((people.ana, people.bo)[number % 2]) for number in range(clients)]
+    sessions = [(people.ana, people.bo)[number % 2].session() for number in range(clients)]
     print(json.dumps({"ports": ports, "sessions": sessions}), flush=True)
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
@@ -108,22 +108,6 @@ def _listen(loop: asyncio.AbstractEventLoop, bare: set[Any]) -> list[int]:
     while not server.started:
         time.sleep(0.02)
     return [listener.getsockname()[1] for listener in listeners]
-
-
-def _session(person: Any) -> str:
-    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-    from django.contrib.sessions.backends.db import SessionStore
-
-    from portal.askers import PROJECT_KEY
-
-    session = SessionStore()
-    session[SESSION_KEY] = person.user.pk
-    session[BACKEND_SESSION_KEY] = "conductor.identity.sign_ins.Backend"
-    session[HASH_SESSION_KEY] = person.user.get_session_auth_hash()
-    session[PROJECT_KEY] = person.project.id
-    session.save()
-    assert session.session_key is not None
-    return session.session_key
 
 
 def _commit(person: Any, run: Any) -> str:

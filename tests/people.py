@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.hashers import make_password
+from django.contrib.sessions.backends.db import SessionStore
 
 from conductor.core.context import RequestContext
 from conductor.identity import catalog, roles, tokens
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
 from conductor.identity.seed import ROLES
+from portal import sessions
+from portal.askers import PROJECT_KEY
 from portal.request_ids import new_request_id
 
 PASSWORD = "seven-ducks-swim"
@@ -36,6 +40,17 @@ class Person:
     def token(self) -> str:
         """A new token for the person's project."""
         return tokens.issue(self.user, self.project, ["password"])[0]
+
+    def session(self) -> str:
+        """The key of a new session in the person's project, as one has it after signing in to the portal."""
+        session = SessionStore()
+        session[SESSION_KEY] = self.user.pk
+        session[BACKEND_SESSION_KEY] = "conductor.identity.sign_ins.Backend"
+        session[HASH_SESSION_KEY] = self.user.get_session_auth_hash()
+        session[PROJECT_KEY] = self.project.id
+        sessions.renew(session)
+        session.save()
+        return str(session.session_key)
 
     def context(self) -> RequestContext:
         """The person as services see them, with a new request id."""

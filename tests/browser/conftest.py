@@ -9,13 +9,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from django.conf import settings
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.wire import Wire
 from tests.people import PASSWORD
 
 DESKTOP = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
+
+# A machine with as many tests as it can bear; what is there at once is found at once all the same.
+PATIENCE_MS = 20_000
+expect.set_options(timeout=PATIENCE_MS)
 
 OpenPage = Callable[..., Page]
 
@@ -50,9 +55,9 @@ def wire(server_port: int) -> Iterator[Wire]:
 
 @pytest.fixture
 def open_page(browser: Browser, wire: Wire, people: Any) -> Iterator[OpenPage]:
-    """open_page("ana", viewport=PHONE, color_scheme="dark"): a page of a fresh browser profile, signed in.
+    """open_page("ana", viewport=PHONE, color_scheme="dark"): an empty page of a fresh browser profile, signed in.
 
-    Without a name nobody has signed in. Whatever a page's script reports as an error fails the test.
+    Without a name nobody has signed in: `sign_in` does, by the form. Whatever a script reports as an error fails the test.
     """
     from tests import factories
 
@@ -61,14 +66,16 @@ def open_page(browser: Browser, wire: Wire, people: Any) -> Iterator[OpenPage]:
     contexts = []
     troubles: list[str] = []
 
+    here = f"http://127.0.0.1:{wire.port}"
+
     def opened(name: str = "", **options: Any) -> Page:
-        context = browser.new_context(base_url=f"http://127.0.0.1:{wire.port}", **{"viewport": DESKTOP, **options})
-        context.set_default_timeout(10_000)
+        context = browser.new_context(base_url=here, **{"viewport": DESKTOP, **options})
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(str(error)))
         if name:
-            sign_in(page, name)
+            context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": people[name].session(), "url": here}])
         return page
 
     yield opened

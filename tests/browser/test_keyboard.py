@@ -14,7 +14,7 @@ from tests.browser.conftest import OpenPage, go, wait_until_ready
 
 def test_every_place_has_its_keys(open_page: OpenPage) -> None:
     page = open_page("admin")
-    wait_until_ready(page)
+    go(page, "/")
     for keys, path in (("gs", "/servers"), ("gw", "/workflows"), ("go", "/hosts"), ("gh", "/")):
         for key in keys:
             page.keyboard.press(key)
@@ -26,7 +26,7 @@ def test_every_place_has_its_keys(open_page: OpenPage) -> None:
 
 def test_slash_searches_and_letters_in_a_field_are_letters(open_page: OpenPage) -> None:
     page = open_page("ana")
-    wait_until_ready(page)
+    go(page, "/")
     page.keyboard.press("/")
     expect(page.get_by_label("Search everything by name or id")).to_be_focused()
     page.keyboard.type("gs/?c")
@@ -38,7 +38,7 @@ def test_slash_searches_and_letters_in_a_field_are_letters(open_page: OpenPage) 
 
 def test_question_mark_lists_the_keys_and_gives_the_focus_back(open_page: OpenPage) -> None:
     page = open_page("ana")
-    wait_until_ready(page)
+    go(page, "/")
     page.get_by_role("link", name="Servers", exact=True).focus()
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keyboard")

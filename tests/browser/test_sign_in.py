@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests import factories
-from tests.browser.conftest import OpenPage, sign_in, wait_until_ready
+from tests.browser.conftest import OpenPage, go, sign_in
 
 
 def test_signing_in_goes_on_to_the_page_that_was_asked_for(open_page: OpenPage) -> None:
@@ -34,7 +34,8 @@ def test_a_wrong_password_is_said_and_the_name_is_kept(open_page: OpenPage) -> N
 
 def test_the_project_is_chosen_where_there_are_several(open_page: OpenPage) -> None:
     factories.user("ana", lab="reader")
-    page = open_page("ana")
+    page = open_page()
+    sign_in(page, "ana")
     expect(page.get_by_role("heading", name="Choose a project")).to_be_visible()
     page.get_by_text("lab", exact=True).click()
     page.get_by_role("button", name="Continue").click()
@@ -42,7 +43,8 @@ def test_the_project_is_chosen_where_there_are_several(open_page: OpenPage) -> N
 
 
 def test_signing_out_from_the_menu(open_page: OpenPage) -> None:
-    page = open_page("ana")
+    page = open_page()
+    sign_in(page, "ana")
     page.get_by_label("Account of ana").click()
     page.get_by_role("button", name="Sign out").click()
     expect(page).to_have_url(re.compile("/sign-in$"))
@@ -53,12 +55,13 @@ def test_signing_out_from_the_menu(open_page: OpenPage) -> None:
 @pytest.mark.parametrize(("scheme", "ground"), [("light", "rgb(244, 245, 247)"), ("dark", "rgb(11, 14, 19)")])
 def test_pages_follow_the_system(open_page: OpenPage, scheme: Any, ground: str) -> None:
     page = open_page("ana", color_scheme=scheme)
+    page.goto("/")
     expect(page.locator("body")).to_have_css("background-color", ground)
 
 
 def test_a_chosen_theme_holds_at_once_and_everywhere(open_page: OpenPage) -> None:
     page = open_page("ana", color_scheme="light")
-    wait_until_ready(page)
+    go(page, "/")
     page.get_by_label("Account of ana").click()
     with page.expect_response("**/theme") as answered:
         page.get_by_role("button", name="Dark").click()
@@ -67,6 +70,7 @@ def test_a_chosen_theme_holds_at_once_and_everywhere(open_page: OpenPage) -> Non
     other = open_page("ana", color_scheme="light")
     # The server writes the theme into the page: there is no moment in the wrong one.
     assert 'data-theme="dark"' in other.request.get("/").text()
+    other.goto("/")
     expect(other.locator("body")).to_have_css("background-color", "rgb(11, 14, 19)")
 
 

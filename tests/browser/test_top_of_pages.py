@@ -96,6 +96,7 @@ def test_without_scripts_the_bell_is_a_page(open_page: OpenPage, people: Any) ->
         people.ana.context(), "cell1", state="done", instance_name="web-1", finished_at=factories.ago(5)
     )
     page = open_page("ana", java_script_enabled=False)
+    page.goto("/")
     page.get_by_role("link", name="Notifications").click()
     expect(page.get_by_role("link", name="Create web-1")).to_have_attribute("href", f"/workflows/{run.uuid}")
     page.get_by_role("button", name="Clear all").click()

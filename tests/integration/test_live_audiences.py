@@ -9,12 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.backends.db import SessionStore
 
 from conductor.journal.models import Event
 from conductor.services import event_log
-from portal.askers import PROJECT_KEY
 from portal.live import audiences, follower, hub, seats
 from portal.live.seats import Guest
 from portal.live.viewers import Ticket
@@ -26,22 +23,11 @@ pytestmark = pytest.mark.usefixtures("databases")
 PATIENCE = 120.0
 
 
-def session_of(person: Person) -> str:
-    session = SessionStore()
-    session[SESSION_KEY] = person.user.pk
-    session[BACKEND_SESSION_KEY] = "conductor.identity.sign_ins.Backend"
-    session[HASH_SESSION_KEY] = person.user.get_session_auth_hash()
-    session[PROJECT_KEY] = person.project.id
-    session.save()
-    assert session.session_key is not None
-    return session.session_key
-
-
 class Browser:
     """What one open page is told: by topic, the messages and the place that the last of them named."""
 
     def __init__(self, person: Person, language: str = "en", session: str = "") -> None:
-        self.ticket = Ticket(session or session_of(person), person.project.id, language)
+        self.ticket = Ticket(session or person.session(), person.project.id, language)
         self.messages: list[dict[str, Any]] = []
         self.texts: list[str] = []
         self.place: dict[str, int] = {}
@@ -183,7 +169,7 @@ def test_nothing_is_lost_or_doubled_while_browsers_come_and_go(
             factories.tell(run, "run.progress")
 
     async def work() -> None:
-        session = session_of(people.ana)
+        session = people.ana.session()
         browsers = [Browser(people.ana, session=session) for _ in range(6)]
         for one in browsers:
             one.place = dict(await asyncio.to_thread(event_log.here))
