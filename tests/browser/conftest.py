@@ -57,7 +57,7 @@ def wire(server_port: int) -> Iterator[Wire]:
 def open_page(browser: Browser, wire: Wire, people: Any) -> Iterator[OpenPage]:
     """open_page("ana", viewport=PHONE, color_scheme="dark"): an empty page of a fresh browser profile, signed in.
 
-    Without a name nobody has signed in: `sign_in` does, by the form. Whatever a script reports as an error fails the test.
+    Without a name nobody has signed in: `sign_in` does, by the form. An error in a script of the page fails the test.
     """
     from tests import factories
 
