@@ -299,6 +299,12 @@ def test_our_api_answers_a_session_for_reading_only(ana: Client, people: Any) ->
     assert with_token.get(f"/api/workflows/{parent.uuid}").json()["workflow"]["uuid"] == str(parent.uuid)
 
 
+def test_the_reference_of_our_api_stands_within_the_portal(ana: Client) -> None:
+    assert '<a class="nav-link" href="/servers"' in ana.get("/api/docs").content.decode()
+    assert 'href="/servers"' not in Client().get("/api/docs").content.decode()
+    assert 'href="/api/docs"' in ana.get("/servers").content.decode()
+
+
 def test_our_api_pages_and_filters(ana: Client, people: Any) -> None:
     for age in (3, 2, 1):
         factories.run(people.ana.context(), age=age)

@@ -53,6 +53,7 @@ class Decisions(OwnView):
 class Decision(OwnView):
     @described({"decision": DecisionView})
     def get(self, request: ApiRequest, decision_uuid: str) -> Response:
+        """How a host was chosen, or why none was."""
         self.authorize("novella:decisions:show")
         return Response({"decision": decision_body(decisions.get(request.context, decision_uuid))})
 

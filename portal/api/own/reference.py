@@ -16,6 +16,8 @@ from rest_framework.response import Response
 from portal.api.base import ApiRequest
 from portal.api.own.openapi import described
 from portal.api.own.view import OwnView
+from portal.askers import asker_of
+from portal.request_ids import request_id_of
 
 
 @functools.cache
@@ -67,6 +69,10 @@ class Reference(OwnView):
     public_methods = frozenset({"GET"})
 
     def get(self, request: ApiRequest) -> HttpResponse:
-        """Every operation of our own API, for people."""
+        """Every operation of our own API, for people; whoever has signed in finds the portal around it."""
+        page = request._request
+        asker = asker_of(page.session, request_id_of(page)) if hasattr(page, "session") else None
+        if asker is not None:
+            page.asker = asker  # type: ignore[attr-defined]
         parts = [(name, json.dumps(part, indent=2)) for name, part in document()["components"]["schemas"].items()]
-        return render(request._request, "api_reference.html", {"groups": _groups(), "parts": parts})
+        return render(page, "api_reference.html", {"groups": _groups(), "parts": parts})
