@@ -143,6 +143,7 @@ _RULES: RuleTable = {
     "os-migrations:index:all_projects": ADMIN,
     "os-migrations:index:host": ADMIN,
     "servers:migrations:index": MANAGER,
+    "servers:migrations:index:host": ADMIN,
     "servers:migrations:show": ADMIN,
     "servers:migrations:delete": MANAGER,
     "servers:migrations:force_complete": MANAGER,

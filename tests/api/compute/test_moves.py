@@ -8,6 +8,8 @@ import pytest
 
 from conductor.cell_db.models import Instance, Migration, Service
 from conductor.journal.models import WorkflowRun
+from tests.api.rights.askers import make_askers
+from tests.api_client import ApiClient
 from tests.fleet import silence
 from tests.integration.flows.conftest import ana, hosts, launch
 from tests.integration.flows.moving import CELL, Hosts, instance_of, migration_of, run_to_the_end, step_on
@@ -157,7 +159,9 @@ def test_a_live_migration_is_made_to_switch(act: Any, server: str, hosts: Hosts,
     assert admin.post(path, {"force_complete": None}).status_code == 409
 
 
-def test_all_moves_are_listed_with_filters_and_pages(act: Any, server: str, hosts: Hosts, api_client: Any) -> None:
+def test_all_moves_are_listed_with_filters_and_pages(
+    act: Any, server: str, hosts: Hosts, api_client: Any, people: Any
+) -> None:
     for flavor in ("2", "1"):
         assert act("ana", {"resize": {"flavorRef": flavor}}).status_code == 202
         run_to_the_end(hosts)
@@ -178,6 +182,13 @@ def test_all_moves_are_listed_with_filters_and_pages(act: Any, server: str, host
     assert admin.get(f"{ROOT}/os-migrations?migration_type=live-migration").json() == {"migrations": []}
     assert len(admin.get(f"{ROOT}/os-migrations?instance_uuid={server}&status=confirmed").json()["migrations"]) == 2
     assert api_client("ana", version="2.80").get(f"{ROOT}/os-migrations").status_code == 403
+    manager = ApiClient(str(make_askers(people)["manager"].token), version="2.80")
+    seen = manager.get(f"{ROOT}/os-migrations").json()["migrations"]  # of the project, and no word of hosts
+    ends = dict.fromkeys(("source_compute", "source_node", "dest_compute", "dest_node", "dest_host"))
+    assert seen == [{**one, **ends} for one in listed]
+    assert listed[0]["source_compute"]
+    for name in ("host", "source_compute"):
+        assert manager.get(f"{ROOT}/os-migrations?{name}={listed[0]['source_compute']}").status_code == 403
 
 
 def test_evacuation_asks_for_a_fence_first(act: Any, server: str, hosts: Hosts, api_client: Any) -> None:

@@ -15,11 +15,11 @@ OWNERS_SINCE = "2.80"
 KINDS_SINCE = "2.23"
 
 
-def show(request: Request, move: MigrationView, version: Microversion) -> dict[str, Any]:
-    """A move in the list of all."""
+def show(request: Request, move: MigrationView, version: Microversion, *, has_hosts: bool = True) -> dict[str, Any]:
+    """A move in the list of all; hosts are nobody's business but administrators'."""
     shown: dict[str, Any] = {
         "id": move.number,
-        **_ends(move),
+        **_ends(move, has_hosts=has_hosts),
         "instance_uuid": move.instance_uuid,
         "status": move.status,
         "old_instance_type_id": move.old_flavor_number,
@@ -33,12 +33,12 @@ def show(request: Request, move: MigrationView, version: Microversion) -> dict[s
     return shown | _versioned(move, version)
 
 
-def of_server(move: MigrationView, version: Microversion) -> dict[str, Any]:
+def of_server(move: MigrationView, version: Microversion, *, has_hosts: bool = True) -> dict[str, Any]:
     """A live migration of one server that is under way, with how far it is."""
     amounts = {f"{name}_bytes": amount for name, amount in move.amounts.items()}
     return {
         "id": move.number,
-        **_ends(move),
+        **_ends(move, has_hosts=has_hosts),
         "server_uuid": move.instance_uuid,
         "status": move.status,
         **amounts,
@@ -47,14 +47,15 @@ def of_server(move: MigrationView, version: Microversion) -> dict[str, Any]:
     }
 
 
-def _ends(move: MigrationView) -> dict[str, Any]:
-    return {
+def _ends(move: MigrationView, *, has_hosts: bool) -> dict[str, Any]:
+    ends = {
         "source_compute": move.source_host,
         "source_node": move.source_node,
         "dest_compute": move.destination_host,
         "dest_node": move.destination_node,
         "dest_host": move.destination_ip or None,
     }
+    return ends if has_hosts else dict.fromkeys(ends)
 
 
 def _times(move: MigrationView) -> dict[str, Any]:

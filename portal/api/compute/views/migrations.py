@@ -34,7 +34,8 @@ OWNERS = {"user_id": "user_id", "project_id": "project_id"}
 class Migrations(ComputeView):
     def get(self, request: ApiRequest) -> Response:
         found = migrations.list_page(request.context, self._query())
-        shown = [serializers.show(request, move, request.microversion) for move in found.items]
+        has_hosts = self.allows("os-migrations:index:host")
+        shown = [serializers.show(request, move, request.microversion, has_hosts=has_hosts) for move in found.items]
         body: dict[str, Any] = {"migrations": shown}
         if request.microversion.covers(PAGED_SINCE):
             last = found.items[-1].uuid if found.items else None
@@ -47,6 +48,8 @@ class Migrations(ComputeView):
         known = (*names, "hidden", "changes-since", *(("changes-before",) if version.covers("2.66") else ()))
         self.refuse_unknown_query(known, since=PAGED_SINCE)
         asked: dict[str, Any] = {field: given[name] for name, field in names.items() if given.get(name)}
+        if "host" in asked or "source_host" in asked:
+            self.allow("os-migrations:index:host")
         if version.covers(PAGED_SINCE):
             page = parse_page(self.request)
             asked |= {"limit": page.limit, "marker": page.marker}
@@ -66,7 +69,9 @@ class ServerMigrations(ServerView):
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("servers:migrations:index")
         found = migrations.of_server(request.context, server_id)
-        return Response({"migrations": [serializers.of_server(move, request.microversion) for move in found]})
+        has_hosts = self.allows("servers:migrations:index:host")
+        shown = [serializers.of_server(move, request.microversion, has_hosts=has_hosts) for move in found]
+        return Response({"migrations": shown})
 
 
 class ServerMigration(ServerView):
