@@ -15,7 +15,7 @@ from portal.live import hub, polls
 from portal.live.polls import LivePolls
 from portal.live.seats import SIGN_IN_AGAIN
 from tests import factories
-from tests.integration.test_live_audiences import PATIENCE, session_of
+from tests.integration.test_live_audiences import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -78,7 +78,7 @@ def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
 
 def test_what_happens_is_told_while_a_poll_is_held_and_between_two(door: LivePolls, people: Any) -> None:
     _, child = factories.build(people.ana.context(), "web-1")
-    session, topic, here = session_of(people.ana), f"wf:{child.uuid}", event_log.here()
+    session, topic, here = people.ana.session(), f"wf:{child.uuid}", event_log.here()
 
     async def work() -> None:
         answer = await Poll(session).ask(door, wish(topic, "timeline", here, first=True))
@@ -100,7 +100,7 @@ def test_what_happens_is_told_while_a_poll_is_held_and_between_two(door: LivePol
 
 def test_a_poll_without_news_ends_in_time(door: LivePolls, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polls, "HOLD_SECONDS", 0.05)
-    session, here = session_of(people.ana), event_log.here()
+    session, here = people.ana.session(), event_log.here()
     _, foreign = factories.build(people.ana.context(), "web-1")
 
     async def work() -> None:
@@ -111,12 +111,12 @@ def test_a_poll_without_news_ends_in_time(door: LivePolls, people: Any, monkeypa
         answer = await Poll(session).ask(door, wish("me", "tray", await asyncio.to_thread(event_log.here)))
         assert [one["kind"] for one in answer["messages"]] == ["current"]
 
-    session_of_chi = session_of(people.chi)
+    session_of_chi = people.chi.session()
     in_a_loop(work)
 
 
 def test_one_that_leaves_is_forgotten(door: LivePolls, people: Any) -> None:
-    session, here = session_of(people.ana), event_log.here()
+    session, here = people.ana.session(), event_log.here()
 
     async def work() -> None:
         poll = Poll(session)
