@@ -40,25 +40,10 @@ def test_draw(open_page: OpenPage, people: Any) -> None:
     shoot(page, "workflow")
     page.goto(f"/decisions/{factories.failed_decision(child).uuid}")
     shoot(page, "decision")
-    operator = open_page("admin", viewport=SIZE, color_scheme="dark")
-    draw_fleet(asker)
-    operator.goto("/fleet?measure=servers")
-    shoot(operator, "fleet")
     phone = open_page("ana", viewport=PHONE, color_scheme="dark")
     phone.goto("/servers")
     wait_until_live(phone)
     shoot(phone, "phone")
-
-
-def draw_fleet(asker: Any) -> None:
-    """Hosts of two cells with more servers or fewer, of which some are closed or silent and one is off."""
-    for number in range(48):
-        cell, zone = ("cell1", f"az-{number % 3 + 1}") if number < 33 else ("cell2", "edge")
-        name = f"rack{number // 10 + 1}-{number % 10:02}"
-        odd = {"is_disabled": True} if number % 17 == 5 else {"is_forced_down": True} if number == 44 else {}
-        factories.host(name, cell, zone=zone, seen=900 if number == 20 else 0, **odd)
-        for at in range(number * 7 % 5):
-            factories.instance(asker, f"{name}-{at}", cell=cell, host=name)
 
 
 def rescheduled(asker: Any) -> Any:
