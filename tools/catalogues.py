@@ -24,10 +24,13 @@ PLURALS = {"gettext": None, "_": None, "ngettext": (1, 2)}
 SCRIPT_PLURALS = {"gettext": None, "ngettext": (1, 2)}
 # Which of its positional arguments a description says on a page; by keyword, those below.
 DESCRIBED: Mapping[str, tuple[int, ...]] = {
+    "Advice": (1, 2),
     "Choice": (1,),
     "Column": (0,),
     "Face": (1, 2),
     "Field": (1,),
+    "Intervention": (1, 5),
+    "Kind": (1,),
     "Measure": (1,),
     "Offer": (1, 2),
     "Part": (0,),

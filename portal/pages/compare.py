@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
@@ -128,9 +129,11 @@ def _placement(asker: RequestContext, one: Story, other: Story) -> list[tuple[st
         rows: dict[str, Any] = {}
         if found:
             last = found[-1]
-            rows = {"Decisions": len(found), "Hosts": last.num_hosts}
-            rows |= {f"After {stage['filter']}": stage["after"] for stage in last.funnel if stage["before"]}
-            rows["Chosen"] = ", ".join(str(selection["host"]) for selection in last.selections) or "none"
+            rows = {gettext("Decisions"): len(found), gettext("Hosts"): last.num_hosts}
+            after = gettext("After %(filter)s")
+            rows |= {after % {"filter": stage["filter"]}: stage["after"] for stage in last.funnel if stage["before"]}
+            chosen = ", ".join(str(selection["host"]) for selection in last.selections)
+            rows[gettext("Chosen")] = chosen or gettext("none")
         sides.append(rows)
     return run_data.changes(sides[0], sides[1])
 

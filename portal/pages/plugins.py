@@ -10,6 +10,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from conductor.core.errors import Conflict, Invalid, NovellaError, StaleRevision
@@ -93,7 +94,7 @@ def plugin(request: PageRequest, kind: str, name: str) -> HttpResponse:
         plugins.change(request.asker, kind, plugins={name: change}, version=_version(request))
     except (Invalid, Conflict) as error:
         return _page(request, plugin_views.catalogue(request.asker, kind), view, error)
-    _say(request, f"{name} was changed. Every scheduler goes by it at its next decision.")
+    _say(request, gettext("%(name)s was changed. Every scheduler goes by it at its next decision.") % {"name": name})
     return redirect("plugin", kind, name)
 
 
@@ -107,7 +108,7 @@ def order(request: PageRequest, kind: str) -> HttpResponse:
     except (Invalid, Conflict) as error:
         messages.error(request, error.message, extra_tags="bad")
     else:
-        _say(request, "The order was changed. Every scheduler goes by it at its next decision.")
+        _say(request, gettext("The order was changed. Every scheduler goes by it at its next decision."))
     return redirect("plugins")
 
 
@@ -119,10 +120,10 @@ def shut(request: PageRequest, kind: str, name: str, action: str) -> HttpRespons
     try:
         if action == "quarantine":
             plugins.quarantine(request.asker, kind, name, reason=reason, seconds=_number(request, "minutes") * 60)
-            _say(request, f"{name} is in quarantine: it is not asked any more.")
+            _say(request, gettext("%(name)s is in quarantine: it is not asked any more.") % {"name": name})
         elif action == "release":
             plugins.release(request.asker, kind, name, reason=reason)
-            _say(request, f"{name} was let in again.")
+            _say(request, gettext("%(name)s was let in again.") % {"name": name})
         else:
             raise Http404
     except (Invalid, Conflict) as error:
@@ -255,7 +256,8 @@ def _value(view: PluginView, option: OptionView, text: str) -> Any:
     except ValueError:
         if _widget(option.schema) == "json" and "enum" not in option.schema:
             where = f"plugins.{view.name}.options.{option.name}"
-            raise Invalid(f"The option {option.name} is to be JSON, such as {_text(option.default)}.", field=where)
+            words = gettext("The option %(name)s is to be JSON, such as %(example)s.")
+            raise Invalid(words % {"name": option.name, "example": _text(option.default)}, field=where)
         return text  # a word where a number belongs: the schema refuses it by name
 
 
@@ -264,7 +266,7 @@ def _number(request: PageRequest, name: str) -> float:
     try:
         return float(text or 0)
     except ValueError:
-        raise Invalid(f"{text[:60]} is no number.", field=name)
+        raise Invalid(gettext("%(text)s is no number.") % {"text": text[:60]}, field=name)
 
 
 def _version(request: PageRequest) -> int:

@@ -24,6 +24,7 @@ from portal.pages import faces
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
+from portal.templatetags.words import inside, say
 
 PER_PAGE = 30
 SNOOZES: Mapping[str, str] = {"1": "1 hour", "4": "4 hours", "24": "a day", "72": "3 days", "168": "a week"}
@@ -146,15 +147,20 @@ def list_context(asker: RequestContext, given: Mapping[str, str]) -> dict[str, A
 def _line(item: TriageItem) -> Line:
     if item.run_uuid:
         tone = faces.RUN_TONES.get(item.state, "bad")
-        face = Face(tone, item.title.lower(), is_loud=item.state in faces.LOUD)
+        face = Face(tone, _word(item), is_loud=item.state in faces.LOUD)
         form = reverse("intervene", args=[item.run_uuid, item.advice.action]) if item.advice else ""
         return Line(item, face, reverse("workflow", args=[item.run_uuid]), form)
     if item.host:
         form = reverse("host-deed", args=[item.host, item.advice.action]) if item.advice else ""
-        return Line(item, Face(TONES[item.kind], item.title.lower()), reverse("host", args=[item.host]), form)
+        return Line(item, Face(TONES[item.kind], _word(item)), reverse("host", args=[item.host]), form)
     is_critical = item.state == "critical"
     url = reverse("server", args=[item.instance_uuid]) if item.project_id else ""
-    return Line(item, Face("bad" if is_critical else "waiting", item.title.lower(), is_loud=is_critical), url)
+    return Line(item, Face("bad" if is_critical else "waiting", _word(item), is_loud=is_critical), url)
+
+
+def _word(item: TriageItem) -> str:
+    """What is wrong, as the word of a state; translated here, as only the whole title is."""
+    return inside(say(item.title))
 
 
 def _url(asked: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
@@ -121,7 +122,8 @@ def _changes(given: QueryDict) -> dict[str, dict[str, Change]]:
         for text in given.getlist(switch):
             kind, _, name = text.partition(":")
             if kind not in KINDS:
-                raise Invalid(f"{text[:60]} is not a plugin such as filter:compute_status.", field=switch)
+                words = gettext("%(text)s is not a plugin such as filter:compute_status.")
+                raise Invalid(words % {"text": text[:60]}, field=switch)
             put(kind, name, "is_enabled", switch == "on")
     for field, text in ((name, given.get(name, "").strip()) for name in given):
         if text and field.startswith(WEIGHT):
@@ -138,7 +140,8 @@ def _changes(given: QueryDict) -> dict[str, dict[str, Change]]:
 def _option_of(field: str) -> tuple[str, str, str]:
     parts = field.removeprefix(OPTION).split(".", 2)
     if len(parts) != 3 or parts[0] not in KINDS:
-        raise Invalid(f"{field[:60]} is not an option such as o.filter.NAME.OPTION.", field=field[:60])
+        words = gettext("%(text)s is not an option such as o.filter.NAME.OPTION.")
+        raise Invalid(words % {"text": field[:60]}, field=field[:60])
     return parts[0], parts[1], parts[2]
 
 
@@ -154,13 +157,14 @@ def _decimal(text: str, field: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise Invalid(f"A weight is a number, not {text[:60]}.", field=field) from None
+        raise Invalid(gettext("A weight is a number, not %(text)s.") % {"text": text[:60]}, field=field) from None
 
 
 def _number(given: Mapping[str, str], name: str, otherwise: int) -> int:
     text = given.get(name, "").strip()
     if text and not (text.isascii() and text.isdecimal() and len(text) <= 6):
-        raise Invalid(f"{name} is a whole number, not {text[:60]}.", field=name)
+        words = gettext("%(name)s is a whole number, not %(text)s.")
+        raise Invalid(words % {"name": name, "text": text[:60]}, field=name)
     return int(text) if text else otherwise
 
 
@@ -173,7 +177,7 @@ def _lines(text: str, field: str) -> list[tuple[str, str]]:
     for line in filter(None, map(str.strip, re.split(r"[\r\n]+", text))):
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
-            raise Invalid(f"Each line is name=value, not {line[:60]}.", field=field)
+            raise Invalid(gettext("Each line is name=value, not %(text)s.") % {"text": line[:60]}, field=field)
         pairs.append((name.strip(), value.strip()))
     return pairs
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from conductor.core.phrases import Phrase, phrases
+from conductor.core.phrases import Phrase, phrase, phrases
 
 # How bad something is, the worst first; a line's `level` is one of these.
 LEFT_BEHIND, HELD_UP, WAITED_FOR, UNTIDY = 1, 2, 3, 4
 LEVELS: Mapping[int, str] = {
-    LEFT_BEHIND: "Not clean: data or money may be at stake",
-    HELD_UP: "Others are held up",
-    WAITED_FOR: "Somebody waits",
-    UNTIDY: "Untidy",
+    LEFT_BEHIND: phrase("Not clean: data or money may be at stake"),
+    HELD_UP: phrase("Others are held up"),
+    WAITED_FOR: phrase("Somebody waits"),
+    UNTIDY: phrase("Untidy"),
 }
 SURE, LIKELY, PERHAPS = "sure", "likely", "perhaps"
 
