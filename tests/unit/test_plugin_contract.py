@@ -11,8 +11,8 @@ from conductor.core.filter import Filter
 from conductor.core.host_state import HostState
 from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import PASS, Verdict
-from conductor.hookspecs import CONTRACTS, hookimpl
-from conductor.plugins import PluginOptions, Registry, load, loading
+from conductor.hookspecs import CONTRACTS, DEPRECATED, hookimpl
+from conductor.plugins import PluginOptions, Registry, load, loading, system_checks
 from conductor.plugins.loading import _Source
 from tests.architecture.tree import read
 
@@ -67,6 +67,16 @@ def test_a_hook_that_nobody_would_call_is_refused_unless_it_may_be_missing(monke
     assert refused.filters == ()
     taken = loaded(monkeypatch, register_tomorrow=hookimpl(lambda: (), optionalhook=True))
     assert ([one.name for one in taken.filters], taken.quarantined) == (["Moon"], ())
+
+
+def test_what_is_deprecated_goes_on_working_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DEPRECATED, "Filter", {"host_passes": "define judge"})  # type: ignore[index]
+    found = loaded(monkeypatch)
+    line = "Moon defines host_passes, which is deprecated: define judge"
+    assert ([one.name for one in found.filters], found.plugins[0].warnings) == (["Moon"], (line,))
+    monkeypatch.setattr(system_checks, "registry", lambda: found)
+    said = [(one.id, one.msg) for one in system_checks.check_plugins()]
+    assert said == [("conductor.W006", f"Plugin main of tides: {line}.")]
 
 
 def test_each_version_is_in_the_documentation() -> None:
