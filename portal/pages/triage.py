@@ -13,6 +13,7 @@ from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
+from django.utils.translation import gettext
 from django.views.decorators.http import require_POST, require_safe
 
 from conductor.core.context import RequestContext
@@ -24,7 +25,6 @@ from portal.pages import faces
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
-from portal.templatetags.words import inside, say
 
 PER_PAGE = 30
 SNOOZES: Mapping[str, str] = {"1": "1 hour", "4": "4 hours", "24": "a day", "72": "3 days", "168": "a week"}
@@ -159,8 +159,9 @@ def _line(item: TriageItem) -> Line:
 
 
 def _word(item: TriageItem) -> str:
-    """What is wrong, as the word of a state; translated here, as only the whole title is."""
-    return inside(say(item.title))
+    """What is wrong, as the word of a state: translated here, where it is still the title."""
+    title = gettext(item.title)
+    return title.lower() if title == item.title else title  # German writes nouns large everywhere
 
 
 def _url(asked: Mapping[str, str]) -> str:
