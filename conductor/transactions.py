@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import random
 import threading
 import time
@@ -31,71 +30,9 @@ CROSSED = frozenset({"40001", "40P01"})
 TRIES = 5
 LONGEST_PAUSE_SECONDS = 0.05  # before the second try; doubled before each further one
 
-
-class _Writer:
-    """The connection through which this process writes to one SQLite file, lent to one thread at a time.
-
-    SQLite has one writer and an unfair busy loop: competing connections starve each other for seconds, so threads
-    queue here. And a connection forgets the pages that it has read as soon as another one has written: with one for
-    each thread, every transaction would begin by reading them all again.
-    """
-
-    def __init__(self) -> None:
-        self._gate = threading.RLock()
-        self._driver: Any = None
-        self._file: tuple[int, int] | None = None
-
-    @contextmanager
-    def lent(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        """While inside, `connection` is alone, and what it asks goes through the writer's, unless it is in memory."""
-        connection.ensure_connection()
-        with self._gate:
-            own, lent = connection.connection, self._open(connection)
-            connection.connection = lent
-            try:
-                yield
-            finally:
-                if lent is not own:
-                    self._take_back(connection, lent, own)
-
-    def _take_back(self, connection: BaseDatabaseWrapper, lent: Any, own: Any) -> None:
-        is_lent = connection.connection is lent
-        if not is_lent or lent.in_transaction:  # it failed: Django has closed it, or its transaction cannot be ended
-            self._driver = None
-            lent.close()
-        if is_lent:
-            connection.connection = own
-        else:  # Django knows that this thread has to connect again
-            own.close()
-
-    def _open(self, connection: BaseDatabaseWrapper) -> Any:
-        """The writer's connection to the file that is there now; the thread's own to one that is not there."""
-        if connection.in_atomic_block or connection.is_in_memory_db():  # type: ignore[attr-defined]
-            return connection.connection
-        try:
-            found = os.stat(connection.settings_dict["NAME"])
-        except OSError:
-            return connection.connection
-        if self._driver is None or self._file != (found.st_dev, found.st_ino):
-            _left.append(self._driver)
-            self._driver = connection.get_new_connection(connection.get_connection_params())
-            self._driver.isolation_level = None  # as Django has it: transactions are begun by statements
-            self._file = found.st_dev, found.st_ino
-        return self._driver
-
-
-_writers: defaultdict[str, _Writer] = defaultdict(_Writer)
-# Of a file that was replaced, or of the process that this one was forked from: to close such a connection could take
-# the log away from those who use the file.
-_left: list[Any] = []
-
-
-def _leave_writers() -> None:
-    _left.extend(_writers.values())
-    _writers.clear()
-
-
-os.register_at_fork(after_in_child=_leave_writers)
+# SQLite has one writer and an unfair busy loop: competing connections starve each other for seconds.
+# One lock per file and process makes writers queue in order.
+_writers: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
 
 # Who writes in one statement, at the end of a transaction, what came up piece by piece.
 before_commit: list[Callable[[BaseDatabaseWrapper], None]] = []
@@ -106,8 +43,8 @@ _gathering: set[BaseDatabaseWrapper] = set()
 def write_tx(using: str = "default") -> Iterator[None]:
     """A transaction that writes to the database behind alias `using`. Never do I/O inside."""
     connection = connections[using]
+    gate = _writers[using] if connection.vendor == "sqlite" else nullcontext()
     is_outermost = not connection.in_atomic_block
-    gate = _writers[using].lent(connection) if connection.vendor == "sqlite" else nullcontext()
     with gate, transaction.atomic(using=using):
         if not is_outermost:
             yield
@@ -137,8 +74,9 @@ def bare_tx(using: str) -> Iterator[None]:
         with write_tx(using):
             yield
         return
-    with _writers[using].lent(connection):
-        database = connection.connection
+    connection.ensure_connection()
+    database = connection.connection
+    with _writers[using]:
         try:
             database.execute("BEGIN IMMEDIATE")
             yield
