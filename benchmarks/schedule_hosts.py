@@ -15,7 +15,8 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,17 @@ def as_shipped() -> Pipeline:
     return Pipeline(plugins.filters, plugins.weighers, rules=rules)
 
 
+def with_fixed_ranges(pipeline: Pipeline, hosts: HostTable) -> Pipeline:
+    """Each weigher measured between the ends that its numbers have on this fleet, as an operator may set them."""
+    fixed = []
+    for one in map(copy, pipeline.weighers):
+        column = one.weigh(hosts, SPEC)
+        if column.min() < column.max():
+            one.minval, one.maxval = float(column.min()), float(column.max())
+        fixed.append(one)
+    return replace(pipeline, weighers=tuple(fixed))
+
+
 def taken(hosts: HostTable, row: int) -> HostTable:
     """The next table, in which one host has an instance more."""
     state = hosts.states[row]
@@ -128,17 +140,18 @@ def measure(count: int, rounds: int) -> dict[str, float]:
         "reasons": lambda: explain(outcome),
         "delta": lambda: hosts.with_rows(some),
     }
-    return in_turns(works, rounds) | _after_changes(hosts, cold, warm, one, rounds)
+    remembering = {"changed": warm, "fixed": replace(with_fixed_ranges(cold, hosts), recall=Recall())}
+    return in_turns(works, rounds) | _after_changes(hosts, {"fresh": cold, **remembering}, one, rounds)
 
 
 def _after_changes(
-    hosts: HostTable, cold: Pipeline, warm: Pipeline, one: Callable[[Pipeline, HostTable], Outcome], rounds: int
+    hosts: HostTable, pipelines: Mapping[str, Pipeline], one: Callable[[Pipeline, HostTable], Outcome], rounds: int
 ) -> dict[str, float]:
     """Decisions on tables that nobody has looked at: the one before, but for the host that was picked there."""
-    found: dict[str, list[float]] = {"fresh": [], "changed": []}
+    found: dict[str, list[float]] = {name: [] for name in pipelines}
     for _ in range(rounds):
-        row = one(warm, hosts).picks[0]
-        for name, pipeline in (("fresh", cold), ("changed", warm)):
+        row = [one(pipeline, hosts) for pipeline in pipelines.values()][-1].picks[0]
+        for name, pipeline in pipelines.items():
             following = taken(hosts, row)
             began = time.thread_time()
             outcome = one(pipeline, following)
@@ -176,7 +189,9 @@ def main() -> None:
         found = {name: seconds * 1000 for name, seconds in measure(count, options.rounds).items()}
         ratio = found["decision"] / found["scan"]
         worst = max(worst, ratio if count >= 10_000 else 0.0)
-        values = [found[name] for name in ("scan", "decision", "remembered", "fresh", "changed", "batch", "delta")]
+        values = [
+            found[name] for name in ("scan", "decision", "remembered", "fresh", "changed", "fixed", "batch", "delta")
+        ]
         print(
             f"| {count:,} | " + " | ".join(f"{value:.3f} ms" for value in values) + f" | {ratio:.1f} "
             f"| {found['batch'] / found['decision']:.0f} | {found['decision'] + found['reasons']:.3f} ms "
@@ -185,12 +200,14 @@ def main() -> None:
     print(f"\nWorst ratio from 10,000 hosts on: {worst:.1f} (bar {BAR:.0f}).")
 
 
+SHOWN = ("scan", "decision", "remembered", "fresh", "changed", "fixed", "batch", "delta")
 COLUMNS = (
     "bare scan",
     "cold decision",
     "the same class again",
     "cold after a change",
     "the same class after a change",
+    "the same with fixed ranges",
     f"batch of {BATCH}",
     "delta of 1 %",
     "cold : scan",

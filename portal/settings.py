@@ -207,6 +207,7 @@ if NOVELLA_MEMBERSHIP_URL:  # who needs no group service need not load the clien
 NOVELLA_ENABLED_FILTERS: tuple[str, ...] = ()  # empty: all that ship, in their order, then those installed
 NOVELLA_ENABLED_WEIGHERS: tuple[str, ...] = ()
 NOVELLA_WEIGHT_MULTIPLIERS: dict[str, float] = {}  # by a weigher's option, e.g. {"ram_weight_multiplier": -1.0}
+NOVELLA_WEIGHT_RANGES: dict[str, tuple[float, float]] = {}  # by weigher: the ends of its scale
 NOVELLA_SCHEDULER_OPTIONS: dict[str, Any] = {}  # of filters and weighers, by name
 # Filters and weighers that were written for OpenStack Nova, by their paths: docs/nova-plugins.md.
 NOVELLA_NOVA_FILTERS: tuple[str, ...] = ()

@@ -14,8 +14,8 @@ class Weigher:
     """Gives one raw number per host; the engine normalises to 0…1 and multiplies.
 
     `multiplier` is the default factor, which the operator's option or an aggregate's metadata key
-    `multiplier_option` may override. `minval` and `maxval` fix the ends of the normalisation. `options_schema` and
-    `options` are as those of filters.
+    `multiplier_option` may override. `minval` and `maxval` fix the ends of the normalisation; the operator's range
+    (`NOVELLA_WEIGHT_RANGES`) stands above them. `options_schema` and `options` are as those of filters.
 
     `counts_against`: the factor is taken negative, so that operators write how bad something is. One that is not
     `asked_at_zero` costs too much to ask where the operator's multiplier is 0. `must_know`: a number that is not
@@ -26,8 +26,8 @@ class Weigher:
     name: ClassVar[str] = ""
     multiplier: ClassVar[float] = 1.0
     multiplier_option: ClassVar[str] = ""
-    minval: ClassVar[float | None] = None
-    maxval: ClassVar[float | None] = None
+    minval: float | None = None
+    maxval: float | None = None
     counts_against: ClassVar[bool] = False
     asked_at_zero: ClassVar[bool] = True
     must_know: bool = False

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -55,7 +57,10 @@ def chosen(
     values = found.options.values
     return InForce(
         filters=tuple(_with_options(one, choice[FILTER], values, _MissingFilter) for one in filters),
-        weighers=tuple(_with_options(one, choice[WEIGHER], values, _MissingWeigher) for one in weighers),
+        weighers=tuple(
+            _with_range(_with_options(one, choice[WEIGHER], values, _MissingWeigher), found.options.ranges)
+            for one in weighers
+        ),
         multipliers=_multipliers(weighers, choice[WEIGHER]),
         fail_open=frozenset(name for (_, name), wish in wishes if wish.on_failure == LET_PASS),
         fail_closed=frozenset(name for (_, name), wish in wishes if wish.on_failure == TURN_AWAY),
@@ -119,6 +124,23 @@ def _with_options(
         return stand_in(one.name, OptionsRefused())
 
 
+def is_range(ends: Any) -> bool:
+    """Whether these are two numbers, the first the lower one."""
+    if not isinstance(ends, Sequence) or len(ends) != 2 or any(type(end) not in (int, float) for end in ends):
+        return False
+    return math.isfinite(ends[1] - ends[0]) and ends[0] < ends[1]
+
+
+def _with_range(one: Weigher, ranges: Mapping[str, Sequence[float]]) -> Weigher:
+    """The weigher with the operator's ends of its scale; itself where there are none, or none that can be used."""
+    ends = ranges.get(one.name)
+    if not is_range(ends):
+        return one
+    fixed = copy(one)
+    fixed.minval, fixed.maxval = map(float, ends or ())
+    return fixed
+
+
 def _multipliers(weighers: Sequence[Weigher], choice: PluginChoice) -> dict[str, float]:
     factors = {one.multiplier_option: choice.of(one.name).multiplier for one in weighers if one.multiplier_option}
     return {option: factor for option, factor in factors.items() if factor is not None}
@@ -130,7 +152,9 @@ def _trusted(found: Registry) -> frozenset[PluginKey]:
 
 
 def _digest(found: Registry, choice: Mapping[str, PluginChoice], quarantined: frozenset[PluginKey]) -> str:
-    said = {kind: one.to_json() for kind, one in choice.items() if one != PluginChoice()}
+    said: dict[str, Any] = {kind: one.to_json() for kind, one in choice.items() if one != PluginChoice()}
+    if found.options.ranges:
+        said["ranges"] = found.options.ranges
     if not said and not quarantined:
         return found.digest()
     what = [found.digest(), said, sorted(quarantined)]

@@ -31,7 +31,8 @@ class Nonsense(NovellaError):
 class PluginOptions:
     """The operator's choice. Empty lists: everything found that is on by default, in the order in which it was found.
 
-    `values` are the options of filters and weighers by name. The paths of classes of Nova that are to run are in
+    `values` are the options of filters and weighers by name, `ranges` the ends between which weighers of these names
+    are normalised whatever the candidates are. The paths of classes of Nova that are to run are in
     `nova_filters` and `nova_weighers`, these with their multipliers; the files of Nova's own options in
     `nova_config_files`.
     """
@@ -42,6 +43,7 @@ class PluginOptions:
     nova_filters: Sequence[str] = ()
     nova_weighers: Mapping[str, float | None] = field(default_factory=dict)
     nova_config_files: Sequence[str] = ()
+    ranges: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

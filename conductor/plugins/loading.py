@@ -74,6 +74,7 @@ def registry() -> Registry:
             nova_filters=settings.NOVELLA_NOVA_FILTERS,
             nova_weighers=settings.NOVELLA_NOVA_WEIGHERS,
             nova_config_files=settings.NOVELLA_NOVA_CONFIG_FILES,
+            ranges=settings.NOVELLA_WEIGHT_RANGES,
         )
         return load(tuple(settings.NOVELLA_PLUGINS), options)
     except ImproperlyConfigured:  # no Django here

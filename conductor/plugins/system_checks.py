@@ -12,7 +12,7 @@ from conductor.core.errors import Invalid
 from conductor.core.filter import Filter
 from conductor.core.weigher import Weigher
 from conductor.plugins import extensions
-from conductor.plugins.choosing import missing
+from conductor.plugins.choosing import is_range, missing
 from conductor.plugins.found import Registry
 from conductor.plugins.loading import registry
 from conductor.plugins.options import nearest, require_options
@@ -36,7 +36,7 @@ def check_plugins(**kwargs: Any) -> list[checks.CheckMessage]:
         for one in found.plugins
         for line in one.warnings
     ]
-    return [*said, *_options(found), *_sinks(found), *_extensions(found)]
+    return [*said, *_options(found), *_ranges(found), *_sinks(found), *_extensions(found)]
 
 
 def _options(found: Registry) -> Iterator[checks.CheckMessage]:
@@ -52,6 +52,17 @@ def _options(found: Registry) -> Iterator[checks.CheckMessage]:
                 require_options(one, {key: values[key]}, "NOVELLA_SCHEDULER_OPTIONS")
             except Invalid as error:
                 yield checks.Warning(f"NOVELLA_SCHEDULER_OPTIONS: {error.message}", id="conductor.W003")
+
+
+def _ranges(found: Registry) -> Iterator[checks.CheckMessage]:
+    known = {one.name for one in found.brought_weighers}
+    for name, ends in sorted(found.options.ranges.items()):
+        if name not in known:
+            text = f"NOVELLA_WEIGHT_RANGES: no plugin brings a weigher {name}. {nearest(name, known)}"
+            yield checks.Warning(text.strip(), id="conductor.W007")
+        elif not is_range(ends):
+            text = f"NOVELLA_WEIGHT_RANGES: the range of {name} is two numbers, the lower one first. It is not used."
+            yield checks.Warning(text, id="conductor.W007")
 
 
 def _sinks(found: Registry) -> Iterator[checks.CheckMessage]:

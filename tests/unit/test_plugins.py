@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from conductor.core.scheduling.filtering import Rules, run_filters
 from conductor.core.scheduling.weighing import Multipliers, weigh
-from conductor.plugins import PluginOptions, Registry, check_plugins, load, missing, registry
+from conductor.plugins import PluginOptions, Registry, check_plugins, chosen, load, missing, registry
 from tests.unit.scheduling.fleets import host, spec, table
 
 SHIPPED = ["scheduler_plugins.plugin"]
@@ -224,6 +224,28 @@ def test_the_digest_tells_plugins_versions_and_order_apart(install: Install) -> 
         found(PluginOptions(("ComputeFilter", "Moon"))).digest(),
     }
     assert len(digests) == 4
+
+
+def test_an_operators_range_stands_above_a_weighers_own_ends() -> None:
+    plain, ranged = found(), found(PluginOptions(ranges={"RAMWeigher": (0, 1000), "DiskWeigher": (5, 5)}))
+    usual = {one.name: (one.minval, one.maxval) for one in chosen(plain, {}).weighers}
+    ends = {one.name: (one.minval, one.maxval) for one in chosen(ranged, {}).weighers}
+    assert ends == usual | {"RAMWeigher": (0.0, 1000.0)}  # what is no range is not used
+    assert [(one.minval, one.maxval) for one in ranged.weighers if one.name == "RAMWeigher"] == [usual["RAMWeigher"]]
+    assert chosen(ranged, {}).digest != chosen(plain, {}).digest
+
+
+def test_the_system_check_names_ranges_that_are_none(settings: Settings) -> None:
+    settings.NOVELLA_WEIGHT_RANGES = {"RAMWeighr": (0, 1), "CPUWeigher": (0, 1), "DiskWeigher": (2, 1)}
+    registry.cache_clear()
+    try:
+        said = [message.msg for message in check_plugins() if message.id == "conductor.W007"]
+    finally:
+        registry.cache_clear()
+    assert said == [
+        "NOVELLA_WEIGHT_RANGES: the range of DiskWeigher is two numbers, the lower one first. It is not used.",
+        "NOVELLA_WEIGHT_RANGES: no plugin brings a weigher RAMWeighr. Did you mean RAMWeigher?",
+    ]
 
 
 def test_the_system_check_names_what_is_shut_out_or_missing(install: Install, settings: Settings) -> None:

@@ -25,7 +25,7 @@ class Given(Weigher):
     name = "Given"
 
     def __init__(self, raw: list[float], minval: float | None = None, maxval: float | None = None) -> None:
-        self.raw, self.minval, self.maxval = raw, minval, maxval  # type: ignore[misc]
+        self.raw, self.minval, self.maxval = raw, minval, maxval
 
     def weigh(self, hosts: HostTable, spec: RequestSpec) -> Column:
         return np.array(self.raw, np.float64)
