@@ -141,6 +141,7 @@ class _Decider:
         from conductor.core.context import RequestContext
 
         self.cloud = cloud
+        self.number = number
         self.dice = random.Random(number)
         self.context = RequestContext(
             user_id=cloud["user"], project_id=cloud["project"], request_id=f"req-{uuid4()}", roles=["member"]
@@ -151,6 +152,8 @@ class _Decider:
 
     def work(self) -> dict[str, Any]:
         kinds: list[Callable[[], None]] = [self.launch, self.batch, self.member, self.member, self.give_back]
+        if self.number < len(GROUPS):
+            self.begin_group(sorted(GROUPS)[self.number])
         for _ in range(ROUNDS):
             self.dice.choice(kinds)()
         return {**self.counts, "statements": self.statements}
@@ -169,11 +172,18 @@ class _Decider:
     def batch(self) -> None:
         self.select([str(uuid4()) for _ in range(3)])
 
+    def begin_group(self, name: str) -> None:
+        """While there is room: a member that stays to the end."""
+        self.join(name, 1)
+        self.held.clear()
+
     def member(self) -> None:
+        self.join(self.dice.choice(sorted(GROUPS)), self.dice.choice((1, 1, 2)))
+
+    def join(self, name: str, count: int) -> None:
         from conductor.api_db.models import InstanceGroup, InstanceGroupMember
 
-        name = self.dice.choice(sorted(GROUPS))
-        uuids = [str(uuid4()) for _ in range(self.dice.choice((1, 1, 2)))]
+        uuids = [str(uuid4()) for _ in range(count)]
         group = InstanceGroup.objects.get(uuid=self.cloud["groups"][name])
         for uuid in uuids:
             InstanceGroupMember.objects.create(group=group, instance_uuid=uuid)

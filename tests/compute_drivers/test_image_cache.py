@@ -84,7 +84,7 @@ def test_what_killed_processes_left_of_rebuilds_and_snapshots_goes_at_the_start(
     (guest / "new").mkdir(parents=True)
     for name in ("new/root.qcow2", "root.qcow2", "rescue.qcow2", "snapshot.qcow2", "config.iso"):
         (guest / name).write_bytes(b"x")
-    disks.drop_unfinished(tmp_path)
+    disks.drop_unfinished([guest])
     assert names(guest) == {"root.qcow2", "rescue.qcow2", "config.iso"}
 
 
