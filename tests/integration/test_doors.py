@@ -43,7 +43,7 @@ def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(mon
     assert heard == [("cell1", "hello")]
 
 
-@pytest.mark.django_db(databases=["cell1"])
+@pytest.mark.usefixtures("databases")
 def test_a_progress_of_a_step_that_nobody_waits_for_changes_nothing() -> None:
     late = StepProgressed(step_key="gone", run_uuid="gone", fencing_token=1, host="host-1", message="half", share=0.5)
     doors.conductor_message({"cell": "cell1", **encode(late)})
