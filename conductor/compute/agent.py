@@ -72,22 +72,20 @@ class ComputeAgent:
 
     def receive(self, body: Mapping[str, Any]) -> None:
         """Take an encoded command for one of the hosts; returns before it is done. Raises NotFound."""
-        host = body["body"]["host"]
-        if host not in self._hosts:
-            raise NotFound(f"Host {host} is not served here.")
-        self._hosts[host].receive(body)
+        self._host(body["body"]["host"]).receive(body)
 
     def open_console(self, host: str, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
         """A console of a guest of one of the hosts. Raises NotFound, and what its driver raises."""
-        if host not in self._hosts:
-            raise NotFound(f"Host {host} is not served here.")
-        return self._hosts[host].open_console(instance_uuid, kind)
+        return self._host(host).open_console(instance_uuid, kind)
 
     def ask_guest(self, host: str, instance_uuid: str, question: GuestQuestion) -> Mapping[str, Any]:
         """The answer to a question about a guest of one of the hosts. Raises NotFound, and what its driver raises."""
-        if host not in self._hosts:
-            raise NotFound(f"Host {host} is not served here.")
-        return self._hosts[host].ask_guest(instance_uuid, question)
+        return self._host(host).ask_guest(instance_uuid, question)
+
+    def _host(self, name: str) -> HostAgent:
+        if name not in self._hosts:
+            raise NotFound(f"Host {name} is not served here.")
+        return self._hosts[name]
 
     def open_door(self, place: DoorPlace | None) -> None:
         """Have the consoles of all guests be reached at `place`, from the start on; None: they cannot be reached."""

@@ -17,6 +17,7 @@ from conductor.core.guest_questions import GuestQuestion
 LONGEST_LINE = 2048
 LONGEST_ANSWER = 65536
 READY: bytes = b'{"ready": true}\n'
+KINDS: Mapping[str, ConsoleKind | GuestQuestion] = {kind.value: kind for kind in (*ConsoleKind, *GuestQuestion)}
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,7 @@ class ConsoleCall:
         try:
             said = json.loads(line)
             texts = {name: str(said[name]) for name in ("key", "host", "instance_uuid")}
-            is_question = said["kind"] in set(GuestQuestion)
-            return cls(**texts, kind=GuestQuestion(said["kind"]) if is_question else ConsoleKind(said["kind"]))
+            return cls(**texts, kind=KINDS[said["kind"]])
         except (ValueError, KeyError, TypeError):
             raise Invalid("That is no call for a console.") from None
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from conductor.core.errors import NovellaError
 from conductor.core.filter import Filter
@@ -124,7 +124,7 @@ def _with_options(
         return stand_in(one.name, OptionsRefused())
 
 
-def is_range(ends: Any) -> bool:
+def is_range(ends: Any) -> TypeGuard[Sequence[float]]:
     """Whether these are two numbers, the first the lower one."""
     if not isinstance(ends, Sequence) or len(ends) != 2 or any(type(end) not in (int, float) for end in ends):
         return False
@@ -137,7 +137,7 @@ def _with_range(one: Weigher, ranges: Mapping[str, Sequence[float]]) -> Weigher:
     if not is_range(ends):
         return one
     fixed = copy(one)
-    fixed.minval, fixed.maxval = map(float, ends or ())
+    fixed.minval, fixed.maxval = map(float, ends)
     return fixed
 
 

@@ -24,7 +24,7 @@ from conductor.plugins import Quarantined, Registry, chosen, registry, run_order
 from conductor.plugins.contract import troubles_of, warnings_about
 from conductor.plugins.options import is_secret, shown
 from conductor.scheduler.plugin_quarantine import is_open
-from conductor.services.plugins import by_name, require_kind, require_operator
+from conductor.services.plugins import by_name, require_asked_kind, require_operator
 from conductor.transactions import database_time
 
 ALIAS = "default"
@@ -128,8 +128,8 @@ class _Stored:
 def catalogue(context: RequestContext, kind: str = "") -> Catalogue:
     """Every plugin in the order in which it runs, then those that do not; of one kind, or of all."""
     require_operator(context)
-    if kind and kind not in BY_KIND:
-        require_kind(kind)
+    if kind:
+        require_asked_kind(kind)
     found, stored = registry(), _stored()
     views = [view for one in KINDS if kind in ("", one) for view in _scheduling(found, stored, one)]
     if not kind:

@@ -94,8 +94,7 @@ def quarantine(context: RequestContext, kind: str, name: str, *, reason: str, se
 def release(context: RequestContext, kind: str, name: str, *, reason: str = "") -> None:
     """Let a plugin in again. Raises Conflict where it is not shut out."""
     require_operator(context)
-    if kind not in BY_KIND:
-        require_kind(kind)
+    require_asked_kind(kind)
     with write_tx(ALIAS):
         if not plugin_quarantine.end((kind, name)):
             raise Conflict(f"{name[:LONGEST_ECHO]} is not in quarantine.")
@@ -119,22 +118,29 @@ def require_kind(kind: str) -> None:
         raise NotFound(f"There is no kind of plugin {kind[:LONGEST_ECHO]} to choose; there are {', '.join(KINDS)}.")
 
 
+def require_asked_kind(kind: str) -> None:
+    """Raises NotFound for a kind that is neither chosen from nor an extension's."""
+    if kind not in BY_KIND:
+        require_kind(kind)
+
+
 def require_asked(found: Registry, kind: str, name: str) -> None:
     """Raises NotFound where no plugin of a kind that is asked, and can be asked no more, has that name."""
-    if kind not in BY_KIND:
-        require_plugin(found, kind, name)
-    elif name not in found.extensions.get(kind, {}):
-        known = found.extensions.get(kind, {})
-        raise NotFound(f"No plugin brings a {kind} {name[:LONGEST_ECHO]}. {nearest(name, known)}".strip())
+    require_asked_kind(kind)
+    _require_brought(kind, name, found.extensions.get(kind, {}) if kind in BY_KIND else by_name(found, kind))
 
 
 def require_plugin(found: Registry, kind: str, name: str) -> Filter | Weigher:
     """The plugin of that name. Raises NotFound naming the nearest."""
     require_kind(kind)
     brought = by_name(found, kind)
+    _require_brought(kind, name, brought)
+    return brought[name]
+
+
+def _require_brought(kind: str, name: str, brought: Mapping[str, Any]) -> None:
     if name not in brought:
         raise NotFound(f"No plugin brings a {kind} {name[:LONGEST_ECHO]}. {nearest(name, brought)}".strip())
-    return brought[name]
 
 
 def by_name(found: Registry, kind: str) -> dict[str, Filter | Weigher]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from tests.acceptance.cloud import Cloud, copy_seeded
 from tests.acceptance.nursery import Nursery
+from tests.locks import locked
 
 MakeCloud = Callable[..., Cloud]
 
@@ -28,8 +28,7 @@ def seeded_data(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> P
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     seed = shared / "seeded"
-    with (shared / "seeded.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(shared / "seeded.lock"):
         if not seed.exists():
             cloud = Cloud(shared / "seeding", nursery).start()
             assert cloud.stop() == 0, cloud.log_tail()

@@ -27,10 +27,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from tests.acceptance.cloud import GUESTS_ADDRESSES, GUESTS_PORTS, Client, wait_until
 from tests.acceptance.nursery import Child, Nursery, inherited_environment
+from tests.locks import locked
 from tests.services import postgresql, rabbitmq, redis
 from tests.services.process import free_port
 
@@ -43,21 +44,15 @@ BROKERS = {"rabbitmq": rabbitmq.start, "redis": redis.start}
 VARIABLES = {"NOVELLA_REAL_HOST": "off", "NOVELLA_LEASE_SECONDS": "3", "NOVELLA_SWEEP_SECONDS": "0.5"}
 # Seeded data by kind of database and cells, for the life of this test run: of all its workers, if there are several.
 TEMPLATES = Path(tempfile.gettempdir()) / f"novella-seeded-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+LOCK = TEMPLATES.with_suffix(".lock")
 LIVE = "('queued', 'running', 'waiting', 'undoing')"
-
-
-@contextmanager
-def _locked(how: int) -> Iterator[IO[str]]:
-    with TEMPLATES.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, how)
-        yield lock
 
 
 def _forget_templates() -> None:
     """Nobody copies them now; a worker that needs them later makes them again."""
-    with _locked(fcntl.LOCK_EX):
+    with locked(LOCK):
         shutil.rmtree(TEMPLATES, ignore_errors=True)
-        TEMPLATES.with_suffix(".lock").unlink(missing_ok=True)
+        LOCK.unlink(missing_ok=True)
 
 
 @dataclass
@@ -174,7 +169,7 @@ class Deployment:
     def _template(self) -> Iterator[Path]:
         """Where the seeded data are. Who finds none makes them while others wait; once they are there, all may copy."""
         template = TEMPLATES / "-".join((self._database_kind, *self.cells))
-        with _locked(fcntl.LOCK_EX) as lock:
+        with locked(LOCK) as lock:
             if template.exists():
                 fcntl.flock(lock, fcntl.LOCK_SH)
             yield template

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.locks import locked
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements" / "nova-adapter.lock"
@@ -17,8 +18,7 @@ def python() -> Path:
     here = Path(sys.prefix)
     place = here / "nova-adapter"
     stamp, wanted = place / ".made-from", hashlib.sha256(LOCK.read_bytes()).hexdigest()
-    with (here / ".nova-adapter.lock").open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # of several runs of tests one makes it
+    with locked(here / ".nova-adapter.lock"):
         if not (stamp.is_file() and stamp.read_text() == wanted):
             uv = here / "bin" / "uv"
             run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, place)
