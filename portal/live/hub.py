@@ -28,13 +28,11 @@ _gate = threading.Lock()
 
 
 def listen() -> None:
-    """Ring after every commit that appended an event; calling it again changes nothing."""
+    """Ring after every commit that appended an event, from a process without sockets in those that have some.
+
+    Calling it again changes nothing.
+    """
     events.subscribe(_hear)
-
-
-def publish_only() -> None:
-    """For a process without sockets: it rings in those that have some."""
-    listen()
 
 
 def hang(bell: Bell) -> None:
