@@ -168,7 +168,7 @@ class _Stream:
             else:
                 pieces.append(message.get("body", b""))
 
-        await self.application(scope, receive, take)
+        await _to_its_end(self.application(scope, receive, take))
         page = _Page(status, headers, b"".join(pieces))
         if status == 200 and "after" not in self._query:
             self._query["after"] = page.content["cursor"]
@@ -178,6 +178,16 @@ class _Stream:
 KEPT_HEADERS = frozenset(
     {HEADER.encode(), b"vary", b"access-control-allow-origin", b"access-control-allow-credentials"}
 )
+
+
+async def _to_its_end(work: Awaitable[None]) -> None:
+    """Await it; a stream that ends meanwhile ends after it: a worker whose answer nobody takes would wait for ever."""
+    answering = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(answering)
+    except asyncio.CancelledError:
+        await asyncio.wait({answering})
+        raise
 
 
 class _Sleeper:
