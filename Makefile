@@ -5,7 +5,7 @@ T ?= tests
 # More than the processors: tests that wait for processes to die and to come back leave them to others.
 WORKERS ?= 3
 # Folder by folder: the first have the files that take longest, which would else begin last, for they hold few tests.
-PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 2
 SEED ?= 1
 # What depends on how a database locks, commits and sorts is proven on both kinds.
 ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports provider_trees))
