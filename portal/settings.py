@@ -168,6 +168,13 @@ NOVELLA_CONSOLE_SESSION_SECONDS = environment.console_session_seconds
 NOVELLA_SESSION_SECONDS = environment.session_seconds
 NOVELLA_LOCKOUT_FAILURES = environment.lockout_failures
 NOVELLA_LOCKOUT_SECONDS = environment.lockout_seconds
+NOVELLA_OIDC_ISSUER = environment.oidc_issuer
+NOVELLA_OIDC_CLIENT_ID = environment.oidc_client_id
+NOVELLA_OIDC_CLIENT_SECRET = environment.oidc_client_secret
+NOVELLA_OIDC_NAME = environment.oidc_name
+NOVELLA_OIDC_SCOPES = environment.oidc_scopes
+NOVELLA_OIDC_CLAIM = environment.oidc_claim
+NOVELLA_OIDC_ROLES = environment.oidc_roles  # (a value of the claim, a project, a role)
 NOVELLA_RECONCILE_SECONDS = environment.reconcile_seconds
 NOVELLA_KEEP_WORKFLOWS_DAYS = environment.keep_workflows_days  # and so on: 0 keeps for ever
 NOVELLA_KEEP_EVENTS_DAYS = environment.keep_events_days
@@ -237,10 +244,10 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": environment.log_level},
-    # What starts and stops is ours to say.
+    # What starts and stops is ours to say; what proves who somebody is is nobody's.
     # A 404 is an answer, not an event.
     "loggers": {
-        **{name: {"level": "WARNING"} for name in ("uvicorn", "dramatiq")},
+        **{name: {"level": "WARNING"} for name in ("uvicorn", "dramatiq", "authlib")},
         "pika": {"level": "CRITICAL"},  # a broker that is gone is told of once, by the one that sends
         "django.request": {"level": "ERROR"},
     },
