@@ -211,7 +211,8 @@ class Web:
         page.reader = asyncio.create_task(_read(page))
         since = f"default:{page.reached}" if page.reached else ""
         await page.socket.send(json.dumps({"subscribe": topic[0], "view": topic[1], "since": since}))
-        await asyncio.wait_for(page.news.wait(), PATIENCE_SECONDS)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await page.news.wait()
 
     async def open_bare(self, page: Page) -> None:
         from websockets.asyncio.client import connect
@@ -247,7 +248,8 @@ async def _round(pages: Sequence[Page], begin: Any) -> float:
     for page in pages:
         page.news.clear()
     began = await begin()
-    await asyncio.wait_for(asyncio.gather(*(page.news.wait() for page in pages)), PATIENCE_SECONDS)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await asyncio.gather(*(page.news.wait() for page in pages))
     return (max(page.heard_at for page in pages) - began) * 1000.0
 
 

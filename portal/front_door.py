@@ -166,7 +166,8 @@ class FrontDoor:
 
         async def paced() -> Message:
             try:
-                return await asyncio.wait_for(receive(), self.pace.idle)
+                async with asyncio.timeout(self.pace.idle):
+                    return await receive()
             except TimeoutError:
                 return {"type": "http.disconnect"}
 
@@ -210,7 +211,8 @@ class _Answer:
                 return
             is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
             try:
-                await asyncio.wait_for(self._send(message), self._idle_seconds)
+                async with asyncio.timeout(self._idle_seconds):
+                    await self._send(message)
             except (TimeoutError, OSError):
                 self.abandon()
                 raise _Gone from None

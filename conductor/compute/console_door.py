@@ -140,7 +140,8 @@ class ConsoleDoor:
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
     ) -> None:
-        call = await asyncio.wait_for(self._read_call(reader), CALL_SECONDS)
+        async with asyncio.timeout(CALL_SECONDS):
+            call = await self._read_call(reader)
         if call is None:
             return
         line = (call.host, call.instance_uuid)

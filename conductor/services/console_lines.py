@@ -58,7 +58,8 @@ async def _ask(door: Door, call: ConsoleCall) -> dict[str, Any]:
 
 async def _open(door: Door, host: str, seconds: float) -> Line:
     try:
-        return await asyncio.wait_for(_connect(door), seconds)
+        async with asyncio.timeout(seconds):
+            return await _connect(door)
     except OSError:
         raise Unavailable(f"Host {host} cannot be reached for consoles.") from None
 
@@ -69,7 +70,8 @@ async def _call(call: ConsoleCall, door: Door, line: Line, seconds: float) -> by
     _check_identity(door, call.host, writer)
     writer.write(call.to_line())
     try:
-        return await asyncio.wait_for(reader.readline(), seconds)
+        async with asyncio.timeout(seconds):
+            return await reader.readline()
     except (OSError, ValueError):
         raise Unavailable(f"Host {call.host} does not answer.") from None
 

@@ -144,7 +144,8 @@ class _Stream:
 
     async def _write(self, text: str) -> None:
         message = {"type": "http.response.body", "body": text.encode(), "more_body": True}
-        await asyncio.wait_for(self._send(message), SEND_SECONDS)
+        async with asyncio.timeout(SEND_SECONDS):
+            await self._send(message)
 
     async def _ask(self) -> _Page:
         """The page after the cursor. The first one without a cursor says where the log stands."""
@@ -206,7 +207,8 @@ class _Sleeper:
 
     async def wake(self) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._rung.wait(), ALIVE_SECONDS)
+            async with asyncio.timeout(ALIVE_SECONDS):
+                await self._rung.wait()
         self._rung.clear()
 
 

@@ -123,7 +123,8 @@ async def _wait(guest: Listener, wish: _Wish) -> None:
         await consumers.follow(guest, (topic, view), since)
     if not wish.is_first:
         try:
-            await asyncio.wait_for(guest.news.wait(), HOLD_SECONDS)
+            async with asyncio.timeout(HOLD_SECONDS):
+                await guest.news.wait()
         except TimeoutError:
             return
     await asyncio.sleep(GATHER_SECONDS)

@@ -10,7 +10,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from asgiref.sync import async_to_sync, sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
@@ -113,7 +112,7 @@ def talk(token: str, work: Callable[[Browser], Awaitable[Any]], headers: Any = (
         finally:
             await browser.hangs_up()
 
-    return async_to_sync(talked)()
+    return asyncio.run(talked())
 
 
 async def ending(browser: Browser) -> tuple[int, str]:
@@ -257,7 +256,7 @@ def test_an_open_console_ends_with_what_it_was_opened_for(
 
     async def work(browser: Browser) -> tuple[int, str]:
         await heard(browser, b"web-1# ")
-        await sync_to_async(event)(people)
+        await asyncio.to_thread(event, people)
         return await ending(browser)
 
     code, why = talk(granted(people, SERIAL), work)
@@ -279,7 +278,7 @@ def test_signing_out_ends_the_consoles_of_that_session_alone(
         await asyncio.sleep(0.2)
         await browser.types("still\r")
         await heard(browser, b"typed still")
-        await sync_to_async(client.post)("/sign-out")
+        await asyncio.to_thread(client.post, "/sign-out")
         return await ending(browser)
 
     other = granted(people, SERIAL)
@@ -301,7 +300,7 @@ def test_the_key_is_told_to_the_host_alone(people: Any, server: Instance, offer:
 
     def refused(changed: OpenedConsole) -> str:
         with pytest.raises(Unavailable) as caught:
-            async_to_sync(console_lines.dial)(changed)
+            asyncio.run(console_lines.dial(changed))
         return caught.value.message
 
     impostor = replace(console, door=replace(door, fingerprint="0" * 64))

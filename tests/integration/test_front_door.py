@@ -55,7 +55,11 @@ class Client:
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 20))
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await work
+
+    asyncio.run(bounded())
 
 
 def answering(*pieces: bytes) -> Any:

@@ -74,7 +74,11 @@ def nothing_stays() -> Iterator[None]:
 
 
 def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), PATIENCE * 2))  # type: ignore[arg-type]
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE * 2):
+            await work()
+
+    asyncio.run(bounded())
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -49,7 +49,8 @@ class Poll:
     async def ask(self, door: LivePolls, body: Any) -> dict[str, Any]:
         text = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.asked.put_nowait({"type": "http.request", "body": text})
-        await asyncio.wait_for(door(self.scope, self.asked.get, self.send), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await door(self.scope, self.asked.get, self.send)
         return json.loads(self.body)  # type: ignore[no-any-return]
 
     def leave(self) -> None:
@@ -69,11 +70,16 @@ async def held(door: LivePolls, session: str, body: dict[str, Any]) -> AsyncIter
         while not hub._bells:
             await asyncio.sleep(0.01)
     yield rung
-    await asyncio.wait_for(rung, PATIENCE)
+    async with asyncio.timeout(PATIENCE):
+        await rung
 
 
 def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), PATIENCE * 2))  # type: ignore[arg-type]
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE * 2):
+            await work()
+
+    asyncio.run(bounded())
 
 
 def test_what_happens_is_told_while_a_poll_is_held_and_between_two(door: LivePolls, people: Any) -> None:

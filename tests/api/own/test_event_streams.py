@@ -79,7 +79,8 @@ async def listening(door: EventStreams, *args: Any) -> AsyncIterator[Listener]:
         yield listener
     finally:
         listener.leaves.set()
-        await asyncio.wait_for(task, 20)
+        async with asyncio.timeout(20):
+            await task
 
 
 def test_what_happens_is_told_and_goes_on_where_it_was_cut(door: EventStreams, runs: Any, people: Any) -> None:
@@ -138,7 +139,8 @@ def test_a_stream_that_cannot_be_is_refused_as_the_page_is(
 ) -> None:
     async def work() -> None:
         listener = Listener(path.format(lab=runs[1].uuid), people[who].token() if who else None)
-        await asyncio.wait_for(door(listener.scope, listener.receive, listener.send), 20)
+        async with asyncio.timeout(20):
+            await door(listener.scope, listener.receive, listener.send)
         assert (listener.start["status"], json.loads(listener.text)["error"]["code"]) == (status, status)
 
     asyncio.run(work())
@@ -151,7 +153,8 @@ def test_streams_are_so_many_and_no_more(door: EventStreams, people: Any, monkey
     async def work() -> None:
         async with listening(door, "/api/events/stream", token):
             late = Listener("/api/events/stream", token)
-            await asyncio.wait_for(door(late.scope, late.receive, late.send), 20)
+            async with asyncio.timeout(20):
+                await door(late.scope, late.receive, late.send)
             assert (late.start["status"], dict(late.start["headers"])[b"retry-after"]) == (503, b"30")
 
     asyncio.run(work())
