@@ -175,10 +175,13 @@ def a_mask_has_one_bool_for_each_host(subject: Subject) -> None:
 def it_says_of_one_host_what_it_says_of_all(subject: Subject) -> None:
     plugin = subject.made()
     for hosts, spec in subject.questions():
+        some = np.arange(len(hosts)) % 2 == 0
         together = plugin.mask(hosts, spec).tolist()
-        for state, said in zip(hosts.states, together, strict=True):
+        among = np.where(some, plugin.mask_among(hosts, spec, some), together).tolist()
+        for state, said, said_of_some in zip(hosts.states, together, among, strict=True):
             alone = bool(plugin.host_passes(state, spec))
             _require(alone == said, f"of {state.host} `host_passes` says {alone} and `mask` says {said}")
+            _require(alone == said_of_some, f"of {state.host} `mask` says {said} and `mask_among` says {said_of_some}")
 
 
 def who_is_turned_away_hears_why(subject: Subject) -> None:

@@ -17,7 +17,7 @@ class Filter:
     """One question about hosts. Pure: no I/O, no clock, no state.
 
     A subclass must give `name` and `host_passes`. It may give `mask`, which answers for all hosts at once
-    and must agree with `host_passes` on every row. `runs_once_per_request` filters see only the first
+    and must agree with `host_passes` on every row, and `mask_among`. `runs_once_per_request` filters see only the first
     instance of a batch, as their answer cannot change within it. `runs_on_rebuild` filters are asked again when a
     server that stays on its host gets another image. One that is not `is_on_by_default` runs only where the operator
     names it. `options_schema` has a JSON schema with a default for each option by name; `options` are their values.
@@ -41,3 +41,7 @@ class Filter:
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
         """One bool per row of `hosts`, true where the host passes."""
         return np.fromiter((bool(self.host_passes(state, spec)) for state in hosts.states), np.bool_, len(hosts))
+
+    def mask_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Mask:
+        """The same, for one who is to be asked only about the hosts that are left: all other rows may say anything."""
+        return self.mask(hosts, spec)

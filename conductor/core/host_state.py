@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from conductor.core.extremes import Extremes, carried
 from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.hardware.topology import HostTopology, PciPool
 from conductor.core.placement.amounts import Amount
@@ -286,6 +287,19 @@ class HostTable:
             made[name] = make(self.states)
         return made[name]
 
+    def ends_of(self, column: Column, passing: Mask) -> tuple[float, float] | None:
+        """The ends of a claimed column's numbers in the rows that pass; None where nobody knows but who looks."""
+        name = self._named.get(id(column)) if self.identity is not None else None
+        if name is None:
+            return None
+        kept: dict[str, Extremes | None] = self._kept.setdefault("extremes", {})
+        found = kept[name] if name in kept else kept.setdefault(name, Extremes.of(column))
+        return found.among(passing) if found else None
+
+    @cached_property
+    def _named(self) -> Mapping[int, str]:
+        return {id(getattr(self, name)): name for name in CLAIMED_COLUMNS}
+
     def rows_of(self, hosts: Sequence[str] | set[str] | frozenset[str]) -> list[int]:
         """The rows of all nodes of the named hosts; names that are not here are passed over."""
         index: dict[str, list[int]] | None = self._kept.get("index")
@@ -348,6 +362,7 @@ class HostTable:
         kept["factors"] = {name: made for name, made in factors.items() if len(made.values) <= len(states)}
         kept["made"] = {name: made.with_rows(changes) for name, made in list(kept.get("made", {}).items())}
         frozen_columns: dict[str, Any] = {name: read_only(column) for name, column in columns.items()}
+        kept["extremes"] = carried(dict(kept.get("extremes", {})), changes.keys(), frozen_columns)
         return replace(
             self,
             states=tuple(states),

@@ -52,15 +52,20 @@ class JsonFilter(Filter):
     is_on_by_default = False
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        return self.mask_among(hosts, spec, hosts.everyone)
+
+    def mask_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Mask:
         if not words_of(spec, HINT):
             return hosts.everyone
-        known: dict[Hashable, bool] = {}
+        mask, known = np.zeros(len(hosts), np.bool_), dict[Hashable, bool]()
         try:
             query = _query(spec)
             names = sorted(set(_variables(query)))
         except FAULTS:
-            return np.zeros(len(hosts), np.bool_)
-        return np.fromiter((_holds_once(query, names, host, known) for host in hosts.states), np.bool_, len(hosts))
+            return mask
+        for row in np.flatnonzero(passing).tolist():
+            mask[row] = _holds_once(query, names, hosts.states[row], known)
+        return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
         if not words_of(spec, HINT):

@@ -29,13 +29,16 @@ class NUMATopologyFilter(Filter):
     }
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        return self.mask_among(hosts, spec, hosts.everyone)
+
+    def mask_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Mask:
         needs_threads = _needs_threads(spec)
         if spec.numa is None and not needs_threads:
             return hosts.everyone
         if spec.numa is None:
             mask = hosts.factor("topology").mask(lambda topology: not topology or topology.has_threads)
         else:
-            mask = fits(hosts, spec, packs=self.options[PACKS])
+            mask = fits(hosts, spec, packs=self.options[PACKS], among=passing)
             if needs_threads:
                 mask &= hosts.factor("topology").mask(lambda topology: not topology or topology.has_threads)
         return mask

@@ -148,9 +148,10 @@ def _is_plain(one: Filter, watch: Watch) -> bool:
 def _plain_turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask, before: int, watch: Watch) -> Turn:
     """One turn of a filter that may take its time."""
     mask, faults, said = _ask_all(one, hosts, spec, passing=passing, watch=watch)
-    if mask is hosts.everyone:
+    everyone = hosts.everyone
+    if mask is everyone or mask is passing:
         return passing, before, faults, said
-    left = mask if before == len(hosts) else np.logical_and(passing, mask)
+    left = mask if passing is everyone else np.logical_and(passing, mask)
     after = int(np.count_nonzero(left))
     return (passing if after == before else left), after, faults, said
 
@@ -282,7 +283,7 @@ def _answer(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, 
 
 def _ask_all(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
     try:
-        mask = guarded(one.mask, hosts, spec)
+        mask = guarded(one.mask_among, hosts, spec, passing)
         if mask is hosts.everyone or is_mask(mask, len(hosts)):
             return mask, (), NOTHING_SAID
         raise Nonsense(f"mask of {len(hosts)} bools expected")

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
+from math import perm
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conductor.core.hardware import devices
-from conductor.core.hardware.fit import KB_PER_MB
+from conductor.core.hardware.fit import KB_PER_MB, MOST_TRIES
 from conductor.core.hardware.request import DEDICATED, ISOLATE, REQUIRE, InstanceCell, InstanceTopology, PciRequest
 from conductor.core.hardware.topology import HostCell, HostTopology
 from conductor.core.host_state import HostState, HostTable, Mask
 
 Ints = NDArray[np.int64]
 MOST_THREADS = 8
+MOST_CELLS = 60
 FEATURES = (
     *("cpus", "pcpus", "free", "cpus_used", "memory_mb", "memory_mb_used", "smallest_kb", "total_kb", "free_kb"),
     *("threads", "is_whole"),
@@ -86,35 +89,71 @@ class CellColumns:
             **by_host,
         )
 
+    def among(self, hosts: Mask) -> CellColumns:
+        """Only the cells of these hosts."""
+        if hosts.all():
+            return self
+        kept = np.flatnonzero(hosts[self.rows])
+        return replace(
+            self,
+            rows=self.rows[kept],
+            places=self.places[kept],
+            features=self.features[:, kept],
+            pages={size: free[kept] for size, free in self.pages.items()},
+        )
+
     def __getitem__(self, name: str) -> Ints:
         column: Ints = self.features[INDEX[name]]
         return column
 
 
-def is_plain(guest: InstanceTopology, requests: Sequence[PciRequest]) -> bool:
-    """Whether hosts may be asked by columns: one cell, or several that are alike and need no devices beside them."""
+def is_plain(guest: InstanceTopology) -> bool:
+    """Whether hosts may be asked by columns: one cell, or several that are alike."""
     first = guest.cells[0]
-    alike = {_demand(cell) for cell in guest.cells}
-    is_single = len(guest.cells) == 1
-    return (first.page_size_kb or 0) >= 0 and (
-        is_single or (len(alike) == 1 and not requests and not guest.isolates_emulator)
-    )
+    if (first.page_size_kb or 0) < 0:
+        return False
+    return len(guest.cells) == 1 or (len(set(map(_demand, guest.cells))) == 1 and not guest.isolates_emulator)
 
 
-def fitting(hosts: HostTable, guest: InstanceTopology, requests: tuple[PciRequest, ...]) -> tuple[Mask, Mask]:
-    """Where a plain guest fits, and the hosts about which that says nothing: they must be asked one by one."""
-    columns = hosts.kept("cells", CellColumns.of)
+def fitting(
+    hosts: HostTable, guest: InstanceTopology, requests: tuple[PciRequest, ...], among: Mask
+) -> tuple[Mask, Mask]:
+    """Where among these a plain guest fits, and about whom that says nothing: they must be asked one by one."""
+    columns = hosts.kept("cells", CellColumns.of).among(among)
     cell, reserved = guest.cells[0], int(guest.isolates_emulator)
     fits = _memory(columns, cell) & _cpus(columns, cell, reserved)
     if cell.is_pinned:
         fits &= _pins(columns, cell, reserved)
-    if requests:
-        fits &= _near(hosts, columns, requests)
     count = np.bincount(columns.rows[fits], minlength=len(hosts))
-    odd = columns.is_odd
+    enough, odd = count >= len(guest.cells), columns.is_odd
     if cell.is_pinned and not columns["threads"].all():  # whose cores nobody knows counts in the order of cells
         odd = odd | (np.bincount(columns.rows[columns["threads"] == 0], minlength=len(hosts)) > 0)
-    return count >= len(guest.cells), odd
+    if requests:
+        many = np.bincount(columns.rows, minlength=len(hosts))
+        odd = odd | np.isin(many, [one for one in np.unique(many).tolist() if _is_much(one, len(guest.cells))])
+        enough &= ~odd
+        enough[enough] = _near(hosts, columns, fits, np.flatnonzero(enough), (requests, len(guest.cells)))
+    return enough, odd
+
+
+def _is_much(cells: int, wanted: int) -> bool:
+    """Whether not all ways to choose cells are tried, or not all cells have a bit of their own."""
+    return cells > MOST_CELLS or perm(cells, wanted) > MOST_TRIES
+
+
+def roomy(hosts: HostTable, guest: InstanceTopology, among: Mask) -> Mask:
+    """Who of these has cells enough for each cell of the guest by itself, or may have: the others cannot hold it."""
+    columns = hosts.kept("cells", CellColumns.of).among(among)
+    mask = columns.is_odd | (np.bincount(columns.rows, minlength=len(hosts)) >= len(guest.cells))
+    demands = [_demand(cell) for cell in guest.cells]
+    for demand, cell in dict(zip(demands, guest.cells, strict=True)).items():
+        fits = _cpus(columns, cell, 0)
+        if (cell.page_size_kb or 0) >= 0:  # else the host has a choice
+            fits &= _memory(columns, cell)
+        if cell.is_pinned:
+            fits &= _pins(columns, cell, 0)
+        mask &= columns.is_odd | (np.bincount(columns.rows[fits], minlength=len(hosts)) >= demands.count(demand))
+    return mask & among
 
 
 def _memory(columns: CellColumns, cell: InstanceCell) -> Mask:
@@ -161,17 +200,27 @@ def _pins(columns: CellColumns, cell: InstanceCell, reserved: int) -> Mask:
     return can
 
 
-def _near(hosts: HostTable, columns: CellColumns, requests: tuple[PciRequest, ...]) -> Mask:
-    """Whether the devices are near enough to each single cell."""
+def _near(
+    hosts: HostTable, columns: CellColumns, fits: Mask, rows: Ints, wanted: tuple[tuple[PciRequest, ...], int]
+) -> Mask:
+    """Whether the devices are near enough to so many of the cells that fit, for each of these hosts.
+
+    Hosts whose devices lie alike, and in which the same cells fit, are judged once.
+    """
     factor = hosts.factor("devices_by_cell", _devices_by_cell)
-    width = int(columns.places.max(initial=0)) + 1
-    answers = np.zeros((len(factor.values), width), np.bool_)
-    for code, (pools, sockets) in enumerate(factor.values):
-        topology = HostTopology(tuple(HostCell(number, frozenset(), socket=socket) for number, socket in sockets))
-        for place, (number, _) in enumerate(sockets):
-            answers[code, place] = devices.take_all(pools, requests, (number,), topology) is not None
-    found: Mask = answers[factor.codes[columns.rows], columns.places]
+    bits = np.zeros(len(hosts), np.int64)
+    np.bitwise_or.at(bits, columns.rows[fits], 1 << columns.places[fits])
+    alike, which = np.unique(np.stack((factor.codes[rows].astype(np.int64), bits[rows])), axis=1, return_inverse=True)
+    answers = [_are_near(factor.values[code], places, *wanted) for code, places in alike.T.tolist()]
+    found: Mask = np.array(answers, np.bool_)[which.reshape(-1)]
     return found
+
+
+def _are_near(host: Any, places: int, requests: tuple[PciRequest, ...], count: int) -> bool:
+    pools, sockets = host
+    topology = HostTopology(tuple(HostCell(number, frozenset(), socket=socket) for number, socket in sockets))
+    cells = [number for place, (number, _) in enumerate(sockets) if places >> place & 1]
+    return any(devices.take_all(pools, requests, near, topology) is not None for near in permutations(cells, count))
 
 
 def _devices_by_cell(state: HostState) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from conductor.core.hardware.topology import HostTopology
 from conductor.core.hardware.verdicts import Pools, explain_devices, explain_fit, has_devices, has_fit
 from conductor.core.host_state import HostState, HostTable, Mask
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.hardware_columns import fitting, is_plain
+from conductor.core.scheduling.hardware_columns import fitting, is_plain, roomy
 from conductor.core.verdict import PASS, Verdict
 
 NO_HARDWARE: Mapping[str, Any] = {}
@@ -29,11 +29,14 @@ class HardwareFit(Filter):
     name = "hardware"
 
     def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        return self.mask_among(hosts, spec, hosts.everyone)
+
+    def mask_among(self, hosts: HostTable, spec: RequestSpec, passing: Mask) -> Mask:
         mask = hosts.everyone
         if spec.pci_requests:
             mask = offers(hosts, spec)
         if spec.numa is not None:
-            mask = mask & fits(hosts, spec)
+            mask = mask & fits(hosts, spec, among=mask & passing)
         return mask
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
@@ -50,23 +53,27 @@ def hardware_of(state: HostState) -> Hardware:
     return (state.topology or None, state.pci_pools, state.cpu_ratio, state.ram_ratio)
 
 
-def fits(hosts: HostTable, spec: RequestSpec, *, packs: bool = False) -> Mask:
-    """Where the guest's cells find a place. `spec.numa` is not None."""
-    again: Iterable[int] = hosts.claimed_rows
-    if spec.numa is not None and is_plain(spec.numa, spec.pci_requests):
-        mask, is_odd = fitting(hosts, spec.numa, spec.pci_requests)
-        again = {*np.flatnonzero(is_odd).tolist(), *again}
+def fits(hosts: HostTable, spec: RequestSpec, *, packs: bool = False, among: Mask | None = None) -> Mask:
+    """Where the guest's cells find a place, asked only about the hosts in `among`. `spec.numa` is not None."""
+    if spec.numa is None:
+        raise ValueError("nothing is asked of NUMA cells")
+    among = hosts.everyone if among is None else among
+    again = [row for row in hosts.claimed_rows if among[row]]
+    if is_plain(spec.numa):
+        mask, is_odd = fitting(hosts, spec.numa, spec.pci_requests, among)
+        again += np.flatnonzero(is_odd & among).tolist()
     else:
-        mask = _fits_one_by_one(hosts, spec, packs)
+        mask = _fits_one_by_one(hosts, spec, packs, roomy(hosts, spec.numa, among))
     for row in again:
         mask[row] = _fits(hardware_of(hosts.states[row]), spec, packs)
     return mask
 
 
-def _fits_one_by_one(hosts: HostTable, spec: RequestSpec, packs: bool) -> Mask:
+def _fits_one_by_one(hosts: HostTable, spec: RequestSpec, packs: bool, among: Mask) -> Mask:
     """The same, with hosts that are alike asked once, and only those that have the devices."""
     factor = hosts.factor("hardware", hardware_of)
-    among = offers(hosts, spec) if spec.pci_requests else hosts.everyone
+    if spec.pci_requests:
+        among = among & offers(hosts, spec)
     known = np.zeros(len(factor.values), np.bool_)
     for code in np.unique(factor.codes[among]).tolist():
         known[code] = _fits(factor.values[code], spec, packs)

@@ -71,6 +71,11 @@ class Rules:
     decision_seconds: float = math.inf
     digest: str = ""  # the same exactly where the same plugins decide in the same way
 
+    @functools.cached_property
+    def plain(self) -> dict[tuple[str, str, type[Any]], bool]:
+        """The plugins that nothing limits, as far as somebody has asked."""
+        return {}
+
 
 @dataclass(slots=True)
 class Use:
@@ -130,8 +135,15 @@ class Watch:
 
     def is_plain(self, kind: str, plugin: Any) -> bool:
         """Whether nothing limits the plugin: its turns are only noted, as accounts cost more than what it says."""
-        rules, key = self.rules, (kind, plugin.name)
-        if key not in rules.trusted and not _is_ours(type(plugin)):  # type: ignore[arg-type]
+        key = kind, plugin.name, type(plugin)
+        known = self.rules.plain.get(key)
+        if known is None:
+            self.rules.plain[key] = known = self._is_plain(key)
+        return known
+
+    def _is_plain(self, named: tuple[str, str, type[Any]]) -> bool:
+        rules, key = self.rules, named[:2]
+        if key not in rules.trusted and not _is_ours(named[2]):  # type: ignore[arg-type]
             return False
         return not (key in rules.quarantined or key in rules.shadows)
 

@@ -173,7 +173,7 @@ def weigh(
     count = int(np.count_nonzero(passing))
     if count < 2:
         return Weighing(np.where(passing, 0.0, OUT), count)
-    turn = _Turn(hosts, spec, multipliers, _Candidates(passing, count), watch or Watch(Rules()))
+    turn = _Turn(hosts, spec, multipliers, _Candidates(hosts, passing, count), watch or Watch(Rules()))
     is_by_row = not any(one.compares_hosts for one in weighers)
     turn.since = since if since and is_by_row and len(since.raws) == len(weighers) else None
     for is_plain, some in groupby(weighers, partial(turn.watch.is_plain, WEIGHER)):
@@ -189,7 +189,8 @@ def weigh(
 class _Candidates:
     """The hosts that are weighed."""
 
-    def __init__(self, passing: Mask, count: int) -> None:
+    def __init__(self, hosts: HostTable, passing: Mask, count: int) -> None:
+        self.hosts = hosts
         self.passing = passing
         self.count = count
 
@@ -197,6 +198,9 @@ class _Candidates:
         """The least and the greatest of the candidates' numbers."""
         if column.strides == (0,):  # one number for all hosts
             return float(column[0]), float(column[0])
+        known = self.hosts.ends_of(column, self.passing)
+        if known is not None:
+            return known
         least, greatest = column.argmin(), column.argmax()
         if self.passing[least] and self.passing[greatest]:  # the ends of all hosts are those of the candidates
             return float(column[least]), float(column[greatest])

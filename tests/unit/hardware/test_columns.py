@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conductor.core.hardware.topology import HostTopology, Pages
@@ -32,6 +33,16 @@ WISHES: tuple[dict[str, str], ...] = (
     {**PINNED, "pci_passthrough:alias": "gpu:1", "hw:pci_numa_affinity_policy": "required"},
     {**PINNED, "pci_passthrough:alias": "near:1"},
     {**PINNED, "hw:numa_nodes": "2", "pci_passthrough:alias": "gpu:1"},
+    {**PINNED, "hw:numa_nodes": "2", "pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": "required"},
+    {"hw:numa_nodes": "2", "pci_passthrough:alias": "gpu:1", "hw:pci_numa_affinity_policy": "socket"},
+    {**PINNED, "hw:numa_nodes": "2", "pci_passthrough:alias": "near:1", "hw:emulator_threads_policy": "isolate"},
+    {
+        "hw:numa_nodes": "2",
+        "hw:numa_cpus.0": "0",
+        "hw:numa_cpus.1": "1-3",
+        "hw:numa_mem.0": "512",
+        "hw:numa_mem.1": "1536",
+    },
     {"pci_passthrough:alias": "gpu:2"},
 )
 
@@ -64,7 +75,10 @@ def assert_agree(hosts: HostTable, wish: dict[str, str]) -> None:
     request = asked(wish)
     for one in (HardwareFit(), BROUGHT["NUMATopologyFilter"], BROUGHT["PciPassthroughFilter"]):
         verdicts = [one.host_passes(state, request) for state in hosts.states]
-        assert one.mask(hosts, request).tolist() == [bool(verdict) for verdict in verdicts], one.name
+        mask = one.mask(hosts, request)
+        assert mask.tolist() == [bool(verdict) for verdict in verdicts], one.name
+        for some in (np.arange(len(hosts)) % 3 == 0, mask, ~mask):
+            assert one.mask_among(hosts, request, some)[some].tolist() == mask[some].tolist(), one.name
         assert all(verdict.reason for verdict in verdicts if not verdict)
 
 

@@ -1,0 +1,81 @@
+"""The rows with the least and the greatest numbers of a column, a few of each: where its ends are, whoever is asked."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Pair = tuple[float, int]  # a number, and its row
+
+KEPT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Least:
+    """Some rows with the least numbers, least first. No other row has a number below `bound`."""
+
+    pairs: tuple[Pair, ...]
+    bound: float
+
+    @classmethod
+    def of(cls, column: Column) -> Least:
+        if len(column) <= KEPT:
+            return cls(tuple(sorted(zip(column.tolist(), range(len(column)), strict=True))), np.inf)
+        rows = np.argpartition(column, KEPT)[: KEPT + 1]
+        pairs = sorted(zip(column[rows].tolist(), rows.tolist(), strict=True))
+        return cls(tuple(pairs[:KEPT]), pairs[KEPT][0])
+
+    def among(self, passing: Mask) -> float | None:
+        """The least number of the rows that pass; None where none of those passes that are known."""
+        return next((number for number, row in self.pairs if passing[row]), None)
+
+    def with_rows(self, rows: Collection[int], changes: Sequence[Pair]) -> Least:
+        """With the numbers that `rows` have now."""
+        pairs = [pair for pair in self.pairs if pair[1] not in rows]
+        for pair in changes:
+            if pair[0] <= self.bound:
+                insort(pairs, pair)
+        if len(pairs) <= 2 * KEPT:
+            return Least(tuple(pairs), self.bound)
+        return Least(tuple(pairs[:KEPT]), pairs[KEPT][0])
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """Both ends of a column. `greatest` has the numbers with their signs turned."""
+
+    least: Least
+    greatest: Least
+
+    @classmethod
+    def of(cls, column: Column) -> Extremes | None:
+        """None for a column with numbers that are none: those have no order."""
+        return cls(Least.of(column), Least.of(-column)) if np.isfinite(column).all() else None
+
+    def among(self, passing: Mask) -> tuple[float, float] | None:
+        """The least and the greatest number of those that pass; None where one must look at all of them."""
+        low, high = self.least.among(passing), self.greatest.among(passing)
+        return None if low is None or high is None else (low, -high)
+
+    def with_rows(self, rows: Collection[int], column: Column) -> Extremes | None:
+        """Of the column in which these rows have other numbers; None where that must be looked for anew."""
+        changes = [(float(column[row]), row) for row in rows]
+        if not all(map(np.isfinite, (number for number, _ in changes))):
+            return None
+        least = self.least.with_rows(rows, changes)
+        greatest = self.greatest.with_rows(rows, [(-number, row) for number, row in changes])
+        return Extremes(least, greatest) if least.pairs and greatest.pairs else None
+
+
+def carried(
+    kept: Mapping[str, Extremes | None], rows: Collection[int], columns: Mapping[str, Column]
+) -> dict[str, Extremes | None]:
+    """Those of columns in which some rows have other numbers. What must be looked for anew is left out."""
+    found = {name: made.with_rows(rows, columns[name]) for name, made in kept.items() if made}
+    return {name: made for name, made in found.items() if made}
