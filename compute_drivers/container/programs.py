@@ -11,6 +11,8 @@ SECONDS = 60.0
 PACKAGES = {
     "runc": "runc",
     "ip": "iproute2",
+    "nft": "nftables",
+    "dnsmasq": "dnsmasq-base",
     "nsenter": "util-linux",
     "mount": "mount",
     "umount": "mount",

@@ -9,54 +9,12 @@ from typing import Any, BinaryIO, ClassVar, Protocol
 
 from conductor.core.consoles import ConsoleKind
 from conductor.core.driver_capabilities import CAPABILITIES as CAPABILITIES
+from conductor.core.guest_parts import NetworkPort as NetworkPort
+from conductor.core.guest_parts import VolumeConnection as VolumeConnection
+from conductor.core.guest_parts import known_fields
+from conductor.core.port_filters import PortFilter as PortFilter
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
-
-
-def _known(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    names = {item.name for item in fields(cls)}
-    return {name: value for name, value in data.items() if name in names}
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkPort:
-    """One plugged port: addresses are texts, `prefix_length` belongs to the first subnet."""
-
-    port_uuid: str
-    network_name: str
-    mac_address: str
-    ip_address: str
-    prefix_length: int
-    cidr: str
-    gateway_ip: str = ""
-    dns_nameservers: tuple[str, ...] = ()
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> NetworkPort:
-        """A port as a message carries it; fields that a newer sender added are dropped."""
-        return cls(**{**_known(cls, data), "dns_nameservers": tuple(data.get("dns_nameservers", ()))})
-
-
-@dataclass(frozen=True, slots=True)
-class VolumeConnection:
-    """One volume of a guest: where its data is and how the guest sees it.
-
-    `path` is a file or block device that the host can open. `boot_index` 0 is the root disk, -1 is no boot device.
-    """
-
-    volume_uuid: str
-    path: str
-    size_gb: int
-    disk_format: str = "raw"
-    device_name: str = ""
-    boot_index: int = -1
-    is_read_only: bool = False
-    serial: str = ""
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> VolumeConnection:
-        """A volume as a message carries it; fields that a newer sender added are dropped."""
-        return cls(**_known(cls, data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +43,10 @@ class GuestSpec:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> GuestSpec:
         """The inverse of `to_json`; fields that a newer sender added are dropped."""
-        values = _known(cls, data)
-        values["flavor"] = FlavorSpec(**_known(FlavorSpec, values["flavor"]))
+        values = known_fields(cls, data)
+        values["flavor"] = FlavorSpec(**known_fields(FlavorSpec, values["flavor"]))
         for name in ("image", "kernel", "ramdisk"):
-            values[name] = ImageSpec(**_known(ImageSpec, values[name])) if values.get(name) else None
+            values[name] = ImageSpec(**known_fields(ImageSpec, values[name])) if values.get(name) else None
         values["image"] = values["image"] or ImageSpec()
         values["ports"] = tuple(NetworkPort.from_json(port) for port in values.get("ports", ()))
         values["volumes"] = tuple(VolumeConnection.from_json(volume) for volume in values.get("volumes", ()))
@@ -147,9 +105,9 @@ class NodeReport:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> NodeReport:
         """The inverse of `to_json`; fields that a newer sender added are dropped."""
-        values = _known(cls, data)
+        values = known_fields(cls, data)
         values["inventory"] = {
-            name: Inventory(**_known(Inventory, amount)) for name, amount in values["inventory"].items()
+            name: Inventory(**known_fields(Inventory, amount)) for name, amount in values["inventory"].items()
         }
         values["traits"] = frozenset(values.get("traits", ()))
         values["supported_instances"] = tuple(
@@ -197,13 +155,15 @@ class ComputeDriver:
     `force_live_migration`. Failures raise `errors.DriverError` (another host may do better) or `errors.BuildAborted`
     (none will). A verb for a guest that is not there raises `errors.GuestMissing`.
     `capabilities` names those of CAPABILITIES whose methods are there; the others are never called. Once it has
-    started, a host may say less than its class: what its machine lacks.
+    started, a host may say less than its class: what its machine lacks. With `filters_ports` it applies the rules of
+    security groups.
     """
 
     name: ClassVar[str] = ""
     is_simulated: ClassVar[bool] = False
     supports_console_log: ClassVar[bool] = False
     capabilities: frozenset[str] = frozenset()
+    filters_ports: bool = False
 
     def __init__(self, host: str, options: Mapping[str, Any], open_image: OpenImage) -> None:
         self.host = host
@@ -252,6 +212,12 @@ class ComputeDriver:
         raise NotImplementedError
 
     def forget_password(self, instance_uuid: str) -> None:
+        raise NotImplementedError
+
+    # -- where `filters_ports`
+
+    def filter_ports(self, filters: Mapping[str, PortFilter]) -> None:
+        """What each port of the host's guests lets through from now on; one that is not named lets nothing through."""
         raise NotImplementedError
 
     # -- there and gone, on and off: every driver can do these

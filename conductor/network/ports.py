@@ -267,6 +267,7 @@ def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any
             cidr=subnet.cidr if subnet else "",
             gateway_ip=(subnet.gateway_ip or "") if subnet else "",
             dns_nameservers=tuple(subnet.dns_nameservers) if subnet else (),
+            network_uuid=str(port.network.uuid),
         )
     ) | {
         "dns_nameservers": list(subnet.dns_nameservers) if subnet else [],

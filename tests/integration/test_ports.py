@@ -151,6 +151,7 @@ def test_plug_tells_all_that_a_guest_needs(people: Any) -> None:
         "cidr": "10.0.0.0/24",
         "gateway_ip": "10.0.0.1",
         "dns_nameservers": ["9.9.9.9"],
+        "network_uuid": network_id,
     }
     assert NetworkPort(**plugged).ip_address == "10.0.0.2"
     assert row.mac_address.startswith("fa:16:3e:")

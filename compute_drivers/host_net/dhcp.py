@@ -1,0 +1,103 @@
+"""The DHCP server of a network on this host: dnsmasq, which knows our ports and answers nobody else."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from compute_drivers.container import programs
+from compute_drivers.host_net.rules import SERVER
+from conductor.core.compute_driver import NetworkPort
+from conductor.core.errors import DriverError
+
+WHAT = "The addresses of the network could not be served"
+NOT_IN_HOST_NAMES = re.compile(r"[^A-Za-z0-9-]")
+LEASE = "1d"
+END_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Client:
+    """A port, and what its guest is called."""
+
+    port: NetworkPort
+    hostname: str
+
+
+def configuration(bridge: str, pid_file: Path, clients: Sequence[Client]) -> str:
+    """What dnsmasq is told: leases for the cards that we know, by their ports' addresses, and none for others."""
+    lines = [
+        *("port=0", f"interface={bridge}", "except-interface=lo", "bind-interfaces", f"pid-file={pid_file}"),
+        *("dhcp-authoritative", "leasefile-ro", "no-ping", "quiet-dhcp", "dhcp-no-override", "user=nobody"),
+    ]
+    subnets = {client.port.cidr: client.port for client in clients}
+    for tag, (cidr, port) in enumerate(sorted(subnets.items())):
+        network = IPv4Network(cidr)
+        lines.append(f"shared-network={bridge},{network.network_address}")
+        lines.append(f"dhcp-range=set:subnet{tag},{network.network_address},static,{network.netmask},{LEASE}")
+        lines += [f"dhcp-option=tag:subnet{tag},{option}" for option in _options(port)]
+    for client in sorted(clients, key=lambda one: one.port.port_uuid):
+        name = NOT_IN_HOST_NAMES.sub("", client.hostname)[:63].strip("-") or "guest"
+        lines.append(f"dhcp-host={client.port.mac_address.lower()},{client.port.ip_address},{name},{LEASE}")
+    return "\n".join([*lines, ""])
+
+
+def _options(port: NetworkPort) -> list[str]:
+    """Without a value an option is left out: dnsmasq would name itself."""
+    names = [address for address in port.dns_nameservers if ":" not in address]
+    ways = [f"{SERVER}/32", "0.0.0.0", *(["0.0.0.0/0", port.gateway_ip] if port.gateway_ip else [])]
+    return [
+        ",".join(["option:router", *([port.gateway_ip] if port.gateway_ip else [])]),
+        ",".join(["option:dns-server", *names]),
+        # Who heeds these ways out heeds no router, so it is named again.
+        ",".join(["option:classless-static-route", *ways]),
+    ]
+
+
+class DhcpServer:
+    """One process for one bridge, which runs on when we end and is found by its file."""
+
+    def __init__(self, folder: Path, bridge: str) -> None:
+        self._bridge = bridge
+        self._settings = folder / f"{bridge}.dnsmasq"
+        self._pid_file = folder / f"{bridge}.pid"
+
+    def serve(self, clients: Sequence[Client]) -> None:
+        """These from now on; one that serves them already is left alone. Raises DriverError."""
+        wanted = configuration(self._bridge, self._pid_file, clients)
+        if self._pid() is not None and self._settings.read_text() == wanted:
+            return
+        self.end()
+        self._settings.write_text(wanted)
+        # It goes to the background once its socket is there: what is wrong is said before.
+        programs.must(WHAT, "dnsmasq", f"--conf-file={self._settings}")
+
+    def end(self) -> None:
+        """Raises DriverError for one that does not end."""
+        pid = self._pid()
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + END_SECONDS
+            while self._pid() is not None:
+                if time.monotonic() > deadline:
+                    raise DriverError("The DHCP server of a network does not end.")
+                time.sleep(0.005)
+        for path in (self._settings, self._pid_file):
+            path.unlink(missing_ok=True)
+
+    def _pid(self) -> int | None:
+        """None where it does not run: a number may be somebody else's by now."""
+        try:
+            pid = int(self._pid_file.read_text())
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError):
+            return None
+        return pid if os.fsencode(self._settings) in words else None

@@ -1,0 +1,244 @@
+"""Networks of guests in the host's kernel: a bridge and a DHCP server for each, a tap and rules for each port."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+from compute_drivers.container import programs
+from compute_drivers.host_net import rules
+from compute_drivers.host_net.dhcp import Client, DhcpServer
+from conductor.core.compute_driver import NetworkPort
+from conductor.core.errors import BuildAborted, DriverError
+from conductor.core.port_filters import PortFilter
+
+BRIDGED_CALLS = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+TUN = Path("/dev/net/tun")
+WHAT = "The port could not be plugged"
+FILTERS = "filters.json"
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A port that is plugged here, by the kernel's names."""
+
+    owner: str
+    client: Client
+    device: str
+    bridge: str
+
+    def plug(self, filters: Mapping[str, PortFilter]) -> rules.Plug:
+        port = self.client.port
+        found = filters.get(port.port_uuid, PortFilter())
+        return rules.Plug(self.device, self.bridge, port.mac_address, port.ip_address, found)
+
+
+class HostNet:
+    """What it made has names that begin with a key of this host's: others on the same machine are left alone.
+
+    The ports are told anew at each start; what they let through is kept in `folder`, until it is told otherwise.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        key = hashlib.sha256(str(folder).encode()).hexdigest()[:4]
+        self._names = rules.Names(f"novella_{key}", f"nt{key}", f"nb{key}")
+        self._gate = threading.Lock()
+        self._held: dict[str, _Held] = {}
+        self._filters: dict[str, PortFilter] = {}
+
+    @staticmethod
+    def missing() -> str:
+        """Why this machine can have no such networks, in one sentence; "" when it can."""
+        if not TUN.exists():
+            return f"{TUN} is not there"
+        if not BRIDGED_CALLS.exists():
+            return "the kernel's module br_netfilter is not loaded"
+        return ""
+
+    def start(self, ports: Iterable[tuple[str, Client]]) -> None:
+        """Have these ports, each with its guest's id, and nothing that was left over. Raises DriverError."""
+        if cause := self.missing():
+            raise DriverError(f"Option libvirt.guest_network: bridge cannot be had here: {cause}.")
+        with self._gate:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._filters = self._read()
+            self._held = {client.port.port_uuid: self._of(owner, client) for owner, client in ports}
+            self._remove_left_over()
+            self._filter()  # before there is anything to pass
+            for held in self._held.values():
+                self._make(held)
+            self._serve({held.bridge for held in self._held.values()})
+
+    def plug(self, owner: str, clients: Sequence[Client]) -> None:
+        """Make what is not there of a guest's ports. Raises BuildAborted, DriverError; then none of them is new."""
+        with self._gate:
+            new = [self._of(owner, client) for client in clients]
+            before = dict(self._held)
+            self._held |= {held.client.port.port_uuid: held for held in new}
+            try:
+                self._filter()
+                for held in new:
+                    self._make(held)
+                self._serve({held.bridge for held in new})
+            except BaseException:
+                self._held = before
+                self._remove_left_over()
+                raise
+
+    def unplug(self, owner: str, port_uuid: str = "") -> None:
+        """One port of a guest, or all; nothing where there is none. Raises DriverError."""
+        with self._gate:
+            gone = [held for uuid, held in self._held.items() if held.owner == owner and port_uuid in ("", uuid)]
+            if not gone:
+                return
+            for held in gone:
+                self._remove(held.device)
+                del self._held[held.client.port.port_uuid]
+            self._serve({held.bridge for held in gone})
+            self._filter()
+
+    def filter(self, filters: Mapping[str, PortFilter]) -> None:
+        """What ports let through from now on. Raises DriverError; then it is what it was."""
+        with self._gate:
+            before, self._filters = self._filters, dict(filters)
+            try:
+                self._filter()
+            except BaseException:
+                self._filters = before
+                raise
+            self._write()
+
+    @property
+    def filters(self) -> Mapping[str, PortFilter]:
+        return self._filters
+
+    def device_of(self, port: NetworkPort) -> str:
+        """By this name the kernel has the port's tap, here."""
+        return f"{self._names.devices}{_short(port.port_uuid)}"
+
+    def ports_of(self, owner: str) -> set[str]:
+        return {uuid for uuid, held in self._held.items() if held.owner == owner}
+
+    def counted(self, owner: str) -> list[dict[str, Any]]:
+        """What came and went by each port, as the guest sees it. Raises DriverError."""
+        said = programs.must("The ports could not be counted", "ip", "-json", "-stats", "link", "show", "type", "tun")
+        links = {link["ifname"]: link.get("stats64", {}) for link in json.loads(said or b"[]")}
+        held = [one for one in self._held.values() if one.owner == owner]
+        return [_counted(one.client.port.mac_address, links[one.device]) for one in held if one.device in links]
+
+    # -- what they are made of
+
+    def _of(self, owner: str, client: Client) -> _Held:
+        port = client.port
+        _require_ipv4(port)
+        network = port.network_uuid or port.port_uuid  # of an earlier release: nobody else is in it
+        held = _Held(owner, client, self.device_of(port), f"{self._names.bridges}{_short(network)}")
+        rules.ruleset(self._names, [held.plug({})])  # what is wrong with it is said now
+        return held
+
+    def _make(self, held: _Held) -> None:
+        links = self._links()
+        if held.bridge not in links:
+            self._make_bridge(held.bridge)
+        if held.device not in links:
+            programs.must(WHAT, "ip", "tuntap", "add", "dev", held.device, "mode", "tap")
+        programs.must(WHAT, "ip", "link", "set", held.device, "master", held.bridge, "addrgenmode", "none", "up")
+
+    @staticmethod
+    def _make_bridge(name: str) -> None:
+        """With an address of its own for its DHCP server and of no network's: the host's routes stay as they are."""
+        mac = "02:" + ":".join(f"{byte:02x}" for byte in hashlib.sha256(name.encode()).digest()[:5])
+        kind = ("type", "bridge", "nf_call_iptables", "1", "mcast_snooping", "0")
+        programs.must(WHAT, "ip", "link", "add", name, "address", mac, *kind)
+        programs.must(WHAT, "ip", "address", "add", f"{rules.SERVER}/32", "dev", name)
+        programs.must(WHAT, "ip", "link", "set", name, "addrgenmode", "none", "up")
+
+    def _serve(self, bridges: Iterable[str]) -> None:
+        """Each bridge with its server, and none that has no port."""
+        for bridge in sorted(bridges):
+            clients = [held.client for held in self._held.values() if held.bridge == bridge]
+            server = DhcpServer(self._folder, bridge)
+            if clients:
+                server.serve(clients)
+            else:
+                server.end()
+                self._remove(bridge)
+
+    def _filter(self) -> None:
+        plugs = [held.plug(self._filters) for held in self._held.values()]
+        self._apply(rules.ruleset(self._names, plugs) if plugs else rules.nothing(self._names))
+
+    @staticmethod
+    def _apply(text: str) -> None:
+        programs.must("The rules of the ports could not be applied", "nft", "-f", "-", given=text.encode())
+
+    def _remove_left_over(self) -> None:
+        """Of guests that went while nobody looked, and of a call that was cut off."""
+        wanted = {name for held in self._held.values() for name in (held.device, held.bridge)}
+        for name in self._links() - wanted:
+            self._remove(name)
+        for settings in self._folder.glob(f"{self._names.bridges}*.dnsmasq"):
+            if settings.stem not in wanted:
+                DhcpServer(self._folder, settings.stem).end()
+        self._filter()
+
+    def _links(self) -> set[str]:
+        """Devices of ours."""
+        said = programs.must("The devices could not be listed", "ip", "-json", "link", "show")
+        found = {str(link["ifname"]) for link in json.loads(said or b"[]") if "ifname" in link}
+        return {name for name in found if name.startswith((self._names.devices, self._names.bridges))}
+
+    def _remove(self, name: str) -> None:
+        if name in self._links():
+            programs.must("The port could not be unplugged", "ip", "link", "delete", name)
+
+    def _read(self) -> dict[str, PortFilter]:
+        """None where there are none, or their writing was cut off: they are told again."""
+        try:
+            told = json.loads((self._folder / FILTERS).read_text())
+            return {uuid: PortFilter.from_json(found) for uuid, found in told.items()}
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def _write(self) -> None:
+        told = {uuid: found.to_json() for uuid, found in self._filters.items()}
+        try:
+            part = self._folder / f"{FILTERS}.part"
+            part.write_text(json.dumps(told))
+            part.replace(self._folder / FILTERS)
+        except OSError as error:
+            raise DriverError(f"The rules of the ports could not be kept: {error.strerror}.") from error
+
+
+def _short(name: str) -> str:
+    """Names of devices have fifteen characters at most."""
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def _require_ipv4(port: NetworkPort) -> None:
+    try:
+        is_in = IPv4Address(port.ip_address) in IPv4Network(port.cidr)
+    except (AddressValueError, ValueError):
+        is_in = False
+    if not is_in:
+        raise BuildAborted(
+            f"Port {port.port_uuid} has the address {port.ip_address} in {port.cidr}; "
+            "guests on this host have IPv4 only."
+        )
+
+
+def _counted(mac_address: str, stats: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """What the host's end has sent, the guest has received."""
+    found: dict[str, Any] = {"mac_address": mac_address}
+    for ours, theirs in (("tx", "rx"), ("rx", "tx")):
+        told = stats.get(ours, {})
+        found |= {f"{theirs}_octets": told.get("bytes", 0), f"{theirs}_packets": told.get("packets", 0)}
+        found |= {f"{theirs}_drop": told.get("dropped", 0), f"{theirs}_errors": told.get("errors", 0)}
+    return found

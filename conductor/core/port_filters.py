@@ -1,0 +1,63 @@
+"""What a port lets through: the rules of its security groups as a host applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+INGRESS, EGRESS = "ingress", "egress"
+IPV4 = "IPv4"
+
+
+def _known(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(cls)}
+    return {name: value for name, value in data.items() if name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRule:
+    """One kind of traffic that passes. `protocol` is a name or number, "" any; ICMP has its type and code in the ports.
+
+    Whom it is with: addresses of `remote_prefix`, or members of the group with the id `remote_group`; neither: anybody.
+    """
+
+    direction: str
+    ethertype: str = IPV4
+    protocol: str = ""
+    low: int | None = None
+    high: int | None = None
+    remote_prefix: str = ""
+    remote_group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPair:
+    """Another address that a port may send from; an empty MAC is the port's own."""
+
+    ip_address: str
+    mac_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PortFilter:
+    """Without rules nothing passes; with `is_on` false everything does. `groups` are ids of those it is a member of."""
+
+    is_on: bool = True
+    groups: tuple[str, ...] = ()
+    rules: tuple[FilterRule, ...] = ()
+    pairs: tuple[AddressPair, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PortFilter:
+        """The inverse of `to_json`; fields that a newer sender added are dropped."""
+        return cls(
+            is_on=bool(data.get("is_on", True)),
+            groups=tuple(data.get("groups", ())),
+            rules=tuple(FilterRule(**_known(FilterRule, rule)) for rule in data.get("rules", ())),
+            pairs=tuple(AddressPair(**_known(AddressPair, pair)) for pair in data.get("pairs", ())),
+        )

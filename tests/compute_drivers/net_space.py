@@ -1,0 +1,127 @@
+"""A network namespace that a test has for itself, and guests in it that are a few lines of Python on a real tap."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import select
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+from uuid import uuid4
+
+from compute_drivers.user_net import dhcp, packets
+from conductor.core.compute_driver import NetworkPort
+
+_libc = ctypes.CDLL(None, use_errno=True)
+NEW_NET = 0x40000000
+TUNSETIFF, TAP_WITHOUT_HEADER = 0x400454CA, 0x0002 | 0x1000
+SECONDS = 10.0
+EVERYBODY = b"\xff" * 6
+
+
+@contextmanager
+def net_space() -> Iterator[str]:
+    """This thread, and what it starts, is in it; devices of others cannot be seen, and none is left behind."""
+    name = f"novella-test-{uuid4().hex[:8]}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        inside = os.open(f"/run/netns/{name}", os.O_RDONLY)
+        _enter(inside)
+        os.close(inside)
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        yield name
+    finally:
+        _enter(home)
+        os.close(home)
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def _enter(space: int) -> None:
+    if _libc.setns(space, NEW_NET):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+def wait_until_forwarding(device: str) -> None:
+    """The bridge notices a little later that somebody is at the other end."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        told = subprocess.run(["ip", "-json", "-details", "link", "show", device], check=True, capture_output=True)
+        if json.loads(told.stdout)[0]["linkinfo"]["info_slave_data"]["state"] == "forwarding":
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"the bridge passes nothing for {device}")
+
+
+class Guest:
+    """Speaks Ethernet on the tap of a port, truthfully unless it is told otherwise."""
+
+    def __init__(self, device: str, port: NetworkPort) -> None:
+        self.port = port
+        self.mac = bytes.fromhex(port.mac_address.replace(":", ""))
+        self.address = IPv4Address(port.ip_address).packed
+        self._tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        fcntl.ioctl(self._tap, TUNSETIFF, struct.pack("16sH22x", device.encode(), TAP_WITHOUT_HEADER))
+
+    def close(self) -> None:
+        os.close(self._tap)
+
+    def send(self, frame: bytes) -> None:
+        os.write(self._tap, frame)
+
+    def frames(self, seconds: float = SECONDS) -> Iterator[bytes]:
+        """What comes, until nothing has come for so long."""
+        while select.select([self._tap], [], [], seconds)[0]:
+            yield os.read(self._tap, 2048)
+
+    def reaches(self, other: Guest, frame: bytes) -> bool:
+        """Whether the other gets this frame. What is sent after it comes after it, so nobody waits for what is lost."""
+        fence = uuid4().bytes
+        self.send(frame)
+        self.send(self.who_has(other) + fence)
+        came = []
+        for one in other.frames():
+            if fence in one:
+                return frame in came
+            came.append(one)
+        raise AssertionError("the bridge passes nothing")
+
+    def who_has(self, other: Guest, *, mac: bytes = b"", address: bytes = b"") -> bytes:
+        """The question of ARP, as from another if that is said."""
+        mac, address = mac or self.mac, address or self.address
+        asked = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), other.address)
+        return packets.frame(EVERYBODY, mac, packets.ARP, asked)
+
+    def ip(self, other: Guest, protocol: int, payload: bytes, *, mac: bytes = b"", address: bytes = b"") -> bytes:
+        packet = packets.packet(address or self.address, other.address, protocol, payload)
+        return packets.frame(other.mac, mac or self.mac, packets.IPV4, packet)
+
+    def ping(self, other: Guest, mark: bytes, *, mac: bytes = b"", address: bytes = b"") -> bytes:
+        return self.ip(other, packets.ICMP, packets.icmp(8, 0, b"\0\1\0\1" + mark), mac=mac, address=address)
+
+    def pong(self, other: Guest, mark: bytes) -> bytes:
+        return self.ip(other, packets.ICMP, packets.icmp(0, 0, b"\0\1\0\1" + mark))
+
+    def udp(self, other: Guest, source: int, target: int, mark: bytes) -> bytes:
+        return self.ip(other, packets.UDP, packets.udp(source, target, mark))
+
+    def offered(self) -> bytes:
+        """What a DHCP server answers: the address of the guest from byte 16 on, options from 240 on."""
+        head = struct.pack("!BBBBIHH16x16s192xI", 1, 1, 6, 0, 7, 0, 0x8000, self.mac, 0x63825363)
+        asked = packets.udp(68, 67, head + bytes([dhcp.KIND, 1, dhcp.DISCOVER, 55, 5, 1, 3, 6, 12, 121, dhcp.END]))
+        packet = packets.packet(bytes(4), EVERYBODY[:4], packets.UDP, asked)
+        self.send(packets.frame(EVERYBODY, self.mac, packets.IPV4, packet))
+        for frame in self.frames():
+            came = packets.frame_of(frame)
+            found = packets.packet_of(came.payload) if came is not None and came.kind == packets.IPV4 else None
+            told = packets.udp_of(found.payload) if found is not None and found.protocol == packets.UDP else None
+            # Everybody hears what is said to somebody who has no address yet.
+            if told is not None and told[1] == dhcp.CLIENT_PORT and told[2][28:34] == self.mac:
+                return told[2]
+        raise AssertionError("nobody offers an address")

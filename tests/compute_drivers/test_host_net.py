@@ -1,0 +1,226 @@
+"""Networks in the kernel: real bridges, taps, rules and DHCP servers, in a network namespace of the test's own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from compute_drivers.host_net.dhcp import Client
+from compute_drivers.host_net.host_net import HostNet
+from conductor.core.compute_driver import NetworkPort
+from conductor.core.errors import BuildAborted, DriverError
+from conductor.core.port_filters import EGRESS, INGRESS, AddressPair, FilterRule, PortFilter
+from tests.compute_drivers.net_space import Guest, net_space, wait_until_forwarding
+
+NETWORK, OTHER_NETWORK = "6f1b6f2e-net-1", "6f1b6f2e-net-2"
+ANA, BO, CHI = (
+    NetworkPort(f"port-{name}", "private", f"fa:16:3e:00:00:0{number}", f"10.64.0.{number}", 20, "10.64.0.0/20",
+                "10.64.0.1", ("9.9.9.9",), NETWORK)
+    for name, number in (("ana", 3), ("bo", 4), ("chi", 5))
+)  # fmt: skip
+OUT = FilterRule(EGRESS)
+PING = FilterRule(INGRESS, protocol="icmp")
+SENDS = PortFilter(rules=(OUT,))
+
+
+@pytest.fixture(scope="module")
+def space() -> Iterator[str]:
+    missing = [package for program, package in (("nft", "nftables"), ("dnsmasq", "dnsmasq-base"), ("ip", "iproute2"))
+               if shutil.which(program) is None]  # fmt: skip
+    assert not missing, f"the tests of networks need: apt-get install {' '.join(missing)}"
+    with net_space() as name:
+        yield name
+
+
+@pytest.fixture
+def net(space: str, tmp_path: Path) -> Iterator[HostNet]:
+    made = HostNet(tmp_path / "networks")
+    made.start(())
+    yield made
+    HostNet(tmp_path / "networks").start(())
+    assert _devices() == []
+    assert _rules() == ""
+
+
+@pytest.fixture
+def joined(net: HostNet) -> Iterator[Callable[..., list[Guest]]]:
+    """Guests on the ports, which are plugged."""
+    with ExitStack() as stack:
+
+        def join(*ports: NetworkPort) -> list[Guest]:
+            for port in ports:
+                net.plug(f"server-of-{port.port_uuid}", [Client(port, "web-1")])
+            guests = [Guest(net.device_of(port), port) for port in ports]
+            for guest in guests:
+                stack.callback(guest.close)
+            for port in ports:
+                wait_until_forwarding(net.device_of(port))
+            return guests
+
+        yield join
+
+
+def _run(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def _devices() -> list[str]:
+    return [line.split()[0] for line in _run("ip", "-brief", "link").splitlines() if not line.startswith("lo ")]
+
+
+def _rules() -> str:
+    return _run("nft", "list", "ruleset")
+
+
+def test_a_ping_passes_by_a_rule_and_its_answer_by_none_and_neither_after_the_rule_went(
+    net: HostNet, joined: Callable[..., list[Guest]]
+) -> None:
+    ana, bo = joined(ANA, BO)
+    net.filter({"port-ana": SENDS, "port-bo": PortFilter(rules=(OUT, PING))})
+    assert ana.reaches(bo, ana.ping(bo, b"once"))
+    assert bo.reaches(ana, bo.pong(ana, b"once"))
+    assert not bo.reaches(ana, bo.ping(ana, b"back")), "nothing lets it in there"
+    assert not ana.reaches(bo, ana.udp(bo, 5000, 53, b"else")), "the rule is of pings"
+    net.filter({"port-ana": SENDS, "port-bo": SENDS})
+    assert not ana.reaches(bo, ana.ping(bo, b"once")), "a connection from before has no right of its own"
+
+
+def test_nothing_passes_a_port_before_its_rules_were_told_and_all_one_without_port_security(
+    net: HostNet, joined: Callable[..., list[Guest]]
+) -> None:
+    ana, bo = joined(ANA, BO)
+    assert not ana.reaches(bo, ana.ping(bo, b"early"))
+    net.filter({"port-ana": PortFilter(is_on=False), "port-bo": PortFilter(is_on=False)})
+    assert ana.reaches(bo, ana.ping(bo, b"free", address=IPv4Address("10.64.0.99").packed))
+
+
+def test_who_claims_another_card_or_address_is_not_heard_unless_the_port_is_allowed_to(
+    net: HostNet, joined: Callable[..., list[Guest]]
+) -> None:
+    ana, bo, chi = joined(ANA, BO, CHI)
+    everybody = PortFilter(rules=(OUT, FilterRule(INGRESS)))
+    net.filter(dict.fromkeys(("port-ana", "port-bo", "port-chi"), everybody))
+    virtual = IPv4Address("10.64.0.77").packed
+    assert ana.reaches(bo, ana.ping(bo, b"true"))
+    assert not ana.reaches(bo, ana.ping(bo, b"as chi", address=chi.address))
+    assert not ana.reaches(bo, ana.ping(bo, b"by chi", mac=chi.mac))
+    assert not ana.reaches(bo, ana.who_has(bo, address=chi.address)), "others would send to ana what is for chi"
+    assert not ana.reaches(bo, ana.who_has(bo, mac=chi.mac))
+    assert not ana.reaches(bo, ana.udp(bo, 67, 68, b"an address for you")), "guests give nobody an address"
+    assert not ana.reaches(bo, ana.ping(bo, b"virtual", address=virtual))
+    assert chi.reaches(bo, chi.ping(bo, b"still here"))
+    net.filter({"port-ana": PortFilter(rules=(OUT,), pairs=(AddressPair("10.64.0.77"),)), "port-bo": everybody})
+    assert ana.reaches(bo, ana.ping(bo, b"virtual", address=virtual))
+
+
+def test_members_of_a_group_are_let_in_and_others_are_not(net: HostNet, joined: Callable[..., list[Guest]]) -> None:
+    ana, bo, chi = joined(ANA, BO, CHI)
+    web = FilterRule(INGRESS, protocol="udp", low=53, high=54, remote_group="group-web")
+    member = PortFilter(groups=("group-web",), rules=(OUT,))
+    net.filter({"port-ana": member, "port-bo": PortFilter(rules=(web,)), "port-chi": SENDS})
+    assert ana.reaches(bo, ana.udp(bo, 5000, 54, b"query"))
+    assert bo.reaches(ana, bo.udp(ana, 54, 5000, b"answer"))
+    assert not ana.reaches(bo, ana.udp(bo, 5000, 55, b"elsewhere"))
+    assert not chi.reaches(bo, chi.udp(bo, 5000, 54, b"stranger"))
+    net.filter({"port-ana": SENDS, "port-bo": PortFilter(rules=(web,)), "port-chi": member})
+    assert not ana.reaches(bo, ana.udp(bo, 5000, 54, b"query"))
+    assert chi.reaches(bo, chi.udp(bo, 5000, 54, b"stranger no more"))
+
+
+def test_each_guest_is_offered_the_address_of_its_port_and_strangers_none(
+    net: HostNet, joined: Callable[..., list[Guest]]
+) -> None:
+    ana, bo = joined(ANA, BO)
+    for guest in (ana, bo):
+        said = guest.offered()
+        assert said[16:20] == guest.address
+        assert bytes([3, 4]) + IPv4Address("10.64.0.1").packed in said[240:], "the way out"
+        assert bytes([6, 4]) + IPv4Address("9.9.9.9").packed in said[240:], "who knows names"
+        assert b"web-1" in said[240:]
+    (settings,) = net._folder.glob("*.dnsmasq")
+    assert "static" in settings.read_text(), "who is not listed gets nothing"
+
+
+def test_the_same_addresses_in_two_networks_are_two_guests(net: HostNet, joined: Callable[..., list[Guest]]) -> None:
+    twin = [
+        NetworkPort(f"twin-{port.port_uuid}", "other", port.mac_address.replace("3e", "3f"), port.ip_address, 20,
+                    port.cidr, network_uuid=OTHER_NETWORK)
+        for port in (ANA, BO)
+    ]  # fmt: skip
+    ana, bo, ana_twin, bo_twin = joined(ANA, BO, *twin)
+    net.filter({"port-ana": SENDS, "port-bo": PortFilter(rules=(PING,)), twin[0].port_uuid: SENDS})
+    assert ana.reaches(bo, ana.ping(bo, b"one"))
+    # In the other network nobody has asked, so that this is no answer.
+    assert not bo_twin.reaches(ana_twin, bo_twin.pong(ana_twin, b"one"))
+    assert bo.reaches(ana, bo.pong(ana, b"one"))
+
+
+def test_unplugging_removes_port_rules_bridge_and_server(net: HostNet) -> None:
+    net.plug("server-1", [Client(ANA, "web-1"), Client(BO, "web-1")])
+    assert len(_devices()) == 3
+    assert net.ports_of("server-1") == {"port-ana", "port-bo"}
+    assert [found["mac_address"] for found in net.counted("server-1")] == [ANA.mac_address, BO.mac_address]
+    net.unplug("server-1", "port-bo")
+    assert net.device_of(BO) not in _rules()
+    assert net.device_of(ANA) in _rules()
+    net.unplug("server-2")
+    assert len(_devices()) == 2
+    net.unplug("server-1")
+    assert _devices() == []
+    assert _rules() == ""
+    assert list(net._folder.glob("nb*")) == []
+
+
+def test_a_new_start_keeps_what_is_plugged_with_its_rules_and_removes_what_is_left_over(
+    net: HostNet, joined: Callable[..., list[Guest]]
+) -> None:
+    ana, bo = joined(ANA, BO)
+    net.plug("gone", [Client(CHI, "gone")])
+    net.filter({"port-ana": SENDS, "port-bo": PortFilter(rules=(PING,))})
+    _run("nft", "flush", "ruleset")
+    _run("ip", "tuntap", "add", "dev", f"{net.device_of(ANA)[:6]}0left0", "mode", "tap")
+    again = HostNet(net._folder)
+    again.start([(f"server-of-{port.port_uuid}", Client(port, "web-1")) for port in (ANA, BO)])
+    assert len(_devices()) == 3
+    assert net.device_of(CHI) not in " ".join(_devices())
+    assert ana.reaches(bo, ana.ping(bo, b"again"))
+    assert not bo.reaches(ana, bo.ping(ana, b"back"))
+
+
+def test_a_port_that_cannot_be_served_leaves_nothing(net: HostNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    for port, words in (
+        (NetworkPort("six", "n", "fa:16:3e:00:00:09", "fd00::5", 64, "fd00::/64"), "IPv4 only"),
+        (NetworkPort("bad", "n", "fa:16:3e:00:00", "10.64.0.9", 20, "10.64.0.0/20"), "MAC address"),
+    ):
+        with pytest.raises(BuildAborted, match=words):
+            net.plug("server-1", [Client(ANA, "web-1"), Client(port, "web-1")])
+    assert _devices() == []
+    monkeypatch.setenv("PATH", _without("dnsmasq", net._folder))
+    with pytest.raises(DriverError, match="apt-get install dnsmasq-base"):
+        net.plug("server-1", [Client(ANA, "web-1")])
+    assert _devices() == []
+    assert net.ports_of("server-1") == set()
+
+
+def _without(program: str, folder: Path) -> str:
+    """A path with what is needed but that program."""
+    for name in ("ip", "nft"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    assert shutil.which(program, path=str(folder)) is None
+    return str(folder)
+
+
+def test_rules_that_the_kernel_refuses_change_nothing(net: HostNet, joined: Callable[..., list[Guest]]) -> None:
+    ana, bo = joined(ANA, BO)
+    told = {"port-ana": SENDS, "port-bo": PortFilter(rules=(PING,))}
+    net.filter(told)
+    with pytest.raises(BuildAborted, match="no address"):
+        net.filter({"port-ana": SENDS, "port-bo": PortFilter(rules=(FilterRule(INGRESS, remote_prefix="10.0.0/x"),))})
+    assert net.filters == told
+    assert ana.reaches(bo, ana.ping(bo, b"still"))

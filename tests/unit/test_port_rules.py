@@ -1,0 +1,211 @@
+"""The rules that ports get from their security groups, as text; test_host_net.py gives them to a kernel."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compute_drivers.host_net import dhcp, rules
+from compute_drivers.host_net.rules import Names, Plug, ruleset
+from conductor.core.compute_driver import NetworkPort
+from conductor.core.errors import BuildAborted
+from conductor.core.port_filters import EGRESS, INGRESS, AddressPair, FilterRule, PortFilter
+
+NAMES = Names("novella_0000", "nt0000", "nb0000")
+MAC, ADDRESS = "fa:16:3e:00:00:01", "10.64.0.3"
+PLUG = Plug("nt0000aaaaaaaa", "nb0000aaaaaaaa", MAC, ADDRESS, PortFilter())
+GROUPS = ("web", "db")
+
+
+def chain(text: str, name: str) -> list[str]:
+    found = re.search(rf"  chain {name} {{\n(.*?)\n  }}", text, re.DOTALL)
+    assert found, f"no chain {name} in {text}"
+    return [line.strip() for line in found[1].splitlines()]
+
+
+def passes(lines: list[str], packet: dict[str, Any]) -> bool:
+    """What the kernel does with an IPv4 packet that answers nothing, by the words that we use."""
+    for line in lines:
+        *words, verdict = line.split(" ")
+        if _is_met(" ".join(words), packet):
+            return verdict == "return"
+    raise AssertionError("a chain that does not end")
+
+
+def _is_met(words: str, packet: dict[str, Any]) -> bool:
+    rest = words
+    for pattern, is_met in (
+        (r"ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 ether daddr != \{ (.*?) \}", lambda _: False),
+        (r"ether type (\w+)", lambda found: found == "ip"),
+        (r"meta mark & \w+ == (\w+)", lambda _: False),
+        (r"ip [sd]addr \{ (.*?) \}", lambda found: any(packet["with"] in IPv4Network(n) for n in found.split(", "))),
+        (r"ip protocol (\d+)", lambda found: packet["protocol"] == int(found)),
+        (r"th dport ([\d-]+)", lambda found: _within(packet["port"], found)),
+        (r"icmp type (\d+)", lambda found: packet["type"] == int(found)),
+        (r"icmp code (\d+)", lambda found: packet["code"] == int(found)),
+    ):
+        found = re.match(pattern, rest)
+        if found:
+            if not is_met(found[1]):
+                return False
+            rest = rest[found.end() :].lstrip()
+    assert not rest, f"unknown words: {rest!r}"
+    return True
+
+
+def _within(port: int, bounds: str) -> bool:
+    low, high = map(int, bounds.split("-"))
+    return low <= port <= high
+
+
+def lets(rule: FilterRule, packet: dict[str, Any], members: dict[str, list[str]]) -> bool:
+    """What a rule means, by the words of the network API."""
+    if rule.ethertype != "IPv4":
+        return False
+    if rule.remote_group and str(packet["with"]) not in members.get(rule.remote_group, []):
+        return False
+    if rule.remote_prefix and packet["with"] not in IPv4Network(rule.remote_prefix, strict=False):
+        return False
+    numbers = {"": packet["protocol"], "icmp": 1, "tcp": 6, "udp": 17, "47": 47}
+    if numbers[rule.protocol] != packet["protocol"]:
+        return False
+    if rule.protocol == "icmp":
+        return rule.low in (None, packet["type"]) and rule.high in (None, packet["code"])
+    if rule.protocol in ("tcp", "udp") and rule.low is not None:
+        return packet["port"] in range(rule.low, (rule.low if rule.high is None else rule.high) + 1)
+    return True
+
+
+ADDRESSES = st.integers(1, 12).map(lambda number: f"10.64.0.{number}")
+PREFIXES = st.sampled_from(["", "0.0.0.0/0", "10.64.0.0/30", "10.64.0.5/32", "10.64.0.6/20"])
+
+
+@st.composite
+def filter_rules(draw: st.DrawFn) -> FilterRule:
+    protocol = draw(st.sampled_from(["", "icmp", "tcp", "udp", "47"]))
+    low = draw(st.none() | st.integers(0, 6)) if protocol else None
+    high = draw(st.none() | st.integers(low, 9)) if low is not None else None
+    group = draw(st.sampled_from(["", *GROUPS]))
+    return FilterRule(
+        draw(st.sampled_from([INGRESS, EGRESS])),
+        draw(st.sampled_from(["IPv4", "IPv4", "IPv6"])),
+        protocol,
+        low,
+        high,
+        "" if group else draw(PREFIXES),
+        group,
+    )
+
+
+FILTERS = st.builds(
+    PortFilter,
+    groups=st.lists(st.sampled_from(GROUPS), unique=True).map(tuple),
+    rules=st.lists(filter_rules()).map(tuple),
+)
+PACKETS = st.fixed_dictionaries(
+    {
+        "with": ADDRESSES.map(IPv4Address),
+        "protocol": st.sampled_from([1, 6, 17, 47]),
+        "port": st.integers(0, 10),
+        "type": st.integers(0, 10),
+        "code": st.integers(0, 10),
+    }
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(FILTERS, st.lists(st.tuples(ADDRESSES, FILTERS), max_size=3), PACKETS, st.sampled_from([INGRESS, EGRESS]))
+def test_a_packet_passes_when_a_rule_of_the_port_lets_it_and_only_then(
+    own: PortFilter, others: list[tuple[str, PortFilter]], packet: dict[str, Any], direction: str
+) -> None:
+    plugs = [replace(PLUG, filter=own)]
+    for number, (address, found) in enumerate(others):
+        plugs.append(replace(PLUG, device=f"nt0000bbbbbbb{number}", ip_address=address, filter=found))
+    # One of the same group with the same address, in another network, is nobody's friend here.
+    far = Plug("nt0000cccccccc", "nb0000cccccccc", MAC, "10.64.0.12", PortFilter(groups=GROUPS))
+    members = {name: [plug.ip_address for plug in plugs if name in plug.filter.groups] for name in GROUPS}
+    text = ruleset(NAMES, [*plugs, far])
+    expected = any(lets(rule, packet, members) for rule in own.rules if rule.direction == direction)
+    name = f"{'in' if direction == INGRESS else 'out'}-{PLUG.device}"
+    assert passes(chain(text, name), packet) == expected
+    assert text == ruleset(NAMES, [far, *reversed(plugs)]), "the order in which ports came says nothing"
+
+
+def test_nothing_passes_without_rules_and_all_without_port_security() -> None:
+    text = ruleset(NAMES, [PLUG])
+    packet = {"with": IPv4Address("10.64.0.9"), "protocol": 6, "port": 22, "type": 0, "code": 0}
+    assert not passes(chain(text, f"in-{PLUG.device}"), packet)
+    assert not passes(chain(text, f"out-{PLUG.device}"), packet)
+    text = ruleset(NAMES, [replace(PLUG, filter=PortFilter(is_on=False))])
+    for direction in ("in", "out", "honest"):
+        assert chain(text, f"{direction}-{PLUG.device}") == ["return"]
+
+
+def test_a_guest_is_heard_only_as_itself_and_as_what_it_may_be_besides() -> None:
+    pairs = (AddressPair("10.64.0.77"), AddressPair("10.64.8.0/24", "FA:16:3E:00:00:99"), AddressPair("fd00::1"))
+    lines = chain(ruleset(NAMES, [replace(PLUG, filter=PortFilter(pairs=pairs))]), f"honest-{PLUG.device}")
+    assert lines[-1] == "drop"
+    assert lines.index("ip protocol udp udp sport 67 drop") < lines.index(
+        f"ether saddr {MAC} ip saddr 10.64.0.3/32 return"
+    )
+    for mac, network in ((MAC, "10.64.0.3/32"), (MAC, "10.64.0.77/32"), ("fa:16:3e:00:00:99", "10.64.8.0/24")):
+        assert f"ether saddr {mac} ip saddr {network} return" in lines
+        assert f"ether saddr {mac} arp saddr ether {mac} arp saddr ip {network} return" in lines
+    assert all("ether saddr" in line for line in lines if line.endswith("return"))
+
+
+def test_a_device_without_rules_passes_nothing_and_other_tables_are_left_alone() -> None:
+    text = ruleset(NAMES, [PLUG])
+    assert f'iifname "nt0000*" iifname != {{ "{PLUG.device}" }} drop' in chain(text, "come")
+    assert f'oifname "nt0000*" oifname != {{ "{PLUG.device}" }} drop' in chain(text, "pass")
+    assert 'iifname "nt0000*" drop' in chain(ruleset(NAMES, []), "come")
+    assert set(re.findall(r"^(?:delete )?table \w+ (\w+)", text, re.MULTILINE)) == {NAMES.table}
+    assert rules.nothing(NAMES).count("delete table") == 2
+
+
+@pytest.mark.parametrize(
+    ("plug", "words"),
+    [
+        (replace(PLUG, mac_address='"; flush ruleset'), "no MAC address"),
+        (replace(PLUG, ip_address="10.64.0.3 accept"), "no address"),
+        (replace(PLUG, filter=PortFilter(pairs=(AddressPair("10.64.0.4", "x"),))), "no MAC address"),
+        (replace(PLUG, filter=PortFilter(rules=(FilterRule(INGRESS, remote_prefix="all"),))), "no address"),
+    ],
+)
+def test_what_is_no_address_never_becomes_a_rule(plug: Plug, words: str) -> None:
+    with pytest.raises(BuildAborted, match=words):
+        ruleset(NAMES, [plug])
+
+
+@pytest.mark.parametrize("protocol", ["tcp; drop", "256", "ipv6-icmp", "999999999999"])
+def test_a_protocol_that_is_none_of_ipv4_matches_nothing(protocol: str) -> None:
+    rule = FilterRule(INGRESS, protocol=protocol)
+    assert rules.matching(rule, PLUG, [PLUG]) is None
+
+
+def test_filters_come_back_from_json_and_newer_fields_are_dropped() -> None:
+    told = PortFilter(True, GROUPS, (FilterRule(INGRESS, protocol="tcp", low=22),), (AddressPair("10.64.0.77"),))
+    data = told.to_json()
+    assert PortFilter.from_json({**data, "newer": 1, "rules": [{**data["rules"][0], "newer": 1}]}) == told
+
+
+def test_a_dhcp_server_lists_our_ports_and_names_cannot_say_more_than_names() -> None:
+    port = NetworkPort("p1", "n", MAC.upper(), ADDRESS, 20, "10.64.0.0/20", "10.64.0.1", ("9.9.9.9", "fd00::1"))
+    bare = NetworkPort("p2", "n", "fa:16:3e:00:00:02", "192.168.7.4", 24, "192.168.7.0/24")
+    text = dhcp.configuration(
+        "nb0000aaaaaaaa", Path("/x.pid"), [dhcp.Client(port, "web,1\nport=53"), dhcp.Client(bare, "ü")]
+    )
+    lines = text.splitlines()
+    assert f"dhcp-host={MAC},{ADDRESS},web1port53,1d" in lines
+    assert "dhcp-host=fa:16:3e:00:00:02,192.168.7.4,guest,1d" in lines
+    assert [line for line in lines if line.startswith("port=")] == ["port=0"]
+    assert all(",static," in line for line in lines if line.startswith("dhcp-range="))
+    assert "dhcp-option=tag:subnet0,option:dns-server,9.9.9.9" in lines
+    assert "dhcp-option=tag:subnet1,option:router" in lines
