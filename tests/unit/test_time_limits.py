@@ -1,0 +1,48 @@
+"""An end for what may hang, within a longer end of somebody else's."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from conductor.conformance.time_limits import at_most
+
+
+class Late(Exception):
+    pass
+
+
+@pytest.fixture
+def outer() -> Iterator[list[float]]:
+    """Rings after a minute, and says when it rang."""
+    rang: list[float] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rang.append(time.monotonic()))
+    clock = signal.setitimer(signal.ITIMER_REAL, 60)
+    yield rang
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+    signal.setitimer(signal.ITIMER_REAL, *clock)
+
+
+def test_what_takes_longer_ends_and_the_longer_end_stays(outer: list[float]) -> None:
+    with pytest.raises(Late), at_most(0.01, Late()):
+        time.sleep(20)
+    with at_most(5, Late()):
+        pass
+    left, _ = signal.getitimer(signal.ITIMER_REAL)
+    assert 30 < left < 60
+    assert not outer
+
+
+def test_a_longer_end_that_is_due_meanwhile_comes_right_after(outer: list[float]) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    with at_most(20, Late()):
+        time.sleep(0.05)
+        assert not outer
+    deadline = time.monotonic() + 20
+    while not outer and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert outer
