@@ -15,7 +15,7 @@ SCHEDULES, REAL, PLANTED_IN = 600, 160, 1000
 KILLS, STOPS = 300, 20  # of real processes, at the least
 
 
-@pytest.mark.timeout(1800)  # the children have the processors to themselves only where nothing else runs
+@pytest.mark.timeout(900)  # the children have the processors to themselves only where nothing else runs
 def test_the_engine_keeps_its_promises_in_every_schedule_and_each_planted_bug_is_found() -> None:
     numbers = ["--schedules", str(SCHEDULES), "--real", str(REAL), "--planted", str(PLANTED_IN)]
     command = [sys.executable, "-m", "tests.chaos.simulate", "--seed", "1", *numbers]
