@@ -15,7 +15,7 @@ from conductor.volume import capabilities, messages, operations, snapshots, type
 from conductor.volume.models import Volume, VolumeType
 from conductor.volume.operations import VolumeWish
 from conductor.volume.queries import Usage, VolumeQuery, get_visible, list_visible
-from conductor.volume.states import AVAILABLE, CREATING, IN_USE, MAINTENANCE, TELLABLE, VOLUME
+from conductor.volume.states import AVAILABLE, CREATING, DELETING, IN_USE, MAINTENANCE, TELLABLE, VOLUME
 
 __all__ = ["VolumeQuery", "VolumeWish", "get_visible", "list_visible", "require_room"]
 
@@ -38,6 +38,7 @@ def delete(context: RequestContext, volume_id: str, *, takes_snapshots: bool = F
 
     `takes_snapshots` deletes these first; `is_forced` asks for no status, and deletes all that no server has.
     """
+    _settle_snapshots(get_visible(context, volume_id))
     with write_tx():
         volume = free_to_change(context, volume_id)
         doomed = list(volume.snapshots.all()) if takes_snapshots else []
@@ -49,6 +50,13 @@ def delete(context: RequestContext, volume_id: str, *, takes_snapshots: bool = F
     for snapshot in doomed:
         snapshots.settle(snapshot.uuid)
     operations.settle(volume.uuid)
+
+
+def _settle_snapshots(volume: Volume) -> None:
+    """Finish what was to go while it was being taken: for who asked it is gone, and no reason to keep the volume."""
+    for uuid in volume.snapshots.filter(status=DELETING, status_is_told=False).values_list("uuid", flat=True):
+        if foreign_locks.holder_of(f"snapshot:{uuid}") is None:
+            snapshots.settle(uuid)
 
 
 def extend(context: RequestContext, volume_id: str, size_gb: int, *, may_be_in_use: bool = False) -> Volume:

@@ -12,8 +12,8 @@ import pytest
 from conductor.core.states import LIVE_RUN_STATES
 from conductor.journal.models import WorkflowRun
 from conductor.services import volumes
-from conductor.volume import store
-from conductor.volume.models import Snapshot
+from conductor.volume import operations, store
+from conductor.volume.models import Snapshot, Volume, VolumeAttachment
 from conductor.workflows import engine
 from tests.api.compute.test_storage_actions import make_device, volume, web
 
@@ -60,7 +60,9 @@ def test_it_is_taken_under_the_id_of_the_service_and_goes_also_while_it_is_taken
     assert Snapshot.objects.get().status == "deleting"  # while the workflow is at work
     for run in WorkflowRun.objects.filter(state__in=LIVE_RUN_STATES):
         engine.run("default", run.uuid)
-    volumes.settle_all()
+    operations.release(str(VolumeAttachment.objects.get().uuid))
+    assert ana.delete(f"/volume/v3/volumes/{volume}").status_code == 202  # no reason to keep the volume
+    assert not Volume.objects.exists()
     assert not Snapshot.objects.exists()
     assert not store.snapshot_path_of(wanted).exists()
 
