@@ -114,9 +114,10 @@ def drop_locks(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
     In order, as those who want to wait for one hold them: they have either written so, or find it gone.
     """
     mine = "FROM journal_resourcelock WHERE run_id = %s"
-    held = run(connection, f"SELECT resource {mine} ORDER BY resource {{for update}}", (run_id,))
-    run(connection, f"DELETE {mine}", (run_id,))
-    return [*(resource for (resource,) in held), *leave_queues(connection, run_id)]
+    if connection.vendor != "sqlite":  # there nobody else writes now
+        run(connection, f"SELECT 1 {mine} ORDER BY resource {{for update}}", (run_id,))
+    gone = run(connection, f"DELETE {mine} RETURNING resource", (run_id,))
+    return [*(resource for (resource,) in gone), *leave_queues(connection, run_id)]
 
 
 def is_any_held(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> bool:

@@ -14,26 +14,43 @@ from dataclasses import dataclass, field
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from conductor.core.states import RunState
 from conductor.journal import checkpoints
 from conductor.sql.dialect import Row, run, run_many
 from conductor.transactions import bare_tx
 
 # The fence, with what else must be as its owner knows it: a run that was asked to stop goes the long way.
-_MOVE = (
-    "UPDATE journal_workflowrun SET position = %s, variables = %s, lease_expires_at = {later} "
-    "WHERE id = %s AND fencing_token = %s AND NOT is_cancel_requested"
-)
-_CLOSE = "UPDATE journal_steprecord SET state = %s, result = %s, finished_at = {now} WHERE step_key = %s"
+_AS_KNOWN = "lease_expires_at = {later} WHERE id = %s AND fencing_token = %s AND NOT is_cancel_requested"
 MOST_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What is written of the run, and of the record of the step that it leaves."""
+
+    move: str
+    close: str
+
+
+ON = Way(
+    f"UPDATE journal_workflowrun SET position = %s, variables = %s, {_AS_KNOWN}",
+    "UPDATE journal_steprecord SET state = %s, result = %s, finished_at = {now} WHERE step_key = %s",
+)
+BACK = Way(
+    f"UPDATE journal_workflowrun SET direction = 'undo', state = '{RunState.UNDOING}', position = %s, error = %s, "
+    f"{_AS_KNOWN}",
+    "UPDATE journal_steprecord SET state = %s, error = %s, finished_at = {now} WHERE step_key = %s",
+)
 
 
 @dataclass(slots=True)
 class Passage:
-    """One step done and the next one opened: rows for the statements above, for a new record and for events.
+    """One step left and the next one opened: rows for the statements of its way, for a new record and for events.
 
     `step_id` and `numbers` are known once it is written.
     """
 
+    way: Way
     move: Row
     close: Row
     step: Row
@@ -122,9 +139,11 @@ def _settle(connection: BaseDatabaseWrapper, batch: Sequence[_Waiting]) -> None:
 
 
 def _write(connection: BaseDatabaseWrapper, passages: Sequence[Passage]) -> None:
-    if run_many(connection, _MOVE, [passage.move for passage in passages]) != len(passages):
-        raise _NotAsKnown
-    run_many(connection, _CLOSE, [passage.close for passage in passages])
+    for way in {passage.way for passage in passages}:
+        those = [passage for passage in passages if passage.way is way]
+        if run_many(connection, way.move, [passage.move for passage in those]) != len(those):
+            raise _NotAsKnown
+        run_many(connection, way.close, [passage.close for passage in those])
     ids = checkpoints.open_steps(connection, [passage.step for passage in passages])
     numbers = checkpoints.append_events(connection, [row for passage in passages for row in passage.events])
     for passage, step_id in zip(passages, ids, strict=True):
@@ -136,8 +155,9 @@ def _write_at_once(connection: BaseDatabaseWrapper, passage: Passage) -> bool:
     """The same as one statement, a transaction by itself: when the fence does not hold, all of it writes nothing."""
     steps, step_params = checkpoints.STEPS.selected(connection, [passage.step], "held")
     events, event_params = checkpoints.EVENTS.selected(connection, passage.events, "held")
+    way = passage.way
     text = (
-        f"WITH held AS ({_MOVE} RETURNING id), closed AS ({_CLOSE} AND EXISTS (SELECT 1 FROM held)), "
+        f"WITH held AS ({way.move} RETURNING id), closed AS ({way.close} AND EXISTS (SELECT 1 FROM held)), "
         f"opened AS ({steps}), told AS ({events}) "
         "SELECT (SELECT id FROM opened), (SELECT array_agg(id ORDER BY id) FROM told) FROM held"
     )

@@ -43,9 +43,9 @@ class Opened:
 Record = StepRecord | Opened
 
 
-def key_of(run: WorkflowRun, index: int, try_number: int) -> str:
+def key_of(run: WorkflowRun, index: int, try_number: int, direction: str = "") -> str:
     """The idempotency key of one try of one step: the same after a crash, another for each retry."""
-    return f"{run.uuid}:{run.direction}:{index}:{run.attempt}:{try_number}"
+    return f"{run.uuid}:{direction or run.direction}:{index}:{run.attempt}:{try_number}"
 
 
 def current(alias: str, run: WorkflowRun, index: int) -> StepRecord | None:
@@ -65,17 +65,17 @@ def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: Reco
     return record
 
 
-def new_record(run: WorkflowRun, step: Step, index: int, try_number: int) -> Opened:
-    """A step's record before it is written."""
+def new_record(run: WorkflowRun, step: Step, index: int, try_number: int, direction: str = "") -> Opened:
+    """A step's record before it is written; in the run's direction, or in the one that it takes with this step."""
     return Opened(
         run_id=run.pk,
         index=index,
-        direction=run.direction,
+        direction=direction or run.direction,
         attempt=run.attempt,
         try_number=try_number,
         name=step.name,
         worker=leases.WORKER,
-        step_key=key_of(run, index, try_number),
+        step_key=key_of(run, index, try_number, direction),
         fencing_token=run.fencing_token,
     )
 

@@ -1,4 +1,4 @@
-"""The usual way on: a step is done, nothing has come between, and another one that this worker does itself follows.
+"""The usual ways on: a step is done, or has failed for good, nothing has come between, and another one follows.
 
 Such a passage is rows and nothing else, no code of a step runs in its transaction, so it may share a commit with the
 passages of other runs. Whatever is not usual goes the long way, through Turn.
@@ -7,13 +7,13 @@ passages of other runs. Whatever is not usual goes the long way, through Turn.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
 
 from conductor import events
-from conductor.core.states import StepState
+from conductor.core.states import RunState, StepState
 from conductor.journal import checkpoints, passages
 from conductor.journal.models import WorkflowRun
 from conductor.journal.passages import Passage
@@ -38,19 +38,64 @@ def go_on(alias: str, run: WorkflowRun, flow: Flow, done: records.Record, result
         records.told(run, "step.undone" if is_undo else "step.done", done),
         records.told(run, "step.started", opened),
     ]
-    lease = settings.NOVELLA_LEASE_SECONDS
     passage = Passage(
-        move=(position, json.dumps(variables), lease, run.pk, run.fencing_token),
+        way=passages.ON,
+        move=(position, json.dumps(variables), *_held(run)),
         close=(state.value, json.dumps(dict(result)), done.step_key),
         step=checkpoints.step_row(opened),
         events=[event.row() for event in told],
     )
-    if not passages.write(alias, passage):
+    if not _is_written(alias, passage, opened, told):
         return None
     run.position, run.variables = position, variables
+    return opened
+
+
+def turn_back(
+    alias: str, run: WorkflowRun, flow: Flow, failed: records.Record, error: dict[str, Any]
+) -> records.Record | None:
+    """Close the record `failed` and open the undo of the last step that has one, in one commit; the new record.
+
+    None, as above. The step that failed is undone too: it may have done a part.
+    """
+    position = _to_undo(flow, run.position + 1)
+    if run.direction != "do" or not position or run.is_cancel_requested or run.orders:
+        return None
+    if flow.steps[run.position].retry.allows(failed.try_number):
+        return None
+    first = run.error or error
+    index = position - 1
+    opened = records.new_record(run, flow.steps[index], index, try_number=1, direction="undo")
+    told = [
+        records.told(run, "step.failed", failed, error=error),
+        records.told(run, "run.undoing", error=error),
+        records.told(run, "step.started", opened),
+    ]
+    passage = Passage(
+        way=passages.BACK,
+        move=(position, json.dumps(first), *_held(run)),
+        close=(StepState.FAILED.value, json.dumps(error), failed.step_key),
+        step=checkpoints.step_row(opened),
+        events=[event.row() for event in told],
+    )
+    if not _is_written(alias, passage, opened, told):
+        return None
+    run.direction, run.position, run.error, run.state = "undo", position, first, RunState.UNDOING
+    return opened
+
+
+def _held(run: WorkflowRun) -> tuple[Any, ...]:
+    """What the end of each way's statement names: the run that is kept, and its fence."""
+    return settings.NOVELLA_LEASE_SECONDS, run.pk, run.fencing_token
+
+
+def _is_written(alias: str, passage: Passage, opened: records.Record, told: Sequence[events.Told]) -> bool:
+    """Write and tell; False, and nothing is written, when the run is not as its owner knows it."""
+    if not passages.write(alias, passage):
+        return False
     opened.pk = passage.step_id
     events.announce(alias, told, passage.numbers)
-    return opened
+    return True
 
 
 def _done(flow: Flow, position: int) -> int | None:
@@ -63,11 +108,14 @@ def _done(flow: Flow, position: int) -> int | None:
 
 def _undone(flow: Flow, position: int) -> int | None:
     """Where the undo goes on when the step at `position` is undone; None at its end."""
-    if _has(flow.steps[position], "apply_revert"):
-        return None
+    return None if _has(flow.steps[position], "apply_revert") else _to_undo(flow, position) or None
+
+
+def _to_undo(flow: Flow, position: int) -> int:
+    """`position`, without the steps before it that need no undo."""
     while position and not flow.steps[position - 1].has_revert:
         position -= 1
-    return position or None
+    return position
 
 
 def _has(step: Step, method: str) -> bool:

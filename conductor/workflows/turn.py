@@ -70,9 +70,7 @@ class Turn:
             except NOT_THE_STEPS_FAULT:
                 raise
             except Exception as error:
-                with self._tx():
-                    self._fail(step, records.describe(error, step, self.run))
-                    self._proceed()
+                self._give_up(step, records.describe(error, step, self.run))
 
     # -- one step ---------------------------------------------------------------------------------------------
 
@@ -99,6 +97,17 @@ class Turn:
                 self._succeed(step, result)
                 self._proceed()
         reach(f"{place}.after")
+
+    def _give_up(self, step: Step, error: dict[str, Any]) -> None:
+        """The step has raised: most often the run turns back. What this turn knows may have been undone with it."""
+        is_known, run = not self._must_reread, self.run
+        undone = straight_on.turn_back(self.alias, run, self.flow, self._record, error) if is_known else None
+        if undone is None:
+            with self._tx():
+                self._fail(step, error)
+                self._proceed()
+        else:
+            self._opened = undone
 
     def _remote(self, step: RemoteStep, record: records.Record) -> None:
         """A step that a host does: send, park, and take the answer once it is there."""
@@ -295,11 +304,11 @@ class Turn:
 
     def _try_again(self) -> bool:
         """All is undone: begin the next attempt where one is left and could do better."""
-        error = checkpoints.last_failure(connections[self.alias], self.run.pk, self.run.attempt)
-        if not error.get("is_reschedulable") or self.run.is_cancel_requested or self.run.leftovers or self.run.orders:
+        if self.flow.max_attempts == 1 or self.run.is_cancel_requested or self.run.leftovers or self.run.orders:
             return False
+        error = checkpoints.last_failure(connections[self.alias], self.run.pk, self.run.attempt)
         is_used_up = self.run.attempt >= self.flow.max_attempts and not error.get("is_ordered")
-        if is_used_up or not self.flow.next_attempt(self._work("")):
+        if not error.get("is_reschedulable") or is_used_up or not self.flow.next_attempt(self._work("")):
             return False
         self._save(direction="do", attempt=self.run.attempt + 1, state=RunState.RUNNING)
         records.tell(self.alias, self.run, "run.rescheduled", error=error)

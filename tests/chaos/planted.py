@@ -6,6 +6,7 @@ Each is one that engines of this kind have had. Planting lasts until the process
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django.db import connections
@@ -18,7 +19,7 @@ from conductor.journal.models import ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc import outbox
 from conductor.rpc.messages import DestroyInstance
 from conductor.transactions import database_now
-from conductor.workflows import leases, records, recovery, turn
+from conductor.workflows import leases, records, recovery, straight_on, turn
 from conductor.workflows.flow import RemoteStep, Step, Work
 from conductor.workflows.turn import Turn
 
@@ -42,13 +43,19 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
 def no_fence_in_the_journal() -> None:
     """A zombie's transaction on the journal is not refused."""
     _replace(Work, "guard", lambda _: lambda self: None)
-    passages._MOVE = passages._MOVE.replace(" AND fencing_token = %s", " AND %s > 0")
+    _forget_token_of_passages()
 
 
 @bug
 def no_fence_on_the_usual_way_on() -> None:
     """The statement that goes from one step to the next forgets the token."""
-    passages._MOVE = passages._MOVE.replace(" AND fencing_token = %s", " AND %s > 0")
+    _forget_token_of_passages()
+
+
+def _forget_token_of_passages() -> None:
+    for name in ("ON", "BACK"):
+        way = getattr(passages, name)
+        setattr(passages, name, replace(way, move=way.move.replace(" AND fencing_token = %s", " AND %s > 0")))
 
 
 @bug
@@ -152,6 +159,7 @@ def undo_leaves_out_the_failed_step() -> None:
         return shorter
 
     _replace(Turn, "_turn_back", make)
+    _replace(straight_on, "turn_back", lambda _: lambda *_: None)  # the long way, each time
 
 
 @bug
@@ -192,7 +200,8 @@ def leftovers_are_not_told() -> None:
 @bug
 def retry_counts_from_one() -> None:
     """A second attempt has the keys of the first, and gets its answers."""
-    _replace(records, "key_of", lambda _: lambda run, index, try_number: f"{run.uuid}:{run.direction}:{index}")
+    known_by = lambda run, index, try_number, direction="": f"{run.uuid}:{direction or run.direction}:{index}"  # noqa: E731
+    _replace(records, "key_of", lambda _: known_by)
 
 
 # -- locks

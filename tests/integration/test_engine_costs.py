@@ -16,7 +16,7 @@ from conductor.journal.models import Event, ResourceLock, StepRecord, WorkflowRu
 from conductor.rpc import outbox
 from conductor.transactions import database_now, write_tx
 from conductor.workflows import catalog, engine, leases
-from conductor.workflows.flow import Flow, Result, Step, Work
+from conductor.workflows.flow import Flow, Result, Retry, Step, Work
 from tests.counting import counted
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -25,8 +25,8 @@ ALIAS = "cell1"
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
 STEPS = 8
 # Per database: transactions and statements of a run, from the request that opens it to its end.
-DOING = {"sqlite": (10, 47), "postgresql": (10, 26)}
-DOING_AND_UNDOING = {"sqlite": (19, 85), "postgresql": (19, 40)}
+DOING = {"sqlite": (10, 46), "postgresql": (10, 26)}
+DOING_AND_UNDOING = {"sqlite": (19, 82), "postgresql": (19, 35)}
 
 
 class Quiet(Step):
@@ -44,6 +44,13 @@ class Failing(Step):
 
     def execute(self, work: Work) -> Result:
         raise Conflict("as asked")
+
+
+class Kept(Step):
+    title = "kept"
+
+    def execute(self, work: Work) -> Result:
+        return {}
 
 
 @pytest.fixture
@@ -128,14 +135,15 @@ def test_a_doorbell_for_nothing_costs_one_read(flow: Any) -> None:
 
 
 def test_what_is_written_at_once_is_what_was_written_bit_by_bit(flow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The usual way on and the long way leave the same records, variables and events, and announce the same."""
+    """The usual ways and the long one leave the same records, variables and events, and announce the same."""
     told: list[tuple[str, str]] = []
     listener = lambda said: told.append((said.kind, said.run_uuid))  # noqa: E731
     monkeypatch.setattr(events, "_listeners", [listener])
-    flow(*named(3), Failing())
+    flow(*named(3), Kept(), Failing())
     short = start("thing:1")
     engine.run(ALIAS, short.uuid)
-    monkeypatch.setattr("conductor.workflows.straight_on.go_on", lambda *_: None)
+    for way in ("go_on", "turn_back"):
+        monkeypatch.setattr(f"conductor.workflows.straight_on.{way}", lambda *_: None)
     long = start("thing:2")
     engine.run(ALIAS, long.uuid)
     assert _written(short) == _written(long)
@@ -152,7 +160,16 @@ def _written(run: WorkflowRun) -> Any:
     return (
         (row.state, row.position, row.direction, row.variables, row.error, row.owner, row.lease_expires_at),
         [
-            (r.name, r.index, r.direction, r.try_number, r.state, r.result, bool(r.started_at and r.finished_at))
+            (
+                r.name,
+                r.index,
+                r.direction,
+                r.try_number,
+                r.state,
+                r.result,
+                r.error,
+                bool(r.started_at and r.finished_at),
+            )
             for r in records
         ],
         list(told.values_list("kind", "data", "project_id", "instance_uuid")),
@@ -187,3 +204,46 @@ def test_an_owner_that_was_overtaken_during_a_step_writes_nothing(flow: Any) -> 
     record = StepRecord.objects.using(ALIAS).get(run=run)
     assert (record.name, record.state, record.result) == ("Overtaken", StepState.RUNNING, None)
     assert WorkflowRun.objects.using(ALIAS).get(pk=run.pk).position == 0
+
+
+@pytest.mark.parametrize("meanwhile", ["overtaken", "asked to stop"])
+def test_a_step_that_fails_turns_back_only_the_run_that_its_owner_knows(flow: Any, meanwhile: str) -> None:
+    class Interrupted(Failing):
+        def execute(self, work: Work) -> Result:
+            if meanwhile == "overtaken":
+                overtake(work.run)
+            else:
+                with write_tx(ALIAS):
+                    outbox.request_cancel(
+                        ALIAS, WorkflowRun.objects.using(ALIAS).get(pk=work.run.pk), "changed my mind"
+                    )
+            return super().execute(work)
+
+    flow(*named(1), Interrupted())
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    found = WorkflowRun.objects.using(ALIAS).get(pk=run.pk)
+    record = StepRecord.objects.using(ALIAS).get(run=run, name="Interrupted")
+    if meanwhile == "overtaken":
+        assert (found.direction, found.position, found.error, record.state) == ("do", 1, None, StepState.RUNNING)
+        assert not StepRecord.objects.using(ALIAS).filter(run=run, direction="undo").exists()
+    else:
+        assert (found.state, found.error["message"], record.state) == (
+            RunState.FAILED_UNDONE,
+            "as asked",
+            StepState.FAILED,
+        )
+
+
+def test_a_step_that_has_tries_left_is_tried_again_and_not_undone(flow: Any) -> None:
+    class Stubborn(Failing):
+        retry = Retry(tries=2, pause_seconds=0.0)
+
+    flow(*named(1), Stubborn())
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    assert WorkflowRun.objects.using(ALIAS).get(pk=run.pk).direction == "do"
+    engine.run(ALIAS, run.uuid)
+    assert states() == [RunState.FAILED_UNDONE]
+    tried = StepRecord.objects.using(ALIAS).filter(run=run, name="Stubborn")
+    assert list(tried.order_by("pk").values_list("try_number", "state")) == [(1, "failed"), (2, "failed")]
