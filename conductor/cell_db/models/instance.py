@@ -57,12 +57,20 @@ class Instance(models.Model):
     updated_at = models.DateTimeField()
     launched_at = models.DateTimeField(null=True)
     terminated_at = models.DateTimeField(null=True)
-    deleted_at = models.DateTimeField(null=True, db_index=True)
+    deleted_at = models.DateTimeField(null=True)
 
     objects = InstanceQuerySet.as_manager()
 
     class Meta:
-        indexes = [models.Index(fields=["project_id", "-created_at", "uuid"], name="instance_list")]
+        indexes = [
+            models.Index(fields=["project_id", "-created_at", "uuid"], name="instance_list"),
+            # Lists of all projects. SQLite would rather sort all that lives than walk this one, had it an index
+            # in which the living are, all with the same null: so that of times of deletion is without them.
+            models.Index(
+                fields=["-created_at", "uuid"], condition=models.Q(deleted_at__isnull=True), name="instance_alive"
+            ),
+            models.Index(fields=["deleted_at"], condition=models.Q(deleted_at__isnull=False), name="instance_gone"),
+        ]
 
 
 class InstanceFault(models.Model):
