@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from pathlib import Path
@@ -17,6 +18,8 @@ from compute_drivers.host_net.dhcp import Client, DhcpServer
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import PortFilter
+
+log = logging.getLogger(__name__)
 
 BRIDGED_CALLS = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
 TUN = Path("/dev/net/tun")
@@ -39,6 +42,12 @@ class _Held:
         return rules.Plug(self.device, self.bridge, port.mac_address, port.ip_address, found)
 
 
+def names_of(folder: Path) -> rules.Names:
+    """Names of what belongs to the host with this folder."""
+    key = hashlib.sha256(str(folder).encode()).hexdigest()[:4]
+    return rules.Names(f"novella_{key}", f"nt{key}", f"nb{key}")
+
+
 class HostNet:
     """What it made has names that begin with a key of this host's: others on the same machine are left alone.
 
@@ -47,8 +56,7 @@ class HostNet:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        key = hashlib.sha256(str(folder).encode()).hexdigest()[:4]
-        self._names = rules.Names(f"novella_{key}", f"nt{key}", f"nb{key}")
+        self._names = names_of(folder)
         self._gate = threading.Lock()
         self._held: dict[str, _Held] = {}
         self._filters: dict[str, PortFilter] = {}
@@ -69,7 +77,7 @@ class HostNet:
         with self._gate:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._filters = self._read()
-            self._held = {client.port.port_uuid: self._of(owner, client) for owner, client in ports}
+            self._held = {held.client.port.port_uuid: held for held in self._usable(ports)}
             self._remove_left_over()
             self._filter()  # before there is anything to pass
             for held in self._held.values():
@@ -80,6 +88,7 @@ class HostNet:
         """Make what is not there of a guest's ports. Raises BuildAborted, DriverError; then none of them is new."""
         with self._gate:
             new = [self._of(owner, client) for client in clients]
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             before = dict(self._held)
             self._held |= {held.client.port.port_uuid: held for held in new}
             try:
@@ -134,6 +143,14 @@ class HostNet:
         return [_counted(one.client.port.mac_address, links[one.device]) for one in held if one.device in links]
 
     # -- what they are made of
+
+    def _usable(self, ports: Iterable[tuple[str, Client]]) -> Iterator[_Held]:
+        """One that cannot be had keeps no other from its network."""
+        for owner, client in ports:
+            try:
+                yield self._of(owner, client)
+            except BuildAborted:
+                log.exception("a port cannot be plugged: instance=%s", owner)
 
     def _of(self, owner: str, client: Client) -> _Held:
         port = client.port

@@ -220,7 +220,7 @@ class LibvirtActions(LibvirtMaker):
         if not self._plays_networks or not port.ip_address:
             return None
         self._networks.plug(instance_uuid, port)
-        return self._networks.paths_of(instance_uuid)
+        return self._networks.played(instance_uuid)
 
     def _state(self, instance_uuid: str) -> PowerState:
         """Raises GuestMissing."""

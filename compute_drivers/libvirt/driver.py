@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from compute_drivers.libvirt.capability import can_save_memory
 from compute_drivers.libvirt.live import LibvirtLive
+from compute_drivers.libvirt.options import AGENT, BRIDGE
 
 
 class LibvirtDriver(LibvirtLive):
@@ -27,7 +28,8 @@ class LibvirtDriver(LibvirtLive):
             self.capabilities -= {"suspend"}
         if not self._options.migration_uri:
             self.capabilities -= {"live_migrate"}
-        if not self._plays_networks:
+        self.filters_ports = self._options.guest_network == BRIDGE
+        if self._options.guest_network != AGENT:
             self.capabilities -= {"guest_password"}
         if not self._options.shared_dir:
             self.capabilities -= {"evacuate"}

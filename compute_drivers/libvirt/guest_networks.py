@@ -1,4 +1,4 @@
-"""Networks of guests that this process plays: the notes that say how, and the sockets that QEMU is told."""
+"""Networks of guests that are not QEMU's own: the notes that say how they are played, and what QEMU is told."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from typing import Any
 
 from compute_drivers.guest_files import files_of
 from compute_drivers.guest_metadata import GuestPages
+from compute_drivers.host_net.dhcp import Client
+from compute_drivers.host_net.host_net import HostNet
+from compute_drivers.libvirt.options import AGENT, BRIDGE
 from compute_drivers.libvirt.places import Places
+from compute_drivers.libvirt.user_network import Tap, WiresOf
 from compute_drivers.user_net.segment import GuestSegment
 from compute_drivers.user_net.wires import WirePaths, Wires
 from conductor.core.compute_driver import GuestSpec, NetworkPort
 from conductor.core.errors import DriverError
+from conductor.core.port_filters import PortFilter
 
 log = logging.getLogger(__name__)
 
@@ -27,30 +32,46 @@ Note = dict[str, Any]
 
 
 class GuestNetworks:
-    """A note lies beside the guest's disks and goes with them; whoever starts next goes on from it."""
+    """A note lies beside the guest's disks and goes with them; whoever starts next goes on from it.
 
-    def __init__(self, places: Places, vendor_data: Mapping[str, Any]) -> None:
+    It names who plays: this process by sockets, or the host's kernel by taps. Another choice of the operator's counts
+    for a guest from its next start on.
+    """
+
+    def __init__(self, places: Places, vendor_data: Mapping[str, Any], player: str) -> None:
         self._places = places
         self._vendor_data = vendor_data
         self._wires = Wires()
+        self._kernel = HostNet(places.networks_dir)
+        self.player = player
 
     def start(self) -> None:
-        for folder in self._places.own_folders():
-            uuid = folder.name
+        """Raises DriverError where the kernel cannot do what the operator chose."""
+        own = {folder.name for folder in self._places.own_folders()}
+        bridged: list[tuple[str, Client]] = []
+        for uuid in sorted(own | self._places.noted()):
             try:
-                self._open_all(uuid, self._read(uuid))
+                note = self._read(uuid)
+                if note.get("player") == BRIDGE:
+                    bridged += [(uuid, client) for client in _clients(note)]
+                elif uuid in own:
+                    self._open_all(uuid, note)
             except (OSError, ValueError, KeyError, TypeError, DriverError):
                 log.exception("network of a guest cannot be played: instance=%s", uuid)
+        if self.player == BRIDGE or bridged or self._places.networks_dir.exists():
+            self._kernel.start(bridged)
 
     def stop(self) -> None:
         self._wires.stop()
 
     def tell(self, guest: GuestSpec) -> None:
         """Play these ports from now on, and say this of the guest. Raises BuildAborted, DriverError."""
-        made = files_of(guest, guest.admin_password, self._vendor_data)
-        files = {path: base64.b64encode(data).decode() for path, data in made.items()}
-        ports = [asdict(port) for port in guest.ports if port.ip_address]
-        self._keep(guest.instance_uuid, {"hostname": guest.hostname, "ports": ports, "files": files})
+        note: Note = {"player": self.player, "hostname": guest.hostname}
+        if self.player == AGENT:
+            made = files_of(guest, guest.admin_password, self._vendor_data)
+            note["files"] = {path: base64.b64encode(data).decode() for path, data in made.items()}
+        note["ports"] = [asdict(port) for port in guest.ports if port.ip_address]
+        self._keep(guest.instance_uuid, note)
         self.close(guest.instance_uuid)
         self._open(guest.instance_uuid)
 
@@ -61,7 +82,7 @@ class GuestNetworks:
 
     def plug(self, instance_uuid: str, port: NetworkPort) -> None:
         """One port more. Raises DriverError."""
-        note = self._read(instance_uuid)
+        note = self._read(instance_uuid) or {"player": self.player}
         others = [told for told in note.get("ports", ()) if told["port_uuid"] != port.port_uuid]
         self._keep(instance_uuid, {**note, "ports": [*others, asdict(port)]})
         self._open(instance_uuid)
@@ -73,6 +94,7 @@ class GuestNetworks:
         if len(others) < len(note.get("ports", ())):
             self._keep(instance_uuid, {**note, "ports": others})
         self._wires.close(instance_uuid, port_uuid)
+        self._kernel.unplug(instance_uuid, port_uuid)
 
     def drop(self, instance_uuid: str) -> None:
         """It is QEMU that plays them from now on. Raises DriverError."""
@@ -93,6 +115,8 @@ class GuestNetworks:
 
     def counted(self, instance_uuid: str) -> list[dict[str, Any]]:
         """What came and went by each port that is played here."""
+        if self._kernel.ports_of(instance_uuid):
+            return self._kernel.counted(instance_uuid)
         cards = {told["port_uuid"]: told["mac_address"] for told in self._read(instance_uuid).get("ports", ())}
         counted = self._wires.counted(instance_uuid).items()
         return [{"mac_address": cards[port], **figures} for port, figures in counted if port in cards]
@@ -105,18 +129,30 @@ class GuestNetworks:
             raise DriverError(f"The password of the guest could not be removed: {error.strerror}.") from error
 
     def close(self, instance_uuid: str) -> None:
+        """Raises DriverError."""
         self._wires.close(instance_uuid)
+        self._kernel.unplug(instance_uuid)
 
-    def paths_of(self, instance_uuid: str) -> Callable[[NetworkPort], WirePaths]:
-        """The sockets of each port. Raises DriverError."""
+    def filter(self, filters: Mapping[str, PortFilter]) -> None:
+        """What the ports of the host's kernel let through from now on. Raises DriverError."""
+        self._kernel.filter(filters)
+
+    @property
+    def filters(self) -> Mapping[str, PortFilter]:
+        return self._kernel.filters
+
+    def played(self, instance_uuid: str) -> WiresOf:
+        """What each port is plugged into; None for one that QEMU plays itself. Raises DriverError."""
+        note = self._read(instance_uuid)
+        known = {told["port_uuid"] for told in note.get("ports", ())}
+        if note.get("player") == BRIDGE:
+            return lambda port: Tap(self._kernel.device_of(port)) if port.port_uuid in known else None
+        find = self._paths_of(instance_uuid)
+        return lambda port: find(port) if port.port_uuid in known else None
+
+    def _paths_of(self, instance_uuid: str) -> Callable[[NetworkPort], WirePaths]:
         prefix = self._places.wires_of(instance_uuid)
         return lambda port: _paths(prefix, port.port_uuid)
-
-    def played(self, instance_uuid: str) -> Callable[[NetworkPort], WirePaths | None]:
-        """The same, None for a port that QEMU plays itself."""
-        known = {told["port_uuid"] for told in self._read(instance_uuid).get("ports", ())}
-        find = self.paths_of(instance_uuid)
-        return lambda port: find(port) if port.port_uuid in known else None
 
     def _open(self, instance_uuid: str) -> None:
         try:
@@ -125,9 +161,12 @@ class GuestNetworks:
             raise DriverError(f"The network of the guest could not be opened: {error.strerror}.") from error
 
     def _open_all(self, instance_uuid: str, note: Mapping[str, Any]) -> None:
+        if note.get("player") == BRIDGE:
+            self._kernel.plug(instance_uuid, _clients(note))
+            return
         files = {path: base64.b64decode(data) for path, data in note.get("files", {}).items()}
         pages = GuestPages(files, self._places.folder_of(instance_uuid) / POSTED)
-        find = self.paths_of(instance_uuid)
+        find = self._paths_of(instance_uuid)
         for told in note.get("ports", ()):
             port = NetworkPort.from_json(told)
             segment = GuestSegment(port, str(note.get("hostname", "")), pages)
@@ -151,6 +190,10 @@ class GuestNetworks:
             os.replace(part, path)
         except OSError as error:
             raise DriverError(f"The network of the guest could not be noted: {error.strerror}.") from error
+
+
+def _clients(note: Mapping[str, Any]) -> list[Client]:
+    return [Client(NetworkPort.from_json(told), str(note.get("hostname", ""))) for told in note.get("ports", ())]
 
 
 def _paths(prefix: Path, port_uuid: str) -> WirePaths:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from compute_drivers import console_log
 from compute_drivers.image_cache import ImageCache
 from compute_drivers.libvirt import console, disks, embedded, numa, offer, pci
 from compute_drivers.libvirt.guest_networks import GuestNetworks
-from compute_drivers.libvirt.options import LibvirtOptions
+from compute_drivers.libvirt.options import AGENT, BRIDGE, LibvirtOptions
 from compute_drivers.libvirt.places import Places
 from compute_drivers.libvirt.virt_type import choose_here
 from compute_drivers.options import parse
@@ -20,6 +21,7 @@ from conductor.core.compute_driver import ComputeDriver, GuestInfo, NodeReport, 
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.port_filters import PORT_FILTERS, PortFilter, fingerprint
 from conductor.core.states import PowerState
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class LibvirtHost(ComputeDriver):
         self._virt_type = choose_here(self._options.virt_type).name
         shared = self._options.shared_dir
         self._places = Places(self._options.state_dir.absolute(), shared and shared.absolute(), host)
-        self._networks = GuestNetworks(self._places, self._options.vendor_data)
+        self._networks = GuestNetworks(self._places, self._options.vendor_data, self._options.guest_network)
         self._images = ImageCache(
             self._places.images_dir,
             open_image,
@@ -62,7 +64,7 @@ class LibvirtHost(ComputeDriver):
         connection = self._connect(uri)
         connection.open()
         self._opened = connection
-        if self._plays_networks and connection.version() < FIRST_WITH_DATAGRAMS:
+        if self._options.guest_network == AGENT and connection.version() < FIRST_WITH_DATAGRAMS:
             raise DriverError("Option libvirt.guest_network: agent needs QEMU 7.2 or later.")
         self._networks.start()
 
@@ -80,7 +82,14 @@ class LibvirtHost(ComputeDriver):
             partial(disks.images_below, self._places.instances_dir, self._places.all_kept_dir)
         )
         version = self._connection.version()
-        return offer.node_report(self.host, version, self._virt_type, self._places.disks_dir, self._options)
+        found = offer.node_report(self.host, version, self._virt_type, self._places.disks_dir, self._options)
+        if not self.filters_ports:
+            return found
+        told = {PORT_FILTERS: fingerprint(self._networks.filters)}
+        return replace(found, capabilities={**found.capabilities, **told})
+
+    def filter_ports(self, filters: Mapping[str, PortFilter]) -> None:
+        self._networks.filter(filters)
 
     def guests(self) -> list[GuestInfo]:
         """Also what a killed process began to build, as NOSTATE: whoever manages this host can have it destroyed."""
@@ -114,7 +123,8 @@ class LibvirtHost(ComputeDriver):
 
     @property
     def _plays_networks(self) -> bool:
-        return self._options.guest_network == "agent"
+        """Whether somebody else than QEMU does."""
+        return self._options.guest_network in (AGENT, BRIDGE)
 
     def _connect(self, uri: str) -> Connection:
         try:

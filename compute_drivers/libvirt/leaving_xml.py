@@ -92,4 +92,6 @@ def _moved(value: str | None, paths: Mapping[str, str]) -> str | None:
             return target + (value or "")[len(source) :]
         if f"={source}." in (value or ""):  # within a word of the command line
             value = (value or "").replace(f"={source}.", f"={target}.")
+        if f",ifname={source}" in (value or ""):
+            value = (value or "").replace(f",ifname={source}", f",ifname={target}")
     return value

@@ -93,7 +93,7 @@ class LibvirtMaker(LibvirtHost):
             self._networks.drop(guest.instance_uuid)
             return None
         self._networks.tell(guest)
-        return self._networks.paths_of(guest.instance_uuid)
+        return self._networks.played(guest.instance_uuid)
 
     def _boot_parts(self, guest: GuestSpec, progress: Progress) -> BootParts:
         """Kernel and ramdisk, where the image has them apart."""

@@ -13,7 +13,8 @@ VIRT_TYPES = ("auto", "kvm", "qemu")
 TRANSPORTS = ("native", "tls", "tunnelled")
 FORCES = ("pause", "post-copy")
 # Who plays the network of a port.
-PLAYERS = ("qemu", "agent")
+AGENT, BRIDGE = "agent", "bridge"
+PLAYERS = ("qemu", AGENT, BRIDGE)
 
 
 @dataclass(frozen=True, kw_only=True)

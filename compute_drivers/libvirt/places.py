@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from compute_drivers.host_net.host_net import names_of
 from compute_drivers.host_places import HostPlaces, files
 from compute_drivers.libvirt import config_drive, embedded, holders
 from compute_drivers.libvirt.devices_xml import Lines
@@ -20,7 +21,7 @@ ANY_UUID = "?" * 36
 
 @dataclass(frozen=True)
 class Places(HostPlaces):
-    """`<state_dir>/{images,instances,consoles,kept,lines,moving}`, and in `libvirt` the hypervisor's own folder.
+    """`<state_dir>/{images,instances,consoles,kept,lines,moving,networks}`; the hypervisor has `libvirt` in it.
 
     With a `shared_dir` the guests' disks are there, where other hosts see them by the same paths: `instances` of all
     hosts, and of each `images/<host>` and `kept/<host>`. Only whoever holds a guest's folder changes or removes it.
@@ -62,6 +63,11 @@ class Places(HostPlaces):
     def moving_dir(self) -> Path:
         """Notes of guests that come or go while they run."""
         return self.state_dir / "moving"
+
+    @property
+    def networks_dir(self) -> Path:
+        """What this host serves networks of its kernel with."""
+        return self.state_dir / "networks"
 
     def prepare(self) -> None:
         """Make the folders. Raises OSError; the shared one must be there: on a bare mount point nobody would see it."""
@@ -163,6 +169,7 @@ class Places(HostPlaces):
             "serial": str(lines.serial),
             "screen": str(lines.screen),
             "wires": str(self.wires_of(instance_uuid)),
+            "taps": names_of(self.networks_dir).devices,
         }
 
     def note_of(self, instance_uuid: str, kind: str) -> Path:

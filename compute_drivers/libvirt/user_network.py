@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from compute_drivers.libvirt.wishes import CARD_MODELS
@@ -18,8 +19,17 @@ NOT_IN_HOST_NAMES = re.compile(r"[^A-Za-z0-9.-]")
 # Cards come after the devices that libvirt places, which begin at slot 2.
 FIRST_SLOT = 0x10
 MOST_PORTS = 15
-# The sockets of a port; None where QEMU plays its network itself.
-WiresOf = Callable[[NetworkPort], WirePaths | None]
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A device of the host's that a port is plugged into."""
+
+    name: str
+
+
+# The sockets or the device of a port; None where QEMU plays its network itself.
+WiresOf = Callable[[NetworkPort], WirePaths | Tap | None]
 
 
 def arguments(
@@ -96,13 +106,15 @@ def cable(number: int, port: NetworkPort, hostname: str, wires: WiresOf | None =
         ) from None
     if address not in network:
         raise BuildAborted(f"Port {port.port_uuid} has the address {port.ip_address} outside of {port.cidr}.")
+    paths = wires(port) if wires else None
+    if isinstance(paths, Tap):
+        return {"type": "tap", "id": name, "ifname": paths.name, "script": "no", "downscript": "no"}
     free = _free(network, {address, gateway})
     # QEMU answers as gateway and name server itself: neither may be the guest's own address.
     host = gateway if gateway is not None and gateway in network and gateway != address else next(free, None)
     names = next(free, None)
     if host is None or names is None:
         raise BuildAborted(f"Network {port.cidr} is too small for a guest on this host.")
-    paths = wires(port) if wires else None
     if paths is not None:
         ends = {"local": paths.theirs, "remote": paths.ours}
         return {"type": "dgram", "id": name, **{end: {"type": "unix", "path": str(at)} for end, at in ends.items()}}

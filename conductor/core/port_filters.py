@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 INGRESS, EGRESS = "ingress", "egress"
 IPV4 = "IPv4"
+# Under this key of its capabilities a host tells the fingerprint of the filters that it applies.
+PORT_FILTERS = "port_filters"
 
 
 def _known(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,3 +65,9 @@ class PortFilter:
             rules=tuple(FilterRule(**_known(FilterRule, rule)) for rule in data.get("rules", ())),
             pairs=tuple(AddressPair(**_known(AddressPair, pair)) for pair in data.get("pairs", ())),
         )
+
+
+def fingerprint(filters: Mapping[str, PortFilter]) -> str:
+    """Equal for equal filters of equal ports: by it a host tells which it has."""
+    told = {port: found.to_json() for port, found in filters.items()}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]

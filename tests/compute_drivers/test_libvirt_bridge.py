@@ -1,0 +1,108 @@
+"""Guests of the libvirt driver on networks of the host's kernel: real QEMU processes on real taps."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from compute_drivers.libvirt import actions, embedded
+from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.conformance.driver import Told
+from conductor.core.compute_driver import NetworkPort
+from conductor.core.errors import BuildAborted, DriverError
+from conductor.core.port_filters import EGRESS, INGRESS, FilterRule, PortFilter, fingerprint
+from tests.compute_drivers.net_space import net_space, wait_until_forwarding
+from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, state_dir
+from tests.guests import guest_of
+
+NETWORK = "6f1b6f2e-net"
+PORT, SECOND = (
+    NetworkPort(f"port-{number}", "private", f"fa:16:3e:00:01:0{number}", f"10.64.0.{number}", 20, "10.64.0.0/20",
+                network_uuid=NETWORK)
+    for number in (5, 6)
+)  # fmt: skip
+OPEN = PortFilter(rules=(FilterRule(EGRESS), FilterRule(INGRESS)))
+
+
+@pytest.fixture(scope="module")
+def space() -> Iterator[str]:
+    with net_space() as name:
+        yield name
+
+
+@pytest.fixture
+def host(
+    real_driver: LibvirtDriver, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LibvirtDriver]:
+    """A second host on the same hypervisor, in a network namespace of its own."""
+    monkeypatch.setattr(actions, "UNPLUG_SECONDS", 0.5)
+    uri = embedded.prepare(state_dir(real_driver) / "libvirt")
+    options = {"state_dir": str(tmp_path / "bridged"), "uri": uri, "guest_network": "bridge", **QUICK}
+    driver = LibvirtDriver("real-3", options, SHELF.open)
+    driver.start()
+    yield driver
+    for guest in driver.guests():
+        driver.destroy(guest.instance_uuid)
+    driver.stop()
+    assert devices() == []
+
+
+def devices() -> list[str]:
+    told = subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout
+    return sorted(link["ifname"] for link in json.loads(told) if link["ifname"] != "lo")
+
+
+def tap_of(driver: LibvirtDriver, port: NetworkPort) -> str:
+    return driver._networks._kernel.device_of(port)
+
+
+def test_a_guest_is_on_a_tap_from_its_start_to_its_end_and_over_a_restart_of_its_agent(host: LibvirtDriver) -> None:
+    guest = guest_of(str(uuid4()), IMAGE, ports=(PORT,))
+    uuid = guest.instance_uuid
+    host.spawn(guest, Told())
+    wait_until_forwarding(tap_of(host, PORT))  # QEMU is at its other end
+    assert host.filters_ports
+    told = {PORT.port_uuid: OPEN, SECOND.port_uuid: OPEN}
+    host.filter_ports(told)
+    assert host.report().capabilities["port_filters"] == fingerprint(told)
+    host.attach_interface(uuid, SECOND)
+    wait_until_forwarding(tap_of(host, SECOND))
+    assert {card["mac_address"] for card in host.diagnostics(uuid)["nics"]} == {PORT.mac_address, SECOND.mac_address}
+    again = LibvirtDriver(host.host, host.options, SHELF.open)
+    again.start()
+    assert len(devices()) == 3
+    assert again.report().capabilities["port_filters"] == fingerprint(told), "rules are kept until others are told"
+    again.reboot(guest, is_hard=True, timeout_seconds=0.0)
+    assert devices() == sorted([tap_of(host, PORT), *(name for name in devices() if name.startswith("nb"))])
+    again.destroy(uuid)
+    again.stop()
+    assert devices() == []
+
+
+def test_a_resized_guest_takes_its_port_along_and_back(host: LibvirtDriver) -> None:
+    guest = guest_of(str(uuid4()), IMAGE, ports=(PORT,))
+    uuid = guest.instance_uuid
+    host.spawn(guest, Told())
+    disks = host.migrate_out(guest, host.host, Told())
+    assert devices() == [], "a guest that is away has no port here"
+    host.migrate_in(guest, disks, Told(), is_running=True)
+    wait_until_forwarding(tap_of(host, PORT))
+    host.destroy(uuid)
+    host.revert_migration(guest, is_running=True)
+    wait_until_forwarding(tap_of(host, PORT))
+
+
+def test_what_goes_wrong_leaves_no_port(host: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = NetworkPort("bad", "private", "fa:16:3e:00:01:09", "fd00::5", 64, "fd00::/64")
+    with pytest.raises(BuildAborted, match="IPv4 only"):
+        host.spawn(guest_of(str(uuid4()), IMAGE, ports=(PORT, wrong)), Told())
+    assert devices() == []
+    assert host.guests() == []
+    monkeypatch.setattr("compute_drivers.host_net.host_net.BRIDGED_CALLS", Path("/nowhere"))
+    with pytest.raises(DriverError, match="br_netfilter is not loaded"):
+        LibvirtDriver("real-4", {**host.options, "state_dir": str(state_dir(host) / "x")}, SHELF.open).start()
