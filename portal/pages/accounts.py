@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth import authenticate, login, logout
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.cache import patch_cache_control
 from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
@@ -16,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from conductor.core.errors import Invalid, NotAuthenticated
 from conductor.services import second_factors
 from conductor.services import sign_in as people
-from portal import sessions
+from portal import openid, sessions
 from portal.askers import PROJECT_KEY, user_of
 from portal.pages import again
 from portal.pages.access import error_page, safe_next
@@ -25,6 +26,7 @@ LONGEST_PASSWORD = 4096
 LONGEST_CODE = 64
 HALF_KEY = "half_signed_in"
 HALF_SECONDS = 300
+SIGN_OUT_KEY = "provider_sign_out"
 
 
 @sensitive_post_parameters("password")
@@ -36,26 +38,31 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         if user_of(request.session) is not None and request.session.get(PROJECT_KEY):
             return HttpResponseRedirect(wanted)
-        return _form(request, {"next": wanted})
+        return form(request, {"next": wanted})
     password = request.POST.get("password", "")[:LONGEST_PASSWORD]
     user = authenticate(request, username=username, password=password) if "\x00" not in username else None
     if user is None:
         problem = gettext("User name and password do not match")
         if again.is_over_a_page(request):
             return again.refused(problem)
-        return _form(request, {"next": wanted, "username": username, "problem": problem}, status=401)
+        return form(request, {"next": wanted, "username": username, "problem": problem}, status=401)
+    return admit(request, user, wanted)
+
+
+def admit(request: HttpRequest, user: Any, wanted: str, *, project_id: str = "") -> HttpResponse:
+    """In comes who has proven the first half; a code is asked for where there is an authenticator."""
     if second_factors.is_on(str(user.pk)):
-        _wait_for_code(request, user, wanted)
+        _wait_for_code(request, user, wanted, project_id)
         return again.code_wanted(request) if again.is_over_a_page(request) else redirect("sign-in-code")
     login(request, user)
-    return _enter(request, user, wanted)
+    return _enter(request, user, wanted, project_id)
 
 
-def _wait_for_code(request: HttpRequest, user: Any, wanted: str) -> None:
+def _wait_for_code(request: HttpRequest, user: Any, wanted: str, project_id: str) -> None:
     """Half of the way in: no page takes this session for anybody's."""
     request.session.flush()
     half = {"user_id": str(user.pk), "hash": user.get_session_auth_hash(), "at": time.time(), "next": wanted}
-    request.session[HALF_KEY] = half
+    request.session[HALF_KEY] = {**half, "project_id": project_id}
 
 
 @sensitive_post_parameters("code")
@@ -69,20 +76,20 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
         request.session.pop(HALF_KEY, None)
         return redirect("sign-in")
     if request.method != "POST":
-        return _form(request, {}, template="account/sign_in_code.html")
+        return form(request, {}, template="account/sign_in_code.html")
     try:
         second_factors.prove(str(user.pk), request.POST.get("code", "")[:LONGEST_CODE])
     except NotAuthenticated:
         problem = gettext("That code is not right, or it was used already")
         if again.is_over_a_page(request):
             return again.refused(problem)
-        return _form(request, {"problem": problem}, status=401, template="account/sign_in_code.html")
+        return form(request, {"problem": problem}, status=401, template="account/sign_in_code.html")
     del request.session[HALF_KEY]
     login(request, user)
-    return _enter(request, user, half["next"])
+    return _enter(request, user, half["next"], half.get("project_id", ""))
 
 
-def _form(
+def form(
     request: HttpRequest, context: dict[str, str], status: int = 200, template: str = "account/sign_in.html"
 ) -> HttpResponse:
     response = render(request, template, context, status=status)
@@ -90,24 +97,30 @@ def _form(
     return response
 
 
-def _enter(request: HttpRequest, user: Any, wanted: str) -> HttpResponse:
-    """Straight in where there is one project or a default one; else to the choice of a project."""
+def _enter(request: HttpRequest, user: Any, wanted: str, project_id: str = "") -> HttpResponse:
+    """Straight in where there is one project, a default one or one that was asked for; else to the choice of one."""
     sessions.renew(request.session)
     mine = [choice.project_id for choice in people.projects_of(str(user.pk))]
     if again.is_over_a_page(request):
         return again.signed_in(request, str(user.pk), mine)
-    if len(mine) == 1 or user.default_project_id in mine:
-        request.session[PROJECT_KEY] = mine[0] if len(mine) == 1 else user.default_project_id
-        return HttpResponseRedirect(wanted)
+    usual = [project_id, user.default_project_id, *(mine if len(mine) == 1 else ())]
+    for one in usual:
+        if one in mine:
+            request.session[PROJECT_KEY] = one
+            return HttpResponseRedirect(wanted)
     request.session["next"] = wanted
     return redirect("project")
 
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """Ends the session; open pages of it lose their live link."""
+    """Ends the session; open pages of it lose their live link. Who came with a provider is told of its own session."""
+    elsewhere = request.session.get(SIGN_OUT_KEY, "")
     logout(request)
-    return redirect("sign-in")
+    if not elsewhere or not openid.is_on():
+        return redirect("sign-in")
+    way = openid.sign_out_address(elsewhere, request.build_absolute_uri(reverse("sign-in")))
+    return form(request, {"way": way}, template="account/signed_out.html")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

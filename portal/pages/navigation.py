@@ -86,6 +86,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "band": settings.NOVELLA_BAND,
         "band_colour": settings.NOVELLA_BAND_COLOUR,
         "session_left": sessions.seconds_left(request.session) if asker is not None else None,
+        "sign_in_provider": settings.NOVELLA_OIDC_NAME if settings.NOVELLA_OIDC_ISSUER else "",
         "session_warning": sessions.warning_seconds(),
     }
 

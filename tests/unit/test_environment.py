@@ -57,6 +57,30 @@ def test_what_is_no_url_of_a_group_is_refused_without_it(url: str) -> None:
     )
 
 
+@pytest.mark.parametrize("url", ["http://id.example", "https://", "ftp://a", "https://a/?x=y", "https://ana:pw@a/"])
+def test_an_issuer_is_reached_through_tls(url: str) -> None:
+    with pytest.raises(InvalidEnvironment, match="NOVELLA_OIDC_ISSUER"):
+        parsed(NOVELLA_OIDC_ISSUER=url, NOVELLA_OIDC_CLIENT_ID="cloud")
+
+
+def test_who_people_sign_in_with() -> None:
+    found = parsed(
+        NOVELLA_OIDC_ISSUER="http://127.0.0.1:8080/realms/a",
+        NOVELLA_OIDC_CLIENT_ID="cloud",
+        NOVELLA_OIDC_SCOPES="openid groups",
+        NOVELLA_OIDC_ROLES="crew=shop:member, a=b = admin : admin,*=lab:reader",
+    )
+    assert found.oidc_issuer == "http://127.0.0.1:8080/realms/a"
+    assert found.oidc_scopes == ("openid", "groups")
+    assert found.oidc_roles == (("crew", "shop", "member"), ("a=b", "admin", "admin"), ("*", "lab", "reader"))
+    for lone in ("NOVELLA_OIDC_ISSUER", "NOVELLA_OIDC_CLIENT_ID"):
+        with pytest.raises(InvalidEnvironment, match="both of them"):
+            parsed(**{lone: "https://id.example"})
+    for name, text in (("SCOPES", "profile"), ("ROLES", "crew"), ("ROLES", "crew=shop"), ("ROLES", "=shop:member")):
+        with pytest.raises(InvalidEnvironment, match=f"NOVELLA_OIDC_{name}"):
+            parsed(**{f"NOVELLA_OIDC_{name}": text})
+
+
 def test_webhooks_are_signed() -> None:
     with pytest.raises(InvalidEnvironment, match="NOVELLA_NOTIFICATION_SECRET"):
         parsed(NOVELLA_NOTIFICATION_WEBHOOKS="https://a.example/x")

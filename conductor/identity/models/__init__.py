@@ -13,6 +13,7 @@ from conductor.identity.models.catalog import (
 )
 from conductor.identity.models.ids import new_id
 from conductor.identity.models.people import Domain, Group, Membership, Project, ProjectTag, User, UserManager
+from conductor.identity.models.provider_account import ProvidedRole, ProviderAccount
 from conductor.identity.models.role import ImpliedRole, Role, RoleAssignment
 from conductor.identity.models.second_factor import RecoveryCode, SecondFactor
 from conductor.identity.models.token import (
@@ -40,6 +41,8 @@ __all__ = [
     "Project",
     "ProjectEndpoint",
     "ProjectTag",
+    "ProvidedRole",
+    "ProviderAccount",
     "RecoveryCode",
     "Region",
     "RegisteredLimit",

@@ -17,7 +17,13 @@ export function startAgain() {
     others.onmessage = ({ data }) => {
       if (isOut && data.asker === document.body.dataset.asker) enter(data.csrf);
     };
+    tell(document.getElementById("again-template").content.querySelector("input[name=csrfmiddlewaretoken]").value);
   }
+}
+
+/** A page that opens says that somebody is in: whoever has signed in in another tab is in here too. */
+function tell(csrf) {
+  others?.postMessage({ asker: document.body.dataset.asker, csrf });
 }
 
 /** What to do when the person is back. */
@@ -80,7 +86,7 @@ async function send(form, first) {
   } else {
     ask(form, first, "password");
     enter(answer.csrf);
-    others?.postMessage({ asker: document.body.dataset.asker, csrf: answer.csrf });
+    tell(answer.csrf);
   }
 }
 

@@ -1,0 +1,268 @@
+"""Signing in with an OpenID provider that really runs: who comes in, with which roles, and who does not."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import LazySettings
+from django.test import Client
+
+from conductor.identity.models import ProviderAccount, RoleAssignment, User
+from conductor.journal.models import AuditRecord
+from tests import factories
+from tests.integration.page_clients import signed_in, text
+from tests.integration.test_second_factor import code_of
+from tests.people import PASSWORD
+from tests.services.openid_provider import DISCOVERY, TOKEN, Provider, question_of, running
+
+BACK = "http://testserver/sign-in/provider/answer"
+RULES = (("crew", "shop", "member"), ("chiefs", "admin", "admin"), ("*", "lab", "reader"))
+
+
+@pytest.fixture(scope="module")
+def shared_provider() -> Iterator[Provider]:
+    with running(BACK) as provider:
+        yield provider
+
+
+@pytest.fixture
+def provider(shared_provider: Provider, people: Any, settings: LazySettings) -> Provider:
+    """It is there, and this cloud knows of it; eve is in the crew."""
+    factories.cells()
+    shared_provider.quiet()
+    settings.NOVELLA_OIDC_ISSUER = shared_provider.issuer
+    settings.NOVELLA_OIDC_CLIENT_ID = shared_provider.client_id
+    settings.NOVELLA_OIDC_CLIENT_SECRET = shared_provider.client_secret
+    settings.NOVELLA_OIDC_NAME = "Harbour"
+    settings.NOVELLA_OIDC_ROLES = RULES
+    shared_provider.knows("eve-1", preferred_username="eve", email="eve@shop.example", groups=["crew", "cooks"])
+    return shared_provider
+
+
+def way_there(client: Client, **query: str) -> str:
+    answer = client.get("/sign-in/provider", query)
+    assert answer.status_code == 302, text(answer)
+    return str(answer["Location"])
+
+
+def enter(client: Client, provider: Provider, subject: str = "eve-1", **query: str) -> Any:
+    return client.get(provider.signs_in(way_there(client, **query), subject))
+
+
+def rights() -> set[tuple[str, str]]:
+    rows = RoleAssignment.objects.filter(user__username="eve").values_list("project__name", "role__name")
+    return set(rows)
+
+
+def test_without_a_provider_nothing_speaks_of_one(people: Any) -> None:
+    assert "Sign in with" not in text(Client().get("/sign-in"))
+    assert Client().get("/sign-in/provider").status_code == 404
+    assert Client().get("/sign-in/provider/answer?code=x&state=y").status_code == 404
+
+
+def test_the_first_time_makes_an_account_and_every_time_is_the_same_one(provider: Provider) -> None:
+    client = Client()
+    assert 'href="/sign-in/provider?next=%2Fvolumes"' in client.get("/sign-in?next=/volumes").content.decode()
+    address = way_there(client, next="/volumes")
+    asked = question_of(address)
+    assert (asked["response_type"], asked["redirect_uri"]) == ("code", BACK)
+    assert {"openid", "profile", "email"} == set(asked["scope"].split())
+    answer = client.get(provider.signs_in(address, "eve-1"))
+    assert (answer.status_code, answer["Location"]) == (302, "/project")  # two projects: she chooses
+    told = provider.token_requests[-1]
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(told["code_verifier"].encode()).digest()).rstrip(b"=")
+    assert (asked["code_challenge_method"], asked["code_challenge"].encode()) == ("S256", challenge)
+    eve = User.objects.get(username="eve")
+    assert (eve.email, eve.has_usable_password(), eve.domain_id) == ("eve@shop.example", False, "default")
+    assert rights() == {("shop", "member"), ("lab", "reader")}
+    record = AuditRecord.objects.get(action="user.create_from_provider")
+    assert (record.user_name, sorted(record.details["given"])) == ("eve", ["lab:reader", "shop:member"])
+    shop = factories.project("shop")
+    assert enter(Client(), provider, next="/volumes", project=shop.id)["Location"] == "/volumes"
+    assert ProviderAccount.objects.get().user == eve
+    assert AuditRecord.objects.filter(action__contains="provider").count() == 1
+
+
+def test_roles_follow_what_the_provider_says_and_what_people_gave_stays(provider: Provider) -> None:
+    enter(Client(), provider)
+    factories.user("eve", lab="manager")
+    provider.knows("eve-1", preferred_username="evelyn", groups="chiefs")  # one word, and another name
+    enter(Client(), provider)
+    assert rights() == {("admin", "admin"), ("lab", "reader"), ("lab", "manager")}
+    record = AuditRecord.objects.get(action="user.roles_from_provider")
+    assert (record.details["given"], record.details["taken"]) == (["admin:admin"], ["shop:member"])
+    provider.knows("eve-1", preferred_username="evelyn", groups={"not": "a list"})
+    enter(Client(), provider)
+    assert rights() == {("lab", "reader"), ("lab", "manager")}
+
+
+def test_a_role_that_somebody_gave_by_hand_is_never_taken(provider: Provider) -> None:
+    provider.knows("eve-1", preferred_username="eve", groups=[])
+    enter(Client(), provider)
+    factories.user("eve", shop="member")
+    for groups in (["crew"], []):
+        provider.knows("eve-1", preferred_username="eve", groups=groups)
+        enter(Client(), provider)
+        assert ("shop", "member") in rights()
+
+
+def test_roles_that_there_are_not_are_told_to_the_operator(
+    provider: Provider, settings: LazySettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.NOVELLA_OIDC_ROLES = (("crew", "shop", "captain"), ("crew", "moon", "member"), ("crew", "shop", "reader"))
+    enter(Client(), provider)
+    assert rights() == {("shop", "reader")}
+    assert "no project moon or no role member" in caplog.text
+    assert "no project shop or no role captain" in caplog.text
+
+
+def test_claims_that_the_token_lacks_are_asked_for(provider: Provider) -> None:
+    provider.forge({"groups": None})
+    assert enter(Client(), provider).status_code == 302
+    assert ("shop", "member") in rights()
+
+
+NOT_FOR_THIS: tuple[dict[str, Any], ...] = (
+    {"nonce": "another"},
+    {"nonce": None},
+    {"iss": "http://localhost:1"},
+    {"aud": "another-cloud"},
+    {"aud": ["another-cloud"]},
+    {"exp": 1_000_000_000},
+    {"sub": None},
+    {"sub": "somebody-else", "groups": None},  # not who the provider then tells of
+    {"azp": "another-cloud"},
+)
+
+
+def test_a_token_that_is_not_for_this_sign_in_lets_nobody_in(provider: Provider) -> None:
+    for changes in NOT_FOR_THIS:
+        provider.forge(changes)
+        refused(enter(Client(), provider), 502, "does not prove who you are")
+
+
+def test_a_signature_must_be_the_providers(provider: Provider) -> None:
+    provider.forge({}, algorithm="RS512")  # it never said that it signs so
+    refused(enter(Client(), provider), 502, "does not prove who you are")
+    provider.quiet()
+    provider.forge({}, is_known_key=False)
+    refused(enter(Client(), provider), 502, "does not prove who you are")
+
+
+def test_an_answer_without_a_token_proves_nothing(provider: Provider) -> None:
+    provider.bends[TOKEN] = lambda answer: {name: answer[name] for name in answer if name != "id_token"}
+    refused(enter(Client(), provider), 502, "does not prove who you are")
+
+
+def test_an_answer_counts_once_and_only_in_the_browser_that_was_sent(provider: Provider) -> None:
+    client = Client()
+    back = provider.signs_in(way_there(client), "eve-1")
+    refused(Client().get(back), 400, "not begun in this browser")
+    refused(client.get(back.replace("state=", "state=x")), 400, "not begun in this browser")
+    assert client.get(back).status_code == 302
+    again = client.get(back)
+    assert again.status_code == 400
+    assert "not begun in this browser" in text(again)
+
+
+def test_whoever_says_no_is_not_signed_in(provider: Provider) -> None:
+    client = Client()
+    answer = client.get(provider.denies(way_there(client, next="/volumes")))
+    refused(answer, 403, "Harbour did not sign you in")
+    assert 'name="next" value="/volumes"' in answer.content.decode()
+    client = Client()
+    back = provider.signs_in(way_there(client), "eve-1")
+    refused(client.get(f"{back}&iss=http://localhost:1"), 502, "does not prove who you are")
+
+
+def test_a_wrong_secret_is_no_proof(provider: Provider, settings: LazySettings) -> None:
+    settings.NOVELLA_OIDC_CLIENT_SECRET = "wrong"
+    refused(enter(Client(), provider), 403, "Harbour did not sign you in")
+
+
+def test_a_provider_that_is_gone_or_another_one_is_told(provider: Provider, settings: LazySettings) -> None:
+    provider.bends[DISCOVERY] = lambda told: {**told, "issuer": "http://localhost:1"}
+    refused(Client().get("/sign-in/provider"), 503, "Harbour does not answer")
+    provider.bends[DISCOVERY] = lambda told: {name: told[name] for name in told if name != "jwks_uri"}
+    refused(Client().get("/sign-in/provider"), 503, "Harbour does not answer")
+    settings.NOVELLA_OIDC_ISSUER = "http://localhost:9"  # where nobody listens
+    refused(Client().get("/sign-in/provider"), 503, "Harbour does not answer")
+    assert Client().post("/sign-in", {"username": "ana", "password": PASSWORD}).status_code == 302
+
+
+def test_nobody_becomes_an_account_by_having_its_name(provider: Provider, people: Any) -> None:
+    provider.knows("not-ana", preferred_username="ana", groups=["chiefs"])
+    refused(enter(Client(), provider, "not-ana"), 409, "Your name belongs to another account here")
+    assert RoleAssignment.objects.filter(user=people.ana.user).count() == 1
+
+
+def test_who_is_disabled_stays_out_and_gets_nothing(provider: Provider) -> None:
+    enter(Client(), provider)
+    User.objects.filter(username="eve").update(is_active=False)
+    provider.knows("eve-1", preferred_username="eve", groups=["chiefs"])
+    answer = enter(Client(), provider)
+    assert answer.status_code == 403
+    assert "Your account is disabled here" in text(answer)
+    assert ("admin", "admin") not in rights()
+
+
+def test_whoever_the_provider_does_not_name_has_its_subject_as_name(provider: Provider) -> None:
+    provider.knows("nameless", groups=["crew"], preferred_username="x" * 300, email="no address")
+    enter(Client(), provider, "nameless")
+    assert User.objects.get(username="no address").email == ""
+
+
+def test_an_authenticator_is_asked_for_all_the_same(provider: Provider) -> None:
+    client = Client()
+    enter(client, provider, project=factories.project("shop").id)
+    page = client.get("/profile/second-factor").content.decode()
+    key = page.partition('id="the-key">')[2].partition("<")[0]
+    client.post("/profile/second-factor", {"do": "confirm", "code": code_of(key)})
+    other = Client()
+    assert enter(other, provider, next="/volumes")["Location"] == "/sign-in/code"
+    assert other.get("/volumes")["Location"].startswith("/sign-in")
+
+
+def test_signing_out_leads_to_the_providers_own(provider: Provider) -> None:
+    client = Client()
+    enter(client, provider, project=factories.project("shop").id)
+    answer = client.post("/sign-out")
+    assert answer.status_code == 200
+    assert (
+        f'href="{provider.issuer}/oauth2/end_session?client_id={provider.client_id}&amp;post' in answer.content.decode()
+    )
+    assert "Sign out of Harbour too" in text(answer)
+    assert client.get("/volumes").status_code == 302
+    assert signed_in("ana").post("/sign-out")["Location"] == "/sign-in"  # who came with a password knows no provider
+
+
+def test_neither_pages_nor_logs_tell_what_proves(provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    client = Client()
+    back = provider.signs_in(way_there(client), "eve-1")
+    tokens: list[dict[str, Any]] = []
+    provider.bends[TOKEN] = lambda answer: tokens.append(answer) or {**answer, "id_token": answer["id_token"] + "x"}
+    answer = client.get(back)
+    refused(answer, 502, "does not prove who you are")
+    sent = provider.token_requests[-1]
+    ours = "\n".join(one.getMessage() for one in caplog.records if one.name.startswith(("portal", "conductor")))
+    for secret in (sent["code_verifier"], sent["code"], tokens[0]["access_token"], provider.client_secret):
+        assert secret not in ours
+        assert secret not in answer.content.decode()
+    assert "NotProven" in ours
+    assert logging.getLogger("authlib").getEffectiveLevel() >= logging.WARNING
+
+
+def refused(answer: Any, status: int, words: str) -> None:
+    """The sign-in page, with what was wrong; and nothing has come of it."""
+    assert answer.status_code == status, text(answer)
+    assert words in text(answer)
+    assert 'name="password"' in answer.content.decode()
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert not User.objects.filter(username="eve").exists() or status in (400,)
+    assert answer.client.get("/volumes").status_code == 302
