@@ -3,7 +3,7 @@
 from django.apps import AppConfig
 from django.core import checks
 
-from conductor.plugins import check_plugins, converters
+from conductor.plugins import check_plugins, converters, notes
 from conductor.scheduler.hardware_wishes import check_aliases
 from conductor.scheduler.prefilter_check import check_prefilters
 
@@ -15,6 +15,7 @@ class ConductorConfig(AppConfig):
     def ready(self) -> None:
         from conductor.scheduler.extensions import in_use  # needs models, which are there by now
 
+        notes.listen()
         converters.ask_through(in_use)
         checks.register(check_plugins)
         checks.register(check_aliases)

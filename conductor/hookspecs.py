@@ -24,6 +24,7 @@ CONTRACTS: Mapping[int, str] = {
     1: "Filters, weighers, compute drivers and memberships.",
     2: "Notification sinks; plugins may name the versions that they were made for; unknown hooks are refused.",
     3: "Pre-filters, quota sources, launch forms, panels, image converters and observers of workflows.",
+    4: "A logger for each filter, weigher, sink and extension (`log`), whose last lines the catalogue shows.",
 }
 
 # What plugins should define no more, by the name of the class that has it: attribute → what to do instead. Each is

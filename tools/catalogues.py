@@ -57,7 +57,7 @@ TABLES = frozenset(
             "CAUSES",
             "SNOOZES",
         ),
-        *("CONFIDENCE_WORDS", "NAMES", "TITLES", "TABS", "FACETS", "CLASS_WORDS"),
+        *("CONFIDENCE_WORDS", "NAMES", "TITLES", "TABS", "FACETS", "CLASS_WORDS", "LAW_WORDS"),
     }
 )
 DESCRIPTIONS = ("portal/pages", "conductor/services", "conductor/core/states.py", "conductor/core/interventions.py")

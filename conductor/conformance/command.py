@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from conductor.conformance import asked, base, recorder
+from conductor.conformance import asked, base, recorder, recording
 from conductor.conformance.report import BROKEN, FULL, LEVELS, Law, report
 from conductor.core.compute_driver import ComputeDriver
 from conductor.core.errors import NovellaError
@@ -31,9 +31,14 @@ class Refused(Exception):
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Ends with 0 when all law was kept and the wanted level reached, with 1 when not, and with 2 without asking."""
+    """Ends with 0 when all law was kept and the wanted level reached, with 1 when not, and with 2 without asking.
+
+    What was to be put on record and could not be ends with 2, too.
+    """
     options = _parser().parse_args(words)
     try:
+        if options.record and ":" in options.driver:
+            raise Refused("--record: the catalogue has what is installed: name the driver, not MODULE:CLASS.")
         kind, about = _found(options.driver)
         subject = _subject(kind, options)
     except (Refused, NovellaError) as refusal:
@@ -47,6 +52,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.json:
         _write(options.json, found)
     _say(found, laws)
+    if options.record and not _is_recorded(found):
+        return USAGE
     reached = options.level in (None, *found["levels"])
     return 0 if reached and not found["counts"][BROKEN] and found["levels"] else 1
 
@@ -71,7 +78,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--law-seconds", type=float, default=300.0, help="how long one law may take")
     parser.add_argument("--level", choices=[*LEVELS], help=f"the level to reach, up to {FULL}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
+    parser.add_argument(
+        "--record", action="store_true", help="have the catalogue of the cloud that the settings name show the report"
+    )
     return parser
+
+
+def _is_recorded(found: Mapping[str, Any]) -> bool:
+    try:
+        recording.record(found)
+    except recording.NotRecorded as reason:
+        print(f"novella-driver-conformance: --record: {reason}", file=sys.stderr)  # noqa: T201
+        return False
+    return True
 
 
 def _found(name: str) -> tuple[type[ComputeDriver], dict[str, Any]]:

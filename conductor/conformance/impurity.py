@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 import threading
@@ -41,7 +42,7 @@ _is_installed = False
 
 @contextmanager
 def watched() -> Iterator[set[str]]:
-    """What this thread does meanwhile that is not pure, in words. What an import does is not counted."""
+    """What this thread does meanwhile that is not pure, in words, but for imports and lines for the log."""
     _install()
     seen: set[str] = set()
     before, _here.seen = sys.getprofile(), seen
@@ -66,7 +67,7 @@ def _audited(event: str, args: tuple[Any, ...]) -> None:
     if seen is None:
         return
     said = next((text for start, text in EVENTS.items() if event.startswith(start)), "")
-    if said and not _is_import(sys._getframe(1)):
+    if said and not _is_allowed(sys._getframe(1)):
         seen.add(f"{said} ({event})")
 
 
@@ -75,7 +76,7 @@ def _called(frame: FrameType, event: str, arg: Any) -> None:
         return
     seen = getattr(_here, "seen", None)
     said = _judged(arg)
-    if seen is not None and said and not _is_import(frame):
+    if seen is not None and said and not _is_allowed(frame):
         seen.add(f"{said} ({getattr(arg, '__qualname__', arg)})")
 
 
@@ -92,9 +93,10 @@ def _judged(function: Any) -> str:
     return CALLS.get(getattr(owner, "__name__", ""), "")
 
 
-def _is_import(frame: FrameType | None) -> bool:
+def _is_allowed(frame: FrameType | None) -> bool:
+    """Whether an import does it, or a line for the log: plugins have a logger, and its lines tell the time."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        if frame.f_code.co_filename.startswith(("<frozen importlib", logging.__file__)):
             return True
         frame = frame.f_back
     return False

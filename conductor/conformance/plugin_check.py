@@ -13,9 +13,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from conductor.conformance import recording
 from conductor.conformance.fleet import request
 from conductor.conformance.plugin_laws import (
     MILLISECONDS,
@@ -77,9 +79,15 @@ class Found:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Ends with 0 when all law was kept, with 1 when some was broken, and with 2 without asking."""
+    """Ends with 0 when all law was kept, with 1 when some was broken, and with 2 without asking.
+
+    What was to be put on record and could not be ends with 2, too.
+    """
     options = _parser().parse_args(words)
+    began = datetime.now(UTC)
     try:
+        if options.record and ":" in options.target:
+            raise Refused("--record: the catalogue has what is installed: name it, not MODULE:CLASS.")
         requests = (*USUAL, *_requests(options))
         values = dict(_value("--option", text) for text in options.option)
         found = _found(options.target)
@@ -94,10 +102,17 @@ def main(words: Sequence[str] | None = None) -> int:
         own = {key: value for key, value in values.items() if len(found) == 1 or key in one.plugin.options_schema}
         subject = Subject(one.plugin, own, requests, options.milliseconds)
         reports.append(_asked(one, subject, options))
+    whole = {"report": REPORT, "began_at": began.isoformat(), "plugins": reports}
     if options.json:
-        _write(options.json, {"report": REPORT, "plugins": reports})
+        _write(options.json, whole)
     for report in reports:
         _say(report)
+    if options.record:
+        try:
+            recording.record(whole)
+        except recording.NotRecorded as reason:
+            print(f"{PROGRAM}: --record: {reason}", file=sys.stderr)  # noqa: T201
+            return USAGE
     return 1 if any(report["counts"][BROKEN] for report in reports) else 0
 
 
@@ -119,6 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--law-seconds", type=float, default=60.0, help="how long one law may take")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
+    parser.add_argument(
+        "--record", action="store_true", help="have the catalogue of the cloud that the settings name show the report"
+    )
     parser.add_argument("--fingerprint", action="store_true", help=argparse.SUPPRESS)
     return parser
 

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from conductor.core.host_state import HostState, HostTable, Mask
+from conductor.core.plugin_choice import FILTER
+from conductor.core.plugin_log import PluginLog
 from conductor.core.plugin_options import OptionsSchema, with_defaults
 from conductor.core.request_spec import RequestSpec
 from conductor.core.verdict import Verdict
@@ -22,6 +24,7 @@ class Filter:
     server that stays on its host gets another image. One that is not `is_on_by_default` runs only where the operator
     names it. `options_schema` has a JSON schema with a default for each option by name; `options` are their values.
     `trouble` says why one will fail whenever it is asked, where that is known before: operators are told at start-up.
+    `log` is a logger of its own: operators find its last lines in the catalogue.
     """
 
     name: ClassVar[str] = ""
@@ -30,6 +33,7 @@ class Filter:
     is_on_by_default: ClassVar[bool] = True
     trouble: ClassVar[str] = ""
     options_schema: ClassVar[OptionsSchema] = {}
+    log = PluginLog(FILTER)
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = with_defaults(self.options_schema, options or {})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import UUID
 
+from conductor.core.plugin_log import PluginLog
 from conductor.core.plugin_options import OptionsSchema, with_defaults
 
 
@@ -34,11 +35,12 @@ class NotificationSink:
 
     A subclass must give `name` and `open`. A message that comes again has the same `message_id`. `options_schema` has
     a JSON schema with a default for each option by name; `options` are their values. One whose schema says
-    `writeOnly` is a secret.
+    `writeOnly` is a secret. `log` is a logger of its own: operators find its last lines in the catalogue.
     """
 
     name: ClassVar[str] = ""
     options_schema: ClassVar[OptionsSchema] = {}
+    log = PluginLog("sink")
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = with_defaults(self.options_schema, options or {})

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from conductor.core.host_state import Column, HostTable, Mask
+from conductor.core.plugin_choice import WEIGHER
+from conductor.core.plugin_log import PluginLog
 from conductor.core.plugin_options import OptionsSchema, with_defaults
 from conductor.core.request_spec import RequestSpec
 
@@ -20,7 +22,8 @@ class Weigher:
     `counts_against`: the factor is taken negative, so that operators write how bad something is. One that is not
     `asked_at_zero` costs too much to ask where the operator's multiplier is 0. `must_know`: a number that is not
     finite says that something is missing without which nobody may decide, and ends the request. One that
-    `compares_hosts` gives a host another number where other hosts are candidates. `trouble` is as that of filters.
+    `compares_hosts` gives a host another number where other hosts are candidates. `trouble` and
+    `log` are as those of filters.
     """
 
     name: ClassVar[str] = ""
@@ -35,6 +38,7 @@ class Weigher:
     trouble: ClassVar[str] = ""
     is_on_by_default: ClassVar[bool] = True
     options_schema: ClassVar[OptionsSchema] = {}
+    log = PluginLog(WEIGHER)
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = with_defaults(self.options_schema, options or {})

@@ -17,6 +17,7 @@ from conductor.core.extensions import Extension
 from conductor.core.scheduling.watching import IN_QUARANTINE, Use
 from conductor.plugins import Registry, extensions, registry
 from conductor.plugins.extensions import ExtensionFailed
+from conductor.plugins.notes import notes
 from conductor.plugins.time_box import TimeBox, TooLate
 from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.scheduler.plugins_in_force import in_force
@@ -44,7 +45,7 @@ class InUse:
         """
         if self.key in _quarantined():
             raise ExtensionFailed(IN_QUARANTINE)
-        use = Use(*self.key, turns=1)
+        use, raised = Use(*self.key, turns=1), None
         began = time.perf_counter()
         try:
             answer = self.box.ask(work, self.extension.seconds)
@@ -58,12 +59,13 @@ class InUse:
             raise
         except BaseException as error:  # raised on its thread, whatever it is: the text may hold secrets
             log.exception("extension raised: kind=%s name=%s", *self.key)
-            use.faults, wrong = 1, type(error).__name__
+            use.faults, wrong, raised = 1, type(error).__name__, error
         finally:
             use.seconds = time.perf_counter() - began
             use.milliseconds = [use.seconds * 1000]
             plugin_watch.note([use])
         log.warning("extension failed: kind=%s name=%s reason=%s", *self.key, wrong)
+        notes.fault(self.key, wrong, raised)
         raise ExtensionFailed(wrong)
 
     def insist(self, noun: str, work: Callable[[], Any], check: Callable[[Any], str]) -> Any:

@@ -20,8 +20,11 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.decision import Decision, explain
 from conductor.core.scheduling.group_rules import HARD
 from conductor.core.scheduling.select import Outcome, decide
+from conductor.core.scheduling.shadows import differences
+from conductor.core.scheduling.watching import IN_QUARANTINE, NO_TIME_LEFT
 from conductor.core.selection import Selection
 from conductor.placement.allocations import ProviderFull
+from conductor.plugins.notes import notes
 from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion, second_best
 from conductor.scheduler.host_manager import host_manager
 from conductor.scheduler.plugin_watch import plugin_watch
@@ -35,6 +38,7 @@ ALIAS = "default"
 PASSES = 10
 SLOW_SECONDS = 0.2
 LONGEST_MESSAGE = 250
+NOT_ITS_OWN = frozenset({IN_QUARANTINE, NO_TIME_LEFT})  # why a plugin was not asked that did nothing wrong now
 TAKEN = "Others took the room while this was decided, again and again."
 Transaction = Callable[[str], AbstractContextManager[None]]
 
@@ -101,7 +105,10 @@ def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | Non
     began = time.perf_counter()
     outcome = decide(table, spec, question.instance_uuids, pipeline=chain, seed=secrets.randbits(32))
     _report(outcome)
-    plugin_watch.note(outcome.uses)
+    otherwise = differences(outcome, chain)
+    for key, text in otherwise.items():
+        notes.difference(key, text, question.run_uuid)
+    plugin_watch.note(outcome.uses, otherwise)
     decision = replace(
         explain(outcome, snapshot.missing_cells), milliseconds=round((time.perf_counter() - began) * 1000, 3)
     )
@@ -193,6 +200,8 @@ def _race(decision: Decision, error: ConcurrentUpdate) -> dict[str, Any]:
 def _report(outcome: Outcome) -> None:
     """Tell the log which plugins failed or were slow; the decision itself went on."""
     for fault in outcome.faults:
+        if fault.error not in NOT_ITS_OWN:
+            notes.fault((fault.kind, fault.plugin), f"{fault.error}; {fault.consequence}", fault.exception)
         log.error(
             "plugin failed: kind=%s name=%s hosts=%d error=%s consequence=%s",
             fault.kind,

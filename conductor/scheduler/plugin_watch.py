@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ from conductor.api_db.models import PluginMetric
 from conductor.core.plugin_choice import PluginKey
 from conductor.core.scheduling import durations
 from conductor.core.scheduling.watching import Use
-from conductor.scheduler import plugin_quarantine
+from conductor.scheduler import plugin_notes, plugin_quarantine
 from conductor.transactions import database_time, write_tx
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ class _Account:
     faults: int = 0
     overruns: int = 0
     rejected: int = 0
+    differed: int = 0
     milliseconds: list[float] = field(default_factory=list)
 
     def add(self, use: Use) -> None:
@@ -54,12 +55,17 @@ class PluginWatch:
         self._troubles: dict[PluginKey, deque[Use]] = {}
         self._flushed_at = time.monotonic()
 
-    def note(self, uses: Iterable[Use]) -> None:
-        """Take down what plugins did in a decision; shut out those that made trouble too often. Never raises."""
+    def note(self, uses: Iterable[Use], differed: Collection[PluginKey] = ()) -> None:
+        """Take down what plugins did in a decision; shut out those that made trouble too often. Never raises.
+
+        Those in the shadow that would have decided otherwise are in `differed`.
+        """
         must_go = []
         with self._lock:
             for use in uses:
-                self._accounts.setdefault(use.key, _Account()).add(use)
+                account = self._accounts.setdefault(use.key, _Account())
+                account.add(use)
+                account.differed += use.key in differed
                 if not use.is_trusted and use.turns and self._is_too_much(use):
                     must_go.append(use.key)
         try:
@@ -79,6 +85,7 @@ class PluginWatch:
         with self._lock:
             accounts, self._accounts = self._accounts, {}
             self._flushed_at = time.monotonic()
+        plugin_notes.store()
         if not accounts:
             return
         try:
@@ -87,7 +94,7 @@ class PluginWatch:
             with self._lock:
                 for key, account in accounts.items():
                     kept = self._accounts.setdefault(key, _Account())
-                    for name in ("calls", "faults", "overruns", "rejected", "milliseconds"):
+                    for name in ("calls", "faults", "overruns", "rejected", "differed", "milliseconds"):
                         setattr(kept, name, getattr(account, name) + getattr(kept, name))
             raise
 
@@ -125,6 +132,7 @@ def _store(accounts: dict[PluginKey, _Account]) -> None:
             row.faults += account.faults
             row.overruns += account.overruns
             row.rejected += account.rejected
+            row.differed += account.differed
             row.durations = durations.added(row.durations, durations.counted(account.milliseconds))
             row.save()
         PluginMetric.objects.filter(hour__lt=hour - KEPT).delete()

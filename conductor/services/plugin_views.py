@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 
 from conductor.api_db.models import PluginChoice as ChoiceRow
-from conductor.api_db.models import PluginMetric, PluginQuarantine
+from conductor.api_db.models import PluginConformance, PluginMetric, PluginQuarantine
 from conductor.core.context import RequestContext
 from conductor.core.extensions import BY_KIND
 from conductor.core.filter import Filter
@@ -55,12 +55,16 @@ class OptionView:
 
 @dataclass(frozen=True)
 class MetricsView:
-    """What the plugin did in a time, of all schedulers together. Of one in the shadow: what it would have done."""
+    """What the plugin did in a time, of all schedulers together. Of one in the shadow: what it would have done.
+
+    `differed` counts decisions in which one in the shadow would have changed where an instance goes.
+    """
 
     calls: int
     faults: int
     overruns: int
     rejected: int
+    differed: int
     p50_ms: float | None
     p99_ms: float | None
 
@@ -74,6 +78,23 @@ class QuarantineView:
     times: int
     began_at: datetime
     until: datetime | None
+
+
+@dataclass(frozen=True)
+class ConformanceView:
+    """What came of the law when the plugin was last held to it, and whether that was the version that is installed.
+
+    `level` of a driver is its level; of a filter or weigher "kept" or "broken".
+    """
+
+    level: str
+    kept: int
+    broken: tuple[str, ...]
+    untried: int
+    version: str
+    is_current: bool
+    shown_at: datetime
+    recorded_by: str
 
 
 @dataclass(frozen=True)
@@ -103,6 +124,7 @@ class PluginView:
     this_hour: MetricsView | None = None
     quarantine: QuarantineView | None = None
     warnings: tuple[str, ...] = ()
+    conformance: ConformanceView | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +145,7 @@ class _Stored:
     versions: Mapping[str, int]
     quarantines: Mapping[PluginKey, PluginQuarantine]
     metrics: Mapping[PluginKey, Sequence[PluginMetric]]
+    conformance: Mapping[PluginKey, PluginConformance]
 
 
 def catalogue(context: RequestContext, kind: str = "") -> Catalogue:
@@ -133,8 +156,8 @@ def catalogue(context: RequestContext, kind: str = "") -> Catalogue:
     found, stored = registry(), _stored()
     views = [view for one in KINDS if kind in ("", one) for view in _scheduling(found, stored, one)]
     if not kind:
-        views += [*_others(found, DRIVER, found.drivers), *_others(found, MEMBERSHIP, found.memberships)]
-        views += _others(found, SINK, found.sinks)
+        brought = {DRIVER: found.drivers, MEMBERSHIP: found.memberships, SINK: found.sinks}
+        views += [view for one, classes in brought.items() for view in _others(found, stored, one, classes)]
     views += [view for one in BY_KIND if kind in ("", one) for view in _extensions(found, stored, one)]
     return Catalogue(tuple(views), stored.versions, () if kind else found.quarantined)
 
@@ -159,6 +182,7 @@ def _stored() -> _Stored:
         versions={kind: rows[kind].version if kind in rows else 0 for kind in KINDS},
         quarantines={(row.kind, row.name): row for row in open_rows if is_open(row, now)},
         metrics=metrics,
+        conformance={(row.kind, row.name): row for row in PluginConformance.objects.all()},
     )
 
 
@@ -199,6 +223,7 @@ def _view(found: Registry, stored: _Stored, key: PluginKey, position: int | None
         **_figures(stored, key),
         quarantine=_quarantine(quarantine),
         warnings=tuple(warnings_about([type(plugin)]) + troubles_of([plugin])) if plugin else (),
+        conformance=_conformance(found, stored, key),
     )
 
 
@@ -263,6 +288,7 @@ def _metrics(rows: Sequence[PluginMetric]) -> MetricsView:
         faults=sum(row.faults for row in rows),
         overruns=sum(row.overruns for row in rows),
         rejected=sum(row.rejected for row in rows),
+        differed=sum(row.differed for row in rows),
         p50_ms=durations.quantile(counts, 0.5),
         p99_ms=durations.quantile(counts, 0.99),
     )
@@ -274,7 +300,24 @@ def _quarantine(row: PluginQuarantine | None) -> QuarantineView | None:
     return QuarantineView(row.cause, row.reason, row.times, row.began_at, row.until)
 
 
-def _others(found: Registry, kind: str, brought: Mapping[str, type[Any]]) -> list[PluginView]:
+def _conformance(found: Registry, stored: _Stored, key: PluginKey) -> ConformanceView | None:
+    row = stored.conformance.get(key)
+    if row is None:
+        return None
+    info = found.source_of(*key)
+    return ConformanceView(
+        row.level,
+        kept=row.kept,
+        broken=tuple(row.broken),
+        untried=row.untried,
+        version=row.version,
+        is_current=info is not None and (row.distribution, row.version) == (info.distribution, info.version),
+        shown_at=row.shown_at,
+        recorded_by=row.recorded_by,
+    )
+
+
+def _others(found: Registry, stored: _Stored, kind: str, brought: Mapping[str, type[Any]]) -> list[PluginView]:
     """Drivers, memberships and sinks: whoever starts a process names the one that it uses."""
     views = []
     for name, one in brought.items():
@@ -288,6 +331,7 @@ def _others(found: Registry, kind: str, brought: Mapping[str, type[Any]]) -> lis
                 is_enabled=True,
                 is_on_by_default=True,
                 warnings=tuple(warnings_about([one])),
+                conformance=_conformance(found, stored, (kind, name)),
             )
         )
     return views

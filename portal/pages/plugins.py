@@ -15,8 +15,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from conductor.core.errors import Conflict, Invalid, NovellaError, StaleRevision
 from conductor.core.plugin_choice import CONSEQUENCES, KINDS, MODES
-from conductor.services import plugin_views, plugins
-from conductor.services.plugin_views import Catalogue, OptionView, PluginView
+from conductor.services import plugin_details, plugin_views, plugins
+from conductor.services.plugin_views import Catalogue, ConformanceView, OptionView, PluginView
 from conductor.services.plugins import Change
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
@@ -42,6 +42,18 @@ TONES = {
     plugin_views.MISSING: "bad",
     plugin_views.AVAILABLE: "none",
 }
+EXTENSIONS = frozenset(TITLES) - {*KINDS, "driver", "membership", "sink"}
+# What came of the law, as the list says it; levels of drivers are names.
+LAW_WORDS = {
+    "kept": "law kept",
+    "broken": "law broken",
+    "none": "no level",
+    "core": "level core",
+    "migration": "level migration",
+    "snapshot": "level snapshot",
+    "full": "level full",
+}
+COMMANDS = {**dict.fromkeys(KINDS, "novella-plugin-check"), "driver": "novella-driver-conformance"}
 NUMBERS = frozenset({"integer", "number"})
 STATUS: tuple[tuple[type[NovellaError], int], ...] = ((StaleRevision, 412), (Conflict, 409))
 
@@ -52,6 +64,7 @@ class Row:
 
     view: PluginView
     face: Face
+    law: Face | None = None
     above: str = ""
     below: str = ""
 
@@ -82,11 +95,11 @@ def plugin_list(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @operators_only
 def plugin(request: PageRequest, kind: str, name: str) -> HttpResponse:
-    """One plugin with a form for all that may be chosen for it."""
-    if kind not in KINDS:
+    """One plugin: what is told of it, and for filters and weighers a form for all that may be chosen."""
+    if kind not in TITLES or (request.method == "POST" and kind not in KINDS):
         raise Http404
-    found = plugin_views.catalogue(request.asker, kind)
-    view = _find(found, name)
+    found = plugin_views.catalogue(request.asker, kind if kind in KINDS else "")
+    view = _find(found, kind, name)
     if request.method != "POST":
         return _page(request, found, view)
     try:
@@ -127,19 +140,16 @@ def shut(request: PageRequest, kind: str, name: str, action: str) -> HttpRespons
         else:
             raise Http404
     except (Invalid, Conflict) as error:
-        if kind not in KINDS:  # it has no page of its own
-            messages.error(request, error.message, extra_tags="bad")
-            return redirect("plugins")
         found = plugin_views.catalogue(request.asker, kind)
-        return _page(request, found, _find(found, name), error)
-    return redirect("plugin", kind, name) if kind in KINDS else redirect("plugins")
+        return _page(request, found, _find(found, kind, name), error)
+    return redirect("plugin", kind, name)
 
 
 CHOICES = frozenset({"is_enabled", "mode", "on_failure", "multiplier", "options"})
 
 
-def _find(found: Catalogue, name: str) -> PluginView:
-    view = next((one for one in found.plugins if one.name == name), None)
+def _find(found: Catalogue, kind: str, name: str) -> PluginView:
+    view = next((one for one in found.plugins if (one.kind, one.name) == (kind, name)), None)
     if view is None:
         raise Http404
     return view
@@ -154,11 +164,11 @@ def _group(found: Catalogue, kind: str) -> dict[str, Any]:
 
 
 def _row(view: PluginView, running: list[str]) -> Row:
-    face = face_of(view)
+    face, law = face_of(view), law_of(view.conformance)
     if view.name not in running:
-        return Row(view, face)
+        return Row(view, face, law)
     place = running.index(view.name)
-    return Row(view, face, _swapped(running, place - 1), _swapped(running, place))
+    return Row(view, face, law, _swapped(running, place - 1), _swapped(running, place))
 
 
 def _swapped(names: list[str], place: int) -> str:
@@ -174,12 +184,26 @@ def face_of(view: PluginView) -> Face:
     return Face(TONES[view.state], "in the shadow" if view.state == "watches" else view.state, detail)
 
 
+def law_of(law: ConformanceView | None) -> Face | None:
+    """How it looks what came of the law: what another version has shown counts for less."""
+    if law is None:
+        return None
+    is_good = not law.broken and law.level != "none"
+    tone = "bad" if not is_good else "good" if law.is_current else "waiting"
+    return Face(tone, LAW_WORDS.get(law.level, law.level), ", ".join(law.broken))
+
+
 def _page(request: PageRequest, found: Catalogue, view: PluginView, error: NovellaError | None = None) -> HttpResponse:
     context = {
         "asker": request.asker,
         "plugin": view,
         "face": face_of(view),
-        "version": found.versions[view.kind],
+        "version": found.versions.get(view.kind, 0),
+        "is_chosen": view.kind in KINDS,
+        "can_be_shut": view.kind in (*KINDS, *EXTENSIONS),
+        "told": plugin_details.detail(request.asker, view.kind, view.name),
+        "law_face": law_of(view.conformance),
+        "law_command": f"{COMMANDS[view.kind]} {view.name} --record" if view.kind in COMMANDS else "",
         "fields": [_field(request, one) for one in view.options],
         "modes": MODES,
         "multiplier": "" if view.multiplier is None else repr(view.multiplier),

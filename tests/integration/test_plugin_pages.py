@@ -132,5 +132,7 @@ def test_for_others_there_is_no_such_page(people: Any) -> None:
     assert not PluginChoice.objects.exists()
     admin = signed_in("admin")
     assert admin.get("/plugins/filter/of/Nobody").status_code == 404
-    assert admin.get("/plugins/driver/of/fake").status_code == 404
+    assert admin.get("/plugins/driver/of/nobody").status_code == 404
+    assert admin.get("/plugins/nothing/of/fake").status_code == 404
+    assert admin.post("/plugins/driver/of/fake", {"version": "0"}).status_code == 404
     assert admin.post(f"{FILTER}/explode").status_code == 404

@@ -42,8 +42,8 @@ def test_one_that_speaks_a_version_of_ours_is_used(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("declared", "reason"),
     [
-        (4, "it was made for contract 4, and here is 3: it needs a newer Novella"),
-        ((5, 9), "it was made for contract 5, and here is 3: it needs a newer Novella"),
+        (5, "it was made for contract 5, and here is 4: it needs a newer Novella"),
+        ((5, 9), "it was made for contract 5, and here is 4: it needs a newer Novella"),
         ((-1, 0), "it was made for contract 0, and the oldest here is 1: it needs a newer version"),
         *(
             (wrong, "novella_contract is to be a number, or a pair of the first and the last that will do")
@@ -62,7 +62,7 @@ def test_one_that_speaks_none_is_refused_and_nothing_of_it_used(
 def test_a_hook_that_nobody_would_call_is_refused_unless_it_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = loaded(monkeypatch, register_fliters=hookimpl(lambda: ()))
     assert [one.reason for one in refused.quarantined] == [
-        "it has the hook register_fliters, which is not known in contract 3"
+        "it has the hook register_fliters, which is not known in contract 4"
     ]
     assert refused.filters == ()
     taken = loaded(monkeypatch, register_tomorrow=hookimpl(lambda: (), optionalhook=True))

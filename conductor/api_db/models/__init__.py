@@ -8,7 +8,7 @@ from conductor.api_db.models.finding import Finding
 from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
 from conductor.api_db.models.keypair import KeyPair
-from conductor.api_db.models.plugin import PluginChoice, PluginMetric, PluginQuarantine
+from conductor.api_db.models.plugin import PluginChoice, PluginConformance, PluginMetric, PluginNote, PluginQuarantine
 from conductor.api_db.models.quota import Quota, UserQuota
 from conductor.api_db.models.quota_request import QuotaRequest
 from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
@@ -34,7 +34,9 @@ __all__ = [
     "KeyPair",
     "Notice",
     "PluginChoice",
+    "PluginConformance",
     "PluginMetric",
+    "PluginNote",
     "PluginQuarantine",
     "Quota",
     "QuotaRequest",

@@ -46,7 +46,44 @@ class PluginMetric(models.Model):
     faults = models.BigIntegerField(default=0)
     overruns = models.BigIntegerField(default=0)
     rejected = models.BigIntegerField(default=0)
+    differed = models.BigIntegerField(default=0, db_default=0)  # decisions that it, in the shadow, would have changed
     durations = models.JSONField(default=list)  # of core.scheduling.durations
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["kind", "name", "hour"], name="one_metric_per_plugin_and_hour")]
+
+
+class PluginNote(models.Model):
+    """What one plugin did wrong, said, or would have decided otherwise: the last few of each source."""
+
+    kind = models.CharField(max_length=16)
+    name = models.CharField(max_length=255)
+    source = models.CharField(max_length=16)  # of conductor.plugins.notes.SOURCES
+    level = models.CharField(max_length=16, default="")
+    text = models.CharField(max_length=300)
+    place = models.CharField(max_length=200, default="")
+    times = models.PositiveIntegerField(default=1)
+    began_at = models.DateTimeField()
+    last_at = models.DateTimeField()  # both by the clock of the machine that noted it
+
+    class Meta:
+        indexes = [models.Index(fields=["kind", "name", "source", "id"], name="plugin_note_of_plugin")]
+
+
+class PluginConformance(models.Model):
+    """What came of the law for its kind when one plugin was last held to it, and somebody put that on record."""
+
+    kind = models.CharField(max_length=16)
+    name = models.CharField(max_length=255)
+    level = models.CharField(max_length=16)
+    distribution = models.CharField(max_length=255, default="")
+    version = models.CharField(max_length=64, default="")
+    kept = models.PositiveIntegerField(default=0)
+    broken = models.JSONField(default=list)  # the names of laws
+    untried = models.PositiveIntegerField(default=0)
+    shown_at = models.DateTimeField()  # when the law was asked, as the report says
+    recorded_at = models.DateTimeField()
+    recorded_by = models.CharField(max_length=255, default="")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["kind", "name"], name="one_conformance_per_plugin")]

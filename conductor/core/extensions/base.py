@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from conductor.core.plugin_log import PluginLog
 from conductor.core.plugin_options import OptionsSchema, with_defaults
 
 
@@ -13,6 +14,7 @@ class Extension:
 
     It is asked on a thread of its own, for `seconds` at most: one that hangs is left behind, and not asked before it
     has come back. `options_schema` has a JSON schema with a default for each option by name; `options` are the values.
+    `log` is a logger of its own: operators find its last lines in the catalogue.
     """
 
     kind: ClassVar[str] = ""
@@ -20,6 +22,7 @@ class Extension:
     seconds: ClassVar[float] = 1.0
     name: ClassVar[str] = ""
     options_schema: ClassVar[OptionsSchema] = {}
+    log = PluginLog()
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         self.options = with_defaults(self.options_schema, options or {})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
@@ -14,8 +16,9 @@ from conductor.core.errors import NovellaError
 from conductor.core.extensions import BY_KIND
 from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
 from conductor.plugins import registry
-from conductor.services import plugin_views, plugins
-from conductor.services.plugin_views import PluginView
+from conductor.services import plugin_details, plugin_records, plugin_views, plugins
+from conductor.services.plugin_details import PluginDetail
+from conductor.services.plugin_views import MetricsView, PluginView
 from conductor.services.plugins import Change
 
 
@@ -30,6 +33,11 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", required=True)
         listing = actions.add_parser("list", help="all plugins, in the order in which they run")
         listing.add_argument("--kind", choices=KINDS, default="")
+        showing = actions.add_parser("show", help="one plugin: how it does, its last errors and its own log lines")
+        showing.add_argument("name")
+        showing.add_argument("--kind", default="", help="where several kinds have that name")
+        recording = actions.add_parser("record", help="keep the report of a conformance command for the catalogue")
+        recording.add_argument("file", type=Path)
         for name, text in (("enable", "have plugins run"), ("disable", "have plugins run no more")):
             switching = actions.add_parser(name, help=text)
             switching.add_argument("name", nargs="+")
@@ -57,7 +65,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            getattr(self, f"_{options['action']}")(options)
+            action = "show_one" if options["action"] == "show" else options["action"]
+            getattr(self, f"_{action}")(options)
         except NovellaError as error:
             field = error.details.get("field", "")
             raise CommandError(f"{field}: {error.message}" if field else error.message) from None
@@ -66,6 +75,32 @@ class Command(BaseCommand):
         found = plugin_views.catalogue(system_context(), options["kind"])
         shut_out = [f"{one.name} of {one.distribution} is not used: {one.reason}" for one in found.shut_out]
         self._show(options, [*found.plugins], shut_out)
+
+    def _show_one(self, options: dict[str, Any]) -> None:
+        found = plugin_details.detail(system_context(), self._kind_of(options), options["name"])
+        if options["json"]:
+            self.stdout.write(json.dumps(asdict(found), indent=2, default=str))
+            return
+        self.stdout.write("\n".join([_line(found.plugin), *lines_about(found)]))
+
+    def _kind_of(self, options: dict[str, Any]) -> str:
+        """Of any plugin in the catalogue: here extensions, drivers and sinks can be looked at, too."""
+        kinds = [one.kind for one in plugin_views.catalogue(system_context()).plugins if one.name == options["name"]]
+        if len(kinds) > 1 and not options["kind"]:
+            refuse(f"{options['name']} is of several kinds: say which by --kind ({', '.join(kinds)}).")
+        return options["kind"] or next(iter(kinds), FILTER)
+
+    def _record(self, options: dict[str, Any]) -> None:
+        path: Path = options["file"]
+        try:
+            report = json.loads(path.read_bytes())
+        except OSError as error:
+            refuse(f"{path}: it cannot be read: {error.strerror}.")
+        except ValueError:
+            refuse(f"{path}: it is no JSON: give what a conformance command wrote by --json.")
+        keys = plugin_records.record(system_context(), report)
+        found = plugin_views.catalogue(system_context()).plugins
+        self._show(options, [one for one in found if (one.kind, one.name) in keys], [])
 
     def _enable(self, options: dict[str, Any]) -> None:
         self._switch(options, True)
@@ -152,4 +187,47 @@ def _line(one: PluginView) -> str:
     said += [f"{option.name}={json.dumps(option.value)}" for option in one.options if option.source == "chosen"]
     if one.quarantine is not None:
         said.append(f"({one.quarantine.reason})")
+    if one.conformance is not None:
+        of_other = "" if one.conformance.is_current else f" by version {one.conformance.version or 'unknown'}"
+        said.append(f"[law: {one.conformance.level}, shown{of_other} on {one.conformance.shown_at:%Y-%m-%d}]")
     return " ".join(said)
+
+
+def lines_about(found: PluginDetail) -> list[str]:
+    """What `show` says below the plugin's own line."""
+    said = [f"warning: {line}" for line in found.plugin.warnings]
+    for title, metrics in (("last 24 hours", found.plugin.metrics), ("since the full hour", found.plugin.this_hour)):
+        if metrics is not None:
+            said.append(f"{title}: {_figures(metrics)}")
+    law = found.plugin.conformance
+    if law is not None:
+        said.append(
+            f"law: {law.level}; {law.kept} kept, {len(law.broken)} broken, {law.untried} not asked or not tried"
+        )
+        said += [f"  broken: {name}" for name in law.broken]
+    said += [f"error: {_moment(one.last_at)} {one.error} {_at(one.place)}{_times(one.times)}" for one in found.faults]
+    said += [f"shadow: {_moment(one.at)} {one.text} (workflow {one.run_uuid})" for one in found.differences]
+    said += [f"log: {_moment(one.at)} {one.level} {one.text}{_times(one.times)}" for one in found.lines]
+    return said
+
+
+def _figures(metrics: MetricsView) -> str:
+    words = [f"{metrics.calls} calls", f"{metrics.rejected} hosts turned away", f"{metrics.faults} failed about"]
+    words += [f"{metrics.overruns} late", f"{metrics.differed} decided otherwise in the shadow"]
+    if metrics.p50_ms is not None and metrics.p99_ms is not None:
+        words.append(
+            f"{metrics.p50_ms:.2f} ms in the middle, {metrics.p99_ms:.2f} ms at worst but for one in a hundred"
+        )
+    return ", ".join(words)
+
+
+def _moment(at: datetime) -> str:
+    return at.isoformat(sep=" ", timespec="seconds")
+
+
+def _at(place: str) -> str:
+    return f"at {place}" if place else ""
+
+
+def _times(times: int) -> str:
+    return f" ({times} times)" if times > 1 else ""

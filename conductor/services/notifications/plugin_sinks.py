@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from conductor.core.errors import NovellaError
 from conductor.core.notification_sink import Notification, NotificationSink, Send, SinkFailed
 from conductor.plugins import registry
+from conductor.plugins.notes import notes
 from conductor.plugins.sinks import sink_of
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class PluginSink:
         def sent(message: Notification) -> str:
             answer = self._asked(lambda: send(message))
             if not isinstance(answer, str):
-                raise SinkFailed(f"said {type(answer).__name__} where a text belongs")
+                raise self._failure(f"said {type(answer).__name__} where a text belongs")
             return answer
 
         try:
@@ -63,31 +64,35 @@ class PluginSink:
     def _opened(self) -> AbstractContextManager[Send]:
         manager = self.inner.open()
         if not isinstance(manager, AbstractContextManager):
-            raise SinkFailed(f"opened {type(manager).__name__}, which is no context manager")
+            raise self._failure(f"opened {type(manager).__name__}, which is no context manager")
         return manager
 
     def _asked(self, work: Callable[[], T]) -> T:
         """On a thread of its own, as a sink may hang. One that does is not asked again until it has come back."""
         if self._stuck is not None and self._stuck.is_alive():
-            raise SinkFailed("still hangs")
+            raise self._failure("still hangs")
         outcome: list[T] = []
-        failure: list[str] = []
+        failure: list[tuple[str, BaseException]] = []
 
         def run() -> None:
             try:
                 outcome.append(work())
             except SinkFailed as error:
-                failure.append(str(error))
+                failure.append((str(error), error))
             except BaseException as error:  # foreign code may raise anything; its text may hold secrets
                 log.exception("sink raised: sink=%s", self.name)
-                failure.append(type(error).__name__)
+                failure.append((type(error).__name__, error))
 
         worker = threading.Thread(target=run, name=self.name, daemon=True)
         worker.start()
         worker.join(self.seconds)
         if worker.is_alive():
             self._stuck = worker
-            raise SinkFailed(f"did not answer within {self.seconds:g} seconds")
+            raise self._failure(f"did not answer within {self.seconds:g} seconds")
         if failure:
-            raise SinkFailed(failure[0])
+            raise self._failure(*failure[0])
         return outcome[0]
+
+    def _failure(self, text: str, raised: BaseException | None = None) -> SinkFailed:
+        notes.fault(("sink", self.inner.name), text, raised)
+        return SinkFailed(text)

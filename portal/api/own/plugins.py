@@ -8,7 +8,8 @@ from typing import Any, get_type_hints
 
 from rest_framework.response import Response
 
-from conductor.services import plugin_views, plugins
+from conductor.services import plugin_details, plugin_views, plugins
+from conductor.services.plugin_details import PluginDetail
 from conductor.services.plugin_views import Catalogue, PluginView
 from conductor.services.plugins import Change
 from portal.api.base import ApiRequest
@@ -22,6 +23,7 @@ from portal.api.validation import validate
 
 PLUGIN = Part("Plugin", PluginView, {"enabled": bool}, without=("is_enabled",))
 SHUT_OUT = get_type_hints(Catalogue)["shut_out"]
+DETAIL = {name: shape for name, shape in get_type_hints(PluginDetail).items() if name != "plugin"}
 OF_KIND = {"version": int, "plugins": [PLUGIN]}
 _FIELDS = {"enabled": "is_enabled"}  # of the body → of the service, where they differ
 
@@ -63,6 +65,16 @@ class PluginsOfKind(OwnView):
         return _of_kind(request, kind)
 
 
+class OnePlugin(OwnView):
+    @described({"plugin": PLUGIN, **DETAIL})
+    def get(self, request: ApiRequest, kind: str, name: str) -> Response:
+        """One of any kind, with its last errors, its own log lines, and what it would have decided in the shadow."""
+        self.authorize("novella:plugins:list")
+        found = plugin_details.detail(request.context, kind, name)
+        told = {part: [plain(asdict(one)) for one in getattr(found, part)] for part in DETAIL}
+        return Response({"plugin": plugin_body(found.plugin), **told})
+
+
 class Quarantine(OwnView):
     @described({"plugin": PLUGIN}, body=schemas.QUARANTINE_PLUGIN)
     @idempotent
@@ -94,8 +106,9 @@ def change_of(wish: Mapping[str, Any]) -> Change:
 def plugin_body(view: PluginView) -> dict[str, Any]:
     body = asdict(view)
     body["enabled"] = body.pop("is_enabled")
-    if view.quarantine is not None:
-        body["quarantine"] = plain(body["quarantine"])
+    for part in ("quarantine", "conformance"):
+        if body[part] is not None:
+            body[part] = plain(body[part])
     return body
 
 

@@ -47,6 +47,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("audit", audit.Audit.as_view()),
     path("plugins", plugins.Plugins.as_view()),
     path("plugins/<str:kind>", plugins.PluginsOfKind.as_view()),
+    path("plugins/<str:kind>/<str:name>", plugins.OnePlugin.as_view()),
     path("plugins/<str:kind>/<str:name>/quarantine", plugins.Quarantine.as_view()),
     path("plugins/<str:kind>/<str:name>/release", plugins.Release.as_view()),
     path("users/<str:user_id>/second-factor", second_factors.SecondFactor.as_view()),

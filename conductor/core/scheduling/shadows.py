@@ -1,0 +1,49 @@
+"""What a decision would have been had those in the shadow had their say."""
+
+from __future__ import annotations
+
+from conductor.core.filter import Filter
+from conductor.core.plugin_choice import FILTER, PluginKey
+from conductor.core.scheduling.filtering import timed_verdict
+from conductor.core.scheduling.pipeline import Pipeline
+from conductor.core.scheduling.select import Outcome
+from conductor.core.scheduling.watching import Use
+
+
+def differences(outcome: Outcome, pipeline: Pipeline) -> dict[PluginKey, str]:
+    """In words, of each plugin in the shadow that would have changed where an instance goes."""
+    filters = {one.name: one for one in pipeline.filters}
+    found = {}
+    for use in outcome.uses:
+        if use.is_shadow and outcome.picks:
+            text = _filtered(outcome, filters[use.name], use) if use.kind == FILTER else _weighed(outcome, use)
+            if text:
+                found[use.key] = text
+    return found
+
+
+def _filtered(outcome: Outcome, one: Filter, use: Use) -> str:
+    """A filter is asked once more about the hosts that were picked, on the account of explanations."""
+    if not use.rejected:
+        return ""
+    shown = outcome.shown
+    for row in dict.fromkeys(outcome.picks):
+        try:
+            verdict = timed_verdict(one, shown.hosts, shown.spec, row, shown.filtering.aside)
+        except Exception:
+            continue  # when it was asked at first, that was on its account
+        if not verdict:
+            name = shown.hosts.states[row].host
+            reason = f" ({verdict.reason})" if verdict.reason else ""
+            return f"would have turned away {name}, which was chosen{reason}"
+    return ""
+
+
+def _weighed(outcome: Outcome, use: Use) -> str:
+    """Of equals any may be chosen: only a host that was not among the heaviest is another choice."""
+    shown = outcome.shown
+    totals = shown.weighing.totals
+    rows = shown.hosts.rows_of([use.would_choose]) if use.would_choose else []
+    if not rows or max(float(totals[row]) for row in rows) >= float(totals.max()):
+        return ""
+    return f"would have chosen {use.would_choose} instead of {shown.hosts.states[outcome.picks[0]].host}"
