@@ -50,7 +50,7 @@ bench: setup-dev ## run the benchmarks and print their ratios
 
 chaos: setup-dev ## kill everything on purpose: simulated schedules, every place of every flow, and a random campaign
 	@$(PY) -m tools.system_packages test
-	@$(VENV_PYTHON) -m tests.chaos.simulate --schedules 20000 --real 3000 --planted 2000
+	@$(VENV_PYTHON) -m tests.chaos.simulate --crowded 20000 --schedules 5000 --real 3000 --planted 2000
 	@$(VENV_PYTHON) -m tests.chaos --mode every-point
 	@$(VENV_PYTHON) -m tests.chaos --mode random --seed $(SEED) --actions 10000 --kills 1000
 

@@ -10,8 +10,11 @@ from django.db import connections
 from tests.chaos import ledger
 
 FINAL = {"done", "failed (undone)", "failed (not clean)", "cancelled"}
-STEPS_OF = {flow.name: [step.name for step in flow.steps] for flow in (ledger.BUILD, ledger.DELETE)}
-ALL_OF_A_THING = Counter(what for effects in ledger.EFFECTS.values() for what in effects)
+STEPS_OF = {flow.name: [step.name for step in flow.steps] for flow in ledger.FLOWS}
+EFFECTS_OF = {
+    flow.name: Counter(ledger.EFFECT_OF[type(step)] for step in flow.steps if type(step) in ledger.EFFECT_OF)
+    for flow in ledger.FLOWS
+}
 UNDOABLE = {step.name for step in ledger.BUILD.steps if step.has_revert}
 
 
@@ -48,7 +51,7 @@ def _left_over() -> list[str]:
 def _wrong_effects(runs: list[tuple[Any, ...]], running: set[str]) -> list[str]:
     """A thing is there, all of it and once, when its build is done and no delete of it is; else nothing of it is."""
     deleted = {thing for _, _, flow, state, thing, *_ in runs if flow == ledger.DELETE.name and state == "done"}
-    done = {thing for _, _, flow, state, thing, *_ in runs if flow == ledger.BUILD.name and state == "done"}
+    built = {thing: flow for _, _, flow, state, thing, *_ in runs if flow != ledger.DELETE.name and state == "done"}
     unclean = {thing for _, _, _, state, thing, *_ in runs if state == "failed (not clean)"}
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for alias, effects in ledger.EFFECTS.items():
@@ -56,12 +59,12 @@ def _wrong_effects(runs: list[tuple[Any, ...]], running: set[str]) -> list[str]:
             found[thing.replace("-", "")][what] += 1
             if what not in effects:
                 return [f"{what} in the wrong database"]
-    wrong = []
+    wrong, guests = [], {uuid.replace("-", "") for uuid in running}
     for thing in {thing for *_, thing, _, _ in runs} - unclean:
-        wanted = ALL_OF_A_THING if thing in done - deleted else Counter()
+        wanted = EFFECTS_OF[built[thing]] if thing in built.keys() - deleted else Counter[str]()
         if found[thing] != wanted:
             wrong.append(f"thing {thing[-2:]} has {dict(found[thing])} instead of {dict(wanted)}")
-        if (thing in {uuid.replace("-", "") for uuid in running}) != (thing in done - deleted):
+        if (thing in guests) != bool(wanted["spawned"]):
             wrong.append(f"thing {thing[-2:]}: the host and the journal do not agree")
     return wrong
 

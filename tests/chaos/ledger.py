@@ -13,6 +13,7 @@ from conductor.core.compute_driver import GuestSpec
 from conductor.core.errors import DriverError
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.rpc.messages import DestroyInstance, SpawnInstance
+from conductor.sql import dialect
 from conductor.workflows.flow import UNTIL_DONE, Flow, RemoteStep, Result, Step, Work
 from conductor.workflows.steps.on_host import addressed
 
@@ -37,23 +38,21 @@ def put(alias: str, work: Work, what: str, *, is_repeatable: bool = True) -> Non
 
     The thing must be locked for the run that touches it.
     """
-    with connections[HERE].cursor() as sql:
-        sql.execute("SELECT run_id FROM journal_resourcelock WHERE resource = %s", [f"instance:{work.instance_uuid}"])
-        holders = [run_id for (run_id,) in sql.fetchall()]
+    query = "SELECT run_id FROM journal_resourcelock WHERE resource = %s"
+    holders = [run_id for (run_id,) in dialect.run(connections[HERE], query, [f"instance:{work.instance_uuid}"])]
     if holders != [work.run.pk]:
         unlocked.append(f"run {work.run.pk} did {what} while the thing was locked for {holders}")
-    with connections[alias].cursor() as sql:
-        sql.execute("SELECT 1 FROM ledger WHERE run = %s AND what = %s", [str(work.run.uuid), what])
-        if sql.fetchone() is None or not is_repeatable:
-            row = [str(work.run.uuid), work.instance_uuid, what, work.token]
-            sql.execute("INSERT INTO ledger VALUES (%s, %s, %s, %s)", row)
+    connection, run = connections[alias], str(work.run.uuid)
+    is_there = dialect.run(connection, "SELECT 1 FROM ledger WHERE run = %s AND what = %s", [run, what])
+    if not is_there or not is_repeatable:
+        row = [run, work.instance_uuid, what, work.token]
+        dialect.run(connection, "INSERT INTO ledger VALUES (%s, %s, %s, %s)", row)
 
 
 def take_away(alias: str, work: Work, what: str, *, of_all: bool = False) -> None:
     """Take an effect of this run back, or that of whichever run had it on the same thing."""
     column, value = ("thing", work.instance_uuid) if of_all else ("run", str(work.run.uuid))
-    with connections[alias].cursor() as sql:
-        sql.execute(f"DELETE FROM ledger WHERE {column} = %s AND what = %s", [value, what])
+    dialect.run(connections[alias], f"DELETE FROM ledger WHERE {column} = %s AND what = %s", [value, what])
 
 
 class Begin(Step):
@@ -190,8 +189,17 @@ class Forget(Step):
 BUILD = Flow(
     "ledger_build", version=1, steps=(Begin(), Reserve(), Take(), Note(), Spawn(), Settle(), Finish()), max_attempts=2
 )
+SHORT = (
+    Flow("ledger_abroad", version=1, steps=(Reserve(), Take(), Settle())),
+    Flow("ledger_here", version=1, steps=(Take(), Note(), Finish())),
+    Flow("ledger_host", version=1, steps=(Take(), Spawn(), Settle()), max_attempts=2),
+    Flow("ledger_noted_host", version=1, steps=(Begin(), Note(), Spawn())),
+)
 DELETE = Flow("ledger_delete", version=1, steps=(Remove(), GiveBack(), Forget()), cancellable_until=None)
+BUILDS = (*SHORT, *SHORT, BUILD)  # as often as they are wanted in a crowd
+FLOWS = (BUILD, *SHORT, DELETE)
 EFFECTS = {ABROAD: {"reserved", "taken", "settled"}, HERE: {"noted", "spawned"}}
+EFFECT_OF = {Reserve: "reserved", Take: "taken", Note: "noted", Spawn: "spawned", Settle: "settled"}
 
 
 def fail(step: str) -> DriverError:

@@ -250,7 +250,7 @@ def only_the_first_lock_is_asked() -> None:
     def make(take: Any) -> Any:
         def first_only(alias: str, run: WorkflowRun, resources: Any, *, may_wait: bool = False) -> bool:
             names = sorted(set(resources))
-            return bool(take(alias, run, names[-1:] if "port:shared" in names else names, may_wait=may_wait))
+            return bool(take(alias, run, names[-1:] if names[-1].startswith("port:") else names, may_wait=may_wait))
 
         return first_only
 

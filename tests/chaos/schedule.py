@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,8 @@ from tests.chaos import ledger, mortal
 from tests.chaos.parts import CELL, Driver, InLine, Kept, Killed, hear, is_work
 
 CONDUCTORS = ("conductor-a", "conductor-b")
+Message = tuple[str, dict[str, Any]]  # its kind and its body
+
 LONGEST_SETTLING = 60
 AN_HOUR = 3600.0
 # By hand, as every schedule does it many times: its pace decides how many schedules a campaign can afford.
@@ -62,7 +65,7 @@ class Schedule:
     def __init__(self, seed: int, folder: Path, *, is_real: bool = False) -> None:
         self.seed = seed
         self.random = random.Random(seed)
-        self.wire: list[tuple[str, dict[str, Any]]] = []
+        self.wire: list[Message] = []
         self.faults_left = self.random.randrange(0, 7) + 2 * is_real
         self.most_failures = self.random.randrange(0, 4)
         self.is_calm = False
@@ -72,7 +75,7 @@ class Schedule:
         self.applied: list[tuple[str, int, str]] = []  # instance, token and key of each command the driver was given
         self.answered: list[str] = []  # keys of commands whose answer was given
         self.failures: list[str] = []
-        self.deaths: list[signal.Signals] = []  # of real processes
+        self.struck: Counter[str] = Counter()  # how often by what; here by signals, to real processes
         self.fate: mortal.Fate | None = None  # this process's own, where it is one of these
         self.things = 0
         self.stubborn = "Take.undo" if self.random.random() < 0.05 else ""  # what never succeeds
@@ -139,21 +142,23 @@ class Schedule:
     def run(self) -> list[str]:
         with self._installed():
             self._start_agent()
-            self._ask()
-            for _ in range(self.random.randrange(4, 40)):
-                self._move()
-            self.is_calm = True
-            hear(True)
-            for _ in range(LONGEST_SETTLING):
-                if not self.wire and not self._unfinished():
-                    break
-                self._let_time_pass()
-                while self.wire:
-                    self._deliver(self.wire.pop(0))
-            else:
-                self.wrong.append(f"never settles: {self._unfinished()}")
+            self._play()
             self._stop_agent()
         return self.wrong
+
+    def _play(self) -> None:
+        self._ask()
+        for _ in range(self.random.randrange(4, 40)):
+            self._move()
+        self.is_calm = True
+        hear(True)
+        for _ in range(LONGEST_SETTLING):
+            if not self.wire and not self._unfinished():
+                return
+            self._let_time_pass()
+            while self.wire:
+                self._deliver(self.wire.pop(0))
+        self.wrong.append(f"never settles: {self._unfinished()}")
 
     def _move(self) -> None:
         """One thing happens: a message arrives, twice or never; time passes; somebody asks for something."""
@@ -175,7 +180,7 @@ class Schedule:
         elif chance < 0.97:
             self._change_hearing()
 
-    def _deliver(self, message: tuple[str, dict[str, Any]]) -> None:
+    def _deliver(self, message: Message) -> None:
         is_exposed = (
             self._is_real and self.fate is None and not self.depth and not self.is_calm and self.faults_left > 0
         )
@@ -184,7 +189,7 @@ class Schedule:
         else:
             self._deliver_here(message)
 
-    def _deliver_by_another(self, message: tuple[str, dict[str, Any]]) -> None:
+    def _deliver_by_another(self, message: Message) -> None:
         """By a process that does not see the end of it, if it comes to its place before."""
         name, is_of_host = leases.WORKER, message[0] == "compute"
         if is_of_host:
@@ -205,11 +210,11 @@ class Schedule:
         met = mortal.take(self, deliver, mortal.Fate(number, self.random.randrange(1, 5)), meanwhile)
         if met is not None:
             self.faults_left -= 1
-            self.deaths.append(met)
+            self.struck[met.name] += 1
         if is_of_host:
             self._start_agent()
 
-    def _deliver_here(self, message: tuple[str, dict[str, Any]]) -> None:
+    def _deliver_here(self, message: Message) -> None:
         kind, body = message
         self.trace.append(f"{leases.WORKER}: {kind} {body.get('message', '')}")
         try:
@@ -278,19 +283,23 @@ class Schedule:
         flow = ledger.DELETE if is_delete else ledger.BUILD
         self.things += not is_delete
         number = self.random.randint(1, self.things) if is_delete else self.things
-        accepted = [self._open(flow, number, may_wait=is_delete or self.random.random() < 0.3)]
+        accepted = [self._want(flow, number, may_wait=is_delete or self.random.random() < 0.3)]
         if not is_delete and self.random.random() < 0.3:
-            accepted.append(self._open(flow, number, may_wait=False))
-        if accepted.count(True) > 1:
+            accepted.append(self._want(flow, number, may_wait=False))
+        if len([run for run in accepted if run]) > 1:
             self.wrong.append(f"two actions on thing {number} were accepted in the same millisecond")
 
-    def _open(self, flow: Flow, number: int, *, may_wait: bool) -> bool:
+    def _want(self, flow: Flow, number: int, *, may_wait: bool) -> str:
+        return self._open(flow, number, *(["port:shared"] if self.random.random() < 0.2 else []), may_wait=may_wait)
+
+    def _open(self, flow: Flow, number: int, *ports: str, may_wait: bool) -> str:
+        """The uuid of the run, "" when it is refused."""
         thing = str(UUID(int=number))
         wanted = outbox.NewRun(
             flow=flow.name,
             action=flow.name,
             context=system_context(),
-            resources=[f"instance:{thing}", *(["port:shared"] if self.random.random() < 0.2 else [])],
+            resources=[f"instance:{thing}", *ports],
             instance_uuid=thing,
         )
         try:
@@ -298,10 +307,10 @@ class Schedule:
                 run = outbox.open_run(CELL, wanted, may_wait=may_wait)
         except ResourceLocked:
             self.trace.append(f"refused: {flow.name} of {number}")
-            return False
+            return ""
         self.asked.append(str(run.uuid))
         self.trace.append(f"asked: {flow.name} {run.pk} of {number}")
-        return True
+        return str(run.uuid)
 
     def _cancel(self) -> None:
         live = dialect.run(connections[CELL], f"SELECT id FROM journal_workflowrun WHERE {_LIVE} ORDER BY id")
@@ -341,7 +350,7 @@ class Schedule:
     @contextmanager
     def _installed(self) -> Iterator[None]:
         """The product, with this world for its wire, its places to die and its failures."""
-        flows = {(flow.name, flow.version): flow for flow in (ledger.BUILD, ledger.DELETE)}
+        flows = {(flow.name, flow.version): flow for flow in ledger.FLOWS}
         mine: Mapping[tuple[Any, str], Any] = {
             (broker, "ring"): lambda queue, body: self.wire.append(("ring", dict(body))),
             (broker, "tell_compute"): lambda queue, body: self.wire.append(("compute", dict(body))),

@@ -1,9 +1,9 @@
-"""Seeded schedules of faults, each checked: `python -m tests.chaos.simulate --seed 1 --schedules 2000`.
+"""Seeded schedules of faults, each checked: `python -m tests.chaos.simulate --seed 1 --crowded 20000 --schedules 500`.
 
-Prints one line per violation with the seed that shows it; `--seed N --schedules 1 --trace` replays one. With
-`--real 200` real processes die in so many schedules, by SIGKILL; with `--planted 1000` each bug of
-tests/chaos/planted.py is put into the product in turn, and one that so many schedules do not find counts as a failure.
-All three may be asked for at once: they share one set-up.
+Prints one line per violation with the seed that shows it; `--seed N --schedules 1 --trace` replays one, and
+`--seed N --crowded 25 --trace` a crowd of them. With `--real 200` real processes die in so many schedules, by SIGKILL;
+with `--planted 1000` each bug of tests/chaos/planted.py is put into the product in turn, and one that so many crowded
+schedules do not find counts as a failure. All of these may be asked for at once: they share one set-up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from tests.chaos.schedule import Schedule
 
 Load = Callable[[Path, Path], None]  # of the template, for a home
-DEATHS = ".deaths.json"
+World = tuple[int, int]  # its seed, and how many schedules are in it
+STRUCK = ".struck.json"
 SHARED_MEMORY = Path("/dev/shm")
 WORKERS = os.cpu_count() or 1
+CROWDED, ALONE, REAL = "crowded", "alone", "real"  # how a schedule is played
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Asked:
     """What the command line asks for."""
 
     seed: int
+    crowded: int
     schedules: int
     real: int
     planted: int
@@ -52,8 +55,9 @@ class Asked:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1, help="of the first schedule; the others follow")
-    parser.add_argument("--schedules", type=int, default=0, help="how many in which processes are played")
+    parser.add_argument("--seed", type=int, default=1, help="of the first world; the others follow")
+    parser.add_argument("--crowded", type=int, default=0, help="how many of which many share a world")
+    parser.add_argument("--schedules", type=int, default=0, help="how many that have a world each")
     parser.add_argument("--real", type=int, default=0, help="how many in which real processes die and are stopped")
     parser.add_argument(
         "--planted", type=int, default=0, help="plant every bug; find each in at most so many schedules"
@@ -62,14 +66,15 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print what happened in each schedule")
     parser.add_argument("--log", action="store_true", help="let the product log")
     asked = Asked(**vars(parser.parse_args()))
-    if not (asked.schedules or asked.real or asked.planted):
-        parser.error("say how many: --schedules, --real or --planted")
+    if not (asked.crowded or asked.schedules or asked.real or asked.planted):
+        parser.error("say how many: --crowded, --schedules, --real or --planted")
     folder = Path(tempfile.mkdtemp(prefix="novella-chaos-", dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None))
     try:
         _set_up(folder / "template", is_logged=asked.log)
         codes = [
-            _simulate_all(asked, folder, asked.schedules, is_real=False) if asked.schedules else 0,
-            _simulate_all(asked, folder, asked.real, is_real=True) if asked.real else 0,
+            _simulate_all(asked, folder, asked.crowded, CROWDED) if asked.crowded else 0,
+            _simulate_all(asked, folder, asked.schedules, ALONE) if asked.schedules else 0,
+            _simulate_all(asked, folder, asked.real, REAL) if asked.real else 0,
             _find_planted(asked, folder) if asked.planted else 0,
         ]
         return max(codes)
@@ -77,23 +82,26 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _simulate_all(asked: Asked, folder: Path, count: int, *, is_real: bool) -> int:
+def _simulate_all(asked: Asked, folder: Path, count: int, kind: str) -> int:
+    from tests.chaos.crowd import SIZE
+
     began = time.monotonic()
-    shares = [range(asked.seed + index, asked.seed + count, WORKERS) for index in range(WORKERS)]
-    outcomes = _in_children(
-        folder,
-        [partial(_simulate, seeds=seeds, asked=asked, is_real=is_real) for seeds in shares if seeds],
-        _load_files if is_real else _load,
-    )
+    sizes = [1] * count if kind != CROWDED else [min(SIZE, count - first) for first in range(0, count, SIZE)]
+    worlds = list(enumerate(sizes, asked.seed))
+    shares = [worlds[index::WORKERS] for index in range(WORKERS)]
+    jobs = [partial(_simulate, worlds=share, asked=asked, kind=kind) for share in shares if share]
+    outcomes = _in_children(folder, jobs, _load_files if kind == REAL else _load)
     pace = count / (time.monotonic() - began)
     found = sum(outcomes)
-    told = "".join(f", {number} {name}" for name, number in sorted(_deaths(folder).items())) if is_real else ""
-    print(f"{count} schedules{told}, {found} with violations, {pace:.0f}/s", flush=True)
+    where = f" in {len(worlds)} crowds" if kind == CROWDED else ""
+    struck = sorted(_struck(folder, f"*-{kind}").items())
+    told = "".join(f", {number} {name}" for name, number in struck)
+    print(f"{count} schedules{where}{told}, {found} with violations, {pace:.0f}/s", flush=True)
     return 1 if found else 0
 
 
-def _deaths(folder: Path) -> Counter[str]:
-    return sum((Counter(json.loads(path.read_text())) for path in folder.glob(f"*{DEATHS}")), Counter[str]())
+def _struck(folder: Path, name: str) -> Counter[str]:
+    return sum((Counter(json.loads(path.read_text())) for path in folder.glob(f"{name}{STRUCK}")), Counter[str]())
 
 
 def _find_planted(asked: Asked, folder: Path) -> int:
@@ -106,60 +114,64 @@ def _find_planted(asked: Asked, folder: Path) -> int:
 
 
 def _find(home: Path, *, name: str, asked: Asked) -> int:
+    from tests.chaos.crowd import SIZE
     from tests.chaos.planted import PLANTED
 
     PLANTED[name]()
-    seeds = range(asked.seed, asked.seed + asked.planted)
-    found = _simulate(home, seeds, asked=asked, stop_at_first=True, prefix=f"{name}: ")
+    worlds = [(asked.seed + index, SIZE) for index in range(-(-asked.planted // SIZE))]
+    found = _simulate(home, worlds, asked=asked, kind=CROWDED, stop_at_first=True, prefix=f"{name}: ")
     if not found:
-        print(f"{name}: NOT FOUND in {len(seeds)} schedules", flush=True)
+        print(f"{name}: NOT FOUND in {len(worlds) * SIZE} schedules", flush=True)
     return found
 
 
 def _simulate(
     home: Path,
-    seeds: Iterable[int],
+    worlds: Iterable[World],
     *,
     asked: Asked,
-    is_real: bool = False,
+    kind: str,
     stop_at_first: bool = False,
     prefix: str = "",
 ) -> int:
-    """How many of the schedules show a violation."""
+    """How many of the worlds show a violation."""
     from tests.chaos import planted
 
     if asked.plant:
         planted.PLANTED[asked.plant]()
-    found, deaths = 0, Counter[str]()
-    for seed in seeds:
-        schedule, wrong = _play(seed, home / "host", is_real=is_real)
-        deaths.update(death.name for death in schedule.deaths)
+    found, struck = 0, Counter[str]()
+    for count, (seed, size) in enumerate(worlds, 1):
+        schedule, wrong = _play(seed, size, home / "host", kind)
+        struck.update(schedule.struck)
         if asked.trace:
             print("\n".join(schedule.trace))
+        after = f" (of {count * size} schedules)" if stop_at_first else ""
         for line in wrong[: 1 if stop_at_first else None]:
-            print(f"{prefix}seed {seed}: {line}", flush=True)
+            print(f"{prefix}seed {seed}{after}: {line}", flush=True)
         found += bool(wrong)
         if wrong and stop_at_first:
             break
-    (home.parent / f"{home.name}{DEATHS}").write_text(json.dumps(deaths))
+    (home.parent / f"{home.name}-{kind}{STRUCK}").write_text(json.dumps(struck))
     return found
 
 
-def _play(seed: int, folder: Path, *, is_real: bool) -> tuple[Schedule, list[str]]:
-    """One schedule, and what is wrong with what it left."""
+def _play(seed: int, size: int, folder: Path, kind: str) -> tuple[Schedule, list[str]]:
+    """One world, and what is wrong with what it left."""
     from tests.chaos import ledger
+    from tests.chaos.crowd import Crowd
     from tests.chaos.invariants import violations
     from tests.chaos.parts import clear
     from tests.chaos.schedule import Schedule
 
     clear(folder)
     ledger.unlocked.clear()
-    schedule = Schedule(seed, folder, is_real=is_real)
+    crowded = kind == CROWDED
+    schedule = Crowd(seed, folder, size=size) if crowded else Schedule(seed, folder, is_real=kind == REAL)
     wrong = schedule.run()
     return schedule, wrong + violations(set(schedule.driver.running), schedule.asked)
 
 
-def _in_children(folder: Path, jobs: list[Callable[[Path], int]], load: Load) -> list[int]:
+def _in_children(folder: Path, jobs: Sequence[Callable[[Path], int]], load: Load) -> list[int]:
     """Each job in a process of its own, as many at once as there are processors; what they return."""
     outcomes: dict[int, int] = {}
     running: dict[int, int] = {}
@@ -246,7 +258,7 @@ def _set_up(folder: Path, *, is_logged: bool) -> None:
     from conductor.transactions import database_now
 
     # All that children need, so that they need not import it each.
-    from tests.chaos import invariants, ledger, parts, planted, schedule  # noqa: F401
+    from tests.chaos import crowd, invariants, ledger, parts, planted  # noqa: F401
 
     _point_at(folder)
     for alias in ledger.EFFECTS:

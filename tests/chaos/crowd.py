@@ -1,0 +1,233 @@
+"""A crowd: many runs in one world, each with a fate of its own, so that what a world costs is shared by all of them.
+
+A run is one schedule: what befalls it, and when, is drawn for it alone, while the messages of all arrive in an order
+that is drawn too. Most flows are short, as most bugs show within three steps. In the worlds of schedule.py everything
+happens to everybody, and each costs as much as ten runs here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.db import connections
+
+from conductor.journal.models import WorkflowRun
+from conductor.rpc import outbox
+from conductor.sql import dialect
+from conductor.transactions import write_tx
+from conductor.workflows import leases
+from tests.chaos import ledger
+from tests.chaos.parts import CELL, Killed, hear
+from tests.chaos.schedule import AN_HOUR, CONDUCTORS, LONGEST_SETTLING, Message, Schedule
+
+SIZE = 25
+DELETED = 0.25  # of the things: while they are built, or afterwards
+TWICE = 0.04  # of the things are asked for twice in the same millisecond
+SHARED, PORTS = 0.12, 4  # of the runs lock one of so many ports as well, and wait for it
+SILENT = 0.1  # of the rounds pass without a word from the host
+STUBBORN = 0.02  # of the runs have an undo that never succeeds
+HASTY = 0.02  # of the messages arrive when time has just passed for everybody
+
+# What may befall a run at its how-manieth place, message or effect; with how often it is drawn, and the last number.
+AT_PLACES, AT_MESSAGES, AT_EFFECTS = ("kill", "freeze", "cancel"), ("lose", "repeat", "delay"), ("fail",)
+FAULTS = {
+    "kill": (34, 9),
+    "freeze": (24, 9),
+    "cancel": (7, 9),
+    "lose": (10, 3),
+    "repeat": (8, 3),
+    "delay": (5, 3),
+    "fail": (12, 3),
+}
+WHILE_ASLEEP = 0.2  # of those who are frozen have their run cancelled meanwhile
+SECOND = 0.4  # of the runs meet another one
+
+# For one run: its lease runs out and its timer is due. One that waits for a lock goes on waiting.
+ITS_TIME_PASSES = (
+    "UPDATE journal_workflowrun SET lease_expires_at = {later} WHERE uuid = %s AND owner IS NOT NULL",
+    "UPDATE journal_workflowrun SET wake_at = {later} WHERE uuid = %s AND wake_at < {later}",
+)
+
+
+@dataclass
+class Fate:
+    """What is to befall one run."""
+
+    thing: int
+    faults: list[tuple[str, int]]
+    is_stubborn: bool = False
+    delete_at: int = 0  # the place at which somebody asks for the end of the thing; 0: nobody does
+    met: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+    def meet(self, kinds: tuple[str, ...]) -> str:
+        """What befalls it at the next place, message or effect; "" for nothing."""
+        self.met[kinds] += 1
+        for fault in self.faults:
+            if fault[0] in kinds and fault[1] <= self.met[kinds]:
+                self.faults.remove(fault)
+                return fault[0]
+        return ""
+
+
+class Crowd(Schedule):
+    """The world of one seed, with `size` runs in it."""
+
+    def __init__(self, seed: int, folder: Path, *, size: int = SIZE) -> None:
+        super().__init__(seed, folder)
+        self.random = random.Random(f"crowd {seed}")
+        self.stubborn = ""
+        self._size = size
+        self._fates: dict[str, Fate] = {}  # by run
+        self._run, self._fate = "", Fate(0, [])  # those of the message at work
+        self._late: list[Message] = []
+
+    # -- what the product meets -------------------------------------------------------------------------------
+
+    def reach(self, place: str) -> None:
+        self.trace.append(place)
+        fate, may_wait = self._fate, self._may_be_overtaken()
+        if may_wait and 0 < fate.delete_at <= fate.met[AT_PLACES]:
+            self._delete(fate)
+        struck = fate.meet(AT_PLACES)
+        if struck in ("freeze", "cancel") and not may_wait:
+            fate.faults.append((struck, 0))  # at the next place then
+        elif struck:
+            self._strike(struck, f"{struck} at {place}")
+            if struck == "kill":
+                raise Killed(place)
+            if struck == "cancel":
+                self._cancel_this()
+            else:
+                self._freeze(place)
+
+    def meet(self, step: str) -> None:
+        if self._fate.is_stubborn and step == "Take.undo":
+            raise ledger.fail(step)
+        if self._fate.meet(AT_EFFECTS):
+            self._strike("fail", f"failed: {step}")
+            raise ledger.fail(step)
+
+    def _may_be_overtaken(self) -> bool:
+        """Whoever stands still inside a transaction holds the database's rows, and nobody overtakes him."""
+        return self.depth < 2 and not any(connections[alias].in_atomic_block for alias in (CELL, ledger.ABROAD))
+
+    def _strike(self, kind: str, told: str) -> None:
+        self.struck[kind] += 1
+        self.trace.append(told)
+
+    def _overtake(self) -> None:
+        """The other conductor takes the run up, past the lease of the one whose turn it was; so may others then."""
+        run_uuid = self._run
+        self.depth += 1
+        if self.random.random() < WHILE_ASLEEP:
+            self._strike("cancel", "cancel meanwhile")
+            self._cancel_this()
+        me, leases.WORKER = leases.WORKER, CONDUCTORS[CONDUCTORS[0] == leases.WORKER]
+        try:
+            if self.random.random() < 0.2:
+                self._let_time_pass()
+            else:
+                for statement, seconds in zip(ITS_TIME_PASSES, ((-1.0,), (-10.0, AN_HOUR)), strict=True):
+                    dialect.run(connections[CELL], statement, (seconds[0], _key(run_uuid), *seconds[1:]))
+                self.wire.append(("ring", {"alias": CELL, "run_uuid": run_uuid}))
+            for _ in range(self.random.randrange(1, 4)):
+                its = [at for at, message in enumerate(self.wire) if _run_of(message) == run_uuid]
+                if its:
+                    self._arrive(self.wire.pop(self.random.choice(its)))
+        finally:
+            leases.WORKER = me
+            self.depth -= 1
+
+    # -- moving -----------------------------------------------------------------------------------------------
+
+    def _play(self) -> None:
+        self._ask_for_all()
+        for number in range(LONGEST_SETTLING):
+            self.is_calm = number > LONGEST_SETTLING // 3
+            while self.wire:
+                if not self.depth:
+                    leases.WORKER = self.random.choice(CONDUCTORS)
+                if self.random.random() < HASTY and not self.is_calm:
+                    self._let_time_pass()
+                self._arrive(self.wire.pop(self.random.randrange(len(self.wire))))
+            hear(self.is_calm or self.random.random() > SILENT)
+            self._delete_the_rest()
+            self.wire, self._late = self._late, []
+            if not self.wire and not self._unfinished():
+                return
+            self._let_time_pass()
+        self.wrong.append(f"never settles: {self._unfinished()}")
+
+    def _arrive(self, message: Message) -> None:
+        """A message arrives, if that is its fate."""
+        before = self._run, self._fate
+        self._run = _run_of(message)
+        self._fate = self._fates.get(self._run) or Fate(0, [])
+        struck = self._fate.meet(AT_MESSAGES)
+        try:
+            if struck:
+                self._strike(struck, f"{struck}: {message[0]}")
+            if struck == "repeat":
+                self.wire.append(message)
+            if struck == "delay":
+                self._late.append(message)
+            elif struck != "lose":
+                self._deliver_here(message)
+        finally:
+            self._run, self._fate = before
+
+    # -- asking -----------------------------------------------------------------------------------------------
+
+    def _ask_for_all(self) -> None:
+        count = 0
+        while count < self._size:
+            fate = self._draw(self.things + 1)
+            self.things += 1
+            count += 1
+            if count < self._size and self.random.random() < DELETED:
+                fate.delete_at = self.random.randrange(1, 15)
+                count += 1
+            flow = self.random.choice(ledger.BUILDS)
+            self._begin(flow, fate)
+            if self.random.random() < TWICE and self._open(flow, fate.thing, may_wait=False):
+                self.wrong.append(f"two actions on thing {fate.thing} were accepted in the same millisecond")
+
+    def _delete(self, fate: Fate) -> None:
+        fate.delete_at = 0
+        self._begin(ledger.DELETE, self._draw(fate.thing))
+
+    def _delete_the_rest(self) -> None:
+        for fate in [fate for fate in self._fates.values() if fate.delete_at]:
+            self._delete(fate)
+
+    def _begin(self, flow: Any, fate: Fate) -> None:
+        is_shared = self.random.random() < SHARED
+        ports = [f"port:shared-{self.random.randrange(PORTS)}"] if is_shared else []
+        run_uuid = self._open(flow, fate.thing, *ports, may_wait=is_shared or flow is ledger.DELETE)
+        self._fates[run_uuid] = fate
+
+    def _draw(self, thing: int) -> Fate:
+        weights = [weight for weight, _ in FAULTS.values()]
+        kinds = self.random.choices(list(FAULTS), weights, k=1 + (self.random.random() < SECOND))
+        faults = [(kind, self.random.randint(1, FAULTS[kind][1])) for kind in kinds]
+        return Fate(thing, faults, is_stubborn=self.random.random() < STUBBORN)
+
+    def _cancel_this(self) -> None:
+        with write_tx(CELL):
+            run = WorkflowRun.objects.using(CELL).live().filter(uuid=self._run).first()
+            if run is not None and not run.is_cancel_requested:
+                outbox.request_cancel(CELL, run, "the crowd says so")
+
+
+def _run_of(message: Message) -> str:
+    kind, body = message
+    return str(body["run_uuid"] if kind == "ring" else body["body"]["run_uuid"])
+
+
+def _key(run_uuid: str) -> str:
+    """As the tables of the campaign hold it."""
+    return run_uuid.replace("-", "")
