@@ -136,30 +136,17 @@ class FrontDoor:
             self._waiting -= 1
         work = asyncio.ensure_future(self.application(scope, receive, answer.take))
         work.add_done_callback(lambda _: gate.release())
-        if seconds is not None:
-            await self._until_begun(work, answer, seconds)
         try:
+            if seconds is not None:
+                await _begun(work, answer, seconds)
             await answer.deliver(work)
-        except _Gone:
+        except BaseException:  # nobody waits here any more
+            answer.abandon()  # the thread cannot be stopped: it goes on, and nobody hears it
+            self._late.add(work)  # else it might be collected
+            work.add_done_callback(self._late.discard)
             work.add_done_callback(_heard)
             raise
         await work
-
-    async def _until_begun(self, work: asyncio.Future[None], answer: _Answer, seconds: float) -> None:
-        begun: asyncio.Future[Any] = asyncio.ensure_future(answer.begun.wait())
-        try:
-            either: set[asyncio.Future[Any]] = {work, begun}
-            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            begun.cancel()
-        if work.done() or answer.begun.is_set():
-            return
-        answer.abandon()  # the thread cannot be stopped: it goes on, and nobody hears it
-        self._late.add(work)  # else it might be collected
-        work.add_done_callback(self._late.discard)
-        work.add_done_callback(_heard)
-        late = f"There was no answer after {seconds:g} seconds; what was asked for may still be carried out."
-        raise Refused(503, late)
 
     def _paced(self, receive: Receive) -> Receive:
         """A client that sends nothing for a while counts as gone."""
@@ -214,7 +201,6 @@ class _Answer:
                 async with asyncio.timeout(self._idle_seconds):
                     await self._send(message)
             except (TimeoutError, OSError):
-                self.abandon()
                 raise _Gone from None
             self._size -= len(message.get("body", b""))
             if self._size <= MOST_BUFFERED:
@@ -232,6 +218,19 @@ class _Answer:
             return getting.result()
         getting.cancel()
         return self._messages.get_nowait() if not self._messages.empty() else None
+
+
+async def _begun(work: asyncio.Future[None], answer: _Answer, seconds: float) -> None:
+    """Raises Refused when the answer does not begin within `seconds`."""
+    begun: asyncio.Future[Any] = asyncio.ensure_future(answer.begun.wait())
+    try:
+        either: set[asyncio.Future[Any]] = {work, begun}
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        begun.cancel()
+    if not work.done() and not answer.begun.is_set():
+        late = f"There was no answer after {seconds:g} seconds; what was asked for may still be carried out."
+        raise Refused(503, late)
 
 
 def _heard(work: asyncio.Future[None]) -> None:

@@ -194,6 +194,29 @@ def test_an_answer_that_does_not_come_is_a_503_and_its_worker_comes_back() -> No
     run(work())
 
 
+def test_who_is_sent_away_in_the_middle_keeps_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_door, "MOST_BUFFERED", 1000)
+
+    async def work() -> None:
+        async def application(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(10):
+                await send({"type": "http.response.body", "body": b"x" * 500, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+        door, slow = FrontDoor(application, workers=1), Client()
+        slow.reads.clear()
+        task = asyncio.create_task(slow.ask(door))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len((await Client().ask(door)).body) == 5000
+        assert not door._late
+
+    run(work())
+
+
 def test_a_client_that_stops_sending_an_image_counts_as_gone() -> None:
     async def work() -> None:
         seen = []
