@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-Column = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from conductor.core.factor import Column, Mask
+
 Pair = tuple[float, int]  # a number, and its row
 
 KEPT = 32
@@ -35,12 +35,12 @@ class Least:
         """The least number of the rows that pass; None where none of those passes that are known."""
         return next((number for number, row in self.pairs if passing[row]), None)
 
-    def with_rows(self, rows: Collection[int], changes: Sequence[Pair]) -> Least:
-        """With the numbers that `rows` have now."""
+    def with_rows(self, rows: Collection[int], changed: NDArray[np.intp], numbers: Column) -> Least:
+        """With the numbers that these rows have now."""
         pairs = [pair for pair in self.pairs if pair[1] not in rows]
-        for pair in changes:
-            if pair[0] <= self.bound:
-                insort(pairs, pair)
+        near = numbers <= self.bound
+        for pair in zip(numbers[near].tolist(), changed[near].tolist(), strict=True) if near.any() else ():
+            insort(pairs, pair)
         if len(pairs) <= 2 * KEPT:
             return Least(tuple(pairs), self.bound)
         return Least(tuple(pairs[:KEPT]), pairs[KEPT][0])
@@ -65,11 +65,12 @@ class Extremes:
 
     def with_rows(self, rows: Collection[int], column: Column) -> Extremes | None:
         """Of the column in which these rows have other numbers; None where that must be looked for anew."""
-        changes = [(float(column[row]), row) for row in rows]
-        if not all(map(np.isfinite, (number for number, _ in changes))):
+        changed = np.fromiter(rows, np.intp, len(rows))
+        numbers = column[changed]
+        if not np.isfinite(numbers).all():
             return None
-        least = self.least.with_rows(rows, changes)
-        greatest = self.greatest.with_rows(rows, [(-number, row) for number, row in changes])
+        least = self.least.with_rows(rows, changed, numbers)
+        greatest = self.greatest.with_rows(rows, changed, -numbers)
         return Extremes(least, greatest) if least.pairs and greatest.pairs else None
 
 

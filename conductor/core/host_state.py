@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conductor.core.extremes import Extremes, carried
+from conductor.core.factor import Column as Column
+from conductor.core.factor import Factor as Factor
+from conductor.core.factor import Mask as Mask
+from conductor.core.factor import read_only as read_only
 from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.hardware.topology import HostTopology, PciPool
 from conductor.core.placement.amounts import Amount
 from conductor.core.placement.forest import ProviderNode
 
-Mask = NDArray[np.bool_]
-Column = NDArray[np.float64]
-_A = TypeVar("_A", bound=NDArray[Any])
 _K = TypeVar("_K", bound="Kept")
 _NOTHING: FrozenDict = FrozenDict()
 
@@ -117,72 +118,6 @@ class Kept(Protocol):
     def with_rows(self: _K, changes: Mapping[int, HostState]) -> _K: ...
 
 
-@dataclass(frozen=True)
-class Factor:
-    """A column of few distinct values: row i has `values[codes[i]]`. Codes are as short as their number allows."""
-
-    of: Callable[[HostState], Hashable]
-    values: tuple[Any, ...]
-    codes: NDArray[Any]
-
-    @classmethod
-    def of_states(cls, states: Sequence[HostState], of: Callable[[HostState], Hashable]) -> Factor:
-        seen: dict[Hashable, int] = {}
-        codes = np.fromiter((seen.setdefault(of(state), len(seen)) for state in states), np.intp, len(states))
-        return cls(of, tuple(seen), read_only(codes.astype(np.min_scalar_type(len(seen)))))
-
-    @cached_property
-    def numbers(self) -> Column:
-        """One number per row, for a factor of numbers; None counts as 0."""
-        values = np.array([value or 0.0 for value in self.values], np.float64)
-        if len(values) == 1:  # one number for all hosts takes no memory, and weighing sees it
-            return np.broadcast_to(values[0], len(self.codes))
-        column: Column = read_only(values[self.codes])
-        return column
-
-    @cached_property
-    def union(self) -> frozenset[Any]:
-        """All that any of the values holds, for a factor of sets."""
-        return frozenset().union(*self.values)
-
-    def rows(self, code: int) -> NDArray[np.intp]:
-        """The rows of one value, found once."""
-        found = self._rows.get(code)
-        if found is None:
-            self._rows[code] = found = read_only(np.flatnonzero(self.codes == code))
-        return found
-
-    @cached_property
-    def _rows(self) -> dict[int, NDArray[np.intp]]:
-        return {}
-
-    def mask(self, keeps: Callable[[Any], bool]) -> Mask:
-        """One bool per row, with `keeps` asked once per distinct value."""
-        verdicts = [bool(keeps(value)) for value in self.values]
-        if len(set(verdicts)) < 2:  # one answer for all, which is the usual case
-            return np.full(len(self.codes), all(verdicts), np.bool_)
-        is_rare = verdicts.count(True) <= verdicts.count(False)
-        rare = [code for code, verdict in enumerate(verdicts) if verdict is is_rare]
-        if len(rare) > FEW_CODES:
-            found: Mask = np.array(verdicts, np.bool_)[self.codes]
-            return found
-        mask: Mask = self.codes == rare[0]
-        for code in rare[1:]:
-            mask |= self.codes == code
-        return mask if is_rare else ~mask
-
-    def with_rows(self, changes: Mapping[int, HostState]) -> Factor:
-        known: dict[Hashable, int] = {value: code for code, value in enumerate(self.values)}
-        new = {row: known.setdefault(self.of(state), len(known)) for row, state in changes.items()}
-        codes = self.codes.astype(np.promote_types(self.codes.dtype, np.min_scalar_type(len(known))))
-        for row, code in new.items():
-            codes[row] = code
-        return Factor(self.of, tuple(known), read_only(codes))
-
-
-FEW_CODES = 8  # so many comparisons cost less than one look-up per row
-
-
 # Columns that change when a host takes an instance, and what they hold for one host.
 CLAIMED_COLUMNS: Mapping[str, Callable[[HostState], float]] = {
     "free_vcpus": lambda state: state.free_vcpus,
@@ -193,6 +128,14 @@ CLAIMED_COLUMNS: Mapping[str, Callable[[HostState], float]] = {
     "unused_disk_mb": lambda state: state.unused_disk_gb * 1024,
     "num_io_ops": lambda state: state.num_io_ops,
     "num_instances": lambda state: state.num_instances,
+}
+
+
+# Those that hardly ever change; but for the zones they are flags.
+OTHER_COLUMNS: Mapping[str, Callable[[HostState], Any]] = {
+    "zones": lambda state: state.availability_zone,
+    "is_up": lambda state: state.is_up,
+    "is_disabled": lambda state: state.is_disabled,
 }
 
 
@@ -342,20 +285,18 @@ class HostTable:
         states = list(self.states)
         for row, state in changes.items():
             states[row] = state
-        zones = [state.availability_zone for state in changes.values()]
-        width = np.array([*zones, ""], dtype=np.str_).dtype
-        columns: dict[str, NDArray[Any]] = {
-            "zones": self.zones.astype(np.promote_types(self.zones.dtype, width)),
-            "is_up": self.is_up.copy(),
-            "is_disabled": self.is_disabled.copy(),
-            **{name: getattr(self, name).copy() for name in CLAIMED_COLUMNS},
-        }
-        for row, state in changes.items():
-            columns["zones"][row] = state.availability_zone
-            columns["is_up"][row] = state.is_up
-            columns["is_disabled"][row] = state.is_disabled
-            for name, of in CLAIMED_COLUMNS.items():
-                columns[name][row] = of(state)
+        columns: dict[str, NDArray[Any]] = {}
+        for name, of in OTHER_COLUMNS.items():
+            column, found = getattr(self, name), {row: of(state) for row, state in changes.items()}
+            if any(column[row] != value for row, value in found.items()):
+                width = np.array(list(found.values())).dtype  # a zone may have a longer name than all before it
+                columns[name] = column.astype(np.promote_types(column.dtype, width))
+                for row, value in found.items():
+                    columns[name][row] = value
+        for name, number in CLAIMED_COLUMNS.items():
+            columns[name] = getattr(self, name).copy()
+            for row, state in changes.items():
+                columns[name][row] = number(state)
         kept = dict(self._kept)
         factors = {name: made.with_rows(changes) for name, made in list(kept.get("factors", {}).items())}
         # Values that no row has any more pile up; a factor of more values than rows is made afresh when asked for.
@@ -384,13 +325,3 @@ def _maker(of: Callable[..., Any]) -> Hashable:
 
 FACTORS_KEPT = 64
 DESCENT_KEPT = 32
-
-
-def read_only(array: _A) -> _A:
-    """The same numbers behind a door that opens for reading only: who has it cannot make it writable again."""
-    array.setflags(write=False)
-    if not array.size:
-        return array
-    octets: Any = array.view(np.uint8)
-    view: Any = np.frombuffer(memoryview(octets).toreadonly(), array.dtype)
-    return view  # type: ignore[no-any-return]

@@ -76,11 +76,13 @@ def alternates_by_cell(
     if count <= 0:
         return {}
     cells = hosts.factor("cell")
+    chosen = list(picked)
+    free = totals.copy()
+    free[chosen] = OUT
     found: dict[str, list[int]] = {}
-    for code in {int(cells.codes[row]) for row in picked}:
+    for code in set(cells.codes[chosen].tolist()):
         rows = cells.rows(code)
-        left = totals[rows]
-        left[np.searchsorted(rows, [row for row in picked if cells.codes[row] == code])] = OUT
+        left = free[rows]
         best = heaviest(left, count) if seed is None else _drain(left, count, seed)
         found[cells.values[code]] = [int(rows[index]) for index in best]
     return found

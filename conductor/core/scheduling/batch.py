@@ -21,6 +21,7 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.host_attributes import changes_with_instances
 from conductor.core.scheduling.host_trees import rows_of
+from conductor.core.scheduling.ladders import Rail, Room, climb, is_exact
 from conductor.core.scheduling.links import Placement
 from conductor.core.scheduling.needs import Needs
 from conductor.core.scheduling.provider_answers import COLUMNS, asks_several
@@ -87,12 +88,27 @@ NUMBERS: Mapping[str, Number] = {
 }
 
 
+# What an instance adds to each of them, where these are whole numbers.
+STEPS: Mapping[str, Callable[[Share], int]] = {
+    "free_vcpus": lambda share: -share.vcpus,
+    "unused_vcpus": lambda share: -share.vcpus - share.drift_vcpus,
+    "free_memory_mb": lambda share: -share.memory_mb,
+    "free_disk_gb": lambda share: -share.disk_gb,
+    "unused_memory_mb": lambda share: -share.memory_mb - share.drift_memory_mb,
+    "unused_disk_mb": lambda share: -(share.disk_gb + share.drift_disk_gb) * 1024,
+    "num_io_ops": lambda share: 1,
+    "num_instances": lambda share: 1,
+}
+
+
 class _Say:
     """One weigher's say: about all hosts as they were when the nearest were chosen, and about these as they are."""
 
-    def __init__(self, weigher: Weigher, part: Part, number: Number | None) -> None:
+    def __init__(self, hosts: HostTable, weigher: Weigher, part: Part, name: str | None) -> None:
+        self.hosts = hosts
         self.weigher = weigher
-        self.number = number  # None: instances do not change it
+        self.name = name  # of the claimed column; None: instances do not change its numbers
+        self.number = NUMBERS[name] if name else None
         self.all = self.then = self.near = part
         self._is_own = False
         self._far: tuple[float, float] | None = None
@@ -112,7 +128,17 @@ class _Say:
             column[rows] = self.near.column
         self.all = self.near._replace(column=column, multiplier=self.all.multiplier)
 
-    def put(self, place: int, number: float, far: Callable[[], Rows]) -> bool:
+    def rail(self, share: Share, candidates: Rows, far: Callable[[], Mask]) -> Rail:
+        """Its numbers of those that are candidates near by."""
+        part, step = self.near, float(STEPS[self.name](share)) if self.name else 0.0
+        factor = part.multiplier
+        part = part._replace(
+            column=part.column[candidates],
+            multiplier=factor if isinstance(factor, float) else factor[candidates],
+        )
+        return Rail(part, step, self._far_ends(far) if step else (np.nan, np.nan))
+
+    def put(self, place: int, number: float, far: Callable[[], Mask]) -> bool:
         """Note a number, or NaN for a host that is none of the candidates any more; whether the scale is another."""
         column, (least, greatest) = self.near.column, self.near.ends
         before = float(column[place])
@@ -129,13 +155,20 @@ class _Say:
         self.near = self.near._replace(low=low, high=high, is_beyond=ends[0] < low or ends[1] > high, ends=ends)
         return measured != (low, high)
 
-    def _ends(self, far: Callable[[], Rows]) -> tuple[float, float]:
+    def _ends(self, far: Callable[[], Mask]) -> tuple[float, float]:
+        least, greatest = self._far_ends(far)
         column = self.near.column
-        if self._far is None:
-            others = self.all.column[far()]
-            self._far = (float(others.min()), float(others.max())) if len(others) else (np.nan, np.nan)
-        least, greatest = self._far
         return float(np.fmin(np.fmin.reduce(column), least)), float(np.fmax(np.fmax.reduce(column), greatest))
+
+    def _far_ends(self, far: Callable[[], Mask]) -> tuple[float, float]:
+        """The ends of all that are not near by; NaN where there are none."""
+        if self._far is None:
+            column, others = self.all.column, far()
+            self._far = self.hosts.ends_of(column, others)
+            if self._far is None:
+                numbers = column[others]
+                self._far = (float(numbers.min()), float(numbers.max())) if len(numbers) else (np.nan, np.nan)
+        return self._far
 
     @property
     def gain(self) -> float:
@@ -161,14 +194,15 @@ class Batch:
     def __init__(self, hosts: HostTable, spec: RequestSpec, needs: Needs, passing: Mask) -> None:
         self.hosts, self.spec, self.needs = hosts, spec, needs
         self.share = Share.of(spec, needs)
-        self.room = [(NUMBERS[column], needs.resources.get(name, 0)) for name, column in COLUMNS.items()]
-        self.room = [(number, amount) for number, amount in self.room if amount]
+        wanted = [(column, needs.resources.get(name, 0)) for name, column in COLUMNS.items()]
+        self.room = [(NUMBERS[column], amount) for column, amount in wanted if amount]
+        self.wanted = [(column, amount) for column, amount in wanted if amount]
         self.passing = passing.copy()
         self.says: list[_Say] = []
         self.asked: list[Filter] = []  # besides placement
         self.taken: Counter[int] = Counter()
         self.picks: list[int] = []
-        self._far: Rows | None = None
+        self._far: Mask | None = None
 
     def place(self, totals: Column, count: int, draw: int | None) -> bool:
         """Find `count` hosts, the first by these totals; whether there were enough. Equals are drawn, from `draw`
@@ -178,7 +212,8 @@ class Batch:
             self._stretch(totals, count, draw)
             if len(self.picks) == before:
                 return False
-            totals = self.totals()
+            if len(self.picks) < count:
+                totals = self.totals()
         return True
 
     def totals(self) -> Column:
@@ -196,14 +231,21 @@ class Batch:
         self._far = None
         bound = others
 
-        def far() -> Rows:
+        def far() -> Mask:
             if self._far is None:
-                left = self.passing.copy()
-                left[rows] = False
-                self._far = np.flatnonzero(left)
+                self._far = self.passing.copy()
+                self._far[rows] = False
             return self._far
 
+        alone, pause = 0, 1
         while len(self.picks) < count and len(near):
+            if not alone and not self.asked:
+                climbed = self._climb(rows, near, bound, count, far)
+                pause = 1 if climbed > 1 else 2 * pause  # equals are drawn one by one: there it is not worth its time
+                alone = pause
+                if len(self.picks) == count:
+                    break
+            alone -= 1
             top = near.max()
             if top == OUT or top <= bound:
                 break
@@ -215,7 +257,28 @@ class Batch:
         for say in self.says:
             say.go_back(rows)
 
-    def _take(self, row: int, place: int, near: Column, far: Callable[[], Rows]) -> bool:
+    def _climb(self, rows: Rows, near: Column, bound: float, count: int, far: Callable[[], Mask]) -> int:
+        """Make the next picks at once, as far as they are clear; how many there were."""
+        candidates = np.flatnonzero(near > OUT)
+        chosen = rows[candidates]
+        taken = np.array([self.taken.get(row, 0) for row in chosen.tolist()], np.float64)
+        rooms = [Room(getattr(self.hosts, name)[chosen] - taken * amount, amount) for name, amount in self.wanted]
+        rails = [say.rail(self.share, candidates, far) for say in self.says]
+        if not is_exact([*(room.free for room in rooms), *(rail.part.column for rail in rails if rail.step)]):
+            return 0
+        found = climb(near[candidates], rails, rooms, most=count - len(self.picks), bound=bound)
+        if found is None:
+            return 0
+        picked = chosen[found.places].tolist()
+        self.picks += picked
+        self.taken.update(picked)
+        for say, rail in zip(self.says, rails, strict=True):
+            if rail.step:
+                say.near.column[candidates] += found.counts * rail.step
+        near[candidates] = found.weights
+        return len(picked)
+
+    def _take(self, row: int, place: int, near: Column, far: Callable[[], Mask]) -> bool:
         """Give the host one instance; whether the weights of all others may be different by that."""
         self.picks.append(row)
         self.taken[row] += 1
@@ -285,7 +348,7 @@ def batch_of(
     for weigher, part in zip(plugins.weighers, weighing.parts, strict=True):
         counts = not isinstance(part.multiplier, float) or part.multiplier
         if counts and not (part.low == part.high and part.column.strides == (0,)):
-            batch.says.append(_Say(weigher, part, _number_of(weigher, hosts, spec)))
+            batch.says.append(_Say(hosts, weigher, part, _column_of(weigher, hosts, spec)))
     return batch
 
 
@@ -307,6 +370,7 @@ def _is_plain(hosts: HostTable, spec: RequestSpec, needs: Needs) -> bool:
     )
 
 
-def _number_of(weigher: Weigher, hosts: HostTable, spec: RequestSpec) -> Number | None:
+def _column_of(weigher: Weigher, hosts: HostTable, spec: RequestSpec) -> str | None:
+    """The name of the claimed column that the weigher goes by."""
     column = weigher.weigh(hosts, spec)
-    return next((NUMBERS[name] for name in CLAIMED_COLUMNS if column is getattr(hosts, name)), None)
+    return next((name for name in CLAIMED_COLUMNS if column is getattr(hosts, name)), None)

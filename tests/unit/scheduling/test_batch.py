@@ -62,7 +62,20 @@ def drawn_fleet(dice: random.Random) -> HostTable:
     count = dice.choice((3, 12, 90, 200))
     if dice.random() < 0.3:
         return table(*(host(f"host-{index}") for index in range(count)))
-    return table(*(drawn_host(dice, f"host-{index}") for index in range(count)))
+    is_whole = dice.random() < 0.6
+    drawn = (drawn_host(dice, f"host-{index}") for index in range(count))
+    return table(*(whole(state, dice) if is_whole else state for state in drawn))
+
+
+def whole(state: HostState, dice: random.Random) -> HostState:
+    """The same with ratios that leave no fractions, and a load that few others have."""
+    used = dice.randrange(state.memory_mb + 1)
+    return replace(state, cpu_ratio=4.0, ram_ratio=1.0, memory_mb_used=used, num_io_ops=dice.randrange(9))
+
+
+def roomy(dice: random.Random, name: str) -> HostState:
+    vcpus, disk = dice.randrange(200), dice.randrange(500)
+    return host(name, vcpus=64, vcpus_used=vcpus, memory_mb=65_536, disk_gb=1000, disk_gb_used=disk)
 
 
 def drawn_request(dice: random.Random) -> RequestSpec:
@@ -125,6 +138,35 @@ def test_most_batches_look_at_all_hosts_once() -> None:
     assert len(outcome.picks) == 40
     assert looked[0] == 0
     assert len(looked) < 6
+
+
+def test_picks_that_are_clear_are_made_at_once() -> None:
+    dice = random.Random(6)
+    fleet = table(*(whole(roomy(dice, f"host-{index}"), dice) for index in range(300)))
+    alone: list[int] = []
+    take = batch.Batch._take
+
+    def counted(self: batch.Batch, row: int, *args: Any) -> bool:
+        alone.append(row)
+        return take(self, row, *args)
+
+    with patch.object(batch.Batch, "_take", counted):
+        found = answers(fleet, spec(), 60, KNOWN)
+    assert len(found[0]) == 60
+    assert len(alone) < 20
+    with one_by_one():
+        assert found == answers(fleet, spec(), 60, KNOWN)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 9))
+def test_steps_lead_to_the_numbers_of_whole_hosts(seed: int, more: int) -> None:
+    dice = random.Random(seed)
+    state, request = whole(drawn_host(dice, "host-0"), dice), drawn_request(dice)
+    share = batch.Share.of(request, needs_of(request))
+    assert batch.STEPS.keys() == batch.NUMBERS.keys() == CLAIMED_COLUMNS.keys()
+    for name, number in batch.NUMBERS.items():
+        assert CLAIMED_COLUMNS[name](state) + more * batch.STEPS[name](share) == number(state, share, more), name
 
 
 def test_a_batch_that_finds_too_few_hosts_shows_the_hosts_as_it_left_them() -> None:

@@ -1,0 +1,105 @@
+"""What the hosts near by will weigh with one, two, three more instances: the next picks of a batch all at once.
+
+As long as no scale moves, nobody is full and no two weigh the same, who is picked next follows from these weights
+alone, in the order of their size. Where one of that comes to pass, the ladders end, and that pick is made by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conductor.core.host_state import Column, Mask
+from conductor.core.scheduling.weighing import Part
+
+STEPS = 6  # so many instances more are looked at of each host
+EXACT = float(1 << 50)  # whole numbers below it are added up without rounding, in whichever order
+
+Ends = tuple[float, float]
+
+
+class Rail(NamedTuple):
+    """One weigher's numbers of the hosts near by, what an instance adds to them, and the ends of all other hosts."""
+
+    part: Part
+    step: float
+    far: Ends
+
+
+class Room(NamedTuple):
+    """What is free of a resource, and how much an instance takes."""
+
+    free: Column
+    amount: float
+
+
+class Climb(NamedTuple):
+    """The places that are picked, in their order, and all weights afterwards."""
+
+    places: list[int]
+    counts: NDArray[np.int64]
+    weights: Column
+
+
+def is_exact(columns: Sequence[Column]) -> bool:
+    """Whether all are whole numbers that add up without rounding."""
+    numbers = np.stack(columns) if columns else np.empty(0)
+    return bool((numbers == np.rint(numbers)).all()) and bool(np.abs(numbers).max(initial=0.0) < EXACT)
+
+
+def climb(weights: Column, rails: Sequence[Rail], rooms: Sequence[Room], *, most: int, bound: float) -> Climb | None:
+    """The next picks, `most` of them at most, as long as they weigh more than `bound`; None where there is none.
+
+    `weights` are those of now, all of them of candidates.
+    """
+    count = len(weights)
+    more = np.arange(STEPS + 1, dtype=np.float64)[:, None]
+    totals = np.zeros((STEPS + 1, count), np.float64)
+    ends = np.zeros((STEPS + 1, count), np.bool_)
+    ends[STEPS] = True
+    for free, amount in rooms:
+        ends[:STEPS] |= free - more[1:] * amount < amount
+    for rail in rails:
+        _add(totals, ends, rail, more)
+    heads = np.minimum.accumulate(totals, axis=0)  # a step comes after those below it
+    flat = heads.ravel()
+    order = _greatest(flat, most + 1)
+    found = flat[order]
+    stops = ends.ravel()[order] | (found <= bound)
+    stops[:-1] |= found[:-1] == found[1:]
+    stops[1:] |= found[:-1] == found[1:]
+    first = int(stops.argmax()) if stops.any() else len(order)
+    places = (order[: min(first, most)] % count).tolist()
+    if not places:
+        return None
+    counts = np.bincount(places, minlength=count)
+    return Climb(places, counts, totals[counts, np.arange(count)])
+
+
+def _add(totals: Column, ends: Mask, rail: Rail, more: Column) -> None:
+    """Add what the weigher gives at each step, as it is added up for one host, and mark where its scale may move."""
+    part, (low, high) = rail.part, rail.part.ends
+    numbers = part.column + more * rail.step
+    if rail.step:
+        now, then = numbers[:-1], numbers[1:]
+        ends[:-1] |= (then < low) | (then > high)
+        if not rail.far[0] <= low:
+            ends[:-1] |= now <= low
+        if not rail.far[1] >= high:
+            ends[:-1] |= now >= high
+    if part.low == part.high:
+        return
+    if part.is_beyond:
+        numbers = np.clip(numbers, part.low, part.high)
+    totals += (numbers - part.low) / (part.high - part.low) * part.multiplier
+
+
+def _greatest(numbers: Column, count: int) -> NDArray[np.intp]:
+    """Where the greatest of them are, greatest first."""
+    rows = np.arange(len(numbers))
+    if count < len(numbers):
+        rows = np.argpartition(numbers, len(numbers) - count)[len(numbers) - count :]
+    return rows[np.argsort(-numbers[rows], kind="stable")]
