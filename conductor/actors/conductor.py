@@ -8,13 +8,19 @@ from typing import Any
 from conductor.rpc.broker import CONDUCTOR_QUEUE, door, put_back
 from conductor.rpc.codec import UnknownMessage, decode
 from conductor.rpc.messages import ConsolesOffered, ConsoleWritten, HostReported, StepAnswered, StepProgressed
-from conductor.services import console_doors, console_logs, host_reports
+from conductor.services import console_doors, console_logs, host_reports, port_filters
 from conductor.workflows import engine
+
+
+def _take_report(cell: str, message: HostReported) -> None:
+    host_reports.record(cell, message)
+    port_filters.settle(message)
+
 
 RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
     StepAnswered: engine.answer,
     StepProgressed: engine.progress,
-    HostReported: host_reports.record,
+    HostReported: _take_report,
     ConsoleWritten: console_logs.store,
     ConsolesOffered: console_doors.record,
 }

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from conductor.compute.console_follower import ConsoleFollower
@@ -20,7 +21,9 @@ from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
 from conductor.core.errors import NotSupported, NovellaError, Unavailable
 from conductor.core.guest_questions import CAPABILITY_OF as QUESTION_NEEDS
 from conductor.core.guest_questions import GuestQuestion
-from conductor.rpc.messages import ConsolesOffered
+from conductor.core.port_filters import PortFilter
+from conductor.rpc.codec import decode
+from conductor.rpc.messages import ConsolesOffered, FilterPorts
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,7 @@ LONGEST_PAUSE_SECONDS = 60.0
 # After a command the host reports at once, but many commands make no more reports than this.
 SHORTEST_BEAT_SECONDS = 0.5
 PRUNE_SECONDS = 3600.0
+PORT_FILTERS_MESSAGE = "filter_ports"
 OFFER_CONSOLES_SECONDS = 60.0  # again and again: a message may be lost
 
 
@@ -77,7 +81,23 @@ class HostAgent:
         if self._parts is None:
             log.info("command before the driver has started: host=%s", self.config.host)
             return
+        if body.get("message") == PORT_FILTERS_MESSAGE:
+            self._shared.urgent.submit(self.config.host, PORT_FILTERS_MESSAGE, partial(self._filter_ports, body))
+            return
         self._parts.manager.receive(body)
+
+    def _filter_ports(self, body: Mapping[str, Any]) -> None:
+        """Nobody waits for an answer: the next report says what the host has, and it is told again what it has not."""
+        if self._parts is None or not self._parts.driver.filters_ports:
+            return
+        try:
+            told: FilterPorts = decode(body)
+            self._parts.driver.filter_ports({port: PortFilter.from_json(found) for port, found in told.filters.items()})
+        except Exception as error:
+            is_ours = isinstance(error, NovellaError)
+            log.error("rules of ports not applied: host=%s: %s", self.config.host, error, exc_info=not is_ours)
+            return
+        self._report_soon()
 
     def turn(self) -> None:
         """Start the driver where that is still to be done, then report; never raises."""

@@ -1,4 +1,4 @@
-"""Security groups and their rules: kept and shown; nothing filters traffic by them yet."""
+"""Security groups and their rules: kept and shown here; hosts that can apply them (`port_filtering.py`)."""
 
 from __future__ import annotations
 

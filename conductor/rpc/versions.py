@@ -12,6 +12,7 @@ SERVICE_VERSION_HISTORY = (
     "swap_volume 1.0",
     "a guest's hardware (cells, pins, devices), in all commands that describe one: spawn_instance 1.2, others 1.1",
     "take_over_instance, hand_back_instance 1.0 (disks that hosts share)",
+    "filter_ports 1.0; a port's network: spawn_instance 1.3, take_over_instance, attach_interface 1.1, others 1.2",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -39,6 +40,13 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
     {"swap_volume": "1.0"},
     {**dict.fromkeys(DESCRIBING, "1.1"), "spawn_instance": "1.2"},
     {"take_over_instance": "1.0", "hand_back_instance": "1.0"},
+    {
+        **dict.fromkeys(DESCRIBING, "1.2"),
+        "spawn_instance": "1.3",
+        "take_over_instance": "1.1",
+        "attach_interface": "1.1",
+        "filter_ports": "1.0",
+    },
 )
 
 

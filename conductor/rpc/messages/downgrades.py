@@ -39,6 +39,18 @@ def _plain(body: Body) -> dict[str, Any]:
     return {**body, "guest": guest}
 
 
+def _without_networks(body: Body) -> dict[str, Any]:
+    """Before, nothing told which ports are in the same network: hosts that knew no better had each by itself."""
+    if "port" in body:
+        return {**body, "port": _unnetworked(body["port"])}
+    guest = body["guest"]
+    return {**body, "guest": {**guest, "ports": [_unnetworked(port) for port in guest.get("ports", ())]}}
+
+
+def _unnetworked(port: Body) -> dict[str, Any]:
+    return {key: value for key, value in port.items() if key != "network_uuid"}
+
+
 def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
     """The earlier version lacks what is nice to know."""
     return lambda body: {key: value for key, value in body.items() if key != name}
@@ -55,7 +67,11 @@ def _report(body: Body) -> dict[str, Any]:
 DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]]] = {
     ("spawn_instance", "1.1"): ("1.0", _spawn),
     ("spawn_instance", "1.2"): ("1.1", _plain),
+    ("spawn_instance", "1.3"): ("1.2", _without_networks),
+    ("take_over_instance", "1.1"): ("1.0", _without_networks),
+    ("attach_interface", "1.1"): ("1.0", _without_networks),
     **{(name, "1.1"): ("1.0", _plain) for name in DESCRIBING},
+    **{(name, "1.2"): ("1.1", _without_networks) for name in DESCRIBING},
     ("host_reported", "1.1"): ("1.0", _report),
     ("step_progressed", "1.1"): ("1.0", _without_whatever("figures")),
 }

@@ -1,0 +1,37 @@
+"""What the ports on a host let through, as the host applies it."""
+
+from __future__ import annotations
+
+from conductor.core.port_filters import AddressPair, FilterRule, PortFilter
+from conductor.network.models import Port, SecurityGroupRule
+
+
+def filters_of(host: str) -> dict[str, PortFilter]:
+    """By port, of all that are plugged there; in a constant number of queries."""
+    ports = Port.objects.filter(binding_host=host).prefetch_related("security_groups__rules__remote_group")
+    return {str(port.uuid): _filter_of(port) for port in ports}
+
+
+def _filter_of(port: Port) -> PortFilter:
+    """In an order that says nothing of when things were made: equal filters are equal."""
+    groups = sorted(port.security_groups.all(), key=lambda group: str(group.uuid))
+    rules = {_rule_of(rule) for group in groups for rule in group.rules.all()}
+    pairs = {AddressPair(pair["ip_address"], pair.get("mac_address", "")) for pair in port.address_pairs or ()}
+    return PortFilter(
+        is_on=port.is_port_security_enabled,
+        groups=tuple(str(group.uuid) for group in groups),
+        rules=tuple(sorted(rules, key=repr)),
+        pairs=tuple(sorted(pairs, key=repr)),
+    )
+
+
+def _rule_of(rule: SecurityGroupRule) -> FilterRule:
+    return FilterRule(
+        direction=rule.direction,
+        ethertype=rule.ethertype,
+        protocol=rule.protocol or "",
+        low=rule.port_range_min,
+        high=rule.port_range_max,
+        remote_prefix=rule.remote_ip_prefix or "",
+        remote_group=str(rule.remote_group.uuid) if rule.remote_group else "",
+    )
