@@ -20,7 +20,8 @@ class ServerAction:
     `name` is the Compute API's name of the instance action. `task_state` is shown from the moment the request is
     accepted (None: the action shows none). `interrupts` are the task states that do not refuse it.
     `capability` names what the host's driver must be able to do. `volume_flow` is the flow where the root disk is a
-    volume, if that is another one.
+    volume, if that is another one. `lines_up` lets it wait for others that do: clients give a server several devices
+    at once. Such an action uses the device that it names and no other.
     """
 
     name: str
@@ -34,6 +35,7 @@ class ServerAction:
     needs_live_host: bool = False
     capability: str = ""
     volume_flow: str = ""
+    lines_up: bool = False
 
 
 # A guest that hangs in one of these is what a hard reboot is for.
@@ -96,8 +98,24 @@ _ALL: tuple[ServerAction, ...] = (
     ),
     _action("shelveOffload", "offload_instance", {V.SHELVED}, T.SHELVING_OFFLOADING),
     _action("unshelve", "unshelve_instance", {V.SHELVED, V.SHELVED_OFFLOADED}, T.UNSHELVING, needs_host=False),
-    _action("attach_volume", "attach_volume", ATTACHABLE, None, needs_host=False, capability="attach_volume"),
-    _action("detach_volume", "detach_volume", ATTACHABLE, None, needs_host=False, capability="attach_volume"),
+    _action(
+        "attach_volume",
+        "attach_volume",
+        ATTACHABLE,
+        None,
+        needs_host=False,
+        capability="attach_volume",
+        lines_up=True,
+    ),
+    _action(
+        "detach_volume",
+        "detach_volume",
+        ATTACHABLE,
+        None,
+        needs_host=False,
+        capability="attach_volume",
+        lines_up=True,
+    ),
     _action(
         "swap_volume",
         "swap_volume",
@@ -112,6 +130,7 @@ _ALL: tuple[ServerAction, ...] = (
         {V.ACTIVE, V.PAUSED, V.STOPPED},
         None,
         capability="attach_interface",
+        lines_up=True,
     ),
     _action(
         "detach_interface",
@@ -119,6 +138,7 @@ _ALL: tuple[ServerAction, ...] = (
         {V.ACTIVE, V.PAUSED, V.STOPPED},
         None,
         capability="attach_interface",
+        lines_up=True,
     ),
     _action(
         "resize", "resize_instance", {V.ACTIVE, V.STOPPED}, T.RESIZE_PREP, needs_live_host=True, capability="migrate"

@@ -83,7 +83,8 @@ def _lock_parts(
 
     A server that is under work says so itself, before parts do that nobody named.
     """
-    parts = () if action.interrupts else _parts(alias, instance_uuid)  # who interrupts must not wait for the other
+    # Who interrupts must not wait for the other, and who lines up would have to wait for each part of who is before it.
+    parts = () if action.interrupts or action.lines_up else _parts(alias, instance_uuid)
     whole = replace(asked, resources=sorted({*asked.resources, *parts}))
     wanted = foreign_locks.foreign(alias, whole.resources)
     try:
@@ -121,8 +122,9 @@ def _accept(
         raise missing(instance_uuid)
     guard(context, alias, action, instance)
     asked.prepare(alias, instance, run_uuid)
-    may_wait = instance.task_state is not None
-    if may_wait:
+    may_wait = _may_line_up(alias, action, instance)
+    if instance.task_state is not None:
+        may_wait = True
         _interrupt(alias, instance, f"{action.name} was asked for")
     if action.task_state is not None:
         rows.update(task_state=action.task_state, updated_at=database_now())
@@ -145,6 +147,16 @@ def _accept(
         message = f"Cannot '{action.name}' instance {instance.uuid}: {error.message}"
         raise ResourceLocked(message, **error.details) from None
     events.append(alias, events.about_instance(instance.uuid, instance.project_id, run_uuid), "instance.updated")
+
+
+def _may_line_up(alias: str, action: ServerAction, instance: Instance) -> bool:
+    """Whether all that is under way on the instance lines up, as this action does: one is done after the other."""
+    if not action.lines_up:
+        return False
+    rows = WorkflowRun.objects.using(alias).filter(instance_uuid=instance.uuid).exclude(state__in=FINAL_RUN_STATES)
+    before = list(rows.values_list("action", "state"))
+    may_end_soon = all(state in LIVE_RUN_STATES for _, state in before)  # nobody knows when an operator comes
+    return bool(before) and may_end_soon and all(name in ACTIONS and ACTIONS[name].lines_up for name, _ in before)
 
 
 def _interrupt(alias: str, instance: Instance, reason: str) -> None:

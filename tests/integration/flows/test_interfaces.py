@@ -9,7 +9,7 @@ import pytest
 from conductor.cell_db.models import Instance, InstanceFault
 from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
 from conductor.core.states import RunState, VmState
-from conductor.journal.models import ResourceLock
+from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.network import port_operations, ports
 from conductor.network.models import Network, Port
 from conductor.network.port_operations import PortWish
@@ -163,6 +163,46 @@ def test_a_port_under_work_is_left_alone_and_the_holder_named(hosts: StorageHost
     run_to_the_end(hosts)
     assert_plugged(hosts, uuid, port_id)
     assert Port.objects.get(uuid=port_id).name == ""
+
+
+def test_all_ports_of_a_network_go_at_once(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    """Clients ask for each of them without waiting for the one before, and then for a new one."""
+    uuid = launch()
+    server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    run_to_the_end(hosts)
+    old = [port["port_uuid"] for port in instance_of(uuid).addresses]
+    runs = [server_interfaces.detach(ana, uuid, port_id) for port_id in old]
+    with pytest.raises(ResourceLocked, match=runs[1]):
+        server_interfaces.detach(ana, uuid, old[1])
+    new = server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    run_to_the_end(hosts)
+    assert [port["port_uuid"] for port in instance_of(uuid).addresses] == [new.port_id]
+    assert_plugged(hosts, uuid, new.port_id)
+
+
+@pytest.mark.parametrize("verb", ["attach", "detach"])
+def test_who_waits_for_its_turn_goes_with_the_server(verb: str, hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    before = {"ports": Port.objects.count() - 1}
+    server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    if verb == "attach":
+        server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    else:
+        server_interfaces.detach(ana, uuid, instance_of(uuid).addresses[0]["port_uuid"])
+    instances.delete(ana, uuid)
+    run_to_the_end(hosts)
+    assert Port.objects.count() == before["ports"]
+    assert not ResourceLock.objects.using("default").exists()
+
+
+def test_nobody_lines_up_behind_one_that_waits_for_an_operator(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    run_uuid = server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network())).run_uuid
+    WorkflowRun.objects.using(CELL).filter(uuid=run_uuid).update(state=RunState.NEEDS_OPERATOR)
+    ports_before = Port.objects.count()
+    with pytest.raises(ResourceLocked, match=run_uuid):
+        server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    assert Port.objects.count() == ports_before
 
 
 def test_deleting_a_plugged_port_takes_it_from_its_server(hosts: StorageHosts, ana: Any, launch: Any) -> None:

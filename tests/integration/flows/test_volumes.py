@@ -9,9 +9,9 @@ import pytest
 
 from conductor.cell_db.models import BlockDevice, Instance, InstanceFault
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, ResourceLocked
-from conductor.core.states import RunState, VmState
+from conductor.core.states import RunState, VmState, WaitCause
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import instances, server_images, server_volumes, volumes
+from conductor.services import instances, server_actions, server_images, server_volumes, volumes
 from conductor.services.server_volumes import AttachWish
 from conductor.services.volumes import VolumeWish
 from conductor.volume import store
@@ -194,9 +194,29 @@ def test_a_third_request_is_told_who_has_it(hosts: StorageHosts, ana: Any, launc
     with pytest.raises(ResourceLocked, match=run_uuid):
         volumes.extend(ana, volume, 5)
     with pytest.raises(ResourceLocked, match=run_uuid):
-        server_volumes.attach(ana, uuid, AttachWish(str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)))
+        server_volumes.attach(ana, uuid, AttachWish(volume))
+    with pytest.raises(ResourceLocked, match=run_uuid):
+        server_actions.begin(ana, uuid, "stop")
     run_to_the_end(hosts)
     assert_attached(hosts, uuid, volume)
+
+
+def test_several_volumes_come_and_go_one_after_the_other(
+    hosts: StorageHosts, ana: Any, launch: Any, volume: str
+) -> None:
+    """Clients that make many things at once ask for all of them before the first is there."""
+    uuid, second = launch(), str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
+    first_run, second_run = (server_volumes.attach(ana, uuid, AttachWish(one)).run_uuid for one in (volume, second))
+    assert WorkflowRun.objects.using(CELL).get(uuid=second_run).waits_for["cause"] == WaitCause.LOCK
+    assert not ResourceLock.objects.using(CELL).exclude(run__uuid=first_run).exists()
+    run_to_the_end(hosts)
+    assert hosts.plugged[uuid] >= {volume, second}
+    assert (status(volume), status(second)) == ("in-use", "in-use")
+    for one in (volume, second):
+        server_volumes.detach(ana, uuid, one)
+    run_to_the_end(hosts)
+    for one in (volume, second):
+        assert_free(hosts, uuid, one)
 
 
 def test_on_no_host_it_is_attached_and_comes_along(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
