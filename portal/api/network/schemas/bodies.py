@@ -90,7 +90,7 @@ CREATE_SUBNET = closed(
         **OWNER,
         **TAGS,
         "network_id": UUID,
-        "ip_version": {"enum": [4, 6]},
+        "ip_version": {"enum": [4, 6, "4", "6"]},
         "ipv6_address_mode": _IPV6_MODE,
         "ipv6_ra_mode": _IPV6_MODE,
         "use_default_subnetpool": BOOLEAN,

@@ -67,7 +67,7 @@ CREATE_POOL = closed({**_POOL, **OWNER, **TAGS, "shared": BOOLEAN}, required=("n
 UPDATE_POOL = closed(_POOL)
 
 _SCOPE: Schema = {"name": SHORT_TEXT, "shared": BOOLEAN}
-CREATE_SCOPE = closed({**_SCOPE, **OWNER, "ip_version": {"enum": [4, 6]}}, required=("ip_version",))
+CREATE_SCOPE = closed({**_SCOPE, **OWNER, "ip_version": {"enum": [4, 6, "4", "6"]}}, required=("ip_version",))
 UPDATE_SCOPE = closed(_SCOPE)
 
 _TARGET: Schema = {"anyOf": [PROJECT, {"const": "*"}], "x-fix": 'It must be the id of a project, or "*" for all.'}

@@ -163,7 +163,7 @@ def wanted_subnet(given: Mapping[str, Any], context: RequestContext) -> SubnetWi
     fields.pop("allocation_pools", None)
     return SubnetWish(
         network_id=given["network_id"],
-        ip_version=given.get("ip_version", 4),
+        ip_version=int(given.get("ip_version", 4)),
         cidr=given.get("cidr"),
         pool_id=given.get("subnetpool_id"),
         prefix_length=int(given["prefixlen"]) if given.get("prefixlen") is not None else None,

@@ -78,7 +78,8 @@ def address_scope(row: AddressScope, context: RequestContext) -> dict[str, Any]:
 
 
 def wanted_scope(given: Mapping[str, Any], context: RequestContext) -> dict[str, Any]:
-    return fields_of(given, SCOPE_FIELDS)
+    fields = fields_of(given, SCOPE_FIELDS)
+    return {**fields, "ip_version": int(fields["ip_version"])} if "ip_version" in fields else fields
 
 
 def rbac_policy(row: RbacPolicy, context: RequestContext) -> dict[str, Any]:
