@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
+import uuid
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MOST_HEADER_BYTES = 64 << 10  # the request line and all headers
 HEADER_SECONDS = 15.0  # from the connection, or from the first byte of a request, to its last header
+METHODS = "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE"
+_REQUEST_LINE = re.compile(rb"[A-Za-z-]{1,40} \S+ HTTP/1\.[01]\r\n")
 
 
 class _TooMuch(Exception):
@@ -16,7 +22,10 @@ class _TooMuch(Exception):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. What takes too long is closed, what is too large is told so first."""
+    """One connection. What takes too long is closed, what cannot be read is told why first.
+
+    Such an answer has a request id as all others have: it stands in the log beside the reason.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -24,6 +33,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_in_headers = True
         self._read = 0
         self._is_too_large = False
+        self._begins_well = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -35,6 +45,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._read += len(data)
+        self._begins_well = bool(_REQUEST_LINE.match(data))
         super().data_received(data)
         if self._is_in_headers and self._read > MOST_HEADER_BYTES and not self.transport.is_closing():
             self._is_too_large = True
@@ -47,12 +58,17 @@ class BoundedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         if self.transport.is_closing():
             return
-        if not self._is_too_large:
-            super().send_400_response(msg)
-            return
-        text = f"The headers are larger than {MOST_HEADER_BYTES} bytes.".encode()
-        head = b"content-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
-        self.transport.write(STATUS_LINE[431] + head + text)
+        status, text, headers = 400, msg, {}
+        if self._is_too_large:
+            status, text = 431, f"The headers are larger than {MOST_HEADER_BYTES} bytes."
+        elif self._begins_well and isinstance(sys.exception(), httptools.HttpParserInvalidMethodError):
+            status, text, headers = 405, "There is no such method.", {"allow": METHODS}
+        request_id = f"req-{uuid.uuid4()}"
+        self.logger.info("answered %s to what could not be read: %s request_id=%s", status, text, request_id)
+        headers |= {"content-type": "text/plain; charset=utf-8", "content-length": str(len(text))}
+        headers |= {"connection": "close", "x-openstack-request-id": request_id}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self.transport.write(STATUS_LINE[status] + f"{lines}\r\n{text}".encode())
         self.transport.close()
 
     # -- what the parser says -----------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from portal.api.microversions import Microversion, VersionTable
 from portal.api.parsing import JsonParser
 from portal.request_ids import remote_address_of, request_id_of
 
-READS = frozenset({"GET", "HEAD"})
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class ApiRequest(Request):
@@ -142,6 +142,10 @@ class ApiView(APIView):
         rate_limits.charge(request._request, f"project:{context.project_id or context.user_id}")
         request.context = replace(context, remote_address=remote_address_of(request._request))
 
+    def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
+        """What may be asked here stands in `Allow`, as in every answer."""
+        return Response(status=204)
+
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
         answered = super().finalize_response(request, response, *args, **kwargs)
         if request.method not in READS:
@@ -155,6 +159,10 @@ class ApiView(APIView):
 
 class UnknownRoute(ApiView):
     """404 with a body that people can read, for paths that an API does not have."""
+
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        return {}  # without `Allow`: nothing can be asked here
 
     def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
         raise NotFound()

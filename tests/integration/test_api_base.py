@@ -125,9 +125,13 @@ def test_an_unavailable_part_is_named(api_client: Any) -> None:
 
 def test_methods_and_routes_that_are_not_there(api_client: Any) -> None:
     client = api_client("ana")
-    assert client.call("OPTIONS", THINGS).status_code == 405
+    asked = client.call("OPTIONS", THINGS)
+    assert (asked.status_code, asked.content) == (204, b"")
+    assert {"GET", "HEAD", "OPTIONS"} <= set(asked.headers["Allow"].split(", "))
+    check_headers(asked, "2.1")
     assert client.call("TRACE", THINGS).json()["badMethod"]["code"] == 405
     for missing in ("/compute/v2.1/nothing", "/compute/v2.1/things/"):
+        assert "Allow" not in client.call("OPTIONS", missing).headers
         assert client.get(missing).json() == {
             "itemNotFound": {"code": 404, "message": "The resource could not be found."}
         }

@@ -36,12 +36,20 @@ class ComputeView(ApiView):
         self._require_project(request)
         operation = self.operations.get("GET" if request.method == "HEAD" else str(request.method))
         if operation is None:
-            if self.operations:  # a view may serve routes with fewer methods than it has
+            if str(request.method) not in self.allowed_methods:
                 raise MethodNotAllowed(str(request.method))
             return
         microversions.require(request.microversion, operation.since, operation.until)
         if operation.rule and not operation.is_targeted:
             self.allow(operation.rule)
+
+    @property
+    def allowed_methods(self) -> list[str]:
+        """A view may serve routes with fewer methods than it has."""
+        methods: list[str] = super().allowed_methods
+        if not self.operations:
+            return methods
+        return [name for name in methods if name == "OPTIONS" or name.replace("HEAD", "GET") in self.operations]
 
     def _require_project(self, request: ApiRequest) -> None:
         """All of compute belongs to projects: tokens for the system, a domain or nothing open nothing here."""
