@@ -21,6 +21,7 @@ ARMED = "armed"
 LOST = ".lost"
 MOMENTS_OF_A_HOST = ("before", "effect", "kept")
 MOST_COMPLAINTS = 40
+MOST_PATIENCE = 4  # times the usual, where something moves all the while
 
 
 @dataclass(frozen=True)
@@ -221,15 +222,32 @@ def _wait(stage: Stage) -> None:
 
 
 def _await_rest(stage: Stage) -> list[str]:
-    """The dead come back at once, as a supervisor would have it; what is still under way after long enough."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
+    """The dead come back at once, as a supervisor would have it; what is still under way after long enough.
+
+    Whoever copies a gigabyte is not stuck, however slow the machine: patience begins anew when a file or a row moves.
+    """
+    began = time.monotonic()
+    deadline, seen, left = began + WAIT_SECONDS, "", ["nobody has looked"]
+    while time.monotonic() < min(deadline, began + MOST_PATIENCE * WAIT_SECONDS):
         stage.campaign.revive()
         left = unsettled(stage.campaign.evidence)
         if not left:
             return []
+        moved = f"{left} {_newest_data(stage.campaign)}"
+        if moved != seen:
+            deadline, seen = time.monotonic() + WAIT_SECONDS, moved
         time.sleep(0.2)
     return [f"never settles: {line}" for line in left]
+
+
+def _newest_data(campaign: Campaign) -> float:
+    """When a file of a volume, snapshot or image was written last."""
+    newest = 0.0
+    for kind in ("volumes", "snapshots", "images"):
+        for path in (campaign.cloud.data_dir / kind).glob("*"):
+            with suppress(FileNotFoundError):  # gone meanwhile
+                newest = max(newest, path.stat().st_mtime)
+    return newest
 
 
 def _await_right(stage: Stage) -> list[str]:

@@ -274,6 +274,7 @@ DEEDS: dict[str, Deed] = {
     "resize": act("resize", lambda person: {"flavorRef": person.flavors[-1]}),
     "confirm": act("confirmResize"),
     "revert": act("revertResize"),
+    "migrate": act("migrate"),
     "migrate live": act("os-migrateLive", {"host": None, "block_migration": "auto"}),
     "abort move": _abort,
     "force move": _force,
@@ -305,7 +306,7 @@ DEEDS: dict[str, Deed] = {
     "hosts close": _hosts_close,
     "hosts open": _hosts_open,
 }
-AS_ADMIN = {"swap volume", "migrate live", "abort move", "force move", "evacuate", "drain", "open host"}
+AS_ADMIN = {"swap volume", "migrate", "migrate live", "abort move", "force move", "evacuate", "drain", "open host"}
 # What is asked for while the action before it is under way.
 AT_ONCE = {"abort move", "force move"}
 # How the cloud gets out of what these deeds did to it, when a scene breaks off.
@@ -377,7 +378,8 @@ SCENES: dict[str, Scene] = {
     "detach_interface": Scene((), "unplug", "detach_interface", ("detach_interface",)),
     "resize_instance": Scene((), "resize", "migrate_in", ("migrate_out", "migrate_in")),
     "confirm_resize": Scene(("resize",), "confirm", "", ("confirm_migration",)),
-    "revert_resize": Scene(("resize",), "revert", "", ("revert_migration",)),
+    # By a migration, as a resize may find that its own host is the best.
+    "revert_resize": Scene(("migrate",), "revert", "", ("revert_migration",)),
     "evacuate_instance": Scene(("host dies",), "evacuate", "spawn", last=("host is back",)),
     "live_migrate_instance": Scene(
         (), "migrate live", "live_migrate", ("prepare_live_migration", "live_migrate", "finish_live_migration")
