@@ -35,6 +35,10 @@ CONTAINERS = (
     "e2fsprogs",  # makes and enlarges their disks
     "busybox-static",  # is all that the containers of the test suite hold
 )
+NETWORKS = (
+    "dnsmasq-base",  # gives guests on networks of the kernel their addresses; the service is another package
+    "nftables",  # lets through what their security groups say
+)
 BROWSER = (
     "chromium-headless-shell",  # the browser without the windows: half the processor time
     "fonts-dejavu-core",  # a browser without a font draws nothing
@@ -42,7 +46,7 @@ BROWSER = (
 )
 # Each test run starts its own; the package's server never runs.
 SERVICES = ("postgresql", "rabbitmq-server", "redis-server", "zookeeper", "etcd-server")
-PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *CONTAINERS, *BROWSER, *SERVICES)}
+PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *CONTAINERS, *NETWORKS, *BROWSER, *SERVICES)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 
 

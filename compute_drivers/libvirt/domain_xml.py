@@ -78,6 +78,7 @@ def _add_metadata(domain: Element, guest: GuestSpec, machine: Machine) -> None:
         "project": guest.project_id,
         "host": machine.host,
         "administrator": machine.wished.admin_user,
+        **({"still": "required"} if machine.wished.stands_still else {}),
     }
     for name, value in said.items():
         text(mark, f"{{{NAMESPACE}}}{name}", value)

@@ -14,6 +14,7 @@ import libvirt
 import libvirt_qemu
 
 from compute_drivers.libvirt import figures
+from compute_drivers.libvirt import guest_agent as agent
 from compute_drivers.libvirt.disks import create_blank
 from compute_drivers.libvirt.domain_xml import NAMESPACE
 from compute_drivers.libvirt.guest_volumes import GuestVolumes
@@ -39,12 +40,6 @@ LETTING_GO = {
     *(libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_TIMEOUT),
 }
 POLL_SECONDS = 0.1
-# How long the agent inside of a guest may take to answer.
-AGENT_SECONDS = 10
-NO_AGENT = {
-    *(libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED, libvirt.VIR_ERR_AGENT_UNRESPONSIVE),
-    *(libvirt.VIR_ERR_AGENT_UNSYNCED, libvirt.VIR_ERR_CONFIG_UNSUPPORTED),
-}
 COUNTED = libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON | libvirt.VIR_DOMAIN_STATS_BLOCK
 # What plugs into a slot, as QEMU describes devices.
 Describe = Callable[[int], dict[str, Any]]
@@ -77,16 +72,7 @@ class Guest:
 
     def set_password(self, password: str) -> None:
         """Have the agent inside of it set the administrator's password. Raises DriverError where there is none."""
-        user = self.mark().get("administrator") or "root"
-        try:
-            self._domain.agentSetResponseTimeout(AGENT_SECONDS, 0)
-            self._domain.setUserPassword(user, password, 0)
-        except libvirt.libvirtError as error:
-            if error.get_error_code() not in NO_AGENT:
-                raise
-            raise DriverError(
-                "No agent answers inside of the guest: its image needs hw_qemu_guest_agent=yes and the agent's program."
-            ) from error
+        agent.set_password(self._domain, self.mark().get("administrator") or "root", password)
 
     def launch(self) -> None:
         """Start it; a suspended one goes on."""
@@ -155,6 +141,10 @@ class Guest:
     def copy_disk(self, path: Path, target: Path, tell: Callable[[float], None]) -> None:
         """Copy a disk as it is in the moment in which the copy is complete. What `tell` raises ends it."""
         self._drop_copy(path)
+        agent.go_on(self._domain)  # of a call that was cut off
+        must_be_still = self.mark().get("still") == agent.REQUIRED
+        if must_be_still:
+            agent.require(self._domain)
         self.begin_copy(path, target)
         try:
             while not (job := self._domain.blockJobInfo(str(path))) or job["cur"] < job["end"] or not job["end"]:
@@ -162,7 +152,8 @@ class Guest:
                     raise DriverError("The copy of the guest's disk ended before it was complete.")
                 tell(job["cur"] / job["end"] if job["end"] else 0.0)
                 time.sleep(POLL_SECONDS)
-            self._domain.blockJobAbort(str(path))  # complete: the guest stays with its own disk
+            with agent.standing_still(self._domain, must_be=must_be_still):
+                self._domain.blockJobAbort(str(path))  # complete: the guest stays with its own disk
         except BaseException:
             self._drop_copy(path)
             raise

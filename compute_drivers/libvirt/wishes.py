@@ -42,7 +42,10 @@ REFUSED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Wished:
-    """The machine's parts. `limits` are of each disk, by libvirt's names; `firmware` is "bios" or "uefi"."""
+    """The machine's parts. `limits` are of each disk, by libvirt's names; `firmware` is "bios" or "uefi".
+
+    One that `stands_still` writes nothing while a snapshot is taken.
+    """
 
     topology: CpuTopology
     firmware: str = "bios"
@@ -54,6 +57,7 @@ class Wished:
     watchdog: str = ""
     has_rng: bool = True
     has_agent: bool = False
+    stands_still: bool = False
     has_tablet: bool = False
     has_boot_menu: bool = False
     admin_user: str = "root"
@@ -81,6 +85,7 @@ def read(guest: GuestSpec) -> Wished:
         watchdog=_watchdog(specs, known),
         has_rng=_is_true(specs.get("hw_rng:allowed", "true")),
         has_agent=bool(known.get("hw_qemu_guest_agent")),
+        stands_still=bool(known.get("os_require_quiesce")),
         has_tablet=known.get("hw_pointer_model") == "usbtablet" or known.get("hw_input_bus") is not None,
         has_boot_menu=bool(known.get("hw_boot_menu")) or _is_true(specs.get("hw:boot_menu", "")),
         admin_user=str(known.get("os_admin_user") or ADMINISTRATORS.get(os_type, "root")),

@@ -18,6 +18,7 @@ from uuid import uuid4
 import pytest
 
 from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.conformance.actions import Shelf
 from conductor.conformance.driver import Told
 from conductor.core.compute_driver import GuestInfo, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.consoles import ConsoleKind
@@ -29,7 +30,11 @@ from tests.guests import guest_of, image_of
 from tools import cpio
 
 AGENT_PACKAGE = "qemu-guest-agent"
-STARTS_AGENT = b"#!/bin/sh\nmkdir -p /var/run /var/log\nqemu-ga -d -m virtio-serial -p $(ls -d /dev/vport*)\n"
+STARTS_AGENT = (
+    b"#!/bin/sh\nmkdir -p /var/run /var/log\n"
+    b"printf '#!/bin/sh\\necho files: $1 > /dev/ttyS0\\n' > /bin/hook\nchmod +x /bin/hook\n"
+    b"qemu-ga -d -m virtio-serial -F/bin/hook -p $(ls -d /dev/vport*)\n"
+)
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
 READS = rb"""#!/bin/sh
@@ -152,6 +157,7 @@ def test_the_guest_sees_what_is_done_to_it(
     loud = {
         "os_command_line": "console=ttyS0 no_timer_check panic=-1 ignore_loglevel",
         "hw_qemu_guest_agent": "yes",
+        "os_require_quiesce": "yes",
     }
     guest = replace(guest, image=replace(guest.image, properties=loud))
     driver.spawn(guest, Told())
@@ -159,6 +165,7 @@ def test_the_guest_sees_what_is_done_to_it(
     listener.hears(b"address 10.64.0.3\r\n")
     listener.hears(b"novella: up after")
     _set_a_password(driver, listener)
+    _stand_still_for_a_snapshot(driver, listener)
     _plug_a_volume(driver, listener, tmp_path / "volume.raw")
     _plug_a_port(driver, listener)
     _reboot_softly(driver, listener)
@@ -184,6 +191,20 @@ def _set_a_password(driver: LibvirtDriver, listener: Listener) -> None:
         line.sendall(b"\necho root has $(grep -c '^root:[$]' /etc/passwd) password\n")
         listener.hears(b"root has 1 password")
     assert b"correct horse" not in driver.console_log(listener.uuid, 0)
+
+
+def _stand_still_for_a_snapshot(driver: LibvirtDriver, listener: Listener) -> None:
+    """The agent says when it has the file systems wait; without it there is no snapshot of this guest."""
+    shelf = Shelf()
+    driver.snapshot(listener.uuid, "copy-1", shelf.store, Told())
+    listener.hears(b"files: freeze")
+    listener.hears(b"files: thaw")
+    with driver.open_console(listener.uuid, ConsoleKind.SERIAL) as line:
+        line.sendall(b"\nkillall qemu-ga; echo agents: $(pidof qemu-ga | wc -w)\n")
+        listener.hears(b"agents: 0")
+    with pytest.raises(DriverError, match=r"\(os_require_quiesce\)\. No agent answers inside of the guest"):
+        driver.snapshot(listener.uuid, "copy-2", shelf.store, Told())
+    assert set(shelf.images) == {"copy-1"}
 
 
 def _plug_a_volume(driver: LibvirtDriver, listener: Listener, path: Path) -> None:
