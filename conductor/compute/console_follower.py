@@ -14,6 +14,11 @@ from conductor.rpc.messages import ConsoleWritten
 
 log = logging.getLogger(__name__)
 
+# So many pieces are read of one console in a turn.
+MOST_PIECES = 256
+# What is shown, and a character that is cut off before it.
+KEPT_BYTES = console_text.TAIL_BYTES + 4
+
 
 class ConsoleFollower:
     """Consoles of one host. How far each was sent is kept in memory: after a restart its tail is sent again."""
@@ -51,9 +56,9 @@ class ConsoleFollower:
     def _send_news(self, uuid: str) -> None:
         with self._gate:
             offset = self._sent.get(uuid, 0)
-        raw = self._driver.console_log(uuid, offset)
+        begin, raw = self._newest(uuid, offset)
         news = raw[: console_text.whole_length(raw)]
-        end = offset + len(news)
+        end = begin + len(news)
         shown = console_text.tail(news)
         if not shown:
             return
@@ -67,3 +72,19 @@ class ConsoleFollower:
         with self._gate:
             if self._sent.get(uuid, -1) == offset:  # else it was forgotten meanwhile
                 self._sent[uuid] = end
+
+    def _newest(self, uuid: str, offset: int) -> tuple[int, bytes]:
+        """The end of what there is from `offset` on, and where it begins.
+
+        A guest that writes a lot is not run after: of what it wrote since the last turn only the end is shown anyway,
+        and before that there may be nothing any more.
+        """
+        begin, newest = offset, b""
+        for _ in range(MOST_PIECES):
+            piece = self._driver.console_log(uuid, begin + len(newest))
+            newest += piece
+            spare = max(len(newest) - KEPT_BYTES, 0)
+            begin, newest = begin + spare, newest[spare:]
+            if len(piece) < console_text.TAIL_BYTES:
+                break
+        return begin, newest
