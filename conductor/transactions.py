@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
-from django.db import OperationalError, connections, transaction
+from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, Value
 from django.db.models.expressions import Combinable
@@ -45,7 +45,7 @@ def write_tx(using: str = "default") -> Iterator[None]:
     connection = connections[using]
     gate = _writers[using] if connection.vendor == "sqlite" else nullcontext()
     is_outermost = not connection.in_atomic_block
-    with gate, transaction.atomic(using=using):
+    with gate, _Outermost(using) if is_outermost else transaction.atomic(using=using):
         if not is_outermost:
             yield
             return
@@ -56,6 +56,45 @@ def write_tx(using: str = "default") -> Iterator[None]:
                 write(connection)
         finally:
             _gathering.discard(connection)
+
+
+class _Outermost(transaction.Atomic):
+    """A transaction of Django; on SQLite begun and committed by its driver, which costs half as much.
+
+    Only what goes well and is watched by nobody: all else is Django's own way, from the same state.
+    """
+
+    def __init__(self, using: str) -> None:
+        super().__init__(using, savepoint=True, durable=False)
+        self._connection = connections[using]
+
+    def __enter__(self) -> None:
+        connection = self._connection
+        connection.ensure_connection()
+        if connection.vendor != "sqlite" or is_watched(connection) or not connection.autocommit:
+            super().__enter__()
+            return
+        connection.commit_on_exit, connection.needs_rollback = True, False
+        with connection.wrap_database_errors:
+            connection.connection.execute("BEGIN IMMEDIATE")
+        connection.autocommit, connection.in_atomic_block = False, True
+        connection.atomic_blocks.append(self)
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        connection = self._connection
+        has_failed = exc_type is not None or connection.needs_rollback or connection.closed_in_transaction
+        if has_failed or connection.vendor != "sqlite" or is_watched(connection):
+            super().__exit__(exc_type, exc_value, traceback)
+            return
+        try:
+            with connection.wrap_database_errors:
+                connection.connection.commit()
+        except DatabaseError as error:
+            super().__exit__(type(error), error, error.__traceback__)
+            raise
+        connection.atomic_blocks.pop()
+        connection.in_atomic_block, connection.autocommit, connection.errors_occurred = False, True, False
+        connection.run_and_clear_commit_hooks()
 
 
 def is_gathering(connection: BaseDatabaseWrapper) -> bool:

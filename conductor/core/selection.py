@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -30,8 +30,18 @@ class Selection:
         return {provider: dict(amounts) for provider, amounts in given.items()}
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: _copied(getattr(self, name)) for name in _NAMES}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Selection:
         return cls(**data)
+
+
+_NAMES = tuple(field.name for field in fields(Selection))
+
+
+def _copied(value: Any) -> Any:
+    """A value of JSON, apart from the one that it was made of; `asdict` looks for much more."""
+    if isinstance(value, Mapping):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -18,7 +18,7 @@ from django.db.models import BooleanField, DateTimeField, Field, JSONField, UUID
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
 from conductor.journal.models import Event, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.sql.dialect import NOW, Insert, Later, names, run, update
-from conductor.sql.rows import Rows
+from conductor.sql.rows import Rows, loaded
 
 Convert = Callable[[Any], Any] | None
 
@@ -222,7 +222,7 @@ def claim(connection: BaseDatabaseWrapper, run_uuid: UUID | str, owner: str, lea
         value if convert is None or value is None else convert(value)
         for convert, value in zip(converters, row, strict=True)
     ]
-    return WorkflowRun.from_db(connection.alias, attributes, values)
+    return loaded(WorkflowRun, connection.alias, dict(zip(attributes, values, strict=True)))
 
 
 def keep_answer(

@@ -55,6 +55,23 @@ class Later:
 NOW = Later()
 
 
+@dataclass(frozen=True)
+class Unless:
+    """A value for `column`, unless that has `kept`, a word of ours, which stays."""
+
+    column: str
+    kept: str
+    value: Any
+
+    @property
+    def word(self) -> str:
+        return f'CASE WHEN "{self.column}" = \'{self.kept}\' THEN "{self.column}" ELSE %s END'
+
+    @property
+    def params(self) -> tuple[Any]:
+        return (self.value,)
+
+
 @cache
 def spoken(template: str, vendor: str) -> str:
     """A template in the words of one database, for a cursor of Django."""
@@ -180,11 +197,11 @@ class Insert:
 
 
 def update(table: str, values: Iterable[tuple[str, Any]], where: str) -> tuple[str, list[Any]]:
-    """An UPDATE and its parameters; values may be `Later`."""
+    """An UPDATE and its parameters; values may be `Later` or `Unless`."""
     places: list[str] = []
     params: list[Any] = []
     for name, value in values:
-        if isinstance(value, Later):
+        if isinstance(value, (Later, Unless)):
             places.append(f'"{name}" = {value.word}')
             params.extend(value.params)
         else:

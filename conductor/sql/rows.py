@@ -5,18 +5,28 @@ For the rows that every step of every run touches. Values pass through their fie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Generic, TypeVar, cast
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import AutoField, Field, Model
+from django.db.models import AutoField, CharField, Field, Model, TextField
+from django.db.models.base import ModelState
 from django.db.models.functions import Now
 
-from conductor.sql.dialect import NOW, Later, names, run, update
+from conductor.sql.dialect import NOW, Later, Unless, names, run, update
 
 M = TypeVar("M", bound=Model)
 Converters = tuple[Callable[..., Any], ...]
+
+
+def loaded(model: type[M], alias: str, values: Mapping[str, Any]) -> M:
+    """The object that `from_db` makes, without setting attribute by attribute; what is left out is deferred."""
+    made = model.__new__(model)
+    state = made._state = ModelState()
+    state.adding, state.db = False, alias
+    made.__dict__.update(values)
+    return made
 
 
 class Rows(Generic[M]):
@@ -25,7 +35,7 @@ class Rows(Generic[M]):
     def __init__(self, model: type[M], *keys: str) -> None:
         self._model = model
         self._keys = keys
-        self._converters: dict[str, tuple[tuple[Field[Any, Any], Converters], ...]] = {}
+        self._converters: dict[str, tuple[tuple[str, Any, Converters], ...]] = {}
 
     def find(self, connection: BaseDatabaseWrapper, *values: Any) -> M | None:
         """The row whose keys have these values."""
@@ -96,33 +106,36 @@ class Rows(Generic[M]):
         return [self._as_param(connection, key, value) for key, value in zip(self._keys, values, strict=True)]
 
     def _as_param(self, connection: BaseDatabaseWrapper, name: str, value: Any) -> Any:
-        if isinstance(value, (Later, Now)):
+        if isinstance(value, (Later, Unless, Now)):
             return NOW if isinstance(value, Now) else value
+        if value is None or (type(value) is str and name in self._texts):
+            return value
         return self._field(name).get_db_prep_save(value, connection)
+
+    @cached_property
+    def _texts(self) -> frozenset[str]:
+        """Fields whose columns take a string as it is."""
+        fields = self._model._meta.concrete_fields
+        return frozenset(str(field.attname) for field in fields if type(field) in (CharField, TextField))
 
     def _field(self, name: str) -> Field[Any, Any]:
         return cast("Field[Any, Any]", self._model._meta.get_field(name))
 
     def _as_object(self, connection: BaseDatabaseWrapper, row: Iterable[Any]) -> M:
-        values = []
-        for (field, converters), value in zip(self._fields(connection), row, strict=True):
+        values = dict(zip(self._names, row, strict=True))
+        for name, column, converters in self._converted(connection):
             for convert in converters:
-                value = convert(value, field.cached_col, connection)
-            values.append(value)
-        return self._model.from_db(connection.alias, self._names, values)
+                values[name] = convert(values[name], column, connection)
+        return loaded(self._model, connection.alias, values)
 
-    def _fields(self, connection: BaseDatabaseWrapper) -> tuple[tuple[Field[Any, Any], Converters], ...]:
-        """The model's fields, each with what makes a value of its column one of Python."""
+    def _converted(self, connection: BaseDatabaseWrapper) -> tuple[tuple[str, Any, Converters], ...]:
+        """The fields that are not what their columns hold, with what makes a value of Python of one of the column."""
         if connection.vendor not in self._converters:
-            fields = self._model._meta.concrete_fields
-            self._converters[connection.vendor] = tuple(
-                (
-                    field,
-                    (
-                        *connection.ops.get_db_converters(field.cached_col),
-                        *field.cached_col.get_db_converters(connection),
-                    ),
-                )
-                for field in fields
-            )
+            found = []
+            for field in self._model._meta.concrete_fields:
+                column = field.cached_col
+                converters = (*connection.ops.get_db_converters(column), *column.get_db_converters(connection))
+                if converters:
+                    found.append((str(field.attname), column, converters))
+            self._converters[connection.vendor] = tuple(found)
         return self._converters[connection.vendor]

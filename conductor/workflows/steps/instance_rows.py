@@ -9,19 +9,13 @@ from django.db import connections
 from conductor import events
 from conductor.cell_db.models import Instance
 from conductor.core.states import TaskState, VmState
-from conductor.journal.checkpoints import uuid_param
 from conductor.journal.models import LockWait
-from conductor.sql import dialect
-from conductor.sql.dialect import NOW
+from conductor.sql.dialect import NOW, Unless
 from conductor.sql.rows import Rows
 from conductor.transactions import database_now
 from conductor.workflows.flow import Work
 
 ROWS = Rows(Instance, "uuid")
-_TASK = (
-    "UPDATE cell_db_instance SET task_state = %s "
-    f"WHERE uuid = %s AND (task_state IS NULL OR task_state <> '{TaskState.DELETING}')"
-)
 
 
 def read(work: Work) -> Instance:
@@ -38,7 +32,8 @@ def update(work: Work, **values: Any) -> None:
     if "task_state" in values:
         task_state = values.pop("task_state")
         if not (work.run.is_cancel_requested and is_awaited(work)):
-            dialect.run(connection, _TASK, (task_state and str(task_state), uuid_param(work.instance_uuid)))
+            said = task_state and str(task_state)
+            values["task_state"] = Unless("task_state", TaskState.DELETING.value, said)
     ROWS.update(connection, work.instance_uuid, updated_at=NOW, **values)
     tell(work, "instance.updated")
 

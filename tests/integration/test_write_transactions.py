@@ -1,0 +1,124 @@
+"""A write transaction is Django's, whoever begins and ends it: what it commits, undoes, and does afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from django.db import IntegrityError, connections, transaction
+from django.db.transaction import TransactionManagementError
+
+from conductor import events
+from conductor.core.errors import Conflict
+from conductor.journal.models import Event, StepRecord
+from conductor.transactions import database_now, write_tx
+from tests.counting import counted
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+ALIAS = "cell1"
+
+
+def tell(kind: str) -> None:
+    events.append(ALIAS, events.Subject("host:a"), kind)
+
+
+def told() -> list[str]:
+    return list(Event.objects.using(ALIAS).order_by("pk").values_list("kind", flat=True))
+
+
+def assert_is_as_before() -> None:
+    """Nothing of a transaction is left on the connection: the next one writes and commits."""
+    connection = connections[ALIAS]
+    assert (connection.in_atomic_block, connection.get_autocommit(), connection.atomic_blocks) == (False, True, [])
+    assert (connection.needs_rollback, connection.run_on_commit, connection.savepoint_ids) == (False, [], [])
+    before = told()
+    with write_tx(ALIAS):
+        tell("next")
+    assert told() == [*before, "next"]
+
+
+def test_what_follows_the_commit_finds_it_done_and_may_write() -> None:
+    seen: list[list[str]] = []
+
+    def follow() -> None:
+        assert not connections[ALIAS].in_atomic_block
+        seen.append(told())
+        with write_tx(ALIAS):
+            tell("second")
+
+    with write_tx(ALIAS):
+        tell("first")
+        transaction.on_commit(follow, using=ALIAS)
+        assert seen == []
+    assert seen == [["first"]]
+    assert told() == ["first", "second"]
+    assert_is_as_before()
+
+
+def fail() -> None:
+    raise Conflict("as asked")
+
+
+def break_a_constraint() -> None:
+    """Of those that are asked at the commit."""
+    StepRecord.objects.using(ALIAS).create(
+        run_id=0, index=0, direction="do", attempt=1, name="x", step_key="x", started_at=database_now()
+    )
+
+
+@pytest.mark.parametrize(("last", "error"), [(fail, Conflict), (break_a_constraint, IntegrityError)])
+def test_what_fails_inside_or_at_the_commit_leaves_nothing(last: Callable[[], None], error: type[Exception]) -> None:
+    followed: list[str] = []
+
+    def write() -> None:
+        with write_tx(ALIAS):
+            tell("undone")
+            transaction.on_commit(lambda: followed.append("undone"), using=ALIAS)
+            last()
+
+    with pytest.raises(error):
+        write()
+    assert (told(), followed) == ([], [])
+    assert_is_as_before()
+
+
+def tell_and_fail() -> None:
+    with transaction.atomic(using=ALIAS):
+        tell("undone")
+        fail()
+
+
+def test_a_savepoint_goes_alone() -> None:
+    with write_tx(ALIAS):
+        tell("kept")
+        with pytest.raises(Conflict):
+            tell_and_fail()
+        with write_tx(ALIAS):
+            tell("inside")
+    assert told() == ["kept", "inside"]
+    assert_is_as_before()
+
+
+def test_a_transaction_that_was_given_up_ends_without_an_error_and_without_a_trace() -> None:
+    with write_tx(ALIAS):
+        tell("undone")
+        transaction.set_rollback(True, using=ALIAS)
+        with pytest.raises(TransactionManagementError):
+            told()
+    assert told() == []
+    assert_is_as_before()
+
+
+def test_what_begins_while_nobody_counts_may_end_while_somebody_does() -> None:
+    with write_tx(ALIAS):
+        tell("first")
+        tail = ExitStack()
+        seen = tail.enter_context(counted(ALIAS))
+    tail.close()
+    assert (told(), seen.transactions) == (["first"], 1)
+    assert_is_as_before()
+    with counted(ALIAS), write_tx(ALIAS):
+        tell("counted from within")
+    assert_is_as_before()
