@@ -20,12 +20,11 @@ from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.services import flow_lists, saved_views
 from conductor.services.flow_lists import Found, ListQuery
 from conductor.services.saved_views import SavedViewView
-from portal.pages import faces, stories
+from portal.pages import faces, server_queries, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.live_marks import live_marks
 
 PAGE = "workflows"
-PAGE_SIZE = 50
 MOST_VALUES = 12  # of a facet; the rest is reached by an address
 FAILED = (RunState.FAILED_UNDONE, RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR)
 
@@ -78,7 +77,7 @@ def list_context(asker: RequestContext, given: QueryDict) -> dict[str, Any]:
     chosen = {facet: tuple(given.getlist(name)) for name, (facet, _) in FACETS.items() if given.getlist(name)}
     if not asker.is_admin:
         chosen = {facet: values for facet, values in chosen.items() if facet not in flow_lists.OPERATORS_FACETS}
-    query = _query(asker, view, chosen, everybody=everybody, marker=given.get("marker", ""))
+    query = _query(asker, view, chosen, everybody=everybody, given=given)
     found = flow_lists.search(asker, query)
     here = _without(given, "marker")
     return {
@@ -103,11 +102,25 @@ def list_context(asker: RequestContext, given: QueryDict) -> dict[str, Any]:
         "clear_url": _url(_kept(given, ("view", "all"))),
         "next_url": _url(here, marker=found.page.items[-1].uuid) if found.page.has_more else "",
         "missing_cells": found.page.missing_cells,
+        **_sizes(here),
+    }
+
+
+def _sizes(here: Mapping[str, list[str]]) -> dict[str, Any]:
+    """How many rows there are at once, and the other sizes as links."""
+    given = {"rows": "".join(here.get("rows", [])[:1])}
+    return {
+        "is_sized": bool(given["rows"]),
+        "window": server_queries.WINDOW_ROWS if server_queries.is_window(given) else 0,
+        "sizes": [
+            {"size": size, "is_here": is_here, "url": _url({**here, "rows": [str(size)]})}
+            for size, is_here in server_queries.sizes(given)
+        ],
     }
 
 
 def _query(
-    asker: RequestContext, view: View, chosen: Mapping[str, tuple[str, ...]], *, everybody: bool, marker: str
+    asker: RequestContext, view: View, chosen: Mapping[str, tuple[str, ...]], *, everybody: bool, given: QueryDict
 ) -> ListQuery:
     return ListQuery(
         chosen=chosen,
@@ -116,8 +129,8 @@ def _query(
         since=datetime.now(UTC) - view.within if view.within else None,
         is_slow=view.is_slow,
         all_projects=everybody,
-        limit=PAGE_SIZE,
-        marker=marker,
+        limit=server_queries.rows_of({"rows": given.get("rows", "")}),
+        marker=given.get("marker", ""),
     )
 
 
@@ -167,7 +180,7 @@ def _kept(given: QueryDict, names: tuple[str, ...]) -> dict[str, list[str]]:
 
 def _without(given: QueryDict, *names: str) -> dict[str, list[str]]:
     """What an address says that this list knows, in one order, so that equal views have equal addresses."""
-    known = [name for name in ("view", "all", *FACETS, "marker") if name not in names]
+    known = [name for name in ("view", "all", *FACETS, "rows", "marker") if name not in names]
     return {name: sorted(set(given.getlist(name))) for name in known if given.get(name)}
 
 

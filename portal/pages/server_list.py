@@ -68,6 +68,7 @@ def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, A
         "views": _views(wishes.views, kept),
         "view_query": urlencode(kept),
         "sizes": _sizes(filters, kept),
+        "window": server_queries.WINDOW_ROWS if server_queries.is_window(filters) else 0,
         "most_by_query": server_queries.MOST_BY_QUERY,
         "is_first_page": not query.get("marker"),
         "first_url": f"{base}?{urlencode(kept)}" if kept else base,
@@ -96,10 +97,9 @@ def _head(name: str, filters: Mapping[str, str]) -> dict[str, Any]:
 
 def _sizes(filters: Mapping[str, str], kept: Mapping[str, str]) -> list[dict[str, Any]]:
     """How many rows a page may have, as links."""
-    here = server_queries.rows_of(filters)
     return [
-        {"size": size, "is_here": size == here, "url": f"{reverse('servers')}?{urlencode({**kept, 'rows': size})}"}
-        for size in server_queries.PAGE_SIZES
+        {"size": size, "is_here": is_here, "url": f"{reverse('servers')}?{urlencode({**kept, 'rows': size})}"}
+        for size, is_here in server_queries.sizes(filters)
     ]
 
 

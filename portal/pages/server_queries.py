@@ -19,6 +19,9 @@ from portal.pages.access import PageRequest
 
 PAGE_SIZE = 50
 PAGE_SIZES = (50, 200, 500)
+# The last size is a window: the page draws what is looked at, and reads on in pieces while one scrolls.
+WINDOW_ROWS = 10_000
+PIECE_ROWS = 200
 MOST_AT_ONCE = 100  # picked one by one: they stand in an address
 MOST_BY_QUERY = 500
 FILTERS = ("name", "status", "tag", "all", "sort", "rows")
@@ -56,8 +59,20 @@ def instance_query(asker: RequestContext, filters: Mapping[str, str], marker: st
 
 
 def rows_of(filters: Mapping[str, str]) -> int:
-    """How many rows a page has: one of the sizes that are offered."""
+    """How many rows a page has: one of the sizes that are offered, or a piece of the window."""
+    if is_window(filters):
+        return PIECE_ROWS
     return next((size for size in PAGE_SIZES if filters["rows"] == str(size)), PAGE_SIZE)
+
+
+def is_window(filters: Mapping[str, str]) -> bool:
+    return filters.get("rows") == str(WINDOW_ROWS)
+
+
+def sizes(filters: Mapping[str, str]) -> list[tuple[int, bool]]:
+    """The sizes that are offered, each with whether it is the one in use."""
+    here = WINDOW_ROWS if is_window(filters) else rows_of(filters)
+    return [(size, size == here) for size in (*PAGE_SIZES, WINDOW_ROWS)]
 
 
 def picked_of(request: PageRequest) -> Picked:

@@ -167,5 +167,8 @@ def test_a_page_has_as_many_rows_as_one_chooses(ana: Client, people: Any) -> Non
     page = text(ana.get("/servers?rows=200&name=web"))
     assert '<a class="segment" href="/servers?name=web&rows=200" aria-current="true">200</a>' in page
     assert '<input type="hidden" name="rows" value="200">' in page
+    window = text(ana.get("/servers?rows=10000"))
+    assert 'data-window="10000"' in window
+    assert 'href="/servers?rows=10000" aria-current="true"' in window
     odd = text(ana.get("/servers?rows=100000"))
     assert 'href="/servers?rows=50" aria-current="true">50</a>' in odd

@@ -14,9 +14,10 @@ import { startTables } from "./tables.js";
 import { startTheme } from "./theme.js";
 import { startTray } from "./tray.js";
 import { startTriage } from "./triage.js";
+import { startWindows } from "./window.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startAgain, startSession, startLive, startTray, startTriage]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startAgain, startSession, startLive, startTray, startTriage]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

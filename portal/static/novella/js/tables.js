@@ -1,4 +1,5 @@
 /* Picking rows, and the bar that tells how many are picked. */
+import { pickedOutOfSight } from "./window.js";
 import { gettext } from "./words.js";
 export function startTables() {
   document.addEventListener("change", (event) => {
@@ -15,15 +16,16 @@ export function startTables() {
 
 function count(form) {
   const boxes = [...form.querySelectorAll("[data-pick]")];
-  const picked = boxes.filter((box) => box.checked).length;
+  const away = pickedOutOfSight(form);
+  const picked = boxes.filter((box) => box.checked).length + away;
   const all = form.querySelector("[data-pick-all]");
   if (all) {
-    all.checked = picked > 0 && picked === boxes.length;
-    all.indeterminate = picked > 0 && picked < boxes.length;
+    all.checked = picked > 0 && picked === boxes.length + away;
+    all.indeterminate = picked > 0 && picked < boxes.length + away;
   }
   const everything = form.querySelector("[data-bulk-everything]");
   if (everything) {
-    everything.hidden = boxes.length === 0 || picked < boxes.length;
+    everything.hidden = boxes.length === 0 || picked < boxes.length + away;
     if (everything.hidden) everything.querySelector("input").checked = false;
   }
   const bar = form.querySelector("[data-bulk-bar]");

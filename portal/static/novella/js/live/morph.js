@@ -16,7 +16,7 @@ export function morph(from, to) {
 
 /** What the person has done to an element is theirs: open, picked, typed. */
 function isTheirs(element, name) {
-  return (name === "open" && element.matches("details, dialog")) || name === "data-picked" || name === "tabindex" ||
+  return (name === "open" && element.matches("details, dialog")) || name === "data-picked" || name === "tabindex" || name === "aria-rowindex" ||
     (name === "hidden" && element.matches("[data-needs-script], [data-bulk-bar], [data-to-latest]"));
 }
 

@@ -5,6 +5,7 @@ import { holdingConsole } from "../console.js";
 import { Link } from "./link.js";
 import { holdBack } from "../workflows/queue.js";
 import { morph, parse } from "./morph.js";
+import { isMuchChanged, isToldAsGone, keepOutOfSight } from "../window.js";
 import { gettext } from "../words.js";
 
 const STALE_AFTER = 4000;
@@ -101,7 +102,7 @@ const ACTIONS = {
   fragments: ({ html }) => patch(html),
   rows: ({ rows }) => rows.forEach(({ id, html }) => patchRow(id, html)),
   list: () => refetch(),
-  reset: () => refetch(),
+  reset: () => isMuchChanged() || refetch(),
   gone: () => refetch(),
 };
 
@@ -141,6 +142,7 @@ function tellState(element, word) {
 function patchRow(id, html) {
   const before = document.getElementById(id);
   if (before && html) patch([html]);
+  else if (before ? isToldAsGone(id) : keepOutOfSight(id, html)) return;
   else if (before || html) refetch();
 }
 

@@ -1,13 +1,16 @@
 /* News of a list that would move rows waits behind a button: nothing jumps away under the pointer or the focus. */
 import { morph, parse } from "../live/morph.js";
+import { newsOfWindow } from "../window.js";
 import { gettext } from "../words.js";
 
 let waiting;
 
 /** Show what changed in place; true when more than that has changed, which then waits until it is asked for. */
 export function holdBack(list, html) {
-  if (!list.hasAttribute("data-queue")) return false;
   const fresh = parse(html).find((element) => element.id === list.id);
+  const news = fresh && newsOfWindow(list, fresh);
+  if (news) return ofWindow(list, news);
+  if (!list.hasAttribute("data-queue")) return false;
   const now = idsOf(list);
   const then = fresh ? idsOf(fresh) : [];
   if (!fresh || !now.length || String(now) === String(then)) return false;
@@ -20,11 +23,22 @@ export function holdBack(list, html) {
   return true;
 }
 
+/** A window is not read anew by itself: it would lose the place where somebody is. */
+function ofWindow(list, { come, gone }) {
+  if (come || gone) say(list, [come && gettext("{count} new", { count: come }), gone && gettext("{count} gone", { count: gone })]);
+  waiting = undefined;
+  return true;
+}
+
 export function startQueue() {
+  document.addEventListener("novella:missed", ({ detail }) => say(detail.list, [gettext("Much has changed")]));
+  document.addEventListener("novella:gone", ({ detail }) => ofWindow(detail.list, newsOfWindow(detail.list, detail.list)));
   // Where there is little room the facets wait folded.
   if (innerWidth < 1000) document.querySelectorAll("[data-fold-on-phones]").forEach((fold) => fold.removeAttribute("open"));
   document.addEventListener("click", ({ target }) => {
-    if (!target.closest("[data-apply-news]") || !waiting) return;
+    if (!target.closest("[data-apply-news]")) return;
+    if (target.closest("[data-list]").querySelector("[data-windowed]")) return location.reload();
+    if (!waiting) return;
     const list = document.getElementById(waiting.id);
     const fresh = parse(waiting.html).find((element) => element.id === waiting.id);
     waiting = undefined;
@@ -44,11 +58,15 @@ function tell(list, now, then) {
   const gone = now.filter((id) => !then.includes(id)).length;
   const kept = then.filter((id) => now.includes(id));
   const moved = now.filter((id) => then.includes(id)).filter((id, at) => id !== kept[at]).length;
-  const said = [
+  say(list, [
     come && gettext("{count} new", { count: come }),
     gone && gettext("{count} gone", { count: gone }),
     moved && gettext("{count} moved", { count: moved }),
-  ].filter(Boolean).join(", ");
+  ]);
+}
+
+function say(list, parts) {
+  const said = parts.filter(Boolean).join(", ");
   const place = list.querySelector("[data-needs-news]");
   if (!place) return;
   const words = place.querySelector("[data-news-words]");
