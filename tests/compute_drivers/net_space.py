@@ -48,6 +48,12 @@ def _enter(space: int) -> None:
         raise OSError(ctypes.get_errno(), "setns")
 
 
+def devices() -> list[str]:
+    """All of this namespace but its own end."""
+    told = subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout
+    return sorted(link["ifname"] for link in json.loads(told) if link["ifname"] != "lo")
+
+
 def wait_until_forwarding(device: str) -> None:
     """The bridge notices a little later that somebody is at the other end."""
     deadline = time.monotonic() + SECONDS

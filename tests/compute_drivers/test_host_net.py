@@ -16,7 +16,7 @@ from compute_drivers.host_net.host_net import HostNet
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import EGRESS, INGRESS, AddressPair, FilterRule, PortFilter
-from tests.compute_drivers.net_space import Guest, net_space, wait_until_forwarding
+from tests.compute_drivers.net_space import Guest, devices, net_space, wait_until_forwarding
 
 NETWORK, OTHER_NETWORK = "6f1b6f2e-net-1", "6f1b6f2e-net-2"
 ANA, BO, CHI = (
@@ -44,7 +44,7 @@ def net(space: str, tmp_path: Path) -> Iterator[HostNet]:
     made.start(())
     yield made
     HostNet(tmp_path / "networks").start(())
-    assert _devices() == []
+    assert devices() == []
     assert _rules() == ""
 
 
@@ -68,10 +68,6 @@ def joined(net: HostNet) -> Iterator[Callable[..., list[Guest]]]:
 
 def _run(*words: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
-
-
-def _devices() -> list[str]:
-    return [line.split()[0] for line in _run("ip", "-brief", "link").splitlines() if not line.startswith("lo ")]
 
 
 def _rules() -> str:
@@ -163,16 +159,16 @@ def test_the_same_addresses_in_two_networks_are_two_guests(net: HostNet, joined:
 
 def test_unplugging_removes_port_rules_bridge_and_server(net: HostNet) -> None:
     net.plug("server-1", [Client(ANA, "web-1"), Client(BO, "web-1")])
-    assert len(_devices()) == 3
+    assert len(devices()) == 3
     assert net.ports_of("server-1") == {"port-ana", "port-bo"}
     assert [found["mac_address"] for found in net.counted("server-1")] == [ANA.mac_address, BO.mac_address]
     net.unplug("server-1", "port-bo")
     assert net.device_of(BO) not in _rules()
     assert net.device_of(ANA) in _rules()
     net.unplug("server-2")
-    assert len(_devices()) == 2
+    assert len(devices()) == 2
     net.unplug("server-1")
-    assert _devices() == []
+    assert devices() == []
     assert _rules() == ""
     assert list(net._folder.glob("nb*")) == []
 
@@ -187,8 +183,8 @@ def test_a_new_start_keeps_what_is_plugged_with_its_rules_and_removes_what_is_le
     _run("ip", "tuntap", "add", "dev", f"{net.device_of(ANA)[:6]}0left0", "mode", "tap")
     again = HostNet(net._folder)
     again.start([(f"server-of-{port.port_uuid}", Client(port, "web-1")) for port in (ANA, BO)])
-    assert len(_devices()) == 3
-    assert net.device_of(CHI) not in " ".join(_devices())
+    assert len(devices()) == 3
+    assert net.device_of(CHI) not in " ".join(devices())
     assert ana.reaches(bo, ana.ping(bo, b"again"))
     assert not bo.reaches(ana, bo.ping(ana, b"back"))
 
@@ -200,11 +196,11 @@ def test_a_port_that_cannot_be_served_leaves_nothing(net: HostNet, monkeypatch: 
     ):
         with pytest.raises(BuildAborted, match=words):
             net.plug("server-1", [Client(ANA, "web-1"), Client(port, "web-1")])
-    assert _devices() == []
+    assert devices() == []
     monkeypatch.setenv("PATH", _without("dnsmasq", net._folder))
     with pytest.raises(DriverError, match="apt-get install dnsmasq-base"):
         net.plug("server-1", [Client(ANA, "web-1")])
-    assert _devices() == []
+    assert devices() == []
     assert net.ports_of("server-1") == set()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -16,7 +14,7 @@ from conductor.conformance.driver import Told
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import EGRESS, INGRESS, FilterRule, PortFilter, fingerprint
-from tests.compute_drivers.net_space import net_space, wait_until_forwarding
+from tests.compute_drivers.net_space import devices, net_space, wait_until_forwarding
 from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, state_dir
 from tests.guests import guest_of
 
@@ -50,11 +48,6 @@ def host(
         driver.destroy(guest.instance_uuid)
     driver.stop()
     assert devices() == []
-
-
-def devices() -> list[str]:
-    told = subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout
-    return sorted(link["ifname"] for link in json.loads(told) if link["ifname"] != "lo")
 
 
 def tap_of(driver: LibvirtDriver, port: NetworkPort) -> str:

@@ -78,6 +78,19 @@ def test_networks_that_are_played_are_played_at_the_destination() -> None:
     assert found == [*first, *user_network.plugged(19, SECOND, there)]
 
 
+def test_taps_are_those_of_the_destination() -> None:
+    def taps(prefix: str) -> user_network.WiresOf:
+        return lambda port: user_network.Tap(f"{prefix}-{port.port_uuid}")
+
+    words = user_network.arguments([FIRST], "web", wires=taps("nt0a0a"))
+    cards = leaving_xml.Cards({"card-p1": 16, "card-p2": 19}, [FIRST, SECOND], taps("nt0a0a"))
+    domain = DOMAIN.replace(WORDS[1], words[1])
+    text = leaving_xml.rewritten(domain, {**PATHS, "nt0a0a": "nt0b0b"}, "b", cards)
+    found = [str(word.get("value")) for word in ElementTree.fromstring(text).iter(leaving_xml.WORD)]
+    assert found[1] == "tap,id=port-p1,ifname=nt0b0b-p1,script=no,downscript=no"
+    assert found[5] == "tap,id=port-p2,ifname=nt0b0b-p2,script=no,downscript=no"
+
+
 def test_only_the_guest_s_own_disks_are_sent() -> None:
     assert leaving_xml.disks_in(DOMAIN, "/a/instances/u") == {"vda": Path("/a/instances/u/root.qcow2")}
 
