@@ -50,6 +50,7 @@ class Environment:
     virt_type: str = _variable(kind.choice("auto", "kvm", "qemu"), "auto")
     real_host: str = _variable(kind.choice("auto", "on", "off"), "auto")
     simulated_hosts: int = _variable(kind.integer("a number of hosts per cell", 0, 10_000), "8")
+    hosts_file: Path | str = _variable(kind.directory)
     simulated_latency_seconds: float = _variable(kind.seconds(0, 600), "1")
     lease_seconds: float = _variable(kind.seconds(0.5, 3600), "10")
     sweep_seconds: float = _variable(kind.seconds(0.1, 3600), "2")

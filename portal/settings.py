@@ -207,6 +207,7 @@ NOVELLA_PORT = environment.port
 NOVELLA_VIRT_TYPE = environment.virt_type
 NOVELLA_REAL_HOST = environment.real_host
 NOVELLA_SIMULATED_HOSTS = environment.simulated_hosts
+NOVELLA_HOSTS_FILE = environment.hosts_file or None
 NOVELLA_SIMULATED_LATENCY_SECONDS = environment.simulated_latency_seconds
 NOVELLA_PLUGINS: tuple[str, ...] = ("scheduler_plugins.plugin", "compute_drivers.plugin")
 if NOVELLA_MEMBERSHIP_URL:  # who needs no group service need not load the clients of them

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compute_drivers import console_log
-from compute_drivers.container import disks, programs, terminal
+from compute_drivers.container import cgroups, disks, programs, terminal
 from compute_drivers.container.cards import Cards
 from compute_drivers.container.options import ContainerOptions
 from compute_drivers.container.places import MADE, NEW_DISK, SNAPSHOT, Places
@@ -57,6 +57,10 @@ class ContainerHost(ComputeDriver):
             missing.discard("runc")
         if missing:
             raise DriverError(f"Not installed on this host: {', '.join(sorted(missing))}.")
+        unbounded = cgroups.missing()
+        if unbounded:
+            text = f"Without the cgroup controllers {', '.join(unbounded)} containers would be bounded by nothing."
+            raise DriverError(f"{text} This machine does not have them, or hands them to nobody.")
         major, minor, patch = self._runtime.check()
         self._version = (major * 1000 + minor) * 1000 + patch
         with files("The folders of this host cannot be used"):
@@ -79,7 +83,7 @@ class ContainerHost(ComputeDriver):
             traits=TRAITS,
             supported_instances=((platform.machine(), "lxc", "exe"),),
             cpu_info={"arch": platform.machine(), "topology": {"cores": len(os.sched_getaffinity(0))}},
-            capabilities={"runtime": self._options.runtime},
+            capabilities={"runtime": self._options.runtime, "cgroups": cgroups.version_of()},
             disk_available_least_gb=shutil.disk_usage(self._places.state_dir).free // disks.GB,
         )
 

@@ -1,4 +1,5 @@
-"""The hosts of the embedded default: the machine itself where it can run guests, and a simulated fleet beside it."""
+"""The hosts of the embedded default: the machine itself where it can run guests, a simulated fleet beside it, and what
+the operator's file names."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from conductor.compute.hosts import HostConfig
+from conductor.management import hosts_file
 
 ZONES = ("az-1", "az-2", "az-3")
 PROBE = "compute_drivers.libvirt.capability.probe"
@@ -26,13 +29,21 @@ class Fleet:
 
 
 def default_fleet(data_dir: Path) -> Fleet:
-    """One real host in cell1 where the machine can run QEMU and the operator did not say no; simulated ones in each."""
+    """One real host in cell1 where the machine can run QEMU and the operator did not say no; simulated ones in each.
+
+    Raises CommandError for a file of hosts that cannot be used.
+    """
     real, remark = _real_host(data_dir)
     hosts = [*real]
     for number, cell in enumerate(settings.CELLS, start=1):
         hosts += [
             _simulated_host(data_dir, cell, number, rank) for rank in range(1, settings.NOVELLA_SIMULATED_HOSTS + 1)
         ]
+    names = {one.host for one in hosts}
+    for one in hosts_file.read(Path(settings.NOVELLA_HOSTS_FILE), data_dir) if settings.NOVELLA_HOSTS_FILE else ():
+        if one.host in names:
+            raise CommandError(f"{hosts_file.VARIABLE}: there is a host {one.host} without the file already.")
+        hosts.append(one)
     return Fleet(tuple(hosts), real[0].host if real else "", remark)
 
 

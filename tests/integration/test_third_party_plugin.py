@@ -65,6 +65,31 @@ print(json.dumps({
 }))
 """
 
+CONTRACTS = """
+import io, json, logging
+told = io.StringIO()
+logging.basicConfig(stream=told, format="%(message)s")
+from conductor import hookspecs
+from conductor.core.filter import Filter
+from conductor.plugins import registry
+import rack_plugins.plugin
+
+hookspecs.DEPRECATED["Filter"] = {"host_passes": "define judge", "mask": "define judges"}
+used = [registry(), registry()][-1]  # whoever asks again hears nothing again
+warned = [line for line in told.getvalue().splitlines() if "RackFilter" in line]
+registry.cache_clear()
+rack_plugins.plugin.novella_contract = (max(hookspecs.CONTRACTS) + 1, max(hookspecs.CONTRACTS) + 2)
+refused = registry()
+print(json.dumps({
+    "warned": warned,
+    "warnings": [line for one in used.plugins if not one.is_shipped for line in one.warnings],
+    "works": ["RackFilter" in [one.name for one in found.filters] for found in (used, refused)],
+    "drivers": ["memory" in found.drivers for found in (used, refused)],
+    "refused": [one.reason for one in refused.quarantined if one.distribution == "rack-plugins"],
+    "newest": max(hookspecs.CONTRACTS),
+}))
+"""
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -110,6 +135,16 @@ def test_its_filter_decides_and_its_driver_builds(site: Path) -> None:
         "console": "login:\n",
         "said": ["remembering the guest"],
     }
+
+
+def test_what_is_deprecated_is_told_once_and_a_newer_contract_is_refused_whole(site: Path) -> None:
+    told = run(CONTRACTS, site)
+    line = "RackFilter defines host_passes, which is deprecated: define judge"
+    assert told["warned"] == [f"plugin uses what is deprecated: name=rack-plugins:racks {line}"]
+    assert told["warnings"] == [line]
+    assert (told["works"], told["drivers"]) == ([True, False], [True, False])
+    newer = told["newest"] + 1
+    assert told["refused"] == [f"it was made for contract {newer}, and here is {newer - 1}: it needs a newer Novella"]
 
 
 def test_its_driver_passes_the_conformance_suite(site: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "virt_type": "auto",
     "real_host": "auto",
     "simulated_hosts": 8,
+    "hosts_file": "",
     "simulated_latency_seconds": 1.0,
     "lease_seconds": 10.0,
     "sweep_seconds": 2.0,
