@@ -26,6 +26,8 @@ def go_on(alias: str, run: WorkflowRun, flow: Flow, done: records.Record, result
 
     None when that is not all there is to do, or when the run is no longer as its owner knows it: nothing is written.
     """
+    if run.direction == "end":  # the flow's last word: none of its steps follows
+        return None
     is_undo = run.direction == "undo"
     position = _undone(flow, run.position - 1) if is_undo else _done(flow, run.position + 1)
     if position is None or run.is_cancel_requested or run.orders:  # asked by somebody, or ordered by an operator

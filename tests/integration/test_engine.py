@@ -106,7 +106,7 @@ def _fresh_diary() -> None:
 @pytest.fixture
 def flow(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(*steps: Step, **options: Any) -> Flow:
-        made = Flow("made", 1, steps, on_failure=Final(), **options)
+        made = Flow("made", 1, steps, **{"on_failure": Final(), **options})
         monkeypatch.setitem(catalog._by_version, ("made", 1), made)
         return made
 
@@ -182,6 +182,18 @@ def test_a_failure_undoes_everything_backwards_the_failed_step_included(flow: An
     assert ended.error["step"] == failing
     assert ended.error["message"] == "RuntimeError"
     assert not ResourceLock.objects.using(ALIAS).exists()
+
+
+def test_the_last_word_of_a_flow_is_said_once_and_no_step_follows_it(flow: Any) -> None:
+    """One that works outside the journal is done like a step, and its place is no step's."""
+    flow(Noted("one"), Noted("two"), on_failure=Noted("last"))
+    DIARY.failures["do one"] = 1
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    assert fresh(run).state == RunState.FAILED_UNDONE
+    assert DIARY.lines == ["do one", "undo one", "do last"]
+    ends = StepRecord.objects.using(ALIAS).filter(run=run, direction="end").values_list("name", "state")
+    assert list(ends) == [("last", StepState.DONE)]
 
 
 def test_a_revert_that_keeps_failing_is_named_and_the_rest_is_undone(flow: Any) -> None:
