@@ -14,6 +14,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.request_spec import FlavorSpec
 from conductor.identity.models import Project
+from conductor.services import name_patterns
 from conductor.services.values import FlavorView, Page
 from conductor.transactions import database_now, write_tx
 
@@ -54,11 +55,15 @@ class NewFlavor:
 
 @dataclass(frozen=True)
 class FlavorQuery:
-    """Filters, order and page of a list. `is_public` None is for administrators: all flavors."""
+    """Filters, order and page of a list. `is_public` None is for administrators: all flavors.
+
+    `name` is a regular expression that is found in the name somewhere.
+    """
 
     is_public: bool | None = True
     min_ram_mb: int = 0
     min_disk_gb: int = 0
+    name: str = ""
     sort_key: str = "flavorid"
     is_descending: bool = False
     limit: int = 1000
@@ -80,10 +85,12 @@ def seed() -> None:
 
 
 def list_page(context: RequestContext, query: FlavorQuery) -> Page[FlavorView]:
-    """Flavors that the asker may use. Raises Invalid for an unknown sort key or marker."""
+    """Flavors that the asker may use. Raises Invalid for an unknown sort key or marker, or a wrong or costly name."""
     if query.sort_key not in SORT_KEYS:
         raise Invalid(f"Sort key {query.sort_key} is not one of {', '.join(SORT_KEYS)}.", field="sort_key")
     rows = _visible(context).filter(memory_mb__gte=query.min_ram_mb, root_gb__gte=query.min_disk_gb)
+    if query.name:
+        rows = rows.filter(name__iregex=name_patterns.checked(query.name))
     if not context.is_admin or query.is_public:
         rows = rows.filter(Q(is_public=True) | _granted(context))
     elif query.is_public is False:

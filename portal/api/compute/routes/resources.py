@@ -39,7 +39,8 @@ FLAVORS: tuple[Route, ...] = (
         "flavors",
         flavors.Flavors,
         {"GET": Op(""), "POST": Op("os-flavor-manage:create")},
-        "`minRam`, `minDisk`, `is_public` (`None` for administrators: all), `sort_key`, `sort_dir`; pages",
+        "`minRam`, `minDisk`, `is_public` (`None` for administrators: all), `name` (2.102: a regular expression), "
+        "`sort_key`, `sort_dir`; pages",
     ),
     Route("flavors/detail", flavors.FlavorsDetail, {"GET": Op("")}),
     Route(

@@ -59,6 +59,8 @@ def create(version: Microversion) -> Schema:
         "rxtx_factor": FACTOR,
         "os-flavor-access:is_public": BOOLEAN,
     }
+    if version.covers("2.102"):
+        del members["rxtx_factor"]
     if version.covers("2.55"):
         members["description"] = DESCRIPTION
     return wrapped("flavor", members, required=("name", "ram", "vcpus", "disk"))

@@ -19,12 +19,19 @@ from portal.api.microversions import since
 from portal.api.pagination import next_links, parse_page
 from portal.api.validation import as_boolean, validate
 
+NAMES_SINCE = "2.102"  # and from then on nobody hears of the factor that no driver uses
+FACTOR = "rxtx_factor"
+IN_LISTS = ("is_public", "minRam", "minDisk", "name", "sort_key", "sort_dir")
+
 
 class FlavorsView(ComputeView):
     def page(self) -> Page[FlavorView]:
         """The page of flavors that the query asks for."""
-        given = self.request.query_params
+        self.refuse_unknown_query(IN_LISTS, since=NAMES_SINCE)
+        given, knows_names = self.request.query_params, self.request.microversion.covers(NAMES_SINCE)
         page = parse_page(self.request)
+        if knows_names and given.get("sort_key") == FACTOR:
+            raise Invalid(f"Sort key {FACTOR} ends with version 2.101.", field="sort_key")
         direction = given.get("sort_dir", "asc")
         if direction not in ("asc", "desc"):
             raise Invalid("Invalid input for query parameter sort_dir. It must be asc or desc.", field="sort_dir")
@@ -32,6 +39,7 @@ class FlavorsView(ComputeView):
             is_public=self._is_public(given.get("is_public", "true")),
             min_ram_mb=self._amount("minRam"),
             min_disk_gb=self._amount("minDisk"),
+            name=given.get("name", "") if knows_names else "",
             sort_key=given.get("sort_key", "flavorid"),
             is_descending=direction == "desc",
             limit=page.limit,
@@ -72,6 +80,7 @@ class FlavorsDetail(FlavorsView):
 
 class FlavorById(ComputeView):
     def get(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.refuse_unknown_query((), since=NAMES_SINCE)
         return Response({"flavor": serializers.show(flavors.get(request.context, flavor_id), request)})
 
     @since("2.55")
@@ -98,6 +107,7 @@ class FlavorAction(ComputeView):
 
 class FlavorAccess(ComputeView):
     def get(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.refuse_unknown_query((), since=NAMES_SINCE)
         return _access(flavor_id, flavors.access(request.context, flavor_id))
 
 
@@ -110,6 +120,7 @@ class ExtraSpecsView(ComputeView):
 
 class FlavorExtraSpecs(ExtraSpecsView):
     def get(self, request: ApiRequest, flavor_id: str) -> Response:
+        self.refuse_unknown_query((), since=NAMES_SINCE)
         return Response({"extra_specs": dict(flavors.get(request.context, flavor_id).spec.extra_specs)})
 
     def post(self, request: ApiRequest, flavor_id: str) -> Response:
@@ -121,6 +132,7 @@ class FlavorExtraSpecs(ExtraSpecsView):
 
 class FlavorExtraSpec(ExtraSpecsView):
     def get(self, request: ApiRequest, flavor_id: str, key: str) -> Response:
+        self.refuse_unknown_query((), since=NAMES_SINCE)
         return Response({key: flavors.extra_spec(request.context, flavor_id, key)})
 
     def put(self, request: ApiRequest, flavor_id: str, key: str) -> Response:
