@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from compute_drivers.container import programs
+from compute_drivers import programs
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted, DriverError
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from compute_drivers.container import programs
+from compute_drivers import programs
 from compute_drivers.host_places import files
 from conductor.core.errors import BuildAborted, DriverError
 

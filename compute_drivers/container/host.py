@@ -9,8 +9,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from compute_drivers import console_log
-from compute_drivers.container import cgroups, disks, programs, terminal
+from compute_drivers import console_log, programs
+from compute_drivers.container import cgroups, disks, terminal
 from compute_drivers.container.cards import Cards
 from compute_drivers.container.options import ContainerOptions
 from compute_drivers.container.places import MADE, NEW_DISK, SNAPSHOT, Places

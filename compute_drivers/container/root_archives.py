@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
 
-from compute_drivers.container.programs import last_line, not_there
+from compute_drivers.programs import last_line, not_there
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.request_spec import ImageSpec
 

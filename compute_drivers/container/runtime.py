@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compute_drivers.container import programs
+from compute_drivers import programs
 from compute_drivers.host_places import files
 from conductor.core.errors import DriverError
 from conductor.core.states import PowerState

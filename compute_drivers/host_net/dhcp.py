@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from compute_drivers.container import programs
+from compute_drivers import programs
 from compute_drivers.host_net.rules import SERVER
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import DriverError

@@ -12,7 +12,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
-from compute_drivers.container import programs
+from compute_drivers import programs
 from compute_drivers.host_net import rules
 from compute_drivers.host_net.dhcp import Client, DhcpServer
 from conductor.core.compute_driver import NetworkPort

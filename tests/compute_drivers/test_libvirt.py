@@ -14,20 +14,15 @@ from uuid import uuid4
 
 import pytest
 
-from compute_drivers import console_log
 from compute_drivers.libvirt import actions, embedded
 from compute_drivers.libvirt.capability import probe
 from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.compute.console_follower import ConsoleFollower
-from conductor.compute.hosts import HostConfig
 from conductor.conformance.actions import Shelf
 from conductor.conformance.driver import DriverConformance, MakeGuest, Told
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort, VolumeConnection
-from conductor.core.console_text import TAIL_BYTES
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
-from conductor.rpc.messages import ConsoleWritten
 from tests.compute_drivers.real_guests import (
     DISK,
     IMAGE,
@@ -39,7 +34,7 @@ from tests.compute_drivers.real_guests import (
     state_dir,
     wait_for,
 )
-from tests.guests import BANNER, TICK, boot_disk, chatty_disk, guest_of, image_of, qemu_of
+from tests.guests import BANNER, TICK, boot_disk, guest_of, image_of, qemu_of
 
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
 
@@ -291,40 +286,6 @@ def test_names_with_any_characters_start(driver: LibvirtDriver) -> None:
     guest = guest_of(str(uuid4()), IMAGE, name="<&\"'\x00\x1f\ud800 ,id=evil ü", hostname="web,1;<b>")
     driver.spawn(guest, Told())
     wait_for(driver, guest.instance_uuid, TICK)
-
-
-def test_a_guest_that_never_stops_talking_does_not_fill_the_disk_and_its_last_words_are_read(
-    driver: LibvirtDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A real one, with bounds of the log that it reaches within a second; an agent follows it as it does everywhere."""
-    monkeypatch.setattr(console_log, "PUNCH_AFTER_BYTES", 256 << 10)
-    monkeypatch.setattr(console_log, "KEPT_BYTES", 96 << 10)
-    disk = chatty_disk()
-    image = image_of(str(uuid4()), disk)
-    SHELF.images[image.image_id] = disk
-    guest = guest_of(str(uuid4()), image)
-    said: list[ConsoleWritten] = []
-    config = HostConfig(host=driver.host, cell="cell1", driver="libvirt", journal_path=Path("unused"))
-    follower = ConsoleFollower(config, driver, lambda _, message: said.append(message))
-    path = state_dir(driver) / "consoles" / f"{guest.instance_uuid}.log"
-    driver.spawn(guest, Told())
-    deadline = time.monotonic() + SECONDS
-    while path.stat().st_size < 512 << 10:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-        follower.follow([guest.instance_uuid])
-        driver.pause(guest.instance_uuid)  # what it says between two looks is not the question here
-        driver.console_log(guest.instance_uuid, 0)
-        assert path.stat().st_blocks * 512 <= 256 << 10
-        driver.unpause(guest.instance_uuid)
-    driver.pause(guest.instance_uuid)
-    # One that begins now, as after a restart of the agent, reads what is left and none of the hole.
-    late = ConsoleFollower(config, driver, lambda _, message: said.append(message))
-    for one in (follower, late):
-        one.follow([guest.instance_uuid])
-        assert said[-1].offset + len(said[-1].text) == path.stat().st_size
-        assert said[-1].text.strip("tick\r\n") == ""
-    assert len(said[-1].text) == TAIL_BYTES
 
 
 def test_the_console_says_whether_a_guest_went_on_or_was_booted(driver: LibvirtDriver) -> None:

@@ -25,6 +25,7 @@ from conductor.core.errors import DriverError, MigrationAborted
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.live_hosts import COUNTS, Host, Inside, Watching, two
+from tests.compute_drivers.net_space import devices, net_space
 from tests.compute_drivers.real_guests import IMAGE, PROJECT, files_of, state_dir, wait_for
 from tests.compute_drivers.test_tiny_linux import linux
 from tests.guests import TICK, boot_disk, guest_of, qemu_of
@@ -36,9 +37,12 @@ SLOWLY = {"migration_mib_per_second": 1}
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[Host, Host]]:
-    """For all tests."""
-    with tempfile.TemporaryDirectory(prefix="nv-") as folder, two(Path(folder)) as hosts:
+def pair(tiny_linux: Path) -> Iterator[tuple[Host, Host]]:
+    """For all tests, in a network namespace of their own: some guests have networks of the kernel.
+
+    What has to be fetched for them is there before.
+    """
+    with tempfile.TemporaryDirectory(prefix="nv-") as folder, net_space(), two(Path(folder)) as hosts:
         yield hosts
 
 
@@ -62,11 +66,13 @@ class TestMoves(LiveMoves):
 
 @pytest.fixture(scope="module")
 def sharing(pair: tuple[Host, Host]) -> Iterator[tuple[LibvirtDriver, LibvirtDriver]]:
-    """The same two hosts with one folder for the disks of both."""
+    """The same two hosts with one folder for the disks of both, and with networks of the kernel."""
     shared = state_dir(pair[0].driver).parent / "shared"
     shared.mkdir()
-    with pair[0].told(shared_dir=str(shared)) as one, pair[1].told(shared_dir=str(shared)) as other:
+    options = {"shared_dir": str(shared), "guest_network": "bridge"}
+    with pair[0].told(**options) as one, pair[1].told(**options) as other:
         yield one, other
+    assert devices() == []
     left = [path for path in shared.rglob("*") if path.is_file() and path.parent.parent.name != "images"]
     assert left == []
 
