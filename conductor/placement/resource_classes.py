@@ -95,7 +95,8 @@ def refuse_unknown(wanted: Iterable[str]) -> None:
     """Raises Invalid naming those that nobody made."""
     fresh = set(wanted) - _KNOWN
     if fresh:
-        fresh -= set(ResourceClass.objects.filter(name__in=fresh).values_list("name", flat=True))
+        possible = [name for name in fresh if CUSTOM.fullmatch(name)]  # no database is asked for what it cannot hold
+        fresh -= set(ResourceClass.objects.filter(name__in=possible).values_list("name", flat=True))
     if fresh:
         raise Invalid(f"No such resource class: {', '.join(sorted(fresh))[:500]}.", field="resource_class")
 

@@ -125,6 +125,7 @@ def refuse_unknown(wanted: Iterable[str]) -> None:
     """Raises Invalid naming those that nobody made."""
     fresh = set(wanted) - STANDARD
     if fresh:
-        fresh -= set(Trait.objects.filter(name__in=fresh).values_list("name", flat=True))
+        possible = [name for name in fresh if CUSTOM.fullmatch(name)]  # no database is asked for what it cannot hold
+        fresh -= set(Trait.objects.filter(name__in=possible).values_list("name", flat=True))
     if fresh:
         raise Invalid(f"No such trait: {', '.join(sorted(fresh))[:500]}.", field="required")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -14,6 +15,7 @@ SEVERAL_MEMBER_OF = "1.24"
 FORBIDDEN_AGGREGATES = "1.32"
 ANY_TRAITS = "1.39"
 _LONGEST_ECHO = 80
+_PLAIN_NUMBER = re.compile("-?[0-9]{1,20}")  # no signs, blanks or digits of other scripts, which int() would read
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,9 @@ def resources(text: str, key: str = "resources") -> dict[str, int]:
         name, colon, amount = part.partition(":")
         if not colon or ":" in amount:
             raise _invalid(key, "classes and amounts like VCPU:2,MEMORY_MB:1024", part)
-        try:
-            amounts[name] = int(amount)
-        except ValueError:
-            raise _invalid(key, f"a whole number of {_echo(name)}", amount) from None
+        if not _PLAIN_NUMBER.fullmatch(amount):
+            raise _invalid(key, f"a whole number of {_echo(name)}", amount)
+        amounts[name] = int(amount)
         if amounts[name] < 1:
             raise _invalid(key, f"at least 1 of {_echo(name)}", amount)
     return amounts
@@ -61,10 +62,10 @@ def traits(values: Sequence[str], version: Microversion, key: str = "required") 
             required.append(_any_traits(value, version, key))
             continue
         names = [part.strip() for part in value.split(",")]
-        unwanted = {name.lstrip("!") for name in names if name.startswith("!")}
+        unwanted = {name.removeprefix("!") for name in names if name.startswith("!")}
         if unwanted and not version.covers(FORBIDDEN_TRAITS):
             raise _invalid(key, f"traits without ! before {FORBIDDEN_TRAITS}", value)
-        if not all(names) or not all(unwanted):
+        if not all(names) or not all(unwanted) or any(name.startswith("!") for name in unwanted):
             raise _invalid(key, "traits like HW_CPU_X86_VMX,!CUSTOM_MAGIC, none of them empty", value)
         required += [frozenset({name}) for name in names if not name.startswith("!")]
         forbidden |= unwanted
