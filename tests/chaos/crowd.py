@@ -44,6 +44,7 @@ FAULTS = {
     "fail": (12, 3),
 }
 WHILE_ASLEEP = 0.2  # of those who are frozen have their run cancelled meanwhile
+BOTH = 0.35  # of those who overtake one that is frozen are killed soon
 SECOND = 0.4  # of the runs meet another one
 
 # For one run: its lease runs out and its timer is due. One that waits for a lock goes on waiting.
@@ -126,6 +127,8 @@ class Crowd(Schedule):
         if self.random.random() < WHILE_ASLEEP:
             self._strike("cancel", "cancel meanwhile")
             self._cancel_this()
+        if self.random.random() < BOTH:
+            self._fate.faults.append(("kill", self._fate.met[AT_PLACES] + self.random.randint(1, 5)))
         me, leases.WORKER = leases.WORKER, CONDUCTORS[CONDUCTORS[0] == leases.WORKER]
         try:
             if self.random.random() < 0.2:

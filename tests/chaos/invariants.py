@@ -15,6 +15,14 @@ EFFECTS_OF = {
     flow.name: Counter(ledger.EFFECT_OF[type(step)] for step in flow.steps if type(step) in ledger.EFFECT_OF)
     for flow in ledger.FLOWS
 }
+LAST_WORDS = {
+    (flow.name, state): [last.name]
+    for flow in ledger.FLOWS
+    for state, last in (("failed (undone)", flow.on_failure), ("cancelled", flow.on_cancel))
+    if last is not None
+}
+MOURNING = (Counter[str](), Counter([ledger.MOURNED]))
+WAYS = ("do", "undo", "end")
 UNDOABLE = {step.name for step in ledger.BUILD.steps if step.has_revert}
 
 
@@ -51,7 +59,9 @@ def _left_over() -> list[str]:
 def _wrong_effects(runs: list[tuple[Any, ...]], running: set[str]) -> list[str]:
     """A thing is there, all of it and once, when its build is done and no delete of it is; else nothing of it is."""
     deleted = {thing for _, _, flow, state, thing, *_ in runs if flow == ledger.DELETE.name and state == "done"}
-    built = {thing: flow for _, _, flow, state, thing, *_ in runs if flow != ledger.DELETE.name and state == "done"}
+    left_of: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for _, _, flow, state, thing, *_ in runs:
+        left_of[thing] += EFFECTS_OF[flow] if state == "done" else MOURNING[(flow, state) in LAST_WORDS]
     unclean = {thing for _, _, _, state, thing, *_ in runs if state == "failed (not clean)"}
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for alias, effects in ledger.EFFECTS.items():
@@ -61,7 +71,7 @@ def _wrong_effects(runs: list[tuple[Any, ...]], running: set[str]) -> list[str]:
                 return [f"{what} in the wrong database"]
     wrong, guests = [], {uuid.replace("-", "") for uuid in running}
     for thing in {thing for *_, thing, _, _ in runs} - unclean:
-        wanted = EFFECTS_OF[built[thing]] if thing in built.keys() - deleted else Counter[str]()
+        wanted = left_of[thing] if thing not in deleted else Counter[str]()
         if found[thing] != wanted:
             wrong.append(f"thing {thing[-2:]} has {dict(found[thing])} instead of {dict(wanted)}")
         if (thing in guests) != bool(wanted["spawned"]):
@@ -83,7 +93,10 @@ def _wrong_histories(runs: list[tuple[Any, ...]]) -> list[str]:
             wrong.append(f"run {pk} is done with the steps {done}")
         if state in ("failed (undone)", "cancelled") and not (set(done) & UNDOABLE) <= undone:
             wrong.append(f"run {pk} ended {state}, and did not undo {sorted(set(done) & UNDOABLE - undone)}")
-        still_open = [row for row in records[pk, "do"] + records[pk, "undo"] if row[3] in ("running", "waiting")]
+        last = [name for _, _, name, how in records[pk, "end"] if how != "failed"]
+        if last != LAST_WORDS.get((flow, state), []) and state != "failed (not clean)":
+            wrong.append(f"run {pk} ended {state} with the last words {last}")
+        still_open = [row for way in WAYS for row in records[pk, way] if row[3] in ("running", "waiting")]
         wrong += [f"run {pk} left {row[2]} {row[3]}" for row in still_open]
     return wrong
 

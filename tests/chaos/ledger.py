@@ -19,6 +19,7 @@ from conductor.workflows.steps.on_host import addressed
 
 HERE, ABROAD = "cell1", "default"
 HOST = "host-1"
+MOURNED = "mourned"  # of what could not be built
 TABLE = "CREATE TABLE ledger (run TEXT NOT NULL, thing TEXT NOT NULL, what TEXT NOT NULL, token INTEGER NOT NULL)"
 
 
@@ -150,6 +151,19 @@ class Finish(Step):
     title = "Finish"
 
 
+class Mourn(Step):
+    """The last word of a flow that failed, or was cancelled: abroad, until it is said."""
+
+    title = "Mourn"
+    retry = UNTIL_DONE
+
+    def execute(self, work: Work) -> Result:
+        faults.meet("Mourn")
+        with work.fenced(ABROAD):
+            put(ABROAD, work, MOURNED)
+        return {}
+
+
 class Remove(RemoteStep):
     """A delete's: on a host, until it is done."""
 
@@ -172,7 +186,7 @@ class GiveBack(Step):
     def execute(self, work: Work) -> Result:
         faults.meet("GiveBack")
         with work.fenced(ABROAD):
-            for what in ("reserved", "taken", "settled"):
+            for what in EFFECTS[ABROAD]:
                 take_away(ABROAD, work, what, of_all=True)
         return {}
 
@@ -190,15 +204,15 @@ BUILD = Flow(
     "ledger_build", version=1, steps=(Begin(), Reserve(), Take(), Note(), Spawn(), Settle(), Finish()), max_attempts=2
 )
 SHORT = (
-    Flow("ledger_abroad", version=1, steps=(Reserve(), Take(), Settle())),
+    Flow("ledger_abroad", version=1, steps=(Reserve(), Take(), Settle()), on_failure=Mourn(), on_cancel=Mourn()),
     Flow("ledger_here", version=1, steps=(Take(), Note(), Finish())),
-    Flow("ledger_host", version=1, steps=(Take(), Spawn(), Settle()), max_attempts=2),
+    Flow("ledger_host", version=1, steps=(Take(), Spawn(), Settle()), max_attempts=2, on_failure=Mourn()),
     Flow("ledger_noted_host", version=1, steps=(Begin(), Note(), Spawn())),
 )
 DELETE = Flow("ledger_delete", version=1, steps=(Remove(), GiveBack(), Forget()), cancellable_until=None)
 BUILDS = (*SHORT, *SHORT, BUILD)  # as often as they are wanted in a crowd
 FLOWS = (BUILD, *SHORT, DELETE)
-EFFECTS = {ABROAD: {"reserved", "taken", "settled"}, HERE: {"noted", "spawned"}}
+EFFECTS = {ABROAD: {"reserved", "taken", "settled", MOURNED}, HERE: {"noted", "spawned"}}
 EFFECT_OF = {Reserve: "reserved", Take: "taken", Note: "noted", Spawn: "spawned", Settle: "settled"}
 
 

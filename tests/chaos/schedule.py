@@ -66,7 +66,7 @@ class Schedule:
         self.seed = seed
         self.random = random.Random(seed)
         self.wire: list[Message] = []
-        self.faults_left = self.random.randrange(0, 7) + 2 * is_real
+        self.faults_left = self.random.randrange(0, 7) + 5 * is_real
         self.most_failures = self.random.randrange(0, 4)
         self.is_calm = False
         self.depth = 0
@@ -184,7 +184,7 @@ class Schedule:
         is_exposed = (
             self._is_real and self.fate is None and not self.depth and not self.is_calm and self.faults_left > 0
         )
-        if is_exposed and self.random.random() < 0.5 and is_work(message):
+        if is_exposed and self.random.random() < 0.6 and is_work(message):
             self._deliver_by_another(message)
         else:
             self._deliver_here(message)
