@@ -64,10 +64,9 @@ def test_what_looks_like_a_secret_is_not_kept(text: str, kept: str) -> None:
     assert redacted(text, 20 if text.startswith("xxx") else 100) == kept
 
 
-def test_a_plugin_has_a_logger_of_its_own(notes: Notes) -> None:
+def test_a_plugin_has_a_logger_of_its_own(notes: Notes, caplog: pytest.LogCaptureFixture) -> None:
     Tides().log.warning("the tide is %s, token=%s", "high", "sesame")
-    broken = {"name": Card.log.name, "msg": "no %d", "args": ("number",), "levelname": "ERROR"}
-    notes.handle(logging.makeLogRecord(broken))  # by others it would be told on the standard error
+    Card.log.error("no %d", "number")
     logging.getLogger("novella.other").warning("not a plugin")
     assert str(Own().log) == "what the plugin means by it"
     taken = notes.take()
@@ -76,6 +75,8 @@ def test_a_plugin_has_a_logger_of_its_own(notes: Notes) -> None:
     ]
     assert [one.text for one in taken["panel", "deep.Card"]] == ["a line that cannot be formatted (TypeError)"]
     assert len(taken) == 2
+    assert "token=•••" in caplog.text
+    assert "sesame" not in caplog.text
     assert notes.take() == {}
     assert (key_of("novella.plugins.filter"), key_of("conductor.plugins")) == (None, None)
 
