@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from compute_drivers import programs
@@ -51,14 +51,23 @@ def configuration(bridge: str, pid_file: Path, clients: Sequence[Client]) -> str
 
 def _options(port: NetworkPort) -> list[str]:
     """Without a value an option is left out: dnsmasq would name itself."""
-    names = [address for address in port.dns_nameservers if ":" not in address]
-    ways = [f"{SERVER}/32", "0.0.0.0", *(["0.0.0.0/0", port.gateway_ip] if port.gateway_ip else [])]
+    router = _ipv4_of(port.gateway_ip)
+    ways = [f"{SERVER}/32", "0.0.0.0", *(one for address in router for one in ("0.0.0.0/0", address))]
     return [
-        ",".join(["option:router", *([port.gateway_ip] if port.gateway_ip else [])]),
-        ",".join(["option:dns-server", *names]),
+        ",".join(["option:router", *router]),
+        ",".join(["option:dns-server", *_ipv4_of(*port.dns_nameservers)]),
         # Who heeds these ways out heeds no router, so it is named again.
         ",".join(["option:classless-static-route", *ways]),
     ]
+
+
+def _ipv4_of(*addresses: str) -> list[str]:
+    """Those that are; a line of settings is no place for anything else."""
+    found = []
+    for address in addresses:
+        with suppress(ValueError):
+            found.append(str(IPv4Address(address)))
+    return found
 
 
 class DhcpServer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
 
@@ -62,7 +63,10 @@ class Names:
 
 
 def ruleset(names: Names, plugs: Sequence[Plug]) -> str:
-    """All rules of a host in the place of those that it had. Raises BuildAborted for addresses that are none."""
+    """All rules of a host in the place of those that it had. Raises BuildAborted for a port whose address is none.
+
+    What is no address in a rule or pair lets nothing through: no port's groups keep another port from its rules.
+    """
     plugs = sorted(plugs, key=lambda plug: plug.device)
     lines = [*_replaced(names), f"table inet {names.table} {{"]
     lines += _chain("zones", "prerouting", "raw", _zones(plugs))
@@ -161,10 +165,11 @@ def _honest(plug: Plug) -> list[str]:
     """Who says that it is somebody else is not heard; who has no address yet may ask for one, or whether it is free."""
     if not plug.filter.is_on:
         return ["return"]
-    own = _mac(plug.mac_address)
-    pairs = [(own, network) for network in _networks([plug.ip_address])]
+    own = _own_mac(plug)
+    pairs = [(own, _own_address(plug))]
     for pair in plug.filter.pairs:
-        pairs += [(_mac(pair.mac_address or own), network) for network in _networks([pair.ip_address])]
+        mac = _mac(pair.mac_address or own)
+        pairs += [(mac, network) for network in _networks([pair.ip_address]) if mac]
     rules = [
         f"ether saddr {own} ip saddr 0.0.0.0 ip daddr 255.255.255.255 ip protocol udp udp sport 68 udp dport 67 return",
         "ip protocol udp udp sport 67 drop",  # a guest gives nobody an address
@@ -192,12 +197,8 @@ def _passing(plug: Plug, direction: str, plugs: Sequence[Plug]) -> list[str]:
 
 def _not_ours(plug: Plug) -> str:
     """A bridge that does not know where somebody is asks everybody: what is meant for one is not for the others."""
-    own = _set(dict.fromkeys(_mac(mac) for mac in (plug.mac_address, *_pair_macs(plug))))
-    return f"ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 ether daddr != {own} drop"
-
-
-def _pair_macs(plug: Plug) -> list[str]:
-    return [pair.mac_address for pair in plug.filter.pairs if pair.mac_address]
+    own = {_own_mac(plug): None, **dict.fromkeys(filter(None, (_mac(pair.mac_address) for pair in plug.filter.pairs)))}
+    return f"ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 ether daddr != {_set(own)} drop"
 
 
 def matching(rule: FilterRule, plug: Plug, plugs: Sequence[Plug]) -> str | None:
@@ -246,16 +247,25 @@ def _bounded(words: str, value: int | None, most: int) -> str:
 
 
 def _networks(addresses: Iterable[str]) -> list[IPv4Network]:
-    """Each once, none within another: sets of the kernel refuse what overlaps. IPv6 is left out."""
+    """Each once, none within another: sets of the kernel refuse what overlaps. What is not IPv4 is left out."""
     found = []
     for address in addresses:
-        if not address or ":" in address:
-            continue
-        try:
+        with suppress(ValueError):
             found.append(IPv4Network(address, strict=False))
-        except ValueError:
-            raise BuildAborted(f"{address!r} in the rules of a port is no address.") from None
     return list(collapse_addresses(found))
+
+
+def _own_address(plug: Plug) -> IPv4Network:
+    try:
+        return IPv4Network(plug.ip_address)
+    except ValueError:
+        raise BuildAborted(f"A port has no usable address: {plug.ip_address!r}.") from None
+
+
+def _own_mac(plug: Plug) -> str:
+    if not (found := _mac(plug.mac_address)):
+        raise BuildAborted(f"A port has no usable MAC address: {plug.mac_address!r}.")
+    return found
 
 
 def _zone(bridge: str) -> int:
@@ -264,10 +274,9 @@ def _zone(bridge: str) -> int:
 
 
 def _mac(address: str) -> str:
+    """As the kernel writes it; "" for what is none."""
     found = address.lower()
-    if not MAC.fullmatch(found):
-        raise BuildAborted(f"{address!r} in the rules of a port is no MAC address.")
-    return found
+    return found if MAC.fullmatch(found) else ""
 
 
 def _set(members: Iterable[str]) -> str:

@@ -173,15 +173,26 @@ def test_a_device_without_rules_passes_nothing_and_other_tables_are_left_alone()
 @pytest.mark.parametrize(
     ("plug", "words"),
     [
-        (replace(PLUG, mac_address='"; flush ruleset'), "no MAC address"),
-        (replace(PLUG, ip_address="10.64.0.3 accept"), "no address"),
-        (replace(PLUG, filter=PortFilter(pairs=(AddressPair("10.64.0.4", "x"),))), "no MAC address"),
-        (replace(PLUG, filter=PortFilter(rules=(FilterRule(INGRESS, remote_prefix="all"),))), "no address"),
+        (replace(PLUG, mac_address='"; flush ruleset'), "no usable MAC address"),
+        (replace(PLUG, ip_address="10.64.0.3 accept"), "no usable address"),
     ],
 )
-def test_what_is_no_address_never_becomes_a_rule(plug: Plug, words: str) -> None:
+def test_a_port_without_an_address_has_no_rules(plug: Plug, words: str) -> None:
     with pytest.raises(BuildAborted, match=words):
         ruleset(NAMES, [plug])
+
+
+def test_what_is_no_address_in_a_rule_lets_nothing_through_and_keeps_nobody_from_his_rules() -> None:
+    wrong = PortFilter(
+        rules=(FilterRule(INGRESS, remote_prefix="all; accept"), FilterRule(INGRESS, remote_prefix="fd00::/8")),
+        pairs=(AddressPair("10.64.0.4", "x return"), AddressPair("any return")),
+    )
+    other = replace(PLUG, device="nt0000bbbbbbbb", filter=PortFilter(rules=(FilterRule(INGRESS),)))
+    text = ruleset(NAMES, [replace(PLUG, filter=wrong), other])
+    assert text.replace("x return", "") == text
+    for name in ("honest", "in"):
+        assert chain(text, f"{name}-{PLUG.device}") == chain(ruleset(NAMES, [PLUG]), f"{name}-{PLUG.device}")
+    assert "ether type ip return" in chain(text, f"in-{other.device}")
 
 
 @pytest.mark.parametrize("protocol", ["tcp; drop", "256", "ipv6-icmp", "999999999999"])
@@ -197,7 +208,9 @@ def test_filters_come_back_from_json_and_newer_fields_are_dropped() -> None:
 
 
 def test_a_dhcp_server_lists_our_ports_and_names_cannot_say_more_than_names() -> None:
-    port = NetworkPort("p1", "n", MAC.upper(), ADDRESS, 20, "10.64.0.0/20", "10.64.0.1", ("9.9.9.9", "fd00::1"))
+    port = NetworkPort(
+        "p1", "n", MAC.upper(), ADDRESS, 20, "10.64.0.0/20", "10.64.0.1", ("9.9.9.9", "fd00::1", "1\ndhcp-script=/x")
+    )
     bare = NetworkPort("p2", "n", "fa:16:3e:00:00:02", "192.168.7.4", 24, "192.168.7.0/24")
     text = dhcp.configuration(
         "nb0000aaaaaaaa", Path("/x.pid"), [dhcp.Client(port, "web,1\nport=53"), dhcp.Client(bare, "ü")]
