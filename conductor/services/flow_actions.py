@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import OuterRef, Q, Subquery
 
 from conductor.cell_db.models import Service
 from conductor.cells.lookup import API_ALIAS
+from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.interventions import INTERVENTIONS, Facts, Intervention
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
@@ -73,9 +76,60 @@ def revision_of(run: WorkflowRun) -> str:
     return sha256(repr((str(run.uuid), *map(str, place))).encode()).hexdigest()[:16]
 
 
+def panels(
+    context: RequestContext, run_uuids: Mapping[str, Collection[str]]
+) -> tuple[dict[str, Panel], Mapping[str, str]]:
+    """The panels of many runs that go on or have failed, by uuid, and the databases that do not answer.
+
+    `run_uuids` says what lies where; what is there no more, or is none of the asker's, is left out. Who has owned
+    them is not told. Each database is asked as often for many runs as for one.
+    """
+    gathered = scatter_gather(lambda alias: _panels_in(context, alias, run_uuids[alias]), run_uuids)
+    return {one.run_uuid: one for found in gathered.answers.values() for one in found}, gathered.failures
+
+
+def _panels_in(context: RequestContext, alias: str, run_uuids: Collection[str]) -> list[Panel]:
+    runs = [
+        run
+        for run in WorkflowRun.objects.using(alias).filter(uuid__in=run_uuids)
+        if context.may_see_project(run.project_id)
+    ]
+    looked = _look(alias, runs)
+    return [
+        Panel(str(run.uuid), revision_of(run), choices(context, run, _facts(run, looked)), [], _requested(run))
+        for run in runs
+    ]
+
+
 def facts_of(alias: str, run: WorkflowRun, *, live_children: int = 0) -> Facts:
     """The facts that the rules ask for."""
-    record = _current_record(alias, run)
+    return _facts(run, _look(alias, [run]), live_children=live_children)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What the facts of some runs are read from, by the run's key."""
+
+    current: Mapping[int, StepRecord]
+    heard: Collection[str]
+    lease_over: Collection[int]
+    later: Mapping[int, str]
+    undo_failed: Mapping[int, frozenset[int]]
+
+
+def _look(alias: str, runs: Sequence[WorkflowRun]) -> _Looked:
+    current = _current_records(alias, runs)
+    return _Looked(
+        current=current,
+        heard=_heard(alias, {record.host for record in current.values() if record.host}),
+        lease_over=_with_lease_over(alias, [run.pk for run in runs if run.owner is not None]),
+        later=_later_runs(alias, [run for run in runs if run.state in FAILED and run.instance_uuid is not None]),
+        undo_failed=_undo_failed(alias, [run for run in runs if run.state == RunState.FAILED_NOT_CLEAN]),
+    )
+
+
+def _facts(run: WorkflowRun, looked: _Looked, *, live_children: int = 0) -> Facts:
+    record = looked.current.get(run.pk)
     waits_for = run.waits_for or {}
     index = record.index if record is not None else -1
     title = run.plan[index]["title"] if 0 <= index < len(run.plan) else getattr(record, "name", "")
@@ -93,14 +147,14 @@ def facts_of(alias: str, run: WorkflowRun, *, live_children: int = 0) -> Facts:
         step_title=title,
         step_state=record.state if record is not None else "",
         step_host=record.host if record is not None else "",
-        is_host_heard=record is not None and bool(record.host) and _is_heard(alias, record.host),
+        is_host_heard=record is not None and record.host in looked.heard,
         is_owned=run.owner is not None,
-        is_lease_over=run.owner is not None and _is_lease_over(alias, run),
+        is_lease_over=run.pk in looked.lease_over,
         has_resources=bool(run.resources),
-        later_run=_later_run(alias, run) if run.state in FAILED else "",
+        later_run=looked.later.get(run.pk, ""),
         alternates_left=_alternates_left(run),
         results=frozenset(run.variables),
-        undo_failed=_undo_failed(alias, run) if run.state == RunState.FAILED_NOT_CLEAN else frozenset(),
+        undo_failed=looked.undo_failed.get(run.pk, frozenset()),
         live_children=live_children,
     )
 
@@ -150,35 +204,44 @@ def _choice(context: RequestContext, run: WorkflowRun, facts: Facts, one: Interv
     )
 
 
-def _current_record(alias: str, run: WorkflowRun) -> StepRecord | None:
-    """The newest record of the step that is next or under way in the run's direction."""
-    if not run.plan:
-        return None
-    index = {"do": run.position, UNDO: run.position - 1}.get(run.direction, len(run.plan))
-    mine = StepRecord.objects.using(alias).filter(run=run, index=index, direction=run.direction, attempt=run.attempt)
-    return mine.order_by("-try_number").first()
+def _current_records(alias: str, runs: Sequence[WorkflowRun]) -> dict[int, StepRecord]:
+    """Of each run the newest record of the step that is next or under way in its direction."""
+    wanted = {}
+    for run in runs:
+        index = {"do": run.position, UNDO: run.position - 1}.get(run.direction, len(run.plan))
+        if run.plan:
+            wanted[run.pk] = (index, run.direction, run.attempt)
+    places = Q(pk__in=[])
+    for run_id, (index, direction, attempt) in wanted.items():
+        places |= Q(run_id=run_id, index=index, direction=direction, attempt=attempt)
+    found = StepRecord.objects.using(alias).filter(places).order_by("try_number") if wanted else ()
+    return {record.run_id: record for record in found}
 
 
-def _is_heard(alias: str, host: str) -> bool:
-    if alias == API_ALIAS:
-        return False  # no host belongs to the API level
+def _heard(alias: str, hosts: Collection[str]) -> frozenset[str]:
+    if alias == API_ALIAS or not hosts:
+        return frozenset()  # no host belongs to the API level
     heard = Service.objects.using(alias).filter(
-        host=host, is_forced_down=False, last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS)
+        host__in=hosts, is_forced_down=False, last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS)
     )
-    return heard.exists()
+    return frozenset(heard.values_list("host", flat=True))
 
 
-def _is_lease_over(alias: str, run: WorkflowRun) -> bool:
-    return WorkflowRun.objects.using(alias).filter(pk=run.pk, lease_expires_at__lt=database_now()).exists()
+def _with_lease_over(alias: str, owned: Collection[int]) -> frozenset[int]:
+    if not owned:
+        return frozenset()
+    over = WorkflowRun.objects.using(alias).filter(pk__in=owned, lease_expires_at__lt=database_now())
+    return frozenset(over.values_list("pk", flat=True))
 
 
-def _later_run(alias: str, run: WorkflowRun) -> str:
-    """A run that had the same server after this one let go of it."""
-    if run.instance_uuid is None:
-        return ""
-    later = WorkflowRun.objects.using(alias).filter(instance_uuid=run.instance_uuid, pk__gt=run.pk)
-    found = later.exclude(flow="reap").order_by("pk").values_list("uuid", flat=True).first()
-    return str(found or "")
+def _later_runs(alias: str, runs: Sequence[WorkflowRun]) -> dict[int, str]:
+    """Of each run the first that had the same server after it let go of it."""
+    if not runs:
+        return {}
+    later = WorkflowRun.objects.using(alias).filter(instance_uuid=OuterRef("instance_uuid"), pk__gt=OuterRef("pk"))
+    first = later.exclude(flow="reap").order_by("pk").values("uuid")[:1]
+    asked = WorkflowRun.objects.using(alias).filter(pk__in=[run.pk for run in runs])
+    return {pk: str(uuid or "") for pk, uuid in asked.annotate(later=Subquery(first)).values_list("pk", "later")}
 
 
 def _alternates_left(run: WorkflowRun) -> int | None:
@@ -190,9 +253,15 @@ def _alternates_left(run: WorkflowRun) -> int | None:
     return len([one for one in selections if one.get("host") not in tried])
 
 
-def _undo_failed(alias: str, run: WorkflowRun) -> frozenset[int]:
-    records = StepRecord.objects.using(alias).filter(run=run, direction=UNDO, attempt=run.attempt)
-    newest: dict[int, str] = {}
-    for index, state in records.order_by("pk").values_list("index", "state"):
-        newest[index] = state
-    return frozenset(index for index, state in newest.items() if state in (StepState.UNDO_FAILED, StepState.SKIPPED))
+def _undo_failed(alias: str, runs: Sequence[WorkflowRun]) -> dict[int, frozenset[int]]:
+    """Of each run the steps of its last attempt that could not be undone."""
+    attempts = {run.pk: run.attempt for run in runs}
+    if not attempts:
+        return {}
+    records = StepRecord.objects.using(alias).filter(run_id__in=attempts, direction=UNDO).order_by("pk")
+    newest: dict[int, dict[int, str]] = {}
+    for run_id, attempt, index, state in records.values_list("run_id", "attempt", "index", "state"):
+        if attempt == attempts[run_id]:
+            newest.setdefault(run_id, {})[index] = state
+    bad = (StepState.UNDO_FAILED, StepState.SKIPPED)
+    return {pk: frozenset(index for index, state in steps.items() if state in bad) for pk, steps in newest.items()}

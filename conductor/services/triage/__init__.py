@@ -51,7 +51,7 @@ def survey(context: RequestContext, *, is_snoozed: bool = False, limit: int = US
         first = places[0] + 1
     counts = Counter(one.level for one in wanted)
     return Triage(
-        items=[advised(context, one) for one in wanted[first : first + limit]],
+        items=advised(context, wanted[first : first + limit]),
         counts={level: counts[level] for level in LEVELS},
         total=len(wanted),
         snoozed=sum(one.is_snoozed for one in everything),
@@ -86,7 +86,7 @@ def apply(context: RequestContext, key: str, action: str, *, reason: str, revisi
     Raises NotFound for a key that names no line any more, Conflict where something else is advised by now, and what
     the action itself raises.
     """
-    item = advised(context, _find(context, key))
+    (item,) = advised(context, [_find(context, key)])
     if item.advice is None or item.advice.action != action:
         now = f"“{item.advice.title}”" if item.advice else "nothing"
         raise Conflict(f"{item.name} has changed meanwhile: {now} is advised now.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
-from conductor.core.errors import CellUnavailable, NotFound
 from conductor.core.phrases import phrase
 from conductor.services import flow_actions
+from conductor.services.flow_actions import Panel
 from conductor.services.triage.runs import NEEDS_OPERATOR, NOT_CLEAN, NOT_TAKEN_UP, OWNER_SILENT, SLOW
 from conductor.services.triage.values import LIKELY, PERHAPS, SURE, Advice, TriageItem
 
@@ -29,14 +30,21 @@ NOTHING: Mapping[str, str] = {
 NONE_NOW = phrase("No intervention is allowed now.")
 
 
-def advised(context: RequestContext, item: TriageItem) -> TriageItem:
-    """The line with what to do first; a line that is about no workflow has its advice already."""
-    if not item.run_uuid:
-        return item
-    try:
-        panel = flow_actions.panel(context, item.run_uuid)
-    except (NotFound, CellUnavailable) as error:
-        return replace(item, no_advice=error.message)
+def advised(context: RequestContext, items: Sequence[TriageItem]) -> list[TriageItem]:
+    """The lines with what to do first; those that are about no workflow have their advice already."""
+    where: dict[str, list[str]] = {}
+    for item in items:
+        if item.run_uuid:
+            where.setdefault(item.cell or API_ALIAS, []).append(item.run_uuid)
+    panels, silent = flow_actions.panels(context, where)
+    return [_advised(item, panels.get(item.run_uuid), silent) if item.run_uuid else item for item in items]
+
+
+def _advised(item: TriageItem, panel: Panel | None, silent: Collection[str]) -> TriageItem:
+    if panel is None and (item.cell or API_ALIAS) in silent:
+        return replace(item, no_advice=f"The workflow may be in a cell that does not answer: {item.cell}.")
+    if panel is None:
+        return replace(item, no_advice=f"Workflow {item.run_uuid} could not be found.")
     enabled = {one.id: one for one in panel.actions if one.enabled}
     for name, confidence in TRIED.get(item.kind, ()):
         if name in enabled:
