@@ -19,6 +19,8 @@ import django
 from tests.chaos import points, scenes
 from tests.chaos.campaign import Campaign, at_random
 
+RANDOM = ("actions", "kills", "server_kills")  # numbers of that mode
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--actions", type=int, default=300, help="random: how many in all")
     parser.add_argument("--kills", type=int, default=30, help="random: how often the adversary strikes")
+    parser.add_argument("--server-kills", type=int, default=5, help="random: how often PostgreSQL or RabbitMQ dies")
     parser.add_argument("--match", default="", help="every-point: only places that this regular expression is found in")
     parser.add_argument("--sample", type=int, default=0, help="every-point: so many of the places, chosen by the seed")
     parser.add_argument("--folder", type=Path, help="where logs and databases go; kept")
@@ -37,7 +40,7 @@ def main() -> int:
     tell = _Teller()
     with Campaign(folder, asked.seed, **_variables(asked.mode, folder)) as campaign:
         if asked.mode == "random":
-            wrong = at_random(campaign, actions=asked.actions, kills=asked.kills, tell=tell)
+            wrong = at_random(campaign, tell=tell, **{name: getattr(asked, name) for name in RANDOM})
         else:
             wrong = points.walk(campaign, points.places(asked.match, asked.sample, asked.seed), tell)
     for line in wrong:
@@ -60,7 +63,8 @@ def _variables(mode: str, folder: Path) -> dict[str, str]:
 def _again(asked: argparse.Namespace) -> str:
     words = [f"--mode {asked.mode}", f"--seed {asked.seed}"]
     if asked.mode == "random":
-        return " ".join([*words, f"--actions {asked.actions}", f"--kills {asked.kills}"])
+        words += [f"--{name.replace('_', '-')} {getattr(asked, name)}" for name in RANDOM]
+        return " ".join(words)
     return " ".join([*words, *([f"--match '{asked.match}'"] if asked.match else []), f"--sample {asked.sample}"])
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 from tests.acceptance.deployment import Deployment, Member
 from tests.chaos.checker import Evidence, unsettled, violations
@@ -42,7 +42,16 @@ FAULTY_VERBS = (
     "snapshot",
 )
 PROJECTS = (("ana", "shop"), ("bo", "lab"), ("chi", "lab"))
+SERVER_KILL = "kill -9 of the"
+BROKER_EVERY = 4  # of the kills of servers: the broker takes seconds of processor time to start
 QUOTAS = {"instances": 40, "cores": 400, "ram": 400_000}
+
+
+class Server(Protocol):
+    """What the product stands on."""
+
+    def kill(self) -> None: ...
+    def restart(self) -> None: ...
 
 
 class Campaign:
@@ -131,22 +140,20 @@ class Campaign:
 class Adversary:
     """Kills, freezes and cuts what it likes, by its own seed; everything is alive again at the end."""
 
-    def __init__(self, campaign: Campaign, kills: int) -> None:
+    def __init__(self, campaign: Campaign, kills: int, server_kills: int = 0) -> None:
         self.campaign, self.cloud = campaign, campaign.cloud
         self.random = random.Random(f"{campaign.seed}:adversary")
-        self.kills_left = kills
         self.done: list[str] = []
+        servers = [self._kill_database if at % BROKER_EVERY else self._kill_broker for at in range(server_kills)]
+        usual = (self._kill, self._freeze, self._cut_connections, self._spoil_hosts)
+        self._blows = servers + self.random.choices(usual, (60, 12, 12, 12), k=kills)
+        self.random.shuffle(self._blows)
 
-    def work(self, is_over: Callable[[], bool]) -> None:
-        """One blow after the other, until the people are done or the kills are used up."""
-        while not is_over() and self.kills_left > 0:
+    def work(self) -> None:
+        """One blow after the other; all are dealt, though people may be done before the last."""
+        for blow in self._blows:
             time.sleep(self.random.uniform(0.2, 1.5))
-            blow = self.random.choices(
-                (self._kill, self._freeze, self._cut_connections, self._spoil_hosts, self._kill_service),
-                (60, 12, 12, 12, 4),
-            )[0]
             blow()
-            self.kills_left -= 1
         self._heal_hosts()
         self.campaign.revive()
 
@@ -174,12 +181,18 @@ class Adversary:
             "WHERE pid <> pg_backend_pid() AND usename = 'novella' AND random() < 0.5"
         )
 
-    def _kill_service(self) -> None:
-        service = self.random.choice([self.cloud.broker, self.cloud.database])
-        self.done.append(f"kill {type(service).__module__.rpartition('.')[2]}")
-        service.kill()
+    def _kill_database(self) -> None:
+        assert self.cloud.database is not None
+        self._kill_server("database", self.cloud.database)
+
+    def _kill_broker(self) -> None:
+        self._kill_server("broker", cast(Server, self.cloud.broker))
+
+    def _kill_server(self, name: str, server: Server) -> None:
+        self.done.append(f"{SERVER_KILL} {name}")
+        server.kill()
         time.sleep(self.random.uniform(0.0, 2.0))
-        service.restart()
+        server.restart()
 
     def _spoil_hosts(self) -> None:
         """A few calls of drivers fail, before or after their effect, or are slow."""
@@ -220,24 +233,36 @@ def at_work(people: Sequence[Person], *tests: Callable[[], bool]) -> Iterator[No
             thread.join()
 
 
-def at_random(campaign: Campaign, *, actions: int, kills: int, tell: Callable[[str], None]) -> list[str]:
-    """People do `actions` in all while the adversary strikes `kills` times; then all must rest, and be right."""
-    adversary = Adversary(campaign, kills)
+def at_random(
+    campaign: Campaign, *, actions: int, kills: int, server_kills: int = 0, tell: Callable[[str], None]
+) -> list[str]:
+    """People do `actions` in all while the adversary strikes; then all must rest, and be right.
+
+    He strikes `kills` times at the product, and kills the database and the broker `server_kills` times in all.
+    """
+    adversary, blows = Adversary(campaign, kills, server_kills), kills + server_kills
+
+    has_failed = threading.Event()
 
     def is_over() -> bool:
-        return campaign.answers.count >= actions
+        return campaign.answers.count >= actions or has_failed.is_set()
 
     def is_too_fast() -> bool:
         """The blows are to be spread over the actions."""
-        share = len(adversary.done) / kills if kills else 1.0
+        share = len(adversary.done) / blows if blows else 1.0
         return campaign.answers.count > actions * share + len(campaign.people)
 
     began = time.monotonic()
     with at_work(campaign.people, is_over, is_too_fast):
-        adversary.work(is_over)
+        try:
+            adversary.work()
+        except BaseException:
+            has_failed.set()  # nobody waits for his next blow
+            raise
+    servers = sum(blow.startswith(SERVER_KILL) for blow in adversary.done)
     tell(
-        f"{campaign.answers.count} actions ({campaign.answers.accepted} accepted), {len(adversary.done)} blows "
-        f"in {time.monotonic() - began:.0f} s"
+        f"{campaign.answers.count} actions ({campaign.answers.accepted} accepted), "
+        f"{len(adversary.done) - servers} blows, {servers} kills of servers in {time.monotonic() - began:.0f} s"
     )
     wrong = campaign.settle()
     tell(f"settled after {time.monotonic() - began:.0f} s")

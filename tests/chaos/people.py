@@ -162,6 +162,7 @@ class Person:
             self.servers.remove(server)
             return
         if status != 200:
+            time.sleep(0.1)  # nobody answers, or what stands behind him does not
             return
         shown = body["server"]["status"]
         if shown == "BUILD" and self.random.random() < 0.8:  # most wait for what they asked for
