@@ -1,4 +1,7 @@
-"""Guests of the libvirt driver on networks of the host's kernel: real QEMU processes on real taps."""
+"""Guests of the libvirt driver on networks of the host's kernel: real QEMU processes on real taps.
+
+That they move with their guests is shown by the suite of moves with shared disks (test_libvirt_live.py).
+"""
 
 from __future__ import annotations
 
@@ -75,19 +78,6 @@ def test_a_guest_is_on_a_tap_from_its_start_to_its_end_and_over_a_restart_of_its
     again.destroy(uuid)
     again.stop()
     assert devices() == []
-
-
-def test_a_resized_guest_takes_its_port_along_and_back(host: LibvirtDriver) -> None:
-    guest = guest_of(str(uuid4()), IMAGE, ports=(PORT,))
-    uuid = guest.instance_uuid
-    host.spawn(guest, Told())
-    disks = host.migrate_out(guest, host.host, Told())
-    assert devices() == [], "a guest that is away has no port here"
-    host.migrate_in(guest, disks, Told(), is_running=True)
-    wait_until_forwarding(tap_of(host, PORT))
-    host.destroy(uuid)
-    host.revert_migration(guest, is_running=True)
-    wait_until_forwarding(tap_of(host, PORT))
 
 
 def test_what_goes_wrong_leaves_no_port(host: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ PACKETS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(FILTERS, st.lists(st.tuples(ADDRESSES, FILTERS), max_size=3), PACKETS, st.sampled_from([INGRESS, EGRESS]))
 def test_a_packet_passes_when_a_rule_of_the_port_lets_it_and_only_then(
     own: PortFilter, others: list[tuple[str, PortFilter]], packet: dict[str, Any], direction: str
