@@ -12,7 +12,7 @@ from tests.chaos.campaign import Campaign, at_random
 from tests.chaos.people import Person
 
 SEED = 20
-ACTIONS, KILLS, PLACES = 100, 10, 8
+ACTIONS, KILLS, SERVER_KILLS, PLACES = 100, 8, 2, 8
 
 
 @pytest.mark.timeout(900)
@@ -20,8 +20,10 @@ def test_a_cloud_of_processes_comes_to_rest_and_is_right(tmp_path: Path) -> None
     told: list[str] = []
     armed = {"NOVELLA_CRASH_AT": f"@{tmp_path / points.ARMED}"}
     with Campaign(tmp_path, SEED, **armed) as campaign:
-        wrong = at_random(campaign, actions=ACTIONS, kills=KILLS, tell=told.append)
-        assert wrong == [], f"python -m tests.chaos --seed {SEED} --actions {ACTIONS} --kills {KILLS}"
+        numbers = {"actions": ACTIONS, "kills": KILLS, "server_kills": SERVER_KILLS}
+        wrong = at_random(campaign, tell=told.append, **numbers)
+        assert wrong == [], f"python -m tests.chaos --seed {SEED} with {numbers}"
+        assert f" {KILLS} blows, {SERVER_KILLS} kills of servers" in told[0]
         found = points.places(scenes.WITHOUT_RECLAIM, PLACES, SEED)
         assert points.walk(campaign, found, told.append) == [], told
         assert "not reached: none" in told[-1]
