@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from tests.compute_rows import Cloud, make_instance
+from tests.compute_rows import CELLS, Cloud, make_instance
+from tests.counting import counted
 
 
 def queries(call: Any) -> int:
@@ -48,3 +50,18 @@ def test_following_pages_gives_every_server_once(cloud: Cloud, api_client: Any) 
         path = answer.get("servers_links", [{"href": ""}])[0]["href"].removeprefix("http://testserver")
     assert len(found) == 7
     assert set(found) == made
+
+
+def test_a_launch_is_answered_after_one_commit(cloud: Cloud, api_client: Any) -> None:
+    """The request, its workflow, its lock and its doorbell commit together, and no cell is written to."""
+    client = api_client("ana", version="2.96")
+    server = {"flavorRef": "1", "imageRef": str(cloud.image.uuid), "networks": "auto"}
+
+    def launch(name: str) -> Any:
+        return client.post("/compute/v2.1/servers", {"server": {**server, "name": name}})
+
+    assert launch("first").status_code == 202  # the project has its security group by now
+    with ExitStack() as stack:
+        seen = {alias: stack.enter_context(counted(alias)) for alias in ("default", *CELLS)}
+        assert launch("second").status_code == 202
+    assert {alias: one.transactions for alias, one in seen.items()} == {"default": 1} | dict.fromkeys(CELLS, 0)
