@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
@@ -25,6 +25,12 @@ log = logging.getLogger(__name__)
 ALIAS = "default"
 FLUSH_SECONDS = 30.0
 KEPT = timedelta(days=7)
+LONGEST_NAME = 255
+COUNTS = ("calls", "faults", "overruns", "rejected", "differed")
+
+
+class _Busy(Exception):
+    """Another scheduler is storing its accounts."""
 
 
 @dataclass
@@ -90,13 +96,19 @@ class PluginWatch:
             return
         try:
             _store(accounts)
+        except _Busy:
+            self._keep(accounts)
         except (DatabaseError, InterfaceError):
-            with self._lock:
-                for key, account in accounts.items():
-                    kept = self._accounts.setdefault(key, _Account())
-                    for name in ("calls", "faults", "overruns", "rejected", "differed", "milliseconds"):
-                        setattr(kept, name, getattr(account, name) + getattr(kept, name))
+            self._keep(accounts)
             raise
+
+    def _keep(self, accounts: dict[PluginKey, _Account]) -> None:
+        """For the next time, with what was noted meanwhile."""
+        with self._lock:
+            for key, account in accounts.items():
+                kept = self._accounts.setdefault(key, _Account())
+                for name in (*COUNTS, "milliseconds"):
+                    setattr(kept, name, getattr(account, name) + getattr(kept, name))
 
     def _is_too_much(self, use: Use) -> bool:
         """Whether the plugin made trouble in so many of its last decisions that it has to go."""
@@ -124,18 +136,37 @@ def _is_trouble(use: Use) -> bool:
 
 
 def _store(accounts: dict[PluginKey, _Account]) -> None:
+    """In few statements, as all schedulers add to these rows. Raises _Busy where another is at it: no decision waits
+    for accounts."""
     hour = database_time(ALIAS).replace(minute=0, second=0, microsecond=0)
     with write_tx(ALIAS):
-        for (kind, name), account in sorted(accounts.items()):
-            row, _ = PluginMetric.objects.select_for_update().get_or_create(kind=kind, name=name[:255], hour=hour)
-            row.calls += account.calls
-            row.faults += account.faults
-            row.overruns += account.overruns
-            row.rejected += account.rejected
-            row.differed += account.differed
+        rows = _rows(hour)
+        missing = [key for key in sorted({_stored(key) for key in accounts}) if key not in rows]
+        if missing:
+            new = [PluginMetric(kind=kind, name=name, hour=hour) for kind, name in missing]
+            PluginMetric.objects.bulk_create(new, ignore_conflicts=True)
+            rows = _rows(hour)
+        for key, account in accounts.items():
+            row = rows[_stored(key)]
+            for name in COUNTS:
+                setattr(row, name, getattr(row, name) + getattr(account, name))
             row.durations = durations.added(row.durations, durations.counted(account.milliseconds))
-            row.save()
+        changed = [rows[key] for key in sorted({_stored(key) for key in accounts})]
+        PluginMetric.objects.bulk_update(changed, [*COUNTS, "durations"])
         PluginMetric.objects.filter(hour__lt=hour - KEPT).delete()
+
+
+def _stored(key: PluginKey) -> PluginKey:
+    kind, name = key
+    return kind, name[:LONGEST_NAME]
+
+
+def _rows(hour: datetime) -> dict[PluginKey, PluginMetric]:
+    rows = PluginMetric.objects.select_for_update(skip_locked=True).filter(hour=hour).order_by("kind", "name")
+    found = {(row.kind, row.name): row for row in rows}
+    if len(found) < PluginMetric.objects.filter(hour=hour).count():
+        raise _Busy
+    return found
 
 
 plugin_watch = PluginWatch()

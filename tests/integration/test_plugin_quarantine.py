@@ -228,6 +228,24 @@ def test_a_database_that_refuses_the_account_keeps_no_decision_from_being_made(
     assert PluginMetric.objects.get(name="Moody").calls == 1  # nothing was lost
 
 
+def test_who_finds_another_scheduler_at_the_accounts_keeps_its_own_for_the_next_time(
+    moody: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    moody.mood = "passes"
+
+    def held(*args: Any) -> None:
+        raise plugin_watch._Busy
+
+    with monkeypatch.context() as locked:
+        locked.setattr(plugin_watch, "_rows", held)
+        locked.setattr(plugin_watch, "FLUSH_SECONDS", -1.0)
+        assert ask().is_successful
+    assert not PluginMetric.objects.exists()
+    assert "plugins cannot be accounted for now" not in caplog.text  # nothing is wrong
+    manager.plugin_watch.flush()
+    assert PluginMetric.objects.get(name="Moody").calls == 1
+
+
 def test_options_of_others_are_held_to_what_they_declare(moody: Any) -> None:
     choose(options={"mood": "good", "token": "hush-hush-hush"})
     chosen = next(one for one in in_force().filters if one.name == "Moody")
