@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from conductor import events
 from conductor.api_db.models import QuotaRequest
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
@@ -19,6 +20,7 @@ from conductor.identity.models import Project
 from conductor.network import quotas as network_quotas
 from conductor.services import audit, quotas, volume_quotas
 from conductor.services.audit import Entry
+from conductor.services.notifications import notices
 from conductor.services.values import Page
 from conductor.transactions import database_now, one_at_a_time, write_tx
 
@@ -115,6 +117,7 @@ def ask(context: RequestContext, wanted: Mapping[str, int], reason: str) -> Quot
             created_at=database_now(),
         )
         _record(context, row, "create", said)
+        _tell_operators()
     return get(context, str(row.uuid))
 
 
@@ -197,7 +200,15 @@ def _decide(context: RequestContext, request_uuid: str, state: str, answer: str)
     found.refresh_from_db()
     if not decided:
         raise Conflict(f"It is {found.state} already.")
+    _tell_operators()
+    if found.user_id != context.user_id:  # who decides knows
+        notices.tell(found.user_id, found.project_id, f"quota_request.{state}", found.uuid, answer)
     return found
+
+
+def _tell_operators() -> None:
+    """Pages that show what waits for them look again."""
+    events.append(API_ALIAS, events.Subject("triage"), "triage.quota_request")
 
 
 def _row(context: RequestContext, request_uuid: str, field: str = "") -> QuotaRequest:

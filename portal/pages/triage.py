@@ -20,6 +20,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
 from conductor.services import triage
 from conductor.services.triage import LEVELS, TriageItem
+from conductor.services.triage.quota_questions import KIND as QUOTA_REQUEST
 from conductor.services.triage.values import LIKELY, PERHAPS, SURE
 from portal.pages import faces
 from portal.pages.access import PageRequest, operators_only
@@ -153,6 +154,10 @@ def _line(item: TriageItem) -> Line:
     if item.host:
         form = reverse("host-deed", args=[item.host, item.advice.action]) if item.advice else ""
         return Line(item, Face(TONES[item.kind], _word(item)), reverse("host", args=[item.host]), form)
+    if item.kind == QUOTA_REQUEST:
+        return Line(
+            item, Face("waiting", _word(item)), f"{reverse('quota-requests')}#request-{item.key.partition(':')[2]}"
+        )
     is_critical = item.state == "critical"
     url = reverse("server", args=[item.instance_uuid]) if item.project_id else ""
     return Line(item, Face("bad" if is_critical else "waiting", _word(item), is_loud=is_critical), url)

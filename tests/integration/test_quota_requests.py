@@ -11,7 +11,10 @@ from conductor.api_db.models import Quota, QuotaRequest
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.journal.models import AuditRecord
 from conductor.network import quotas as network_quotas
-from conductor.services import quota_requests, quotas, volume_quotas
+from conductor.services import quota_requests, quotas, triage, volume_quotas
+from conductor.services.notifications import notices
+from conductor.services.triage.values import WAITED_FOR
+from tests import factories
 from tests.integration.page_clients import signed_in, text
 
 pytestmark = pytest.mark.django_db(databases="__all__")
@@ -47,6 +50,42 @@ def test_each_is_decided_once(people: Any, asked: Any) -> None:
         quota_requests.withdraw(people.ana.context(), asked.uuid)
     assert limits_of(people)["cores"] == 200
     assert quota_requests.get(people.ana.context(), asked.uuid).answer == "there is no room"
+
+
+def test_who_asked_is_told_in_the_bell_and_operators_in_the_triage(people: Any, asked: Any) -> None:
+    factories.cells()
+    operator, ana = people.admin.context(), people.ana.context()
+    (line,) = triage.survey(operator).items
+    assert (line.kind, line.name, line.level, line.key) == (
+        "quota_request",
+        "shop",
+        WAITED_FOR,
+        f"quota_request:{asked.uuid}",
+    )
+    assert line.why == "ana asks for more: the autumn sale"
+    page = signed_in("admin").get("/triage").content.decode()
+    assert f'href="/quota-requests#request-{asked.uuid}"' in page
+    assert notices.of(ana) == ([], 0)
+    quota_requests.refuse(operator, asked.uuid, "there is no room")
+    assert triage.count(operator) == 0
+    (told,), count = notices.of(ana)
+    assert (told.title, told.is_bad, told.subscription_uuid, count) == (
+        "Your request for more quota was refused: there is no room", True, "", 1,
+    )  # fmt: skip
+    assert notices.of(people.bo.context()) == notices.of(operator) == ([], 0)
+    client = signed_in("ana")
+    assert "Your request for more quota was refused: there is no room" in text(client.get("/notifications"))
+    german = text(client.get("/notifications", headers={"accept-language": "de"}))
+    assert "Ihr Antrag auf mehr Kontingent wurde abgelehnt: there is no room" in german
+    client.post("/notifications/clear", {"notice": told.uuid})
+    assert notices.of(ana) == ([], 0)
+
+
+def test_who_decides_an_own_request_needs_no_telling(people: Any) -> None:
+    operator = people.admin.context()
+    mine = quota_requests.ask(operator, MORE, "for myself")
+    quota_requests.approve(operator, mine.uuid)
+    assert notices.of(operator) == ([], 0)
 
 
 def test_approving_never_lowers_what_was_raised_meanwhile(people: Any, asked: Any) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db.models import QuerySet
@@ -16,16 +17,24 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.notification_sink import Notification, Send
+from conductor.core.phrases import phrase
 from conductor.transactions import database_now, write_tx
 
 TURNED_OFF = "subscription.turned_off"
 MOST_SHOWN = 12
+QUOTA_APPROVED, QUOTA_REFUSED = "quota_request.approved", "quota_request.refused"
+NO_SUBSCRIPTION = UUID(int=0)  # of what is told without being subscribed to
+# What a notice says that keeps only what somebody wrote: in the language of whoever looks.
+SAID: Mapping[str, str] = {
+    QUOTA_APPROVED: phrase("Your request for more quota was approved"),
+    QUOTA_REFUSED: phrase("Your request for more quota was refused"),
+}
 PHASES = {"start": "began", "end": "ended", "error": "failed"}
 
 
 @dataclass(frozen=True)
 class NoticeView:
-    """One entry of the bell."""
+    """One entry of the bell; what nobody subscribed to has no `subscription_uuid`."""
 
     uuid: str
     title: str
@@ -88,23 +97,31 @@ def title_of(message: Notification) -> str:
     return f"{action.capitalize()}{about} {phase}{why}"
 
 
+def tell(user_id: str, project_id: str, event_type: str, message_id: UUID, said: str = "") -> None:
+    """Tell somebody what became of what they asked for, whether or not they subscribed to anything; once."""
+    _keep(
+        {"subscription_uuid": NO_SUBSCRIPTION, "message_id": message_id},
+        {"user_id": user_id, "project_id": project_id, "event_type": event_type, "title": said},
+    )
+
+
 def _put(subscription: Subscription, message_id: UUID, event_type: str, title: str, run_uuid: UUID | None) -> None:
+    whose = {"user_id": subscription.user_id, "project_id": subscription.project_id}
+    _keep(
+        {"subscription_uuid": subscription.uuid, "message_id": message_id},
+        {**whose, "event_type": event_type, "title": title[:255], "run_uuid": run_uuid},
+    )
+
+
+def _keep(key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    kind = values["event_type"]
+    is_bad = kind in (TURNED_OFF, QUOTA_REFUSED) or kind.endswith(".error")
     with write_tx(API_ALIAS):
         _, is_new = Notice.objects.get_or_create(
-            subscription_uuid=subscription.uuid,
-            message_id=message_id,
-            defaults={
-                "user_id": subscription.user_id,
-                "project_id": subscription.project_id,
-                "event_type": event_type,
-                "title": title[:255],
-                "run_uuid": run_uuid,
-                "is_bad": event_type == TURNED_OFF or event_type.endswith(".error"),
-                "created_at": database_now(),
-            },
+            **key, defaults={**values, "is_bad": is_bad, "created_at": database_now()}
         )
         if is_new:  # pages that are open look into the bell again
-            subject = events.Subject(f"notice:{subscription.user_id}", subscription.project_id)
+            subject = events.Subject(f"notice:{values['user_id']}", values["project_id"])
             events.append(API_ALIAS, subject, "notice.added")
 
 
@@ -112,13 +129,20 @@ def _mine(context: RequestContext) -> QuerySet[Notice]:
     return Notice.objects.filter(user_id=context.user_id, project_id=context.project_id)
 
 
+def _title(row: Notice) -> str:
+    said = SAID.get(row.event_type)
+    if said is None:
+        return row.title
+    return phrase("%(what)s: %(answer)s", what=said, answer=row.title) if row.title else said
+
+
 def _view(row: Notice) -> NoticeView:
     return NoticeView(
         uuid=str(row.uuid),
-        title=row.title,
+        title=_title(row),
         event_type=row.event_type,
         run_uuid=str(row.run_uuid or ""),
-        subscription_uuid=str(row.subscription_uuid),
+        subscription_uuid="" if row.subscription_uuid == NO_SUBSCRIPTION else str(row.subscription_uuid),
         is_bad=row.is_bad,
         created_at=row.created_at,
     )

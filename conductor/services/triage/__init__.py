@@ -14,7 +14,7 @@ from conductor.services import flow_lists, host_deeds, interventions
 from conductor.services.interventions import Asked
 from conductor.services.reconciliation import reconciler
 from conductor.services.reconciliation.reconciler import Outcome
-from conductor.services.triage import hosts, leaks, runs, snoozes
+from conductor.services.triage import hosts, leaks, quota_questions, runs, snoozes
 from conductor.services.triage.advice import advised
 from conductor.services.triage.values import LEVELS, Advice, SnoozeView, Triage, TriageItem
 from conductor.transactions import write_tx
@@ -132,7 +132,7 @@ def _everything(context: RequestContext) -> tuple[list[TriageItem], Mapping[str,
 
     of_runs, missing = runs.found(names)
     of_hosts, also_missing = hosts.found()
-    items = snoozes.put_on([*of_runs, *of_hosts, *leaks.found(names)])
+    items = snoozes.put_on([*of_runs, *of_hosts, *leaks.found(names), *quota_questions.found(names)])
     items.sort(key=lambda one: (one.level, -one.hurt, one.since, one.key))
     return items, {**missing, **also_missing}
 
