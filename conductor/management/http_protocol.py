@@ -64,7 +64,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self._begins_well and isinstance(sys.exception(), httptools.HttpParserInvalidMethodError):
             status, text, headers = 405, "There is no such method.", {"allow": METHODS}
         request_id = f"req-{uuid.uuid4()}"
-        self.logger.info("answered %s to what could not be read: %s request_id=%s", status, text, request_id)
+        self.logger.warning("answered %s to what could not be read: %s request_id=%s", status, text, request_id)
         headers |= {"content-type": "text/plain; charset=utf-8", "content-length": str(len(text))}
         headers |= {"connection": "close", "x-openstack-request-id": request_id}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
