@@ -36,7 +36,7 @@ def test_the_catalogue_says_what_there_is(api_client: Any) -> None:
     assert (compute["state"], compute["enabled"], compute["is_shipped"]) == ("runs", True, True)
     assert compute["description"] == type(registry().filters[0]).__doc__.splitlines()[0].replace("`", "")  # type: ignore[union-attr]
     assert compute["metrics"] == {
-        "calls": 0, "faults": 0, "overruns": 0, "rejected": 0, "p50_ms": None, "p99_ms": None,
+        "calls": 0, "faults": 0, "overruns": 0, "rejected": 0, "differed": 0, "p50_ms": None, "p99_ms": None,
     }  # fmt: skip
     counting = by_name["filter", "IoOpsFilter"]
     assert (counting["state"], counting["position"]) == ("off", None)
