@@ -70,9 +70,13 @@ def pick(ordered: list[int], generator: random.Random | None) -> int:
 
 
 def alternates_by_cell(
-    hosts: HostTable, totals: Column, picked: Collection[int], *, count: int, seed: int | None
+    hosts: HostTable, totals: Column, picked: Collection[int], *, count: int, seed: int | None, among: int = 1
 ) -> dict[str, list[int]]:
-    """For each cell of a picked host, its `count` next best hosts that no instance of the request was given."""
+    """For each cell of a picked host, its `count` next best hosts that no instance of the request was given.
+
+    With `among` above 1 each is drawn from so many: where the best are drawn, who loses a claim would else find all
+    others that lost one at the same next best host.
+    """
     if count <= 0:
         return {}
     cells = hosts.factor("cell")
@@ -83,6 +87,11 @@ def alternates_by_cell(
     for code in set(cells.codes[chosen].tolist()):
         rows = cells.rows(code)
         left = free[rows]
-        best = heaviest(left, count) if seed is None else _drain(left, count, seed)
+        if seed is None:
+            best = heaviest(left, count)
+        else:
+            best = _drain(left, count * among, seed)
+            if among > 1:
+                best = random.Random(seed).sample(best, min(count, len(best)))
         found[cells.values[code]] = [int(rows[index]) for index in best]
     return found

@@ -205,6 +205,7 @@ class _Placing:
             set(self.picks),
             count=count,
             seed=None if self.pipeline.keeps_order else self.seed,
+            among=max(self.pipeline.host_subset_size, 1),
         )
         return self._ended(self.first, picks=tuple(self.picks), alternates=alternates)
 

@@ -144,6 +144,21 @@ def test_alternates_are_next_best_in_the_same_cell() -> None:
     assert names(run(states, spec(), pipeline=lone)) == [["host-0"]]
 
 
+def test_where_the_best_are_drawn_alternates_are_drawn_among_the_next_best() -> None:
+    states = [host(f"host-{index:02}", memory_mb=10000 - index) for index in range(40)]
+    drawn = replace(PIPELINE, host_subset_size=8)
+    seen = {tuple(names(run(states, spec(), pipeline=drawn, seed=seed))[0]) for seed in range(40)}
+    assert len({chosen[1:] for chosen in seen}) > 20
+    for picked, *alternates in seen:
+        assert picked < "host-08"
+        assert len({picked, *alternates}) == 3
+        assert all(one < "host-17" for one in alternates)  # 2 of 8 each, and the picked one is none of them
+    again = [names(run(states, spec(), pipeline=drawn, seed=3)) for _ in range(2)]
+    assert again[0] == again[1]
+    few = names(run(states[:2], spec(), pipeline=drawn))
+    assert sorted(few[0]) == ["host-00", "host-01"]
+
+
 def test_alternates_of_a_batch_fit_beside_the_batch() -> None:
     states = [host("host-0", vcpus=2), host("host-1", vcpus=2, memory_mb=600), host("host-2", vcpus=1, memory_mb=600)]
     chosen = names(run(states, spec(), 2))
