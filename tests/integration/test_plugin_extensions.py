@@ -325,4 +325,5 @@ def test_operators_see_extensions_and_let_one_in_again(use: Use, people: Any, se
     assert 'id="prefilter-RackTrait"' in page
     assert admin.post("/plugins/panel/of/RackPanel/release").status_code == 302
     assert PluginQuarantine.objects.get().released_at is not None
-    assert admin.get("/plugins/panel/of/RackPanel").status_code == 404
+    assert "RackPanel" in text(admin.get("/plugins/panel/of/RackPanel"))
+    assert admin.get("/plugins/panel/of/NoPanel").status_code == 404
