@@ -105,8 +105,8 @@ def test_one_that_hangs_is_given_up_and_not_asked_again_before_it_came_back() ->
         with pytest.raises(SinkFailed, match=said):
             told(sink, [message(1)])  # type: ignore[arg-type]
     inner.go_on.set()
-    assert sink._stuck is not None
-    sink._stuck.join(5)
+    assert sink._box._stuck is not None
+    sink._box._stuck.join(5)
     assert told(sink, [message(2)]) == ["kept"]  # type: ignore[arg-type]
 
 

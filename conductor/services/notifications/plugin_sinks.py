@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from conductor.core.notification_sink import Notification, NotificationSink, Sen
 from conductor.plugins import registry
 from conductor.plugins.notes import notes
 from conductor.plugins.sinks import sink_of
+from conductor.plugins.time_box import TimeBox, TooLate
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -32,13 +32,20 @@ def enabled(wanted: Mapping[str, Mapping[str, Any]]) -> list[PluginSink]:
     return found
 
 
+class _Raised(SinkFailed):
+    """Its cause is what the sink raised."""
+
+
 @dataclass
 class PluginSink:
     """A sink of somebody else's. `seconds` is how long it may take for each thing."""
 
     inner: NotificationSink
     seconds: float = SECONDS
-    _stuck: threading.Thread | None = field(default=None, repr=False)
+    _box: TimeBox = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._box = TimeBox(self.name)
 
     @property
     def name(self) -> str:
@@ -64,34 +71,28 @@ class PluginSink:
     def _opened(self) -> AbstractContextManager[Send]:
         manager = self.inner.open()
         if not isinstance(manager, AbstractContextManager):
-            raise self._failure(f"opened {type(manager).__name__}, which is no context manager")
+            raise SinkFailed(f"opened {type(manager).__name__}, which is no context manager")
         return manager
 
     def _asked(self, work: Callable[[], T]) -> T:
         """On a thread of its own, as a sink may hang. One that does is not asked again until it has come back."""
-        if self._stuck is not None and self._stuck.is_alive():
-            raise self._failure("still hangs")
-        outcome: list[T] = []
-        failure: list[tuple[str, BaseException]] = []
 
-        def run() -> None:
+        def told() -> T:
             try:
-                outcome.append(work())
-            except SinkFailed as error:
-                failure.append((str(error), error))
+                return work()
+            except SinkFailed:
+                raise
             except BaseException as error:  # foreign code may raise anything; its text may hold secrets
                 log.exception("sink raised: sink=%s", self.name)
-                failure.append((type(error).__name__, error))
+                raise _Raised(type(error).__name__) from error
 
-        worker = threading.Thread(target=run, name=self.name, daemon=True)
-        worker.start()
-        worker.join(self.seconds)
-        if worker.is_alive():
-            self._stuck = worker
-            raise self._failure(f"did not answer within {self.seconds:g} seconds")
-        if failure:
-            raise self._failure(*failure[0])
-        return outcome[0]
+        try:
+            answer: T = self._box.ask(told, self.seconds)
+        except TooLate as late:
+            raise self._failure(str(late)) from None
+        except SinkFailed as error:
+            raise self._failure(str(error), error.__cause__ if isinstance(error, _Raised) else error) from None
+        return answer
 
     def _failure(self, text: str, raised: BaseException | None = None) -> SinkFailed:
         notes.fault(("sink", self.inner.name), text, raised)
