@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-HEADER = "x-openstack-request-id"
+from conductor.core.request_ids import HEADER as HEADER
+from conductor.core.request_ids import new_request_id as new_request_id
+
 _COMPUTE_HEADER = "x-compute-request-id"
 _GLOBAL_ID = re.compile(r"\Areq-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _log = logging.getLogger(__name__)
-
-
-def new_request_id() -> str:
-    """`req-<uuid>`: the key of an action's history, and what people quote when they ask for help."""
-    return f"req-{uuid.uuid4()}"
 
 
 def request_id_of(request: HttpRequest) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-import uuid
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from conductor.core.request_ids import HEADER, new_request_id
 
 MOST_HEADER_BYTES = 64 << 10  # the request line and all headers
 HEADER_SECONDS = 15.0  # from the connection, or from the first byte of a request, to its last header
@@ -63,10 +64,10 @@ class BoundedProtocol(HttpToolsProtocol):
             status, text = 431, f"The headers are larger than {MOST_HEADER_BYTES} bytes."
         elif self._begins_well and isinstance(sys.exception(), httptools.HttpParserInvalidMethodError):
             status, text, headers = 405, "There is no such method.", {"allow": METHODS}
-        request_id = f"req-{uuid.uuid4()}"
+        request_id = new_request_id()
         self.logger.warning("answered %s to what could not be read: %s request_id=%s", status, text, request_id)
         headers |= {"content-type": "text/plain; charset=utf-8", "content-length": str(len(text))}
-        headers |= {"connection": "close", "x-openstack-request-id": request_id}
+        headers |= {"connection": "close", HEADER: request_id}
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self.transport.write(STATUS_LINE[status] + f"{lines}\r\n{text}".encode())
         self.transport.close()
