@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from conductor.core.guest_parts import known_fields
 
 INGRESS, EGRESS = "ingress", "egress"
 IPV4 = "IPv4"
 # Under this key of its capabilities a host tells the fingerprint of the filters that it applies.
 PORT_FILTERS = "port_filters"
-
-
-def _known(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    names = {item.name for item in fields(cls)}
-    return {name: value for name, value in data.items() if name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +59,8 @@ class PortFilter:
         return cls(
             is_on=bool(data.get("is_on", True)),
             groups=tuple(data.get("groups", ())),
-            rules=tuple(FilterRule(**_known(FilterRule, rule)) for rule in data.get("rules", ())),
-            pairs=tuple(AddressPair(**_known(AddressPair, pair)) for pair in data.get("pairs", ())),
+            rules=tuple(FilterRule(**known_fields(FilterRule, rule)) for rule in data.get("rules", ())),
+            pairs=tuple(AddressPair(**known_fields(AddressPair, pair)) for pair in data.get("pairs", ())),
         )
 
 
