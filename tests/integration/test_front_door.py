@@ -15,6 +15,8 @@ from conductor.management import web_server
 from conductor.management.http_protocol import MOST_HEADER_BYTES, BoundedProtocol
 from portal import front_door
 from portal.front_door import FrontDoor, Pace
+from tests.loops import run_at_most
+from tests.transports import Wire
 
 QUICK = Pace(body=0.2, idle=0.2, wait=0.2, answer=0.2)
 
@@ -55,11 +57,7 @@ class Client:
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await work
-
-    asyncio.run(bounded())
+    run_at_most(20, work)
 
 
 def answering(*pieces: bytes) -> Any:
@@ -235,30 +233,6 @@ def test_a_client_that_stops_sending_an_image_counts_as_gone() -> None:
 
 
 # -- headers --------------------------------------------------------------------------------------------------------
-
-
-class Wire(asyncio.Transport):
-    def __init__(self) -> None:
-        super().__init__()
-        self.written, self.is_closed = b"", False
-
-    def write(self, data: Any) -> None:
-        self.written += bytes(data)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
 
 
 def connected(check: Callable[[BoundedProtocol, Wire], Coroutine[Any, Any, None]], **patches: Any) -> None:

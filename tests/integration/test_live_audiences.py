@@ -16,6 +16,7 @@ from portal.live import audiences, follower, hub, seats
 from portal.live.seats import Guest
 from portal.live.viewers import Ticket
 from tests import factories
+from tests.loops import run_at_most
 from tests.people import Person
 
 pytestmark = pytest.mark.usefixtures("databases")
@@ -74,11 +75,7 @@ def nothing_stays() -> Iterator[None]:
 
 
 def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE * 2):
-            await work()
-
-    asyncio.run(bounded())
+    run_at_most(PATIENCE * 2, work())
 
 
 async def until(is_so: Callable[[], bool]) -> None:

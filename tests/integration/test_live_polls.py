@@ -16,6 +16,7 @@ from portal.live.polls import LivePolls
 from portal.live.seats import SIGN_IN_AGAIN
 from tests import factories
 from tests.integration.test_live_audiences import PATIENCE
+from tests.loops import run_at_most
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -75,11 +76,7 @@ async def held(door: LivePolls, session: str, body: dict[str, Any]) -> AsyncIter
 
 
 def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE * 2):
-            await work()
-
-    asyncio.run(bounded())
+    run_at_most(PATIENCE * 2, work())
 
 
 def test_what_happens_is_told_while_a_poll_is_held_and_between_two(door: LivePolls, people: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
 import pytest
 from asgiref.testing import ApplicationCommunicator
@@ -13,26 +12,7 @@ from uvicorn.server import ServerState
 
 from conductor.management.http_protocol import MOST_HEADER_BYTES, BoundedProtocol
 from portal.live.routing import application
-
-
-class Wire(asyncio.Transport):
-    """Keeps what was written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written, self.is_closed = b"", False
-
-    def write(self, data: Any) -> None:
-        self.written += bytes(data)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
+from tests.transports import Wire
 
 
 def answer_to(sent: bytes) -> Wire:

@@ -1,0 +1,16 @@
+"""A loop of a test's own, which ends: whatever waits for ever in it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+
+def run_at_most(seconds: float, work: Awaitable[None]) -> None:
+    """Raises TimeoutError for what takes longer."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(seconds):
+            await work
+
+    asyncio.run(bounded())
