@@ -8,11 +8,12 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from compute_drivers import programs
+from compute_drivers import guest_metadata, programs
+from compute_drivers.guest_metadata import GuestPages
 from compute_drivers.host_net.rules import SERVER
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import DriverError
@@ -25,10 +26,11 @@ END_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Client:
-    """A port, and what its guest is called."""
+    """A port, what its guest is called, and what it reads of itself where that is known."""
 
     port: NetworkPort
     hostname: str
+    pages: GuestPages | None = field(default=None, compare=False)
 
 
 def configuration(bridge: str, pid_file: Path, clients: Sequence[Client]) -> str:
@@ -52,7 +54,8 @@ def configuration(bridge: str, pid_file: Path, clients: Sequence[Client]) -> str
 def _options(port: NetworkPort) -> list[str]:
     """Without a value an option is left out: dnsmasq would name itself."""
     router = _ipv4_of(port.gateway_ip)
-    ways = [f"{SERVER}/32", "0.0.0.0", *(one for address in router for one in ("0.0.0.0/0", address))]
+    on_link = (one for address in (SERVER, guest_metadata.ADDRESS) for one in (f"{address}/32", "0.0.0.0"))
+    ways = [*on_link, *(one for address in router for one in ("0.0.0.0/0", address))]
     return [
         ",".join(["option:router", *router]),
         ",".join(["option:dns-server", *_ipv4_of(*port.dns_nameservers)]),

@@ -15,6 +15,7 @@ from typing import Any
 from compute_drivers import programs
 from compute_drivers.host_net import rules
 from compute_drivers.host_net.dhcp import Client, DhcpServer
+from compute_drivers.host_net.metadata import MetadataService
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import PortFilter
@@ -45,7 +46,7 @@ class _Held:
 def names_of(folder: Path) -> rules.Names:
     """Names of what belongs to the host with this folder."""
     key = hashlib.sha256(str(folder).encode()).hexdigest()[:4]
-    return rules.Names(f"novella_{key}", f"nt{key}", f"nb{key}")
+    return rules.Names(f"novella_{key}", f"nt{key}", f"nb{key}", f"nm{key}")
 
 
 class HostNet:
@@ -60,6 +61,7 @@ class HostNet:
         self._gate = threading.Lock()
         self._held: dict[str, _Held] = {}
         self._filters: dict[str, PortFilter] = {}
+        self._metadata = MetadataService()
 
     @staticmethod
     def missing() -> str:
@@ -83,6 +85,11 @@ class HostNet:
             for held in self._held.values():
                 self._make(held)
             self._serve({held.bridge for held in self._held.values()})
+
+    def stop(self) -> None:
+        """Guests go on; there is nobody to tell them of themselves until the next start."""
+        with self._gate:
+            self._metadata.stop()
 
     def plug(self, owner: str, clients: Sequence[Client]) -> None:
         """Make what is not there of a guest's ports. Raises BuildAborted, DriverError; then none of them is new."""
@@ -131,6 +138,10 @@ class HostNet:
     def device_of(self, port: NetworkPort) -> str:
         """By this name the kernel has the port's tap, here."""
         return f"{self._names.devices}{_short(port.port_uuid)}"
+
+    def _service_of(self, bridge: str) -> str:
+        """By this name the kernel has the tap of a network's metadata service."""
+        return f"{self._names.services}{bridge.removeprefix(self._names.bridges)}"
 
     def ports_of(self, owner: str) -> set[str]:
         return {uuid for uuid, held in self._held.items() if held.owner == owner}
@@ -184,8 +195,10 @@ class HostNet:
             server = DhcpServer(self._folder, bridge)
             if clients:
                 server.serve(clients)
+                self._metadata.serve(bridge, self._service_of(bridge), clients)
             else:
                 server.end()
+                self._metadata.end(bridge)
                 self._remove(bridge)
 
     def _filter(self) -> None:
@@ -198,8 +211,11 @@ class HostNet:
 
     def _remove_left_over(self) -> None:
         """Of guests that went while nobody looked, and of a call that was cut off."""
-        wanted = {name for held in self._held.values() for name in (held.device, held.bridge)}
+        held = self._held.values()
+        bridges = {one.bridge for one in held}
+        wanted = {one.device for one in held} | bridges | {self._service_of(bridge) for bridge in bridges}
         for name in self._links() - wanted:
+            self._metadata.end(name)
             self._remove(name)
         for settings in self._folder.glob(f"{self._names.bridges}*.dnsmasq"):
             if settings.stem not in wanted:
@@ -210,7 +226,7 @@ class HostNet:
         """Devices of ours."""
         said = programs.must("The devices could not be listed", "ip", "-json", "link", "show")
         found = {str(link["ifname"]) for link in json.loads(said or b"[]") if "ifname" in link}
-        return {name for name in found if name.startswith((self._names.devices, self._names.bridges))}
+        return {name for name in found if name.startswith(self._names.kinds)}
 
     def _remove(self, name: str) -> None:
         if name in self._links():

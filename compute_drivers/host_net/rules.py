@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
 
+from compute_drivers import guest_metadata
 from conductor.core.errors import BuildAborted
 from conductor.core.port_filters import EGRESS, INGRESS, IPV4, FilterRule, PortFilter
 
@@ -17,6 +18,9 @@ from conductor.core.port_filters import EGRESS, INGRESS, IPV4, FilterRule, PortF
 ANSWER = "0x20000000"
 # Here the host's DHCP server is reached: link-local, so that no network of a guest and none of the host's is hidden.
 SERVER = "169.254.67.67"
+METADATA = guest_metadata.ADDRESS
+# What a guest may ask of the metadata service in a second: the process behind it has others to answer.
+ASKED_PER_SECOND = 1000
 PROTOCOLS: Mapping[str, int] = {
     "icmp": 1,
     "igmp": 2,
@@ -60,6 +64,11 @@ class Names:
     table: str
     devices: str
     bridges: str
+    services: str
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return self.devices, self.bridges, self.services
 
 
 def ruleset(names: Names, plugs: Sequence[Plug]) -> str:
@@ -80,7 +89,12 @@ def ruleset(names: Names, plugs: Sequence[Plug]) -> str:
     # Before the bridge learns who is where.
     come = [*_ours_only(names, "iifname", devices), *_map("iifname", devices, "honest")]
     lines += _chain("come", "prerouting", "-300", come)
-    go = [*_ours_only(names, "oifname", devices), *_map("iifname", devices, "out"), *_map("oifname", devices, "in")]
+    go = [
+        *_asked(names),
+        *_ours_only(names, "oifname", devices),
+        *_map("iifname", devices, "out"),
+        *_map("oifname", devices, "in"),
+    ]
     # After the layer above has looked at the packet, which it does at -1.
     lines += _chain("pass", "forward", "10", go)
     lines += _chain("to_host", "input", "0", _to_host(names))
@@ -137,6 +151,20 @@ def _ours_only(names: Names, end: str, devices: Sequence[str]) -> list[str]:
     return [f'{end} "{names.devices}*"{known} drop']
 
 
+def _asked(names: Names) -> list[str]:
+    """The metadata service hears what is for it, and says what answers that, whatever groups say."""
+    to_it, by_it = f'oifname "{names.services}*"', f'iifname "{names.services}*"'
+    of_http = f"ip protocol tcp tcp {{port}} {guest_metadata.TCP_PORT} accept".format
+    return [
+        f"{to_it} ip daddr {METADATA} {of_http(port='dport')}",
+        f"{to_it} arp daddr ip {METADATA} accept",
+        f"{to_it} drop",
+        f"{by_it} ip saddr {METADATA} {of_http(port='sport')}",
+        f"{by_it} arp saddr ip {METADATA} accept",
+        f"{by_it} drop",
+    ]
+
+
 def _map(end: str, devices: Sequence[str], chain: str) -> list[str]:
     pairs = ", ".join(f'"{device}" : jump {chain}-{device}' for device in devices)
     return [f"{end} vmap {{ {pairs} }}"] if devices else []
@@ -163,14 +191,16 @@ def _from_host(names: Names) -> list[str]:
 
 def _honest(plug: Plug) -> list[str]:
     """Who says that it is somebody else is not heard; who has no address yet may ask for one, or whether it is free."""
-    if not plug.filter.is_on:
-        return ["return"]
     own = _own_mac(plug)
+    first = [*_served(own, _own_address(plug))]
+    if not plug.filter.is_on:
+        return [*first, "return"]
     pairs = [(own, _own_address(plug))]
     for pair in plug.filter.pairs:
         mac = _mac(pair.mac_address or own)
         pairs += [(mac, network) for network in _networks([pair.ip_address]) if mac]
     rules = [
+        *first,
         f"ether saddr {own} ip saddr 0.0.0.0 ip daddr 255.255.255.255 ip protocol udp udp sport 68 udp dport 67 return",
         "ip protocol udp udp sport 67 drop",  # a guest gives nobody an address
     ]
@@ -180,6 +210,21 @@ def _honest(plug: Plug) -> list[str]:
     for mac in dict.fromkeys(mac for mac, _ in pairs):
         rules.append(f"ether saddr {mac} arp saddr ether {mac} arp saddr ip 0.0.0.0 return")
     return [*rules, "drop"]
+
+
+def _served(mac: str, address: IPv4Network) -> list[str]:
+    """Nobody is one of the host's services, and who asks for its metadata is itself: so it is known whose they are."""
+    to_it = f"ip daddr {METADATA}"
+    return [
+        *(
+            f"{layer} saddr {ip}{service} drop"
+            for service in (SERVER, METADATA)
+            for layer, ip in (("ip", ""), ("arp", "ip "))
+        ),
+        f"{to_it} ether saddr != {mac} drop",
+        f"{to_it} ip saddr != {address} drop",
+        f"{to_it} limit rate over {ASKED_PER_SECOND}/second burst {ASKED_PER_SECOND} packets drop",
+    ]
 
 
 def _passing(plug: Plug, direction: str, plugs: Sequence[Plug]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from compute_drivers.libvirt.capability import can_save_memory
 from compute_drivers.libvirt.live import LibvirtLive
-from compute_drivers.libvirt.options import AGENT, BRIDGE
+from compute_drivers.libvirt.options import BRIDGE
 
 
 class LibvirtDriver(LibvirtLive):
@@ -29,7 +29,7 @@ class LibvirtDriver(LibvirtLive):
         if not self._options.migration_uri:
             self.capabilities -= {"live_migrate"}
         self.filters_ports = self._options.guest_network == BRIDGE
-        if self._options.guest_network != AGENT:
+        if not self._plays_networks:
             self.capabilities -= {"guest_password"}
         if not self._options.shared_dir:
             self.capabilities -= {"evacuate"}

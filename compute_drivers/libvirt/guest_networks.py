@@ -16,7 +16,7 @@ from compute_drivers.guest_files import files_of
 from compute_drivers.guest_metadata import GuestPages
 from compute_drivers.host_net.dhcp import Client
 from compute_drivers.host_net.host_net import HostNet
-from compute_drivers.libvirt.options import AGENT, BRIDGE
+from compute_drivers.libvirt.options import BRIDGE
 from compute_drivers.libvirt.places import Places
 from compute_drivers.libvirt.user_network import Tap, WiresOf
 from compute_drivers.user_net.segment import GuestSegment
@@ -53,7 +53,7 @@ class GuestNetworks:
             try:
                 note = self._read(uuid)
                 if note.get("player") == BRIDGE:
-                    bridged += [(uuid, client) for client in _clients(note)]
+                    bridged += [(uuid, client) for client in self._clients(uuid, note)]
                 elif uuid in own:
                     self._open_all(uuid, note)
             except (OSError, ValueError, KeyError, TypeError, DriverError):
@@ -63,13 +63,13 @@ class GuestNetworks:
 
     def stop(self) -> None:
         self._wires.stop()
+        self._kernel.stop()
 
     def tell(self, guest: GuestSpec) -> None:
         """Play these ports from now on, and say this of the guest. Raises BuildAborted, DriverError."""
         note: Note = {"player": self.player, "hostname": guest.hostname}
-        if self.player == AGENT:
-            made = files_of(guest, guest.admin_password, self._vendor_data)
-            note["files"] = {path: base64.b64encode(data).decode() for path, data in made.items()}
+        made = files_of(guest, guest.admin_password, self._vendor_data)
+        note["files"] = {path: base64.b64encode(data).decode() for path, data in made.items()}
         note["ports"] = [asdict(port) for port in guest.ports if port.ip_address]
         self._keep(guest.instance_uuid, note)
         self.close(guest.instance_uuid)
@@ -162,15 +162,22 @@ class GuestNetworks:
 
     def _open_all(self, instance_uuid: str, note: Mapping[str, Any]) -> None:
         if note.get("player") == BRIDGE:
-            self._kernel.plug(instance_uuid, _clients(note))
+            self._kernel.plug(instance_uuid, self._clients(instance_uuid, note))
             return
-        files = {path: base64.b64decode(data) for path, data in note.get("files", {}).items()}
-        pages = GuestPages(files, self._places.folder_of(instance_uuid) / POSTED)
+        pages = self._pages(instance_uuid, note)
         find = self._paths_of(instance_uuid)
         for told in note.get("ports", ()):
             port = NetworkPort.from_json(told)
             segment = GuestSegment(port, str(note.get("hostname", "")), pages)
             self._wires.open(instance_uuid, port.port_uuid, find(port), segment)
+
+    def _pages(self, instance_uuid: str, note: Mapping[str, Any]) -> GuestPages:
+        files = {path: base64.b64decode(data) for path, data in note.get("files", {}).items()}
+        return GuestPages(files, self._places.folder_of(instance_uuid) / POSTED)
+
+    def _clients(self, instance_uuid: str, note: Mapping[str, Any]) -> list[Client]:
+        hostname, pages = str(note.get("hostname", "")), self._pages(instance_uuid, note)
+        return [Client(NetworkPort.from_json(told), hostname, pages) for told in note.get("ports", ())]
 
     def _read(self, instance_uuid: str) -> Note:
         """Empty where there is none."""
@@ -190,10 +197,6 @@ class GuestNetworks:
             os.replace(part, path)
         except OSError as error:
             raise DriverError(f"The network of the guest could not be noted: {error.strerror}.") from error
-
-
-def _clients(note: Mapping[str, Any]) -> list[Client]:
-    return [Client(NetworkPort.from_json(told), str(note.get("hostname", ""))) for told in note.get("ports", ())]
 
 
 def _paths(prefix: Path, port_uuid: str) -> WirePaths:

@@ -16,6 +16,7 @@ from ipaddress import IPv4Address
 from uuid import uuid4
 
 from compute_drivers.user_net import dhcp, packets
+from compute_drivers.user_net.metadata_segment import METADATA, OWN_MAC
 from conductor.core.compute_driver import NetworkPort
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -116,6 +117,24 @@ class Guest:
 
     def udp(self, other: Guest, source: int, target: int, mark: bytes) -> bytes:
         return self.ip(other, packets.UDP, packets.udp(source, target, mark))
+
+    def asks_for_metadata(self, port: int, *, like: Guest | None = None) -> bytes:
+        """The first of what TCP says, as from another if that is said."""
+        sender = like or self
+        said = packets.segment(sender.address, METADATA, packets.Segment(port, 80, 7, 0, packets.SYN, 4096))
+        packet = packets.packet(sender.address, METADATA, packets.TCP, said)
+        return packets.frame(OWN_MAC, sender.mac, packets.IPV4, packet)
+
+    def metadata_answer(self) -> int:
+        """The port that the first answer of the metadata service is for."""
+        for frame in self.frames():
+            came = packets.frame_of(frame)
+            found = packets.packet_of(came.payload) if came is not None and came.kind == packets.IPV4 else None
+            told = packets.segment_of(found.payload) if found is not None and found.source == METADATA else None
+            if told is not None:
+                assert told.flags == packets.SYN | packets.ACK
+                return told.target_port
+        raise AssertionError("the metadata service does not answer")
 
     def offered(self) -> bytes:
         """What a DHCP server answers: the address of the guest from byte 16 on, options from 240 on."""

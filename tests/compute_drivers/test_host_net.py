@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from compute_drivers.guest_metadata import GuestPages
 from compute_drivers.host_net import rules
 from compute_drivers.host_net.dhcp import Client
 from compute_drivers.host_net.host_net import HostNet
+from compute_drivers.user_net.metadata_segment import METADATA
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import EGRESS, INGRESS, AddressPair, FilterRule, PortFilter
@@ -44,6 +46,7 @@ def net(space: str, tmp_path: Path) -> Iterator[HostNet]:
     made = HostNet(tmp_path / "networks")
     made.start(())
     yield made
+    made.stop()
     HostNet(tmp_path / "networks").start(())
     assert devices() == []
     assert _rules() == ""
@@ -144,6 +147,22 @@ def test_each_guest_is_offered_the_address_of_its_port_and_strangers_none(
     assert "static" in settings.read_text(), "who is not listed gets nothing"
 
 
+def test_who_asks_for_metadata_is_itself_even_without_port_security_and_nobody_is_the_service(
+    net: HostNet, joined: Callable[..., list[Guest]], tmp_path: Path
+) -> None:
+    ana, bo = joined(ANA, BO)
+    for port in (ANA, BO):
+        net.plug(f"server-of-{port.port_uuid}", [Client(port, "web-1", GuestPages({}, tmp_path / "posted"))])
+    net.filter({"port-ana": PortFilter(is_on=False), "port-bo": SENDS})
+    ana.send(ana.asks_for_metadata(1, like=bo))
+    ana.send(ana.asks_for_metadata(2))
+    assert ana.metadata_answer() == 2, "who asks as bo is not heard"
+    assert not ana.reaches(bo, ana.ping(bo, b"trust me", address=METADATA))
+    assert not ana.reaches(bo, ana.who_has(bo, address=METADATA))
+    bo.send(bo.asks_for_metadata(3))
+    assert bo.metadata_answer() == 3, "and bo, who let nobody in, has no answer that it did not ask for"
+
+
 def test_the_same_addresses_in_two_networks_are_two_guests(net: HostNet, joined: Callable[..., list[Guest]]) -> None:
     twin = [
         NetworkPort(f"twin-{port.port_uuid}", "other", port.mac_address.replace("3e", "3f"), port.ip_address, 20,
@@ -160,14 +179,14 @@ def test_the_same_addresses_in_two_networks_are_two_guests(net: HostNet, joined:
 
 def test_unplugging_removes_port_rules_bridge_and_server(net: HostNet) -> None:
     net.plug("server-1", [Client(ANA, "web-1"), Client(BO, "web-1")])
-    assert len(devices()) == 3
+    assert len(devices()) == 4
     assert net.ports_of("server-1") == {"port-ana", "port-bo"}
     assert [found["mac_address"] for found in net.counted("server-1")] == [ANA.mac_address, BO.mac_address]
     net.unplug("server-1", "port-bo")
     assert net.device_of(BO) not in _rules()
     assert net.device_of(ANA) in _rules()
     net.unplug("server-2")
-    assert len(devices()) == 2
+    assert len(devices()) == 3
     net.unplug("server-1")
     assert devices() == []
     assert _rules() == ""
@@ -184,10 +203,11 @@ def test_a_new_start_keeps_what_is_plugged_with_its_rules_and_removes_what_is_le
     _run("ip", "tuntap", "add", "dev", f"{net.device_of(ANA)[:6]}0left0", "mode", "tap")
     again = HostNet(net._folder)
     again.start([(f"server-of-{port.port_uuid}", Client(port, "web-1")) for port in (ANA, BO)])
-    assert len(devices()) == 3
+    assert len(devices()) == 4
     assert net.device_of(CHI) not in " ".join(devices())
     assert ana.reaches(bo, ana.ping(bo, b"again"))
     assert not bo.reaches(ana, bo.ping(ana, b"back"))
+    again.stop()
 
 
 def test_a_port_that_cannot_be_served_leaves_nothing(net: HostNet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ That they move with their guests is shown by the suite of moves with shared disk
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -15,10 +17,12 @@ from compute_drivers.libvirt import actions, embedded
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.driver import Told
 from conductor.core.compute_driver import NetworkPort
+from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import EGRESS, INGRESS, FilterRule, PortFilter, fingerprint
 from tests.compute_drivers.net_space import devices, net_space, wait_until_forwarding
-from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, state_dir
+from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, state_dir, wait_for
+from tests.compute_drivers.test_tiny_linux import linux
 from tests.guests import guest_of
 
 NETWORK = "6f1b6f2e-net"
@@ -28,6 +32,18 @@ PORT, SECOND = (
     for number in (5, 6)
 )  # fmt: skip
 OPEN = PortFilter(rules=(FilterRule(EGRESS), FilterRule(INGRESS)))
+ANA, BO = (
+    NetworkPort(f"port-{name}", "private", f"fa:16:3e:00:02:0{number}", f"10.64.0.{number}", 20, "10.64.0.0/20",
+                "10.64.0.1", network_uuid=NETWORK)
+    for name, number in (("ana", 7), ("bo", 8))
+)  # fmt: skip
+SENDS = PortFilter(rules=(FilterRule(EGRESS),))
+READS = rb"""#!/bin/sh
+ask() { printf "$1 /openstack/latest/$2 HTTP/1.0\r\n$3" | nc -w 9 169.254.169.254 80 | tr -d '\r'; }
+echo "it is $(ask GET meta_data.json '\r\n' | sed -n 's/^ "uuid": "\(.*\)",*$/\1/p')"
+ask POST password 'Content-Length: 5\r\n\r\nsaid!'
+"""
+PINGED = re.compile(rb"it is (answered|silent)\.")
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +87,10 @@ def test_a_guest_is_on_a_tap_from_its_start_to_its_end_and_over_a_restart_of_its
     assert {card["mac_address"] for card in host.diagnostics(uuid)["nics"]} == {PORT.mac_address, SECOND.mac_address}
     again = LibvirtDriver(host.host, host.options, SHELF.open)
     again.start()
-    assert len(devices()) == 3
+    assert len(devices()) == 4
     assert again.report().capabilities["port_filters"] == fingerprint(told), "rules are kept until others are told"
     again.reboot(guest, is_hard=True, timeout_seconds=0.0)
-    assert devices() == sorted([tap_of(host, PORT), *(name for name in devices() if name.startswith("nb"))])
+    assert [name for name in devices() if name.startswith("nt")] == [tap_of(host, PORT)]
     again.destroy(uuid)
     again.stop()
     assert devices() == []
@@ -89,3 +105,34 @@ def test_what_goes_wrong_leaves_no_port(host: LibvirtDriver, monkeypatch: pytest
     monkeypatch.setattr("compute_drivers.host_net.host_net.BRIDGED_CALLS", Path("/nowhere"))
     with pytest.raises(DriverError, match="br_netfilter is not loaded"):
         LibvirtDriver("real-4", {**host.options, "state_dir": str(state_dir(host) / "x")}, SHELF.open).start()
+
+
+def test_two_linux_guests_have_their_addresses_read_of_themselves_and_meet_as_far_as_a_group_lets_them(
+    host: LibvirtDriver, tiny_linux: Path
+) -> None:
+    script = base64.b64encode(READS).decode()
+    guests = [linux(tiny_linux, ports=(port,), user_data=script) for port in (ANA, BO)]
+    pings = PortFilter(rules=(FilterRule(EGRESS), FilterRule(INGRESS, protocol="icmp")))
+    host.filter_ports({ANA.port_uuid: SENDS, BO.port_uuid: pings})
+    for guest in guests:
+        host.spawn(guest, Told())
+    for guest, port in zip(guests, (ANA, BO), strict=True):
+        text = wait_for(host, guest.instance_uuid, b"novella: up after").decode()
+        assert f"address {port.ip_address}\r\n" in text
+        assert f"novella: it is {guest.instance_uuid}\r\n" in text
+        assert host.posted_password(guest.instance_uuid) == "said!"
+    ana = guests[0].instance_uuid
+    assert pinged(host, ana, BO.ip_address) == "answered"
+    host.filter_ports({ANA.port_uuid: SENDS, BO.port_uuid: SENDS})
+    assert pinged(host, ana, BO.ip_address) == "silent"
+
+
+def pinged(driver: LibvirtDriver, uuid: str, address: str) -> str:
+    """By the word of a guest that tries."""
+    said = len(driver.console_log(uuid, 0))
+    asks = f"\nping -c 2 -W 1 {address} > /dev/null && w=answered || w=silent; echo it is $w.; d=done; echo it is $d.\n"
+    with driver.open_console(uuid, ConsoleKind.SERIAL) as line:
+        line.sendall(asks.encode())
+        wait_for(driver, uuid, b"it is done.\r", after=said)
+    (found,) = PINGED.findall(driver.console_log(uuid, said))
+    return str(found, "ascii")

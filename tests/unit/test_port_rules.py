@@ -18,7 +18,7 @@ from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted
 from conductor.core.port_filters import EGRESS, INGRESS, AddressPair, FilterRule, PortFilter
 
-NAMES = Names("novella_0000", "nt0000", "nb0000")
+NAMES = Names("novella_0000", "nt0000", "nb0000", "nm0000")
 MAC, ADDRESS = "fa:16:3e:00:00:01", "10.64.0.3"
 PLUG = Plug("nt0000aaaaaaaa", "nb0000aaaaaaaa", MAC, ADDRESS, PortFilter())
 GROUPS = ("web", "db")
@@ -144,8 +144,11 @@ def test_nothing_passes_without_rules_and_all_without_port_security() -> None:
     assert not passes(chain(text, f"in-{PLUG.device}"), packet)
     assert not passes(chain(text, f"out-{PLUG.device}"), packet)
     text = ruleset(NAMES, [replace(PLUG, filter=PortFilter(is_on=False))])
-    for direction in ("in", "out", "honest"):
+    for direction in ("in", "out"):
         assert chain(text, f"{direction}-{PLUG.device}") == ["return"]
+    honest = chain(text, f"honest-{PLUG.device}")
+    assert honest[-1] == "return"
+    assert all("169.254." in line for line in honest[:-1]), "of the host's services alone"
 
 
 def test_a_guest_is_heard_only_as_itself_and_as_what_it_may_be_besides() -> None:

@@ -9,7 +9,10 @@ bound | renew)
     [ -n "$router" ] && ip route replace default via "${router%% *}"
     set -- $staticroutes
     while [ $# -ge 2 ]; do
-        ip route replace "$1" via "$2"
+        case $2 in # nobody is in between
+        0.0.0.0) ip route replace "$1" dev "$interface" ;;
+        *) ip route replace "$1" via "$2" ;;
+        esac
         shift 2
     done
     [ -n "$hostname" ] && [ "$(hostname)" = tiny-linux ] && hostname "$hostname"

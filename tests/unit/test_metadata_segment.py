@@ -1,0 +1,123 @@
+"""The metadata service of a network that guests share, frame by frame: each reads its own pages and nobody else's."""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compute_drivers.guest_metadata import GuestPages
+from compute_drivers.user_net import packets
+from compute_drivers.user_net.metadata_segment import METADATA, OWN_MAC, MetadataSegment, Reader
+from compute_drivers.user_net.packets import ACK, RST, SYN, Segment
+
+ANA, BO = Reader("fa:16:3e:00:00:03", "10.64.0.3"), Reader("fa:16:3e:00:00:04", "10.64.0.4")
+PAGE = "openstack/latest/meta_data.json"
+
+
+def mac_of(reader: Reader) -> bytes:
+    return bytes.fromhex(reader.mac_address.replace(":", ""))
+
+
+def pages_of(name: str) -> GuestPages:
+    return GuestPages({PAGE: name.encode()}, Path("/nonexistent/posted"))
+
+
+def serving() -> MetadataSegment:
+    made = MetadataSegment()
+    made.tell({ANA: pages_of("ana's"), BO: pages_of("bo's")})
+    return made
+
+
+class Client:
+    """A guest that asks for one page; `reader` is who it says it is."""
+
+    def __init__(self, segment: MetadataSegment, reader: Reader, port: int = 80) -> None:
+        self.segment, self.reader, self.port = segment, reader, port
+        self.number = 7
+
+    def says(self, flags: int, data: bytes = b"", acknowledged: int = 0) -> list[Segment]:
+        source = IPv4Address(self.reader.ip_address).packed
+        said = Segment(40000, self.port, self.number, acknowledged, flags, 65535, data)
+        packet = packets.packet(source, METADATA, packets.TCP, packets.segment(source, METADATA, said))
+        self.number += len(data) + bool(flags & SYN)
+        frames = self.segment.receive(packets.frame(OWN_MAC, mac_of(self.reader), packets.IPV4, packet), 1.0)
+        return [self.heard(frame, source) for frame in frames]
+
+    def heard(self, data: bytes, address: bytes) -> Segment:
+        frame = packets.frame_of(data)
+        assert frame is not None
+        assert (frame.target, frame.source) == (mac_of(self.reader), OWN_MAC)
+        packet = packets.packet_of(frame.payload)
+        assert packet is not None
+        assert (packet.source, packet.target) == (METADATA, address)
+        found = packets.segment_of(packet.payload)
+        assert found is not None
+        return found
+
+    def begins(self) -> int:
+        (welcome,) = self.says(SYN)
+        assert welcome.flags == SYN | ACK
+        return welcome.sequence + 1
+
+    def asks(self, acknowledged: int) -> bytes:
+        asked = f"GET /{PAGE} HTTP/1.0\r\n\r\n".encode()
+        return b"".join(one.data for one in self.says(ACK, asked, acknowledged % (1 << 32)))
+
+
+def test_each_reads_its_own_pages_at_the_same_address() -> None:
+    segment = serving()
+    for reader, words in ((ANA, b"ana's"), (BO, b"bo's")):
+        client = Client(segment, reader)
+        assert client.asks(client.begins()).endswith(words)
+
+
+def test_who_is_no_reader_or_claims_half_of_another_is_not_heard() -> None:
+    segment = serving()
+    for reader in (
+        Reader("fa:16:3e:00:00:05", "10.64.0.5"),
+        Reader(ANA.mac_address, BO.ip_address),
+        Reader(BO.mac_address, ANA.ip_address),
+    ):
+        assert Client(segment, reader).says(SYN) == []
+    (refused,) = Client(segment, ANA, port=22).says(SYN)
+    assert refused.flags & RST
+
+
+def test_who_asks_while_another_comes_is_not_interrupted_and_who_is_gone_is_not_heard() -> None:
+    segment, mine, fresh = MetadataSegment(), pages_of("ana's"), pages_of("bo's")
+    segment.tell({ANA: mine})
+    client = Client(segment, ANA)
+    begun = client.begins()
+    segment.tell({ANA: mine, BO: fresh})
+    assert client.asks(begun).endswith(b"ana's")
+    segment.tell({BO: fresh})
+    assert client.says(ACK) == []
+
+
+def test_a_reader_finds_it_by_its_address_and_others_do_not() -> None:
+    def asked(reader: Reader, target: bytes = METADATA) -> list[bytes]:
+        mac, address = mac_of(reader), IPv4Address(reader.ip_address).packed
+        said = struct.pack("!HHBBH6s4s6s4s", 1, packets.IPV4, 6, 4, 1, mac, address, bytes(6), target)
+        return serving().receive(packets.frame(packets.BROADCAST, mac, packets.ARP, said), 1.0)
+
+    (frame,) = asked(ANA)
+    found = packets.frame_of(frame)
+    assert found is not None
+    answer = packets.arp_of(found.payload)
+    assert answer is not None
+    assert (found.target, answer.operation, answer.source_mac, answer.source) == (mac_of(ANA), 2, OWN_MAC, METADATA)
+    assert asked(ANA, IPv4Address(BO.ip_address).packed) == []
+    assert asked(Reader("fa:16:3e:00:00:05", "10.64.0.5")) == []
+
+
+@settings(max_examples=50)
+@given(st.binary(max_size=120), st.sampled_from([packets.ARP, packets.IPV4, 0x86DD]))
+def test_noise(noise: bytes, kind: int) -> None:
+    segment = serving()
+    assert segment.receive(noise, 1.0) == []
+    segment.receive(packets.frame(OWN_MAC, mac_of(ANA), kind, noise), 1.0)
+    assert segment.turn(9.0) == []
