@@ -33,7 +33,10 @@ class Least:
 
     def among(self, passing: Mask) -> float | None:
         """The least number of the rows that pass; None where none of those passes that are known."""
-        return next((number for number, row in self.pairs if passing[row]), None)
+        for number, row in self.pairs:
+            if passing[row]:
+                return number
+        return None
 
     def with_rows(self, rows: Collection[int], changed: NDArray[np.intp], numbers: Column) -> Least:
         """With the numbers that these rows have now."""

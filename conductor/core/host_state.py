@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from conductor.core.extremes import Extremes, carried
+from conductor.core import extremes, shares
+from conductor.core.extremes import Extremes
 from conductor.core.factor import Column as Column
 from conductor.core.factor import Factor as Factor
 from conductor.core.factor import Mask as Mask
@@ -20,6 +21,7 @@ from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.hardware.topology import HostTopology, PciPool
 from conductor.core.placement.amounts import Amount
 from conductor.core.placement.forest import ProviderNode
+from conductor.core.shares import Shares
 
 _K = TypeVar("_K", bound="Kept")
 _NOTHING: FrozenDict = FrozenDict()
@@ -188,7 +190,7 @@ class HostTable:
             **claimed,
         )
 
-    @property
+    @cached_property
     def zeros(self) -> Column:
         """A column of nothing, for weighers that have nothing to say: it costs neither memory nor time."""
         zeros: Column | None = self._kept.get("zeros")
@@ -196,7 +198,7 @@ class HostTable:
             self._kept["zeros"] = zeros = np.broadcast_to(read_only(np.zeros(1)), len(self))
         return zeros
 
-    @property
+    @cached_property
     def everyone(self) -> Mask:
         """A mask of all hosts, for filters that have nothing to ask: the engine knows it and counts nothing."""
         everyone: Mask | None = self._kept.get("everyone")
@@ -238,6 +240,17 @@ class HostTable:
         kept: dict[str, Extremes | None] = self._kept.setdefault("extremes", {})
         found = kept[name] if name in kept else kept.setdefault(name, Extremes.of(column))
         return found.among(passing) if found else None
+
+    def shares_of(self, column: Column, low: float, high: float) -> Column | None:
+        """A claimed column's numbers as shares of the way between two ends; None where it is another column."""
+        name = self._named.get(id(column)) if self.identity is not None else None
+        if name is None:
+            return None
+        kept: dict[str, Shares] = self._kept.setdefault("shares", {})
+        found = kept.get(name)
+        if found is None or found.low != low or found.high != high:
+            kept[name] = found = Shares.of(column, low, high)
+        return found.numbers
 
     @cached_property
     def _named(self) -> Mapping[int, str]:
@@ -303,7 +316,8 @@ class HostTable:
         kept["factors"] = {name: made for name, made in factors.items() if len(made.values) <= len(states)}
         kept["made"] = {name: made.with_rows(changes) for name, made in list(kept.get("made", {}).items())}
         frozen_columns: dict[str, Any] = {name: read_only(column) for name, column in columns.items()}
-        kept["extremes"] = carried(dict(kept.get("extremes", {})), changes.keys(), frozen_columns)
+        for name, made_again in (("extremes", extremes.carried), ("shares", shares.carried)):
+            kept[name] = made_again(dict(kept.get(name, {})), changes.keys(), frozen_columns)
         return replace(
             self,
             states=tuple(states),

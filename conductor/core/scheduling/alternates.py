@@ -3,27 +3,70 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from conductor.core.host_state import Column, HostTable
+from conductor.core.host_state import Column, Factor, HostTable, Mask
 from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.weighing import OUT
 
-BLOCK = 64
+STRIPES = 64  # hosts are looked at in groups of so many: the best of each says where the heaviest begin
+LEADERS = 32  # so many are looked for where a handful is wanted: those of one cell are mostly among them
+FEW = 512  # more leaders than that are no shortcut
 LEAST = -np.finfo(np.float64).max  # of all weights that are numbers; those who are no candidates have less
 
 
-def best_rows(totals: Column, count: int, seed: int | None) -> list[int]:
-    """The `count` heaviest candidates, best first; fewer where there are no more.
+class Ranking:
+    """Candidates by weight. The heaviest of all are found once, and mostly all that is asked for is among them."""
 
-    Hosts of equal weight come in an order drawn from the seed, so that schedulers side by side do not all take
-    the same one. Without a seed they keep their order.
-    """
+    def __init__(self, totals: Column) -> None:
+        self.totals = totals
+        self._ahead = _leaders(totals)
+
+    def best(self, count: int, seed: int | None) -> list[int]:
+        """The `count` heaviest candidates, best first; fewer where there are no more.
+
+        Hosts of equal weight come in an order drawn from the seed, so that schedulers side by side do not all take
+        the same one. Without a seed they keep their order.
+        """
+        ahead = self._ahead
+        if ahead is None or count > len(ahead):
+            return _best(self.totals, count, seed)
+        return ahead[_best(self.totals[ahead], count, seed)].tolist()  # type: ignore[no-any-return]
+
+    def those_of(self, factor: Factor, code: int, most: int) -> Rows:
+        """Hosts of one value of a factor with its `most` heaviest among them: a few, or all."""
+        if self._ahead is not None:
+            near: Rows = self._ahead[factor.codes[self._ahead] == code]
+            if len(near) >= most:
+                return near
+        return factor.rows(code)
+
+
+def best_rows(totals: Column, count: int, seed: int | None) -> list[int]:
+    """`Ranking.best`, for who asks once."""
+    return _best(totals, count, seed)
+
+
+def _best(weights: Column, count: int, seed: int | None) -> list[int]:
     if seed is None:
-        return heaviest(totals, count)
-    return _drain(totals if count == 1 else totals.copy(), count, seed)
+        return heaviest(weights, count)
+    if len(weights) <= FEW:
+        return _drawn(weights.tolist(), count, seed)
+    return _drain(weights if count == 1 else weights.copy(), count, seed)
+
+
+def _drawn(weights: list[float], count: int, seed: int) -> list[int]:
+    """`_drain` of few, which numpy would take longer to begin with than all of it takes."""
+    best: list[int] = []
+    levels = (max(weights),) if count == 1 and weights else sorted(set(weights), reverse=True)
+    for top in levels:
+        if top == OUT or len(best) >= count:
+            break
+        level = [place for place, weight in enumerate(weights) if weight == top]
+        best += _some_of(level, count - len(best), seed)
+    return best
 
 
 def _drain(left: Column, count: int, seed: int) -> list[int]:
@@ -34,12 +77,18 @@ def _drain(left: Column, count: int, seed: int) -> list[int]:
         if top == OUT:
             break
         level = (left == top).nonzero()[0]
-        wanted = min(count - len(best), len(level))
-        drawn = random.Random(seed).sample(range(len(level)), wanted) if len(level) > 1 else (0,)
-        best += [int(level[index]) for index in drawn]
+        best += _some_of(level, count - len(best), seed)
         if len(best) < count:
             left[level] = OUT
     return best
+
+
+def _some_of(level: Sequence[int] | Rows, most: int, seed: int) -> list[int]:
+    """So many of the hosts that weigh the same, in an order drawn from the seed."""
+    if len(level) == 1:
+        return [int(level[0])]
+    drawn = random.Random(seed).sample(range(len(level)), min(most, len(level)))
+    return [int(level[index]) for index in drawn]
 
 
 def heaviest(totals: Column, count: int) -> list[int]:
@@ -55,13 +104,16 @@ def heaviest(totals: Column, count: int) -> list[int]:
 
 
 def _floor(totals: Column, count: int) -> float:
-    """A weight that at least `count` candidates have, or the least of all: of so many blocks, each has one."""
-    blocks = len(totals) // BLOCK
-    if not 0 < count <= blocks:
+    """A weight that at least `count` candidates have, or the least of all: of so many groups, each has one.
+
+    A group is every so-manieth host: the best of all groups at once costs a sixth of what it does of neighbours.
+    """
+    groups = len(totals) // STRIPES
+    if not 0 < count <= groups:
         return LEAST
-    tops = totals[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1)
-    floor = np.partition(tops, blocks - count)[blocks - count]
-    return max(float(floor), LEAST)
+    tops = totals[: groups * STRIPES].reshape(STRIPES, groups).max(axis=0)
+    tops.partition(groups - count)
+    return max(float(tops[groups - count]), LEAST)
 
 
 def pick(ordered: list[int], generator: random.Random | None) -> int:
@@ -70,7 +122,7 @@ def pick(ordered: list[int], generator: random.Random | None) -> int:
 
 
 def alternates_by_cell(
-    hosts: HostTable, totals: Column, picked: Collection[int], *, count: int, seed: int | None, among: int = 1
+    hosts: HostTable, ranking: Ranking, picked: Collection[int], *, count: int, seed: int | None, among: int = 1
 ) -> dict[str, list[int]]:
     """For each cell of a picked host, its `count` next best hosts that no instance of the request was given.
 
@@ -81,17 +133,31 @@ def alternates_by_cell(
         return {}
     cells = hosts.factor("cell")
     chosen = list(picked)
-    free = totals.copy()
-    free[chosen] = OUT
+    most = count if seed is None else count * among
     found: dict[str, list[int]] = {}
     for code in set(cells.codes[chosen].tolist()):
-        rows = cells.rows(code)
-        left = free[rows]
-        if seed is None:
-            best = heaviest(left, count)
-        else:
-            best = _drain(left, count * among, seed)
-            if among > 1:
-                best = random.Random(seed).sample(best, min(count, len(best)))
-        found[cells.values[code]] = [int(rows[index]) for index in best]
+        rows = ranking.those_of(cells, code, most + len(chosen))
+        left = ranking.totals[rows]
+        left[_places(rows, picked)] = OUT
+        best = _best(left, most, seed)
+        if seed is not None and among > 1:
+            best = random.Random(seed).sample(best, min(count, len(best)))
+        found[cells.values[code]] = rows[best].tolist()
     return found
+
+
+def _places(rows: Rows, picked: Collection[int]) -> list[int] | Mask:
+    """Where the picked hosts are among these."""
+    if len(rows) > FEW:
+        return np.isin(rows, list(picked))
+    return [place for place, row in enumerate(rows.tolist()) if row in picked]
+
+
+def _leaders(totals: Column) -> Rows | None:
+    """The rows of the heaviest candidates, with all that weigh the same as the least of them; None where these are
+    so few hosts, or so many that are alike, that nothing is won by looking at them first."""
+    floor = _floor(totals, LEADERS)
+    if floor == LEAST:
+        return None
+    rows: Rows = (totals >= floor).nonzero()[0]
+    return rows if len(rows) <= FEW else None

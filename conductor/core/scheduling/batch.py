@@ -116,7 +116,8 @@ class _Say:
     def come_near(self, rows: Rows) -> None:
         factor = self.all.multiplier
         column = self.all.column[rows].astype(np.float64)
-        self.near = self.all._replace(column=column, multiplier=factor if isinstance(factor, float) else factor[rows])
+        factor = factor if isinstance(factor, float) else factor[rows]
+        self.near = self.all._replace(column=column, multiplier=factor, shares=None)
         self.then, self._far = self.near, None
 
     def go_back(self, rows: Rows) -> None:

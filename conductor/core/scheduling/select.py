@@ -9,10 +9,10 @@ from typing import Any
 
 from conductor.core.filter import Filter
 from conductor.core.frozen import sealed
-from conductor.core.host_state import HostTable, Mask
+from conductor.core.host_state import Column, HostTable, Mask
 from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.alternates import alternates_by_cell, best_rows, pick
+from conductor.core.scheduling.alternates import Ranking, alternates_by_cell, best_rows, pick
 from conductor.core.scheduling.batch import Plugins, Unclear, batch_of
 from conductor.core.scheduling.filtering import Filtering, PluginFault, passes_all, run_filters
 from conductor.core.scheduling.group_rules import LEAVING
@@ -158,6 +158,7 @@ class _Placing:
         self.since: Since | None = None  # what is known of the hosts but for the last pick
         self.passing: Mask = self.first.filtering.passing
         self._once: Mask | None = None
+        self._ranking: Ranking | None = None
 
     def outcome(self) -> Outcome:
         return self._as_batch() or self._one_by_one()
@@ -182,7 +183,7 @@ class _Placing:
             return self._ended(self._round(len(batch.picks)), picks=(), alternates={})
         count = self.pipeline.max_attempts - 1
         left = batch.totals() if count > 0 else self.first.weighing.totals
-        found = alternates_by_cell(hosts, left, set(batch.picks), count=count, seed=draw)
+        found = alternates_by_cell(hosts, self._ranked(left), set(batch.picks), count=count, seed=draw)
         return self._ended(self.first, picks=tuple(batch.picks), alternates=found)
 
     def _one_by_one(self) -> Outcome:
@@ -201,7 +202,7 @@ class _Placing:
             weighing = self._next() if self.pipeline.watcher else self._round(0).weighing
         alternates = alternates_by_cell(
             self.table.hosts,
-            weighing.totals,
+            self._ranked(weighing.totals),
             set(self.picks),
             count=count,
             seed=None if self.pipeline.keeps_order else self.seed,
@@ -280,11 +281,17 @@ class _Placing:
         count = max(self.pipeline.host_subset_size, 1)
         seed = None if self.pipeline.keeps_order else self.seed + index
         if self.pipeline.rechecks_room:
-            return pick(best_rows(weighing.totals, count, seed), self.random)
+            return pick(self._ranked(weighing.totals).best(count, seed), self.random)
         ordered = best_rows(weighing.totals, weighing.count, seed)
         chosen = pick(ordered[:count], self.random)
         states = self.table.hosts.states
         return next((row for row in (chosen, *ordered) if self.room.host_passes(states[row], self.spec)), None)
+
+    def _ranked(self, totals: Column) -> Ranking:
+        """The candidates by weight: who is picked and who are the alternates is asked of the same ones."""
+        if self._ranking is None or self._ranking.totals is not totals:
+            self._ranking = Ranking(totals)
+        return self._ranking
 
     def _take(self, row: int, instance_uuid: str, weighing: Weighing) -> None:
         """Give the host in `row` one instance more, and ask again what its answer may change."""

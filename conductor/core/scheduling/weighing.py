@@ -41,6 +41,7 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
     multiplier: float | Column
     is_beyond: bool = False  # some candidates' numbers lie beyond the ends
     ends: tuple[float, float] = (0.0, 0.0)  # the least and the greatest of the candidates' numbers
+    shares: Column | None = None  # of all rows, where the table has them
 
     def of_its_own(self) -> Part:
         """With a column that nobody else holds, whatever a plugin does with the one that it gave."""
@@ -197,7 +198,8 @@ class _Candidates:
     def ends(self, column: Column) -> tuple[float, float]:
         """The least and the greatest of the candidates' numbers."""
         if column.strides == (0,):  # one number for all hosts
-            return float(column[0]), float(column[0])
+            number = float(column[0])
+            return number, number
         known = self.hosts.ends_of(column, self.passing)
         if known is not None:
             return known
@@ -290,7 +292,10 @@ class _Turn:
         _check(column, len(hosts))
         ends = self.since.ends(len(self.parts), column, self.candidates) if self.since else self.candidates.ends(column)
         low, high = share_ends(ends, one.minval, one.maxval)
-        return Part(one.name, column, low, high, multiplier, ends[0] < low or ends[1] > high, ends)
+        is_beyond = ends[0] < low or ends[1] > high
+        is_told = low != high and not is_beyond and not _is_nothing(multiplier)
+        shares = hosts.shares_of(column, low, high) if is_told else None
+        return Part(one.name, column, low, high, multiplier, is_beyond, ends, shares)
 
 
 def totals_of(parts: Sequence[Part], passing: Mask) -> Column:
@@ -304,7 +309,7 @@ def totals_of(parts: Sequence[Part], passing: Mask) -> Column:
             block = totals[rows]
             for part in telling:
                 _add(block, part, rows, scratch[: len(block)])
-            np.copyto(block, OUT, where=~passing[rows])
+            np.putmask(block, ~passing[rows], OUT)
     return totals
 
 
@@ -332,6 +337,8 @@ def share_ends(
     all shares are 0. Raises Nonsense for numbers that are not finite.
     """
     least, greatest = ends
+    if minval is None and maxval is None and math.isfinite(least) and math.isfinite(greatest):
+        return ends
     if not (math.isfinite(least) and math.isfinite(greatest)):
         raise Nonsense("a weight is not finite")
     lower = OUT if minval is None else float(minval)
@@ -343,20 +350,25 @@ def share_ends(
 
 def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
     """Add share times factor to the totals of `rows`, leaving out what changes no number."""
-    shares = part.column[rows]
-    if part.is_beyond:
-        shares = np.clip(shares, part.low, part.high, out=scratch)
-    if part.low:
-        shares = np.subtract(shares, part.low, out=scratch)
-    np.divide(shares, part.high - part.low, out=scratch)
+    shares = _shares_in(part, rows, scratch) if part.shares is None else part.shares[rows]
     if not isinstance(part.multiplier, float):
-        np.multiply(scratch, part.multiplier[rows], out=scratch)
+        shares = np.multiply(shares, part.multiplier[rows], out=scratch)
     elif abs(part.multiplier) != 1.0:
-        np.multiply(scratch, part.multiplier, out=scratch)
+        shares = np.multiply(shares, part.multiplier, out=scratch)
     elif part.multiplier < 0:
-        np.subtract(totals, scratch, out=totals)
+        np.subtract(totals, shares, out=totals)
         return
-    np.add(totals, scratch, out=totals)
+    np.add(totals, shares, out=totals)
+
+
+def _shares_in(part: Part, rows: slice, scratch: Column) -> Column:
+    """The shares of some rows, where they are not at hand for all."""
+    numbers = part.column[rows]
+    if part.is_beyond:
+        numbers = np.clip(numbers, part.low, part.high, out=scratch)
+    if part.low:
+        numbers = np.subtract(numbers, part.low, out=scratch)
+    return np.divide(numbers, part.high - part.low, out=scratch)
 
 
 def said_of(hosts: HostTable) -> frozenset[str]:

@@ -1,0 +1,88 @@
+"""Shares that a table keeps, and the heaviest hosts that are found first, are what a look at all hosts gives."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from conductor.core.host_state import HostState, HostTable
+from conductor.core.scheduling.alternates import FEW, LEADERS, STRIPES, Ranking, alternates_by_cell, best_rows, heaviest
+from conductor.core.scheduling.needs import needs_of
+from conductor.core.scheduling.weighing import OUT, Multipliers, weigh
+from conductor.core.scheduling.working_table import WorkingTable
+from tests.unit.scheduling.fleets import SHIPPED, host, spec
+
+CELLS = ("cell1", "cell2", "cell3")
+
+
+def drawn(dice: random.Random, row: int) -> HostState:
+    return host(
+        f"host-{row}",
+        cell=CELLS[row % 3],
+        memory_mb_used=dice.randrange(16_000),
+        vcpus_used=dice.randrange(8),
+        num_io_ops=dice.randrange(3),
+    )
+
+
+def totals(hosts: HostTable, passing: np.ndarray, **options: float) -> list[float]:
+    weighing = weigh(hosts, spec(), SHIPPED.weighers, multipliers=Multipliers(options), passing=passing)
+    assert not weighing.faults
+    return weighing.totals.tolist()
+
+
+def test_weights_after_changes_are_those_of_hosts_that_nobody_has_weighed() -> None:
+    dice = random.Random(3)
+    hosts = HostTable.from_states([drawn(dice, row) for row in range(200)])
+    for turn in range(40):
+        passing = np.array([dice.random() < 0.9 for _ in range(200)])
+        options = dice.choice(({}, {}, {"io_ops_weight_multiplier": 2.5}, {"ram_weight_multiplier": -1.0}))
+        fresh = HostTable.from_states(hosts.states)
+        assert totals(hosts, passing, **options) == totals(fresh, passing, **options), turn
+        rows = dice.sample(range(200), dice.choice((0, 1, 5)))
+        hosts = hosts.with_rows({row: drawn(dice, row) for row in rows})
+
+
+def test_shares_are_of_the_table_s_own_columns_and_cannot_be_written() -> None:
+    hosts = HostTable.from_states([host("host-0"), host("host-1", memory_mb_used=4096)])
+    shares = hosts.shares_of(hosts.unused_memory_mb, 0.0, float(hosts.unused_memory_mb.max()))
+    assert shares is not None
+    assert shares.tolist() == [1.0, 0.75]
+    assert hosts.shares_of(hosts.unused_memory_mb.copy(), 0.0, 1.0) is None
+    with pytest.raises(ValueError, match="read-only"):
+        shares[0] = 0.5
+    table = WorkingTable(hosts)
+    table.take(0, spec(), needs_of(spec()))  # its columns change in place from here
+    assert table.hosts.shares_of(table.hosts.unused_memory_mb, 0.0, 1.0) is None
+
+
+@pytest.mark.parametrize("kinds", [2, 40, 10**9])
+def test_the_heaviest_are_the_same_whether_all_are_looked_at_or_a_few_first(kinds: int) -> None:
+    dice = random.Random(kinds)
+    count = STRIPES * LEADERS * 2
+    hosts = HostTable.from_states([drawn(dice, row) for row in range(count)])
+    for _ in range(8):
+        weights = np.array([float(dice.randrange(kinds)) for _ in range(count)])
+        weights[[dice.random() < dice.choice((0.0, 0.1, 0.97)) for _ in range(count)]] = OUT
+        seed, wanted = dice.choice((None, 1, 2)), dice.choice((1, 2, 5))
+        ranking = Ranking(weights)
+        best = ranking.best(wanted, seed)
+        assert best == best_rows(weights, wanted, seed)
+        assert (
+            sorted(weights[best], reverse=True) == weights[best].tolist() == weights[heaviest(weights, wanted)].tolist()
+        )
+        found = alternates_by_cell(hosts, ranking, best, count=3, seed=seed)
+        assert found.keys() == {hosts.states[row].cell for row in best}
+        for cell, rows in found.items():
+            left = np.where(hosts.factor("cell").mask(cell.__eq__), weights, OUT)
+            left[best] = OUT
+            assert not {*rows} & {*best}
+            assert left[rows].tolist() == left[heaviest(left, 3)].tolist()
+
+
+def test_many_equals_are_no_shortcut_and_any_of_them_may_come_first() -> None:
+    ranking = Ranking(np.ones(FEW * 10))
+    firsts = {ranking.best(1, seed)[0] for seed in range(50)}
+    assert len(firsts) > 40
