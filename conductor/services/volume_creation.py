@@ -15,11 +15,11 @@ from conductor.rpc import outbox
 from conductor.services import volumes
 from conductor.services.volume_quotas import require_room
 from conductor.transactions import write_tx
-from conductor.volume import backends, capabilities, groups, messages, operations, snapshots, types
+from conductor.volume import backends, backups, capabilities, groups, messages, operations, snapshots, types
 from conductor.volume.models import Volume, VolumeType
 from conductor.volume.operations import VolumeWish
 from conductor.volume.queries import Usage, get_visible
-from conductor.volume.states import AVAILABLE, CREATING, ERROR, IMAGE, IN_USE, SNAPSHOT, VOLUME
+from conductor.volume.states import AVAILABLE, BACKUP, CREATING, ERROR, IMAGE, IN_USE, SNAPSHOT, VOLUME
 
 FLOW = "create_volume"
 ZONE = "nova"
@@ -39,6 +39,7 @@ class VolumeAsk:
     image_id: str | None = None
     snapshot_id: str | None = None
     source_volid: str | None = None
+    backup_id: str | None = None
     group_id: str | None = None
 
 
@@ -171,6 +172,22 @@ def _of_volume(context: RequestContext, ref: str) -> Source:
     return _of_rows(VOLUME, str(row.uuid), row.size_gb, row)
 
 
+def _of_backup(context: RequestContext, ref: str) -> Source:
+    row = backups.get_visible(context, ref)
+    if row.status != AVAILABLE:
+        raise Invalid(f"Invalid backup: Backup status must be available to restore, but is {row.status}.")
+    facts = row.volume_facts
+    return Source(
+        kind=BACKUP,
+        uuid=str(row.uuid),
+        size_gb=row.size_gb,
+        least_gb=row.size_gb,
+        is_bootable=bool(facts.get("is_bootable")),
+        image_metadata=facts.get("image_metadata") or {},
+        resource=f"backup:{row.uuid}",
+    )
+
+
 def _of_rows(kind: str, uuid: str, size_gb: int, volume: Volume) -> Source:
     return Source(
         kind=kind,
@@ -188,6 +205,7 @@ _SOURCES: Mapping[str, Callable[[RequestContext, str], Source]] = {
     "image_id": _of_image,
     "snapshot_id": _of_snapshot,
     "source_volid": _of_volume,
+    "backup_id": _of_backup,
 }
 
 

@@ -23,7 +23,6 @@ DEFAULTS: Mapping[str, int] = {
     "snapshots": 100,
     "per_volume_gigabytes": UNLIMITED,
     "groups": 100,
-    # Nothing counts against these here; clients set them and read them back.
     "backups": 100,
     "backup_gigabytes": 10_000,
 }

@@ -11,7 +11,7 @@ from conductor.core.request_spec import ImageSpec
 from conductor.journal import foreign_locks
 from conductor.services.volume_quotas import require_room
 from conductor.transactions import write_tx
-from conductor.volume import capabilities, messages, operations, snapshots, types
+from conductor.volume import backups, capabilities, messages, operations, snapshots, types
 from conductor.volume.models import Volume, VolumeType
 from conductor.volume.operations import VolumeWish
 from conductor.volume.queries import Usage, VolumeQuery, get_visible, list_visible
@@ -195,7 +195,7 @@ def settle_all() -> int:
     """Finish volumes and snapshots that a dead process left half created, grown or deleted; returns how many."""
     messages.drop_old()
     finished = snapshots.settle_all(lambda uuid: foreign_locks.holder_of(f"snapshot:{uuid}") is None)
-    return finished + operations.settle_all()
+    return finished + backups.settle_all() + operations.settle_all()
 
 
 def free_to_change(context: RequestContext, volume_id: str) -> Volume:

@@ -102,6 +102,35 @@ class VolumeAttachment(models.Model):
     connector = models.JSONField(null=True)  # of an attachment that its owner made: what is to open the volume
 
 
+class Backup(models.Model):
+    """A volume's data kept apart from it: it outlives the volume. `status` is one of backups.STATUSES.
+
+    `data_uuid` says where the data are: that of the backup itself, unless it is another record of the same data.
+    """
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    project_id = models.CharField(max_length=64, db_index=True)
+    user_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=255, null=True)
+    description = models.CharField(max_length=255, null=True)
+    volume_uuid = models.UUIDField(db_index=True)  # which may be gone
+    snapshot_uuid = models.UUIDField(null=True)
+    data_uuid = models.UUIDField(db_index=True)
+    parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="dependents")
+    container = models.CharField(max_length=255, null=True)
+    availability_zone = models.CharField(max_length=255, null=True)
+    size_gb = models.PositiveIntegerField()
+    object_count = models.PositiveIntegerField(default=0)
+    status = models.CharField(max_length=32)
+    status_is_told = models.BooleanField(default=False)
+    fail_reason = models.CharField(max_length=255, null=True)
+    metadata = models.JSONField(default=dict)
+    volume_facts = models.JSONField(default=dict)  # of the volume, for the one that is made of the backup
+    data_timestamp = models.DateTimeField()
+    created_at = models.DateTimeField(db_index=True)
+    updated_at = models.DateTimeField()
+
+
 class Transfer(models.Model):
     """A volume that its owner hands to whoever knows the key, or did."""
 

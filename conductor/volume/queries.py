@@ -14,7 +14,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.volume.lists import order_of, page
-from conductor.volume.models import Snapshot, Volume, VolumeGroup
+from conductor.volume.models import Backup, Snapshot, Volume, VolumeGroup
 from conductor.volume.states import SNAPSHOT, VOLUME
 from conductor.volume.types import DEFAULT_NAME, DEFAULT_UUID
 
@@ -85,6 +85,8 @@ class Usage:
     gigabytes: int  # of snapshots as well
     snapshots: int = 0
     groups: int = 0
+    backups: int = 0
+    backup_gigabytes: int = 0
 
 
 def missing(volume_id: str) -> NotFound:
@@ -181,8 +183,15 @@ def _has_metadata(row: Volume, query: VolumeQuery) -> bool:
 def usage(project_id: str) -> Usage:
     """What counts against the project's limits."""
     volumes, snapshots = _sum(_rows_of(Volume, project_id)), _sum(_rows_of(Snapshot, project_id))
-    groups = VolumeGroup.objects.filter(project_id=project_id).count()
-    return Usage(volumes["count"], volumes["total"] + snapshots["total"], snapshots["count"], groups)
+    groups, backups = VolumeGroup.objects.filter(project_id=project_id).count(), _sum(_rows_of(Backup, project_id))
+    return Usage(
+        volumes=volumes["count"],
+        gigabytes=volumes["total"] + snapshots["total"],
+        snapshots=snapshots["count"],
+        groups=groups,
+        backups=backups["count"],
+        backup_gigabytes=backups["total"],
+    )
 
 
 def usage_by_type(project_id: str) -> dict[str, Usage]:

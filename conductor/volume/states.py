@@ -16,16 +16,18 @@ REVERTING = "reverting"
 DOWNLOADING = "downloading"
 AWAITING_TRANSFER = "awaiting-transfer"
 MAINTENANCE = "maintenance"
+BACKING_UP = "backing-up"
+RESTORING_BACKUP = "restoring-backup"
 STATUSES = (
     *(CREATING, AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING, EXTENDING, UPLOADING, REVERTING),
-    *(DOWNLOADING, AWAITING_TRANSFER, MAINTENANCE, DELETING, ERROR),
+    *(DOWNLOADING, AWAITING_TRANSFER, BACKING_UP, RESTORING_BACKUP, MAINTENANCE, DELETING, ERROR),
 )
-# What an operator may say that a volume is; the last two are words of others for an error.
-TELLABLE = (*STATUSES, "error_deleting", "error_extending")
+# What an operator may say that a volume is; the last ones are words of others for an error.
+TELLABLE = (*STATUSES, "error_deleting", "error_extending", "error_restoring")
 SNAPSHOT_STATUSES = (CREATING, AVAILABLE, DELETING, ERROR)
 SNAPSHOT_TELLABLE = (*SNAPSHOT_STATUSES, "error_deleting")
 LENT_STATUSES = (RESERVED, ATTACHING, IN_USE, DETACHING)  # of an attachment, the weightiest last but one
-DELETABLE = (AVAILABLE, ERROR, "error_deleting", "error_extending")
+DELETABLE = (AVAILABLE, ERROR, "error_deleting", "error_extending", "error_restoring")
 
 # From the first to the second, and by whom.
 CHANGES = frozenset(
@@ -51,6 +53,7 @@ CHANGES = frozenset(
         (ERROR, DELETING),
         ("error_deleting", DELETING),
         ("error_extending", DELETING),
+        ("error_restoring", DELETING),
         (IN_USE, EXTENDING),  # the same, of one that a guest has
         (EXTENDING, IN_USE),
         (AVAILABLE, RESERVED),  # its owner makes an attachment
@@ -72,9 +75,18 @@ CHANGES = frozenset(
         (DOWNLOADING, ERROR),
         (AVAILABLE, AWAITING_TRANSFER),  # offered to another project
         (AWAITING_TRANSFER, AVAILABLE),
+        (AVAILABLE, BACKING_UP),  # its data are kept somewhere else as well
+        (IN_USE, BACKING_UP),
+        (BACKING_UP, AVAILABLE),
+        (BACKING_UP, IN_USE),
+        (CREATING, RESTORING_BACKUP),  # made to get the data of a backup
+        (AVAILABLE, RESTORING_BACKUP),  # it becomes what its backup is
+        ("error_restoring", RESTORING_BACKUP),
+        (RESTORING_BACKUP, AVAILABLE),
+        (RESTORING_BACKUP, "error_restoring"),
     }
 )
-IMAGE, SNAPSHOT, VOLUME = "image", "snapshot", "volume"
-SOURCES = (IMAGE, SNAPSHOT, VOLUME)
+IMAGE, SNAPSHOT, VOLUME, BACKUP = "image", "snapshot", "volume", "backup"
+SOURCES = (IMAGE, SNAPSHOT, VOLUME, BACKUP)
 # What a process that dies leaves behind here is finished by the next sweep.
 PASSING = (CREATING, EXTENDING, DELETING)

@@ -7,6 +7,7 @@ from conductor.journal.models import WorkflowRun
 from conductor.workflows.abort_live_migration import ABORT_LIVE_MIGRATION
 from conductor.workflows.attach_interface import ATTACH_INTERFACE
 from conductor.workflows.attach_volume import ATTACH_VOLUME
+from conductor.workflows.backup_volume import BACKUP_VOLUME
 from conductor.workflows.build_from_volumes import BUILD_FROM_VOLUMES
 from conductor.workflows.build_in_cell import BUILD_IN_CELL
 from conductor.workflows.build_instances import BUILD_INSTANCES
@@ -34,6 +35,7 @@ from conductor.workflows.rebuild_root_volume import REBUILD_ROOT_VOLUME
 from conductor.workflows.reimage_volume import REIMAGE_VOLUME
 from conductor.workflows.rescue_instance import RESCUE_INSTANCE
 from conductor.workflows.resize_instance import RESIZE_INSTANCE
+from conductor.workflows.restore_backup import RESTORE_BACKUP
 from conductor.workflows.restore_instance import RESTORE_INSTANCE
 from conductor.workflows.resume_instance import RESUME_INSTANCE
 from conductor.workflows.revert_resize import REVERT_RESIZE
@@ -99,6 +101,8 @@ FLOWS: tuple[Flow, ...] = (
     REVERT_VOLUME,
     REIMAGE_VOLUME,
     UPLOAD_VOLUME,
+    BACKUP_VOLUME,
+    RESTORE_BACKUP,
 )
 
 # Flows as earlier releases knew them: each stays until no run that began on it is left anywhere (`manage.py

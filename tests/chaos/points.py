@@ -15,7 +15,8 @@ from typing import Any
 from tests.chaos.campaign import Campaign
 from tests.chaos.checker import unsettled, violations
 from tests.chaos.people import COMPUTE
-from tests.chaos.scenes import AS_ADMIN, AT_ONCE, DEEDS, REMEDIES, SCENES, WAIT_SECONDS, Scene, Stage, insist
+from tests.chaos.scenes import AS_ADMIN, AT_ONCE, DEEDS, REMEDIES, SCENES
+from tests.chaos.stage import WAIT_SECONDS, Scene, Stage, insist
 
 ARMED = "armed"
 LOST = ".lost"

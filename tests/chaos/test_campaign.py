@@ -10,6 +10,7 @@ import pytest
 from tests.chaos import points, scenes
 from tests.chaos.campaign import Campaign, at_random
 from tests.chaos.people import Person
+from tests.chaos.stage import Scene, Stage
 
 SEED = 20
 ACTIONS, KILLS, SERVER_KILLS, PLACES = 100, 8, 2, 8
@@ -39,7 +40,7 @@ def test_a_scene_that_cannot_be_played_is_wrong_and_the_walk_goes_on(
     played: list[str] = []
     told: list[str] = []
 
-    def play(stage: scenes.Stage, scene: scenes.Scene, place: points.Place) -> list[str]:
+    def play(stage: Stage, scene: Scene, place: points.Place) -> list[str]:
         played.append(place.name)
         assert scene.action != "unshelve", "unshelve is refused with 409: while it is in vm_state active"
         (tmp_path / points.ARMED).unlink(missing_ok=True)

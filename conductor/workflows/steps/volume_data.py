@@ -9,9 +9,9 @@ from conductor.core import disk_images
 from conductor.core.errors import NotFound
 from conductor.core.request_spec import ImageSpec
 from conductor.image import store as image_store
-from conductor.volume import store
-from conductor.volume.models import Volume
-from conductor.volume.states import SNAPSHOT, VOLUME
+from conductor.volume import backup_store, store
+from conductor.volume.models import Backup, Volume
+from conductor.volume.states import BACKUP, SNAPSHOT, VOLUME
 
 
 def existing(volume_id: str) -> Volume:
@@ -22,6 +22,14 @@ def existing(volume_id: str) -> Volume:
     return volume
 
 
+def existing_backup(backup_id: str) -> Backup:
+    """Raises NotFound."""
+    row = Backup.objects.select_related("parent").filter(uuid=backup_id).first()
+    if row is None:
+        raise NotFound(f"Backup {backup_id} is gone.")
+    return row
+
+
 def fill(volume: Volume, image: Mapping[str, Any] | None) -> None:
     """Copy what its source has; nothing for a blank one. A copy that is finished is not made again.
 
@@ -30,6 +38,9 @@ def fill(volume: Volume, image: Mapping[str, Any] | None) -> None:
     if image is not None:
         _fill_from_image(volume, ImageSpec(**image))
         return
+    if volume.source_kind == BACKUP and not store.path_of(volume.uuid).exists():
+        row = existing_backup(str(volume.source_uuid))
+        backup_store.restore(row.data_uuid, volume.uuid, volume.size_gb)
     if volume.source_kind not in (SNAPSHOT, VOLUME) or volume.source_uuid is None:
         store.ensure(volume.uuid, volume.size_gb)
         return

@@ -10,6 +10,7 @@ from portal.api.base import unknown_route
 from portal.api.volume.versions import VERSIONS
 from portal.api.volume.views import (
     attachments,
+    backups,
     groups,
     messages,
     operators,
@@ -29,6 +30,7 @@ _TYPE = r"types/(?P<type_id>[^/]+)"
 _QOS = r"qos-specs/(?P<qos_id>[^/]+)"
 _TRANSFER = r"(?P<transfer_id>[^/]+)"
 _ATTACHMENT = r"attachments/(?P<attachment_id>[^/]+)"
+_BACKUP = r"backups/(?P<backup_id>[^/]+)"
 _GROUP_SNAPSHOT = r"group_snapshots/(?P<ref>[^/]+)"
 _GROUP_TYPE = r"group_types/(?P<type_id>[^/]+)"
 
@@ -96,6 +98,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _detailed("attachments/(?:detail|summary)", attachments.Attachments, is_detailed=True),
     _route(_ATTACHMENT, attachments.AttachmentById.as_view()),
     _route(rf"{_ATTACHMENT}/action", attachments.AttachmentAction.as_view()),
+    _route("backups", backups.Backups.as_view()),
+    _detailed("backups/detail", backups.Backups, is_detailed=True),
+    _route("backups/import_record", backups.ImportRecord.as_view()),
+    _route(_BACKUP, backups.BackupById.as_view()),
+    _route(rf"{_BACKUP}/action", backups.BackupAction.as_view()),
+    _route(rf"{_BACKUP}/restore", backups.Restore.as_view()),
+    _route(rf"{_BACKUP}/export_record", backups.ExportRecord.as_view()),
     _route("groups", groups.Groups.as_view()),
     _detailed("groups/detail", groups.Groups, is_detailed=True),
     _route("groups/action", groups.GroupFromSource.as_view()),
@@ -124,7 +133,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _route("extensions", service.Extensions.as_view()),
     _route("resource_filters", service.ResourceFilters.as_view()),
     _route("os-availability-zone", service.Zones.as_view()),
-    *_nothing("backups", "Backup"),
     *_nothing("consistencygroups", "ConsistencyGroup"),
     *_nothing("cgsnapshots", "CgSnapshot"),
     re_path("", unknown_route("volume", VERSIONS)),

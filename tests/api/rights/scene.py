@@ -173,6 +173,8 @@ def volume(scene: Scene) -> None:
     settled()
     scene.make("snapshot", f"{root}/snapshots", {"snapshot": {"volume_id": "{volume}", "metadata": {"a": "b"}}})
     settled()
+    scene.make("backup", f"{root}/backups", {"backup": {"volume_id": "{volume}"}})
+    settled()
     scene.make("given", f"{root}/volumes", {"volume": {"size": 1}})
     settled()
     scene.make("transfer", f"{root}/volume-transfers", {"transfer": {"volume_id": "{given}"}}, at=at)

@@ -126,7 +126,7 @@ def test_description_and_metadata_change(api_client: Any) -> None:
         ({"size": "big"}, "volume.size"),
         ({"imageRef": "5f1c0a6e-0000-4000-8000-000000000001"}, "unable to access requested image"),
         ({"snapshot_id": "first"}, "volume.snapshot_id"),
-        ({"backup_id": "5f1c0a6e-0000-4000-8000-000000000001"}, "volume.backup_id"),
+        ({"consistencygroup_id": "5f1c0a6e-0000-4000-8000-000000000001"}, "volume.consistencygroup_id"),
         ({"multiattach": True}, "decided by the type"),
         ({"availability_zone": "mars"}, "mars"),
         ({"colour": "blue"}, "colour"),

@@ -13,16 +13,28 @@ from conductor.image import operations as images
 from conductor.image import store as image_store
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import volume_creation, volume_quotas, volume_refills, volume_snapshots, volume_uploads, volumes
+from conductor.services import (
+    volume_backups,
+    volume_creation,
+    volume_quotas,
+    volume_refills,
+    volume_snapshots,
+    volume_uploads,
+    volumes,
+)
+from conductor.services.volume_backups import BackupAsk
 from conductor.services.volume_creation import VolumeAsk
 from conductor.services.volume_uploads import UploadAsk
-from conductor.volume import snapshots, store, types
+from conductor.volume import backup_store, snapshots, store, types
+from conductor.volume.backups import BackupWish
 from conductor.volume.models import Message, Snapshot, Volume
 from conductor.volume.snapshots import SnapshotWish
+from conductor.workflows.backup_volume import BACKUP_VOLUME
 from conductor.workflows.create_snapshot import CREATE_SNAPSHOT
 from conductor.workflows.create_volume import CREATE_VOLUME
 from conductor.workflows.flow import Flow, Step
 from conductor.workflows.reimage_volume import REIMAGE_VOLUME
+from conductor.workflows.restore_backup import RESTORE_BACKUP
 from conductor.workflows.revert_volume import REVERT_VOLUME
 from conductor.workflows.upload_volume import UPLOAD_VOLUME
 from tests.integration.flows.moving import run_to_the_end
@@ -31,7 +43,10 @@ from tests.integration.flows.storing import StorageHosts, part_of, times_of
 DATA = b"the first bytes of a system" * 1000
 CASES = [
     (flow, step)
-    for flow in (CREATE_VOLUME, CREATE_SNAPSHOT, REVERT_VOLUME, REIMAGE_VOLUME, UPLOAD_VOLUME)
+    for flow in (
+        *(CREATE_VOLUME, CREATE_SNAPSHOT, REVERT_VOLUME, REIMAGE_VOLUME, UPLOAD_VOLUME),
+        *(BACKUP_VOLUME, RESTORE_BACKUP),
+    )
     for step in flow.steps
 ]
 
@@ -90,6 +105,13 @@ def begin(flow: Flow, hosts: StorageHosts, ana: Any, volume: str) -> Any:
     if flow is REIMAGE_VOLUME:
         volume_refills.reimage(ana, volume, image_of_data(ana))
         return Volume.objects.get(uuid=volume)
+    if flow is BACKUP_VOLUME:
+        return volume_backups.create(ana, BackupAsk(volume, BackupWish()))
+    if flow is RESTORE_BACKUP:
+        kept = volume_backups.create(ana, BackupAsk(volume, BackupWish()))
+        run_to_the_end(hosts)
+        volume_backups.restore(ana, str(kept.uuid), volume_id=volume, name=None)
+        return Volume.objects.get(uuid=volume)
     row = snapshot_of(hosts, ana, volume)
     volume_snapshots.revert(ana, volume, str(row.uuid))
     return Volume.objects.get(uuid=volume)
@@ -112,7 +134,10 @@ def test_a_step_that_fails_leaves_a_whole_copy_or_an_error_that_is_explained(
         assert made.status == ("active" if is_done else "deleted")
         assert status_of(volume) == "available"
     else:
-        assert made.status == ("available" if is_done else "error")
+        assert made.status == ("available" if is_done else "error_restoring" if flow is RESTORE_BACKUP else "error")
+    if flow is BACKUP_VOLUME:
+        assert status_of(volume) == "available"
+        assert (made.fail_reason is None, backup_store.is_whole(made.data_uuid)) == (is_done, is_done)
     assert Message.objects.count() == (0 if is_done else 1)
     assert begins_with_data(store.path_of(volume))  # whatever was copied, it is not the worse for it
     assert not ResourceLock.objects.exists()

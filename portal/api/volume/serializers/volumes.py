@@ -19,7 +19,7 @@ from portal.api.links import absolute
 
 SERVICE_UUID = str(uuid5(NAMESPACE_DNS, BACKEND))
 # Sources that no volume can have here.
-NOT_OFFERED = ("backup_id", "consistencygroup_id", "cgsnapshot_id")
+NOT_OFFERED = ("consistencygroup_id", "cgsnapshot_id")
 
 
 def moment(value: datetime | None) -> str | None:
@@ -104,7 +104,7 @@ def wanted_volume(given: Mapping[str, Any]) -> VolumeAsk:
             'multiattach is decided by the type: choose one with the extra spec multiattach="<is> True".',
             field="volume.multiattach",
         )
-    if not any(given.get(name) not in (None, "") for name in ("size", "snapshot_id", "source_volid")):
+    if not any(given.get(name) not in (None, "") for name in ("size", "snapshot_id", "source_volid", "backup_id")):
         raise Invalid("Invalid input for field/attribute volume.size. 'size' is a required property.", field="size")
     size = given.get("size")
     return VolumeAsk(
@@ -117,6 +117,7 @@ def wanted_volume(given: Mapping[str, Any]) -> VolumeAsk:
         image_id=given.get("imageRef") or given.get("image_id") or None,
         snapshot_id=given.get("snapshot_id") or None,
         source_volid=given.get("source_volid") or None,
+        backup_id=given.get("backup_id") or None,
         group_id=given.get("group_id") or None,
     )
 

@@ -40,6 +40,8 @@ class Root(V3):
 
 
 EXTENSIONS = {
+    "backups": "Backups",
+    "os-admin-actions": "AdminActions",
     "os-availability-zone": "AvailabilityZones",
     "os-extended-snapshot-attributes": "ExtendedSnapshotAttributes",
     "os-hosts": "Hosts",
@@ -68,6 +70,7 @@ FILTERS_OF = {
     ),
     "snapshot": ("name", "status", "volume_id", "metadata", "availability_zone"),
     "attachment": ("volume_id", "status", "instance_id", "attach_status"),
+    "backup": ("name", "status", "volume_id"),
     "message": ("resource_uuid", "resource_type", "event_id", "request_id", "message_level"),
     "volume_type": ("is_public", "extra_specs"),
     "volume_transfer": ("name", "volume_id"),
