@@ -14,6 +14,7 @@ from conductor.journal import foreign_locks
 # which somebody could have begun to change it.
 
 UNFINISHED = frozenset({"queued", "saving"})
+MAKERS = frozenset({"createImage", "createBackup"})  # actions that want nothing of an image once it is whole
 
 
 def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Image:
@@ -25,9 +26,12 @@ def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Imag
 def delete(context: RequestContext, ref: str) -> None:
     """As operations.delete. Raises ResourceLocked.
 
-    One that waits for its data may go while it is made: whoever makes it finds it gone, and leaves nothing behind.
+    One that waits for its data may go while it is made: whoever makes it finds it gone, and leaves nothing behind. So
+    may one that has its data, while all that is left to the workflow that made it is to free the server.
     """
-    if operations.get_visible(context, ref).status not in UNFINISHED:
+    row = operations.get_visible(context, ref)
+    held = foreign_locks.holder_of(f"image:{row.uuid}")
+    if row.status not in UNFINISHED and held is not None and held.holder_action not in MAKERS:
         _require_free(context, ref)
     operations.delete(context, ref)
 

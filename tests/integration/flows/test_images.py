@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from conductor.cell_db.models import ComputeNode, Instance, InstanceFault
-from conductor.core.errors import Conflict, NotFound, NotSupported
+from conductor.core.errors import Conflict, NotFound, NotSupported, ResourceLocked
 from conductor.core.states import RunState, TaskState, VmState
 from conductor.image import operations
 from conductor.image.models import Image
-from conductor.journal.models import WorkflowRun
-from conductor.services import instances, server_images
+from conductor.journal.models import ResourceLock, WorkflowRun
+from conductor.services import images, instances, server_images
 from conductor.services.server_images import ImageWish, MadeImage
 from conductor.workflows.create_backup import CREATE_BACKUP
 from conductor.workflows.create_image import CREATE_IMAGE
@@ -124,6 +124,23 @@ def test_an_image_that_is_given_up_while_it_is_made_leaves_nothing(
     assert image_of(made).status == "deleted"
     assert stored_images() == files
     assert (instance_of(uuid).vm_state, taken()) == (VmState.ACTIVE, before)
+    assert_nothing_under_way(uuid)
+
+
+def test_an_image_may_go_as_soon_as_it_is_whole_but_not_while_a_server_is_shelved_in_it(
+    hosts: StorageHosts, ana: Any, launch: Any
+) -> None:
+    uuid = launch()
+    made = server_images.create_image(ana, uuid, ImageWish("gold"))
+    lock = ResourceLock.objects.filter(resource=f"image:{made.image_id}")
+    Image.objects.filter(uuid=made.image_id).update(status="active")
+    lock.update(holder_action="shelve")
+    with pytest.raises(ResourceLocked):
+        images.delete(ana, made.image_id)
+    lock.update(holder_action="createImage")
+    images.delete(ana, made.image_id)
+    run_to_the_end(hosts)
+    assert image_of(made).status == "deleted"
     assert_nothing_under_way(uuid)
 
 
