@@ -19,7 +19,7 @@ from typing import Any
 from portal.api.errors import fault_body
 from portal.api.roots import service_of
 from portal.body_bounds import most_bytes
-from portal.request_ids import HEADER, new_request_id
+from portal.request_ids import COMPUTE_HEADER, HEADER, new_request_id
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,7 @@ class FrontDoor:
         is_stream = bool(STREAMS.match(scope["path"]))
         body = b""
         try:
+            _require_host(scope)
             if not is_stream:
                 body = await self._body(scope, receive)
             answer = _Answer(send, self.pace.idle)
@@ -252,6 +253,12 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
+def _require_host(scope: Scope) -> None:
+    """A request of HTTP/1.1 names one host. Raises Refused: links of the answer would lead nowhere."""
+    if scope.get("http_version") == "1.1" and sum(name == b"host" for name, _ in scope["headers"]) != 1:
+        raise Refused(400, "A request of HTTP/1.1 has one header Host: name the host that it is sent to.")
+
+
 def _too_large(most: int) -> Refused:
     return Refused(413, f"The request body is larger than {most} bytes.")
 
@@ -270,6 +277,8 @@ async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
         fault = fault_body(service, refused.status, refused.message, request_id=request_id)
         content, kind = json.dumps(fault).encode(), "application/json"
     headers = {"content-type": kind, "content-length": str(len(content)), "connection": "close", HEADER: request_id}
+    if service == "compute":
+        headers[COMPUTE_HEADER] = request_id
     lines = [(name.encode(), value.encode()) for name, value in {**headers, **refused.headers}.items()]
     await send({"type": "http.response.start", "status": refused.status, "headers": lines})
     await send({"type": "http.response.body", "body": content})

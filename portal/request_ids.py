@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from conductor.core.request_ids import HEADER as HEADER
 from conductor.core.request_ids import new_request_id as new_request_id
 
-_COMPUTE_HEADER = "x-compute-request-id"
+COMPUTE_HEADER = "x-compute-request-id"
 _GLOBAL_ID = re.compile(r"\Areq-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _log = logging.getLogger(__name__)
 
@@ -44,5 +44,5 @@ class RequestIdMiddleware:
         response = self.get_response(request)
         response[HEADER] = request_id
         if request.path_info.startswith("/compute"):
-            response[_COMPUTE_HEADER] = request_id
+            response[COMPUTE_HEADER] = request_id
         return response

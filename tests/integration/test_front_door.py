@@ -148,6 +148,25 @@ def test_a_body_is_bounded_by_its_route(path: str, most: int) -> None:
     run(work())
 
 
+def test_a_request_without_a_host_is_refused_and_compute_names_its_id_twice() -> None:
+    async def play() -> None:
+        door = FrontDoor(answering(b"."), workers=1, pace=QUICK)
+        for headers, status in (([], 400), ([(b"host", b"a")], 200), ([(b"host", b"a"), (b"host", b"b")], 400)):
+            client = Client()
+            client.scope |= {"http_version": "1.1", "headers": headers}
+            assert (await client.ask(door)).status == status
+        old = Client()
+        old.scope["http_version"] = "1.0"  # which knows no such header
+        assert (await old.ask(door)).status == 200
+        for path, names in (("/compute/v2.1/servers", 2), ("/volume/v3/volumes", 1)):
+            late = await Client(path, (b"", None)).ask(door)
+            said = dict(late.sent[0]["headers"])
+            ids = [said[name] for name in (b"x-openstack-request-id", b"x-compute-request-id") if name in said]
+            assert (late.status, len(ids), len(set(ids))) == (408, names, 1)
+
+    run(play())
+
+
 def test_who_finds_no_worker_is_told_when_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_door, "MOST_WAITING", 1)
 

@@ -9,6 +9,7 @@ from portal.api.base import ApiRequest
 from portal.api.compute.schemas import keypairs as schemas
 from portal.api.compute.serializers import keypairs as serializers
 from portal.api.compute.view import ComputeView
+from portal.api.idempotency import idempotent
 from portal.api.pagination import next_links, parse_page
 from portal.api.validation import validate
 
@@ -36,6 +37,7 @@ class KeyPairs(KeyPairsView):
         links = next_links(request, "keypairs", last_id=last, has_more=found.has_more) if is_paged else {}
         return Response({"keypairs": shown, **links})
 
+    @idempotent(is_one_commit=True)
     def post(self, request: ApiRequest) -> Response:
         wanted = validate(request.data, schemas.create(request.microversion))["keypair"]
         user_id = wanted.get("user_id", request.context.user_id)
