@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
 
 from conductor.api_db.models import BuildRequest, InstanceGroupMember, InstanceMapping
 from conductor.cell_db.models import Instance
-from conductor.cells.lookup import cell_aliases
+from conductor.cells.lookup import API_ALIAS, cell_aliases
 from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.services import instance_filters, instance_rows, instance_views
+from conductor.services.instance_rows import uuid_text
 from conductor.services.values import InstanceQuery, InstanceView, Page
+from conductor.sql.worded import AboutOne
 
 # An instance moves from request to cell while it is looked for; each round sees a later state of it.
 ROUNDS = 5
@@ -43,12 +45,17 @@ def mapping_of(context: RequestContext, instance_uuid: str) -> InstanceMapping:
 
 def get(context: RequestContext, instance_uuid: str) -> InstanceView:
     """An instance, whether built or still asked for; partial when its cell is silent. Raises NotFound."""
+    wanted = uuid_or_none(instance_uuid)
     for _ in range(ROUNDS):
-        mapping = mapping_of(context, instance_uuid)
-        view = _in_cell(mapping) if mapping.cell else _requested(mapping)
+        place = _place_of(wanted) if wanted else None
+        if wanted is None or place is None or not context.may_see_project(place.project_id):
+            break
+        view = _in_cell(wanted, place) if place.cell else _requested(wanted)
         if view is not None:
-            return replace(view, group_uuid=_group_of(view.uuid))
-        if mapping.cell or mapping.is_deleted:
+            return instance_rows.with_values(
+                view, run_uuid=view.run_uuid or place.build_run_uuid, group_uuid=place.group_uuid
+            )
+        if place.cell or place.is_deleted:
             break
     raise missing(instance_uuid)
 
@@ -120,29 +127,47 @@ def _completed(views: list[InstanceView], failures: dict[str, str]) -> list[Inst
     return [found.get(view.uuid, view) for view in views]
 
 
-def _in_cell(mapping: InstanceMapping) -> InstanceView | None:
-    assert mapping.cell is not None
-    alias = mapping.cell.name
+class _Place(NamedTuple):
+    """What the API database knows of an instance; `cell` is "" while it is being asked for."""
 
+    project_id: str
+    is_deleted: bool
+    build_run_uuid: str
+    cell: str
+    group_uuid: str
+
+
+def _mapping_and_group(alias: str, instance_uuid: UUID) -> QuerySet[InstanceMapping, tuple[Any, ...]]:
+    members = InstanceGroupMember.objects.using(alias).filter(instance_uuid=OuterRef("instance_uuid"))
+    rows = InstanceMapping.objects.using(alias).filter(instance_uuid=instance_uuid)
+    grouped = rows.annotate(group_uuid=Subquery(members.values("group__uuid")[:1]))
+    return grouped.values_list("project_id", "is_deleted", "build_run_uuid", "cell__name", "group_uuid")
+
+
+_places = AboutOne(_mapping_and_group)
+
+
+def _place_of(instance_uuid: UUID) -> _Place | None:
+    for project_id, is_deleted, build_run_uuid, cell, group_uuid in _places.ask(API_ALIAS, instance_uuid):
+        run, group = (uuid_text(value) if value else "" for value in (build_run_uuid, group_uuid))
+        return _Place(project_id, bool(is_deleted), run, cell or "", group)
+    return None
+
+
+def _in_cell(instance_uuid: UUID, place: _Place) -> InstanceView | None:
     def ask(alias: str) -> list[InstanceView]:
-        rows = Instance.objects.using(alias).alive().filter(uuid=mapping.instance_uuid)
-        return instance_rows.complete(alias, instance_rows.read(alias, rows))
+        return instance_rows.complete(alias, instance_rows.one(alias, instance_uuid))
 
-    gathered = scatter_gather(ask, [alias])
-    if gathered.failures:
-        return None if mapping.is_deleted else instance_views.of_mappings([mapping])[0]
-    found = gathered.answers[alias]
-    return replace(found[0], run_uuid=found[0].run_uuid or str(mapping.build_run_uuid)) if found else None
+    gathered = scatter_gather(ask, [place.cell])
+    if not gathered.failures:
+        return next(iter(gathered.answers[place.cell]), None)
+    known = InstanceMapping.objects.filter(instance_uuid=instance_uuid, is_deleted=False)
+    return next(iter(instance_views.of_mappings(list(known))), None)
 
 
-def _requested(mapping: InstanceMapping) -> InstanceView | None:
-    row = BuildRequest.objects.filter(instance_uuid=mapping.instance_uuid).first()
+def _requested(instance_uuid: UUID) -> InstanceView | None:
+    row = BuildRequest.objects.filter(instance_uuid=instance_uuid).first()
     return instance_views.of_request(row) if row else None
-
-
-def _group_of(instance_uuid: str) -> str:
-    member = InstanceGroupMember.objects.filter(instance_uuid=instance_uuid).select_related("group").first()
-    return str(member.group.uuid) if member else ""
 
 
 def _requests(query: InstanceQuery, scope: Q, anchor: Anchor) -> list[InstanceView]:
@@ -231,7 +256,7 @@ def _marker_view(context: RequestContext, marker: str, *, is_plain: bool) -> Ins
             raise Invalid(f"marker [{marker}] not found", field="marker") from None
         if is_plain:
             break
-        view = _marker_in_cell(mapping) if mapping.cell else _requested(mapping)
+        view = _marker_in_cell(mapping) if mapping.cell else _requested(mapping.instance_uuid)
         if view is not None:
             return view
         if mapping.is_deleted:

@@ -8,7 +8,9 @@ from dataclasses import MISSING, fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
+from django.conf import settings
 from django.core.exceptions import EmptyResultSet
 from django.db import connections
 from django.db.models import Case, Exists, F, IntegerField, OuterRef, QuerySet, Subquery, TextField, Value, When
@@ -19,6 +21,7 @@ from conductor.core.states import VmState, status_of
 from conductor.journal.models import WorkflowRun
 from conductor.services import hosts
 from conductor.services.values import Fault, InstanceView
+from conductor.sql.worded import AboutOne
 
 FAULTY_STATES = (VmState.ERROR, VmState.DELETED)
 # Columns that a view calls by the same name.
@@ -50,16 +53,38 @@ def read(alias: str, rows: QuerySet[Instance], *, with_runs: bool = True) -> lis
 
 def statement(alias: str, rows: QuerySet[Instance], *, with_runs: bool) -> Statement | None:
     """What asks for the rows, in the words of the cell's kind of database; None for a filter that nothing can pass."""
-    asked = rows.annotate(
+    try:
+        sql, parameters = _shown(alias, rows, with_runs=with_runs).query.get_compiler(alias).as_sql()
+    except EmptyResultSet:
+        return None
+    return sql, parameters
+
+
+def _shown(alias: str, rows: QuerySet[Instance], *, with_runs: bool) -> QuerySet[Instance, tuple[Any, ...]]:
+    return rows.annotate(
         newest_run=_newest_run(alias) if with_runs else Value(""),
         host_flags=Subquery(hosts.flags_in(alias).filter(host=OuterRef("host")).values("flags")[:1]),
         has_volumes=Exists(BlockDevice.objects.using(alias).filter(instance_uuid=OuterRef("uuid"))),
     ).values_list(*COLUMNS)
-    try:
-        sql, parameters = asked.query.get_compiler(alias).as_sql()
-    except EmptyResultSet:
-        return None
-    return sql, parameters
+
+
+def _alive(alias: str, instance_uuid: UUID) -> QuerySet[Instance, tuple[Any, ...]]:
+    return _shown(alias, Instance.objects.using(alias).alive().filter(uuid=instance_uuid), with_runs=True)
+
+
+_one = AboutOne(_alive, given=lambda: settings.NOVELLA_HOST_DOWN_SECONDS)
+
+
+def one(alias: str, instance_uuid: UUID) -> list[InstanceView]:
+    """The instance, if it lives in this cell: as `read` answers, without composing the statement each time."""
+    return [_view(alias, row) for row in _one.ask(alias, instance_uuid)]
+
+
+def with_values(view: InstanceView, **values: Any) -> InstanceView:
+    """`replace` for what is made of every answer: it sets no field by a call."""
+    other = InstanceView.__new__(InstanceView)
+    other.__dict__.update(view.__dict__, **values)
+    return other
 
 
 def fetch(alias: str, asked: Statement | None) -> list[InstanceView]:
@@ -136,14 +161,14 @@ def _view(alias: str, row: Sequence[Any]) -> InstanceView:
         cell=alias,
         host_status=host_status,
         is_simulated=is_simulated,
-        run_uuid=_uuid(run_uuid) if run_uuid else "",
+        run_uuid=uuid_text(run_uuid) if run_uuid else "",
         volumes=_SOME if has_volumes else (),
     )
     return view
 
 
-def _uuid(value: Any) -> str:
-    """SQLite keeps 32 digits."""
+def uuid_text(value: Any) -> str:
+    """A uuid as a cursor gives it; SQLite keeps 32 digits."""
     text = str(value)
     return text if len(text) == 36 else f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -181,7 +206,7 @@ def _text(value: str | None) -> str:
 
 
 _CONVERTED: Sequence[tuple[str, Callable[[Any], Any]]] = (
-    ("uuid", _uuid),
+    ("uuid", uuid_text),
     ("host", _text),
     ("node", _text),
     ("is_locked", bool),
