@@ -57,7 +57,6 @@ def _sqlite(data_dir: Path, name: str) -> dict[str, Any]:
         "NAME": data_dir / f"{name}.sqlite3",
         "CONN_MAX_AGE": None,
         "OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE", "init_command": pragmas},
-        "TEST": {"NAME": data_dir / f"test-{name}.sqlite3"},
     }
 
 

@@ -46,15 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_test_environment: None, django_db_blocker: Any) -> Iterator[None]:
-    """Every database for whoever asks for one: the default would make only those that a test's mark names."""
-    from django.test.utils import setup_databases, teardown_databases
+def django_db_setup(django_test_environment: None) -> None:
+    """Every database for whoever asks for one, in this run's own folder or server: nothing is there to be spared."""
+    from django.conf import settings
 
-    with django_db_blocker.unblock():
-        created = setup_databases(verbosity=0, interactive=False)
-    yield
-    with django_db_blocker.unblock():
-        teardown_databases(created, verbosity=0)
+    from tests import migrated
+
+    if "sqlite3" in settings.DATABASES["default"]["ENGINE"]:
+        migrated.copy_files(settings.NOVELLA_DATA)
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ atexit.register(partial(shutil.rmtree, _data_dir, ignore_errors=True))
 # TEST_DATABASE=postgresql: the same tests on a server of this run's own.
 _is_on_postgresql = os.environ.get("TEST_DATABASE", "sqlite") == "postgresql"
 if _is_on_postgresql:
-    from tests.services import postgresql
+    from tests import migrated
 
     # In memory where there is some: what these tests prove does not depend on a disk.
     _memory = Path("/dev/shm")
     _folder = Path(tempfile.mkdtemp(prefix="novella-test-", dir=_memory if os.access(_memory, os.W_OK) else None))
     atexit.register(partial(shutil.rmtree, _folder, ignore_errors=True))
-    _server = postgresql.start(_folder / "postgresql", is_durable=False)
+    _server = migrated.start_server(_folder / "postgresql", is_durable=False)
     atexit.register(_server.stop)
     os.environ["NOVELLA_DATABASE_URL"] = _server.url
 

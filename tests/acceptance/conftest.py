@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import migrated
 from tests.acceptance.cloud import Cloud, copy_seeded
 from tests.acceptance.nursery import Nursery
 from tests.locks import locked
@@ -30,6 +31,7 @@ def seeded_data(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> P
     seed = shared / "seeded"
     with locked(shared / "seeded.lock"):
         if not seed.exists():
+            migrated.copy_files(shared / "seeding")  # tests/acceptance/test_start.py begins with nothing
             cloud = Cloud(shared / "seeding", nursery).start()
             assert cloud.stop() == 0, cloud.log_tail()
             cloud.data_dir.rename(seed)

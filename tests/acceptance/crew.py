@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
+from tests import migrated
 from tests.acceptance.nursery import inherited_environment
 from tests.services import postgresql, rabbitmq
 
@@ -72,10 +73,11 @@ class Crew:
             self.broker = rabbitmq.start(self.folder / "broker")
             stack.callback(self.broker.stop)
             if self._kind == "postgresql":
-                self.database = postgresql.start(self.folder / "postgresql")
+                self.database = migrated.start_server(self.folder / "postgresql")
                 stack.callback(self.database.stop)
-            self._run("set-up")
-            self._server = self._start("serve")
+            else:
+                migrated.copy_files(self.folder / "var")
+            self._server = self._start()
             stack.callback(self._close)
             self._stack = stack.pop_all()
         return self
@@ -146,16 +148,13 @@ class Crew:
         assert answer, f"the parent of the conductors is gone\n{self.log()[-4000:]}"
         return answer
 
-    def _run(self, what: str) -> None:
-        assert self._start(what).wait(START_SECONDS) == 0, self.log()[-4000:]
-
-    def _start(self, what: str) -> subprocess.Popen[str]:
+    def _start(self) -> subprocess.Popen[str]:
         own = {"NOVELLA_DATA": str(self.folder / "var"), "NOVELLA_BROKER_URL": self.broker.url, "NOVELLA_CELLS": CELL}
         if self.database is not None:
             own["NOVELLA_DATABASE_URL"] = self.database.url
         with (self.folder / "crew.log").open("a") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.acceptance.crew", what, str(self.folder)],
+                [sys.executable, "-m", "tests.acceptance.crew", str(self.folder)],
                 env={**inherited_environment(), **own, "DJANGO_SETTINGS_MODULE": "portal.settings", **self._variables},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -174,13 +173,10 @@ class Crew:
 # -- inside the parent and its children ---------------------------------------------------------------------------
 
 
-def main(what: str, folder: Path) -> None:
+def main(folder: Path) -> None:
     import django
 
     django.setup()
-    if what == "set-up":
-        _set_up()
-        return
     _register(folder)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need nobody who asks for them
     clerk = _Clerk(folder)
@@ -240,16 +236,6 @@ def _carry_out(wish: dict[str, Any]) -> str:
         return json.dumps(WorkflowRun.objects.using(CELL).values(*fields).get(uuid=wish["row"]))
     with write_tx(CELL):
         return str(outbox.open_run(CELL, wanted(FLOW)).uuid)
-
-
-def _set_up() -> None:
-    from django.core.management import call_command
-
-    from conductor.management import databases
-
-    databases.create_missing()
-    for alias in ("default", "cell0", CELL):
-        call_command("migrate", database=alias, verbosity=0)
 
 
 def _register(folder: Path) -> None:
@@ -340,4 +326,4 @@ def _write(folder: Path, what: str, run: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

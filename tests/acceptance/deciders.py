@@ -89,18 +89,12 @@ def main(what: str, folder: Path) -> None:
 
 
 def _make_cloud(folder: Path) -> None:
-    from django.core.management import call_command
-
     from conductor.api_db.models import InstanceGroup, Quota
-    from conductor.management import databases
     from conductor.placement.models import Inventory
     from tests.compute_rows import make_cloud
     from tests.fleet import add_host
     from tests.people import create_people
 
-    databases.create_missing()
-    for alias in ("default", "cell0", "cell1", "cell2"):
-        call_command("migrate", database=alias, verbosity=0)
     people = create_people()
     cloud = make_cloud(people)
     ana = people.ana.context()

@@ -29,6 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests import migrated
 from tests.acceptance.cloud import GUESTS_ADDRESSES, GUESTS_PORTS, Client, wait_until
 from tests.acceptance.nursery import Child, Nursery, inherited_environment
 from tests.locks import locked
@@ -160,10 +161,12 @@ class Deployment:
     def _start_database(self, template: Path | None) -> postgresql.Service | None:
         if template is not None:
             shutil.copytree(template / "var", self.data_dir)
+        elif self._database_kind == "sqlite":
+            migrated.copy_files(self.data_dir)
         if self._database_kind != "postgresql":
             return None
         folder = self.folder / "postgresql"
-        return postgresql.start(folder) if template is None else postgresql.start_copy(template / "data", folder)
+        return migrated.start_server(folder) if template is None else postgresql.start_copy(template / "data", folder)
 
     @contextmanager
     def _template(self) -> Iterator[Path]:
@@ -175,7 +178,7 @@ class Deployment:
             yield template
 
     def _keep_as(self, template: Path) -> None:
-        """What is seeded now is what the next deployments of this run begin with: migrating takes long."""
+        """What is seeded now is what the next deployments of this run begin with."""
         part = template.with_name(f"{template.name}.{os.getpid()}")
         shutil.copytree(self.data_dir, part / "var")
         if self.database is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import migrated
 from tests.acceptance import deciders
 from tests.acceptance.deciders import HOSTS, PROCESSES, QUOTA, RATIO, VCPUS
 from tests.services import postgresql
@@ -55,7 +56,7 @@ ATTEMPTS = """
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[postgresql.Service]:
-    server = postgresql.start(tmp_path_factory.mktemp("deciders") / "postgresql", is_durable=False)
+    server = migrated.start_server(tmp_path_factory.mktemp("deciders") / "postgresql", is_durable=False)
     yield server
     server.stop()
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests import migrated
 from tests.acceptance.cloud import Cloud, wait_until
 from tests.browser.conftest import DESKTOP, wait_until_live
 from tests.guests import qemu_of
@@ -23,7 +24,9 @@ CREATE = "server create --image tiny-linux --flavor tiny --network private web-1
 @pytest.fixture(scope="module")
 def real_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """The embedded default with this machine as a host; a machine that cannot run QEMU fails here, by name."""
-    cloud = Cloud(tmp_path_factory.mktemp("real") / "var", NOVELLA_REAL_HOST="on").start()
+    folder = tmp_path_factory.mktemp("real") / "var"
+    migrated.copy_files(folder)
+    cloud = Cloud(folder, NOVELLA_REAL_HOST="on").start()
     yield cloud
     for server in cloud.servers():
         cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import migrated
 from tests.acceptance.cloud import Cloud, wait_until
 from tests.acceptance.serial_line import SerialLine
 from tests.guests import qemu_of
@@ -59,7 +60,9 @@ class Real:
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    cloud = Cloud(tmp_path_factory.mktemp("actions") / "var", NOVELLA_REAL_HOST="on").start()
+    folder = tmp_path_factory.mktemp("actions") / "var"
+    migrated.copy_files(folder)
+    cloud = Cloud(folder, NOVELLA_REAL_HOST="on").start()
     for name, vcpus, ram, disk in (("one", 1, 128, 1), ("two", 2, 192, 2)):
         flavor = {"name": name, "vcpus": vcpus, "ram": ram, "disk": disk, "id": name}
         assert cloud.call("POST", "/compute/v2.1/flavors", {"flavor": flavor}, user="admin").status == 200

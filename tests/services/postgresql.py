@@ -128,14 +128,20 @@ def start(folder: Path, *, is_durable: bool = True) -> Service:
     return service
 
 
-def start_copy(data: Path, folder: Path) -> Service:
+def start_copy(data: Path, folder: Path, *, is_durable: bool = True) -> Service:
     """A cluster in `folder` that begins with what is in `data`: the data directory of one that was stopped."""
     folder.mkdir(parents=True, exist_ok=True)
-    service = Service(folder, process.free_port())
     _own(folder)
     subprocess.run(["cp", "-a", str(data), str(folder / "data")], check=True)
+    return start_there(folder, is_durable=is_durable)
+
+
+def start_there(folder: Path, *, is_durable: bool = True) -> Service:
+    """A server on the data directory of a stopped one, which lies in `folder` as `data`."""
+    service = Service(folder, process.free_port())
+    _own(folder)
     with (folder / "data" / "postgresql.conf").open("a") as file:  # of two lines the later counts
-        file.write(f"port = {service.port}\nunix_socket_directories = ''\n")
+        file.write(CONFIGURATION.format(port=service.port, durable="on" if is_durable else "off"))
     _launch(service)
     return service
 
