@@ -128,7 +128,13 @@ def bare_tx(using: str) -> Iterator[None]:
 
 def is_watched(connection: BaseDatabaseWrapper) -> bool:
     """Whether somebody counts or logs statements; then they go the long way round, where he sees them."""
-    return bool(connection.execute_wrappers or connection.force_debug_cursor or settings.DEBUG)
+    return bool(connection.execute_wrappers or connection.force_debug_cursor or _is_debugged())
+
+
+@functools.cache
+def _is_debugged() -> bool:
+    """Asked before each statement, and the same as long as the process lives."""
+    return bool(settings.DEBUG)
 
 
 def has_crossed(error: BaseException) -> bool:

@@ -86,6 +86,9 @@ class _Waiting:
     def settle(self, *, is_written: bool = False, error: BaseException | None = None) -> None:
         self.is_settled, self.is_written, self.error = True, is_written, error
 
+    def fail(self, error: BaseException) -> None:
+        self.settle(error=None if isinstance(error, _NotAsKnown) else error)
+
 
 class _Group:
     """The passages of one SQLite file. Who finds nobody leading leads: writes for all that wait, and hands on."""
@@ -109,32 +112,48 @@ class _Group:
         return mine.is_written
 
     def _lead(self, connection: BaseDatabaseWrapper) -> None:
-        """Write what waits. The leader's own passage is the oldest, so it is among them."""
+        """Write what waits: one commit for all, or one for each when that fails, so that nobody suffers for another.
+
+        Who comes while this leader waits for his turn to write is written too. His own passage is the oldest.
+        """
+        batch: list[_Waiting] = []
+        try:
+            with bare_tx(connection.alias):
+                batch = self._taken()
+                _write(connection, [waiting.passage for waiting in batch])
+        except BaseException as error:
+            batch = batch or self._taken()
+            if len(batch) == 1:
+                batch[0].fail(error)
+            else:
+                _write_each(connection, batch)
+        else:
+            for waiting in batch:
+                waiting.settle(is_written=True)
+        finally:
+            self._hand_on(batch)
+
+    def _taken(self) -> list[_Waiting]:
         with self._lock:
             batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+        return batch
+
+    def _hand_on(self, batch: Sequence[_Waiting]) -> None:
+        with self._lock:
+            heir = self._waiting[0] if self._waiting else None
+            self._is_led = heir is not None
+        for waiting in filter(None, [heir, *batch]):
+            waiting.turn.release()
+
+
+def _write_each(connection: BaseDatabaseWrapper, batch: Sequence[_Waiting]) -> None:
+    for waiting in batch:
         try:
-            _settle(connection, batch)
-        finally:
-            with self._lock:
-                heir = self._waiting[0] if self._waiting else None
-                self._is_led = heir is not None
-            for waiting in filter(None, [heir, *batch]):
-                waiting.turn.release()
-
-
-def _settle(connection: BaseDatabaseWrapper, batch: Sequence[_Waiting]) -> None:
-    """One commit for all of them; when that fails, one for each, so that nobody suffers for another."""
-    try:
-        with bare_tx(connection.alias):
-            _write(connection, [waiting.passage for waiting in batch])
-    except BaseException as error:
-        if len(batch) == 1:
-            batch[0].settle(error=None if isinstance(error, _NotAsKnown) else error)
-            return
-        for waiting in batch:
-            _settle(connection, [waiting])
-    else:
-        for waiting in batch:
+            with bare_tx(connection.alias):
+                _write(connection, [waiting.passage])
+        except BaseException as error:
+            waiting.fail(error)
+        else:
             waiting.settle(is_written=True)
 
 

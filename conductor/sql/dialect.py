@@ -88,12 +88,13 @@ def _native(template: str) -> str:
 
 def run(connection: BaseDatabaseWrapper, template: str, params: Sequence[Any] = ()) -> Rows:
     """Execute one statement; the rows that it returns."""
-    if connection.vendor != "sqlite" or is_watched(connection):
+    driver = _driver(connection)
+    if driver is None:
         with connection.cursor() as cursor:
             cursor.execute(spoken(template, connection.vendor), params)
             return cursor.fetchall() if cursor.description else []
     try:
-        return _driver(connection).execute(_native(template), params).fetchall()  # type: ignore[no-any-return]
+        return driver.execute(_native(template), params).fetchall()  # type: ignore[no-any-return]
     except sqlite3.Error:
         with connection.wrap_database_errors:
             raise
@@ -101,19 +102,22 @@ def run(connection: BaseDatabaseWrapper, template: str, params: Sequence[Any] = 
 
 def run_many(connection: BaseDatabaseWrapper, template: str, rows: Sequence[Sequence[Any]]) -> int:
     """Execute one statement for each row of parameters; how many rows it changed in all."""
-    if connection.vendor != "sqlite" or is_watched(connection):
+    driver = _driver(connection)
+    if driver is None:
         with connection.cursor() as cursor:
             cursor.executemany(spoken(template, connection.vendor), rows)
             return int(cursor.rowcount)
     try:
-        return _driver(connection).executemany(_native(template), rows).rowcount  # type: ignore[no-any-return]
+        return driver.executemany(_native(template), rows).rowcount  # type: ignore[no-any-return]
     except sqlite3.Error:
         with connection.wrap_database_errors:
             raise
 
 
 def _driver(connection: BaseDatabaseWrapper) -> Any:
-    """SQLite's own connection, as Django's would hand a cursor out."""
+    """SQLite's own connection, as Django's would hand a cursor out; None where all goes through Django."""
+    if connection.vendor != "sqlite" or is_watched(connection):
+        return None
     if connection.connection is None:
         connection.ensure_connection()
     if connection.needs_rollback:
