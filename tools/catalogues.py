@@ -57,7 +57,17 @@ TABLES = frozenset(
             "CAUSES",
             "SNOOZES",
         ),
-        *("CONFIDENCE_WORDS", "NAMES", "TITLES", "TABS", "FACETS", "CLASS_WORDS", "LAW_WORDS"),
+        *(
+            "CONFIDENCE_WORDS",
+            "SENTENCES",
+            "SHAPE_PARTS",
+            "NAMES",
+            "TITLES",
+            "TABS",
+            "FACETS",
+            "CLASS_WORDS",
+            "LAW_WORDS",
+        ),
     }
 )
 DESCRIPTIONS = ("portal/pages", "conductor/services", "conductor/core/states.py", "conductor/core/interventions.py")

@@ -15,6 +15,7 @@ from conductor.cells.lookup import API_ALIAS, CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
+from conductor.core.phrases import phrase, phrases
 from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.services import hosts
@@ -34,6 +35,24 @@ class Backlog:
     stuck: int
     unanswered: int
     overdue: int
+
+    @property
+    def troubles(self) -> list[str]:
+        """What does not go on by itself."""
+        found: list[str] = []
+        if self.stuck:
+            found.append(
+                phrases("%(count)s workflow needs an operator.", "%(count)s workflows need an operator.", self.stuck)
+            )
+        if self.overdue:
+            found.append(
+                phrases(
+                    "%(count)s command to a host has waited for an answer for over a minute.",
+                    "%(count)s commands to hosts have waited for an answer for over a minute.",
+                    self.overdue,
+                )
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -64,27 +83,34 @@ class CellHealth:
         """What is wrong, and what users notice of it, the worst first."""
         if not self.is_up:
             return [
-                f"Its database does not answer: {self.failure}",
-                (
-                    f"{self.known_servers} servers are listed as UNKNOWN, and nothing can be changed about them. "
-                    "Lists say that this part is missing. New servers go to other cells."
+                phrase("Its database does not answer: %(failure)s", failure=self.failure),
+                phrase(
+                    "%(count)s servers are listed as UNKNOWN, and nothing can be changed about them. "
+                    "Lists say that this part is missing. New servers go to other cells.",
+                    count=self.known_servers,
                 ),
             ]
-        found = []
+        found: list[str] = []
         if self.name != CELL0 and not self.conductors_up:
-            found.append("No conductor of it is heard: what is asked of its servers waits.")
+            found.append(phrase("No conductor of it is heard: what is asked of its servers waits."))
         if self.computes_up < self.computes:
-            found.append(f"{self.computes - self.computes_up} of {self.computes} compute hosts are not heard.")
+            found.append(
+                phrase(
+                    "%(count)s of %(all)s compute hosts are not heard.",
+                    count=self.computes - self.computes_up,
+                    all=self.computes,
+                )
+            )
         if self.lowest_version != self.highest_version:
             found.append(
-                f"Its services speak versions {self.lowest_version} to {self.highest_version}: all of them go by the "
-                "lowest until the last is upgraded."
+                phrase(
+                    "Its services speak versions %(lowest)s to %(highest)s: all of them go by the lowest until the "
+                    "last is upgraded.",
+                    lowest=self.lowest_version,
+                    highest=self.highest_version,
+                )
             )
-        if self.backlog is not None and self.backlog.stuck:
-            found.append(f"{self.backlog.stuck} workflows need an operator.")
-        if self.backlog is not None and self.backlog.overdue:
-            found.append(f"{self.backlog.overdue} commands to hosts have waited for an answer for over a minute.")
-        return found
+        return found + (self.backlog.troubles if self.backlog is not None else [])
 
 
 @dataclass(frozen=True)

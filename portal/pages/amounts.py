@@ -1,15 +1,45 @@
-"""Amounts as people read them."""
+"""Amounts as people read them: in the language of the page, with its marks between thousands and before decimals."""
 
 from __future__ import annotations
 
+from django.utils.formats import number_format
+
+BYTES = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
+
+
+def whole(amount: float) -> str:
+    """4,096, or 4.096 in German."""
+    return str(number_format(round(amount), force_grouping=True))
+
+
+def decimal(amount: float, places: int = 1) -> str:
+    """1,234.5, with so many places."""
+    return str(number_format(f"{amount:.{places}f}", places, force_grouping=True))
+
+
+def short(amount: float, digits: int = 4) -> str:
+    """23.54, 392.8, 1.5, 500: at most so many digits that say something."""
+    text = f"{amount:.{digits}g}"
+    if "e" in text:
+        return whole(amount)
+    return decimal(amount, len(text.partition(".")[2]))
+
 
 def megabytes(amount: float) -> str:
-    """512 MB, 1100 MB, 1.5 GB, 23.54 GB."""
-    if amount >= 10_240:
-        return f"{amount / 1024:.4g} GB"
-    return f"{amount / 1024:g} GB" if amount >= 1024 and (amount * 2) % 1024 == 0 else f"{amount:g} MB"
+    """512 MB, 1,100 MB, 1.5 GB, 23.54 GB."""
+    if amount >= 10_240 or (amount >= 1024 and (amount * 2) % 1024 == 0):
+        return f"{short(amount / 1024)} GB"
+    return f"{short(amount, 6)} MB"
 
 
 def large_megabytes(amount: float) -> str:
     """As above, and 12.5 TB for what whole fleets have."""
-    return f"{amount / 1_048_576:,.1f} TB" if amount >= 1_048_576 else megabytes(amount)
+    return f"{decimal(amount / 1_048_576)} TB" if amount >= 1_048_576 else megabytes(amount)
+
+
+def size(amount: float) -> str:
+    """Bytes in the unit that people use for images."""
+    for unit, step in BYTES:
+        if amount >= step:
+            return f"{decimal(amount / step)} {unit}"
+    return f"{whole(amount)} B"

@@ -20,7 +20,7 @@ from conductor.services.drains import DrainView, Wish
 from conductor.services.values import RunView
 from portal.pages import faces, fleet_drawing, stories
 from portal.pages.access import PageRequest, operators_only
-from portal.pages.amounts import large_megabytes
+from portal.pages.amounts import large_megabytes, whole
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
@@ -131,7 +131,7 @@ def rooms_of(plan: what_if.DrainPreview | what_if.DrainsPreview) -> list[RoomRow
 
 
 def _amount(value: float) -> str:
-    return f"{value:,.0f}"
+    return whole(value)
 
 
 def wish_of(sent: Mapping[str, str]) -> Wish:

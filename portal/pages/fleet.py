@@ -19,7 +19,7 @@ from conductor.services.fleet import FleetHost, Sum
 from conductor.services.fleet_overlays import Overlay
 from portal.pages import fleet_drawing
 from portal.pages.access import PageRequest, operators_only
-from portal.pages.amounts import large_megabytes
+from portal.pages.amounts import large_megabytes, whole
 from portal.pages.fleet_drawing import FACES, MEASURES, MOST_TILES, Pen, Picture, Square
 from portal.pages.hosts import Figure
 from portal.pages.live_marks import live_marks
@@ -208,24 +208,24 @@ def _url(given: Mapping[str, str], **changes: str) -> str:
 
 
 def _part(total: Sum) -> Total:
-    states = [f"{count:,} {gettext(FACES[state].word)}" for state, count in total.states.items() if count]
+    states = [f"{whole(count)} {gettext(FACES[state].word)}" for state, count in total.states.items() if count]
     servers = ngettext("%(count)s running server", "%(count)s running servers", total.guests)
-    hosts = ngettext("%(count)s host", "%(count)s hosts", total.count) % {"count": f"{total.count:,}"}
-    return Total(f"{hosts}: {', '.join(states)}; {servers % {'count': f'{total.guests:,}'}}", _meters(total))
+    hosts = ngettext("%(count)s host", "%(count)s hosts", total.count) % {"count": whole(total.count)}
+    return Total(f"{hosts}: {', '.join(states)}; {servers % {'count': whole(total.guests)}}", _meters(total))
 
 
 def _meters(total: Sum) -> tuple[Figure, ...]:
     memory = _share(large_megabytes(total.memory_mb.used), large_megabytes(total.memory_mb.total))
     return (
-        Figure("vCPU", _share(f"{total.vcpus.used:,.0f}", f"{total.vcpus.total:,.0f}"), min(1.0, total.vcpus.share)),
+        Figure("vCPU", _share(whole(total.vcpus.used), whole(total.vcpus.total)), min(1.0, total.vcpus.share)),
         Figure("Memory", memory, min(1.0, total.memory_mb.share)),
         Figure(
             "Disk",
-            _share(f"{total.disk_gb.used:,.0f}", f"{total.disk_gb.total:,.0f} GB"),
+            _share(whole(total.disk_gb.used), f"{whole(total.disk_gb.total)} GB"),
             min(1.0, total.disk_gb.share),
         ),
     )
 
 
-def _share(some: str, whole: str) -> str:
-    return gettext("%(some)s of %(all)s") % {"some": some, "all": whole}
+def _share(some: str, everything: str) -> str:
+    return gettext("%(some)s of %(all)s") % {"some": some, "all": everything}

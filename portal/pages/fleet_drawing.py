@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from conductor.services import fleet
 from conductor.services.fleet import FleetHost
+from portal.pages.amounts import whole
 from portal.pages.faces import Face
 
 LEVELS = 10
@@ -30,11 +31,11 @@ class Measure:
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.0f} %"
+    return f"{whole(100 * value)} %"
 
 
 def _count(value: float) -> str:
-    return f"{value:.0f}"
+    return whole(value)
 
 
 def _seconds(value: float) -> str:

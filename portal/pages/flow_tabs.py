@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
+from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
@@ -17,6 +18,7 @@ from conductor.services.step_logs import LEVELS, LogQuery
 from conductor.services.values import EventView
 from portal.pages import faces, graph, migrations, moments, placement, waits
 from portal.pages.stories import Story
+from portal.pages.told import told
 
 MOST_AUDITED = 21  # a request and its first children
 MOST_SHOWN_INPUTS = 21
@@ -125,18 +127,14 @@ def _words(event: EventView) -> str:
     data = event.data
     said = []
     if isinstance(data.get("error"), Mapping):
-        said.append(str(data["error"].get("message", "")))
+        said.append(told(str(data["error"].get("message", "")), get_language() or "en"))
     if isinstance(data.get("waits_for"), Mapping):
-        said.append(
-            " ".join(filter(None, ("waits for", data["waits_for"].get("cause"), data["waits_for"].get("detail"))))
-        )
-    said += [
-        str(data[name])
-        for name in ("intervention", "by", "state", "reason", "message", "owner", "host")
-        if data.get(name)
-    ]
+        what = [str(data["waits_for"][name]) for name in ("cause", "detail") if data["waits_for"].get(name)]
+        said.append(told(f"parked: waits for {' '.join(what)}", get_language() or "en"))
+    said += [gettext(str(data[name])) for name in ("intervention", "by", "state") if data.get(name)]
+    said += [str(data[name]) for name in ("reason", "message", "owner", "host") if data.get(name)]
     if data.get("attempt", 1) > 1:
-        said.append(f"attempt {data['attempt']}")
+        said.append(gettext("attempt %(attempt)s") % {"attempt": data["attempt"]})
     return " · ".join(said)
 
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext, ngettext
 from conductor.core.states import StepState
 from conductor.services.values import RunView, StepView
 from portal.pages import faces, timeline
+from portal.pages.amounts import whole
 from portal.pages.faces import Face
 
 NODE_WIDTH, NODE_HEIGHT = 186, 52
@@ -102,9 +103,11 @@ def _chain(canvas: _Canvas, run: RunView, name: str, indent: int) -> Node | None
     last = None
     for attempt in attempts:
         steps = [step for step in run.steps if step.attempt == attempt]
-        heading = " · ".join(filter(None, (name, f"attempt {attempt}" if len(attempts) > 1 else "")))
+        heading = " · ".join(
+            filter(None, (name, gettext("attempt %(attempt)s") % {"attempt": attempt} if len(attempts) > 1 else ""))
+        )
         y = canvas.bottom + HEAD
-        canvas.rows.append(Row(heading or "Steps", canvas.bottom + HEAD - 8, indent + GAP_X // 2))
+        canvas.rows.append(Row(heading or gettext("Steps"), canvas.bottom + HEAD - 8, indent + GAP_X // 2))
         nodes = _nodes(run, steps, indent + GAP_X // 2, y)
         undone = _undone(steps)
         canvas.nodes += nodes
@@ -136,8 +139,8 @@ def _nodes(run: RunView, steps: Sequence[StepView], left: int, y: int) -> list[N
             Node(
                 x=left + place * (NODE_WIDTH + GAP_X),
                 y=y,
-                title=_short(step.title),
-                note=_note(lane[2] or lane[0], step, face),
+                title=_short(gettext(step.title)),
+                note=_note(lane[2] or gettext(lane[0]), step, face),
                 face=face,
                 key=timeline.step_key(run, step),
                 anchor=timeline.anchor_of(run, step),
@@ -153,12 +156,16 @@ def _face(step: StepView, undo: StepView | None, *, is_over: bool) -> Face:
     if undo is None:
         return face
     undone = faces.of_step(undo)
-    return Face(face.tone, f"{face.word}, {undone.word}", is_loud=undone.is_loud) if face.tone == "bad" else undone
+    return (
+        Face(face.tone, f"{gettext(face.word)}, {gettext(undone.word)}", is_loud=undone.is_loud)
+        if face.tone == "bad"
+        else undone
+    )
 
 
 def _note(where: str, step: StepView, face: Face) -> str:
-    again = f", try {step.try_number}" if step.try_number > 1 else ""
-    return f"{face.word}{again} · {where}"[: LONGEST_TITLE + 4]
+    again = ", " + gettext("try %(number)s") % {"number": step.try_number} if step.try_number > 1 else ""
+    return f"{gettext(face.word)}{again} · {where}"[: LONGEST_TITLE + 4]
 
 
 def _short(title: str) -> str:
@@ -209,12 +216,11 @@ def _folded(canvas: _Canvas, children: Sequence[RunView], last: Node | None) -> 
     """Many runs as one node with how many are in which state; those that failed are named beneath."""
     counts = Counter(faces.of_run(child).word for child in children)
     y = canvas.bottom + HEAD
-    canvas.rows.append(Row(f"{len(children)} servers", canvas.bottom + HEAD - 8))
+    title = gettext("%(count)s servers") % {"count": whole(len(children))}
+    canvas.rows.append(Row(title, canvas.bottom + HEAD - 8))
     worst = next((child for child in children if faces.of_run(child).tone == "bad"), children[0])
-    note = ", ".join(f"{number} {word}" for word, number in counts.most_common(2))
-    node = Node(
-        GAP_X + GAP_X // 2, y, f"{len(children)} servers", note, faces.of_run(worst), counts=tuple(counts.most_common())
-    )
+    note = ", ".join(f"{whole(number)} {gettext(word)}" for word, number in counts.most_common(2))
+    node = Node(GAP_X + GAP_X // 2, y, title, note, faces.of_run(worst), counts=tuple(counts.most_common()))
     canvas.nodes.append(node)
     if last is not None:
         canvas.edges.append(_hand(last, node))

@@ -18,7 +18,7 @@ from conductor.services.host_details import HostDetail, Stock
 from conductor.services.values import InstanceView
 from portal.pages import faces, fleet_drawing, stories
 from portal.pages.access import PageRequest, operators_only
-from portal.pages.amounts import large_megabytes
+from portal.pages.amounts import large_megabytes, short, whole
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
@@ -135,7 +135,7 @@ def _stock(stock: Stock) -> StockRow:
     if stock.reserved:
         details.append(gettext("%(amount)s kept back") % {"amount": f"{amount(stock.reserved)}{unit}"})
     if stock.ratio != 1:
-        details.append(gettext("given out %(times)s times") % {"times": f"{stock.ratio:g}"})
+        details.append(gettext("given out %(times)s times") % {"times": short(stock.ratio)})
     title = gettext(CLASS_WORDS.get(stock.resource_class, stock.resource_class))
     if stock.provider:
         title = gettext("%(what)s of %(provider)s") % {"what": title, "provider": stock.provider}
@@ -144,4 +144,4 @@ def _stock(stock: Stock) -> StockRow:
 
 
 def _plain(value: float) -> str:
-    return f"{value:,.0f}"
+    return whole(value)

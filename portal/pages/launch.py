@@ -21,6 +21,7 @@ from conductor.services.launch_forms import FieldView
 from portal.pages import quota_bars
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.amounts import megabytes
+from portal.pages.amounts import size as size_words
 from portal.pages.fit_meter import fit_meter
 from portal.pages.launch_body import (
     ANSWER,
@@ -191,7 +192,7 @@ def _questions(form: LaunchForm, problems: list[Problem]) -> list[dict[str, Any]
 
 
 def _image_words(image: launch_choices.ImageChoice) -> dict[str, Any]:
-    size = f"{image.size / 1_048_576:.0f} MB" if image.size >= 1_048_576 else f"{max(1, image.size // 1024)} KB"
+    size = size_words(image.size)
     needs = [gettext("needs %(amount)s MB memory") % {"amount": image.min_ram_mb}] if image.min_ram_mb else []
     words = " · ".join([size, *needs])
     return {"image_id": image.image_id, "name": image.name, "words": words, "is_simulated": image.is_simulated}

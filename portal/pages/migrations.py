@@ -19,6 +19,7 @@ from conductor.services.migration_panels import MigrationPanel
 from conductor.services.values import RunView, StepView
 from portal.pages import faces, stories
 from portal.pages.access import PageRequest, signed_in
+from portal.pages.amounts import decimal
 from portal.pages.faces import Face
 from portal.pages.stories import Story
 
@@ -130,14 +131,14 @@ def _amounts(panel: MigrationPanel) -> list[tuple[str, str]]:
     last = panel.samples[-1]
     rates = panel.rates[-1] if panel.rates else None
     rows = [
-        ("Left", _bytes(last.left)),
-        ("Moved", _bytes(last.moved)),
-        ("Memory", _bytes(last.total)),
-        ("Throughput", convergence.rate(rates.moved) if rates else ""),
-        ("Guest changes", convergence.rate(rates.dirtied) if rates else ""),
-        ("Pass", str(last.pass_number) if last.pass_number is not None else ""),
-        ("Expected pause", f"{last.downtime_ms} ms" if last.downtime_ms is not None else ""),
-        ("Allowed pause", f"{last.downtime_limit_ms} ms" if last.downtime_limit_ms is not None else ""),
+        (gettext("Left"), _bytes(last.left)),
+        (gettext("Moved"), _bytes(last.moved)),
+        (gettext("Memory"), _bytes(last.total)),
+        (gettext("Throughput"), convergence.rate(rates.moved) if rates else ""),
+        (gettext("Guest changes"), convergence.rate(rates.dirtied) if rates else ""),
+        (gettext("Pass"), str(last.pass_number) if last.pass_number is not None else ""),
+        (gettext("Expected pause"), f"{last.downtime_ms} ms" if last.downtime_ms is not None else ""),
+        (gettext("Allowed pause"), f"{last.downtime_limit_ms} ms" if last.downtime_limit_ms is not None else ""),
     ]
     return [(name, value) for name, value in rows if value]
 
@@ -174,12 +175,14 @@ def _charts(panel: MigrationPanel) -> list[Chart]:
     moved = [(rate.at, rate.moved) for rate in panel.rates]
     dirtied = [(rate.at, rate.dirtied) for rate in panel.rates]
     fastest = max((value for _, value in (*moved, *dirtied)), default=0.0) or 1.0
+    ends = {"begin": _bytes(int(left[0][1])), "end": _bytes(int(left[-1][1]))}
+    last = {"moved": convergence.rate(moved[-1][1]), "changed": convergence.rate(dirtied[-1][1])}
     return [
-        Chart("Left", f"From {_bytes(int(left[0][1]))} to {_bytes(int(left[-1][1]))}.", _bytes(int(most)),
+        Chart(gettext("Left"), gettext("From %(begin)s to %(end)s.") % ends, _bytes(int(most)),
               (("left", line(left, most)),)),
         Chart(
-            "Throughput and what the guest changes",
-            f"Last: {convergence.rate(moved[-1][1])} moved, {convergence.rate(dirtied[-1][1])} changed.",
+            gettext("Throughput and what the guest changes"),
+            gettext("Last: %(moved)s moved, %(changed)s changed.") % last,
             convergence.rate(fastest), (("moved", line(moved, fastest)), ("dirtied", line(dirtied, fastest))),
         ),
     ]  # fmt: skip
@@ -188,5 +191,5 @@ def _charts(panel: MigrationPanel) -> list[Chart]:
 def _bytes(amount: int) -> str:
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if amount >= size:
-            return f"{amount / size:.1f} {unit}"
+            return f"{decimal(amount / size)} {unit}"
     return f"{amount} B"

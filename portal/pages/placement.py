@@ -13,6 +13,7 @@ from django.utils.translation import gettext, ngettext
 from conductor.core.context import RequestContext
 from conductor.services import decisions
 from conductor.services.decision_values import DecisionView
+from portal.pages.amounts import decimal
 from portal.pages.faces import Face
 from portal.pages.stories import Story
 
@@ -125,7 +126,7 @@ def _bars(weights: Sequence[Mapping[str, Any]], weighers: Sequence[str]) -> list
     return [
         {
             "host": host["host"],
-            "total_text": f"{host['total']:.2f}",
+            "total_text": decimal(host["total"], 2),
             "zero": left / span,
             "bars": list(_segments(host["parts"], weighers, left, span)),
             "parts": [_part(host["parts"], name) for name in weighers],
@@ -160,7 +161,7 @@ def _part(parts: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     found = next((part for part in parts if part["weigher"] == name), None)
     if found is None:
         return {"text": "–", "raw": "", "normalized": "", "multiplier": ""}
-    return {**found, "text": f"{found['weight']:.2f}"}
+    return {**found, "text": decimal(found["weight"], 2)}
 
 
 PASSED, REJECTED, NOT_RUN = Face("good", "pass"), Face("bad", "reject"), Face("none", "not run")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext
 
 from conductor.services.values import QuotaView
+from portal.pages.amounts import short, whole
 
 SHOWN: Mapping[str, str] = {"instances": "Servers", "cores": "vCPU", "ram": "Memory"}
 UNLIMITED = -1
@@ -55,8 +56,8 @@ class QuotaBar:
 
     def _text(self, amount: int) -> str:
         if self.resource != "ram":
-            return f"{amount:,}".replace(",", "\u202f")
-        return f"{amount / 1024:.4g} GB" if amount >= 1024 else f"{amount} MB"
+            return whole(amount)
+        return f"{short(amount / 1024)} GB" if amount >= 1024 else f"{amount} MB"
 
 
 def bars(limits: Iterable[QuotaView], more: Mapping[str, int] | None = None) -> list[QuotaBar]:

@@ -17,6 +17,7 @@ from conductor.services.run_data import RunData
 from conductor.services.values import RunView, StepView
 from portal.pages import stories
 from portal.pages.access import PageRequest, signed_in
+from portal.pages.amounts import short
 from portal.pages.live_marks import live_marks
 from portal.pages.stories import Story
 from portal.pages.timeline import Row
@@ -140,7 +141,7 @@ def _tries(rules: Mapping[str, Any]) -> str:
     often = gettext("until it succeeds")
     if rules["tries"]:
         often = gettext("up to %(count)s times") % {"count": rules["tries"]}
-    said = {"often": often, "pause": f"{rules.get('pause_seconds', 1):g}"}
+    said = {"often": often, "pause": short(rules.get("pause_seconds", 1))}
     return gettext("%(often)s, %(pause)s s apart at first, then twice as long each time") % said
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import ceil, floor
 
+from portal.pages.amounts import short
+
 SHORTEST_SPAN_SECONDS = 0.1
 IDLE_SHARE = 0.2  # of the whole span: an idle stretch longer than this is folded
 FOLDED_SHARE = 0.06  # of what is left of the span: the room that a folded stretch takes
@@ -127,9 +129,9 @@ def _in_seconds(axis: Axis, busy: Iterable[Span]) -> Sequence[tuple[float, float
 
 def _words(seconds: float, step: float) -> str:
     if step < 1:
-        return f"{seconds:.2f}".rstrip("0").rstrip(".") + " s"
+        return f"{short(round(seconds, 2))} s"
     if step < 60:
-        return f"{seconds:g} s"
+        return f"{short(seconds)} s"
     if step < 3600:
-        return f"{seconds / 60:.3g} min"
-    return f"{seconds / 3600:.3g} h"
+        return f"{short(seconds / 60, 3)} min"
+    return f"{short(seconds / 3600, 3)} h"

@@ -6,6 +6,7 @@ from django import template
 from django.utils.translation import get_language, gettext, ngettext
 
 from conductor.core.phrases import Phrase
+from portal.pages import told as sentences
 
 register = template.Library()
 
@@ -20,6 +21,14 @@ def say(text: object) -> object:
 
 def _one(text: str) -> str:
     return gettext(text) if text else text
+
+
+@register.filter
+def told(text: object) -> object:
+    """As `say`, for what was kept or refused in English: a sentence is known by its shape."""
+    if isinstance(text, Phrase) or not isinstance(text, str):
+        return say(text)
+    return sentences.told(text, get_language() or "en")
 
 
 @register.filter

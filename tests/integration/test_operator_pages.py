@@ -53,7 +53,7 @@ def test_cells_say_what_is_up_and_what_waits(admin: Client, people: Any) -> None
     assert "3 cells; none down; 2 to look at." in page  # cell2 has no conductor
     assert "1 of 2 compute hosts are not heard." in page
     assert re.search("1 not begun, the oldest for 1 min [3-5][0-9] s", page)
-    assert "1 workflows need an operator." in page
+    assert "1 workflow needs an operator." in page
     assert "1, 1 in error" in page
     assert "No conductor of it is heard" in page
 

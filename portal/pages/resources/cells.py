@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from portal.pages import amounts
 from portal.pages.faces import Face
 from portal.pages.resources.model import Cell, Item, Names
 
@@ -37,7 +38,10 @@ def mono(name: str) -> Show:
 def number(name: str, unit: str = "") -> Show:
     def show(item: Item, names: Names) -> Cell:
         value = item.get(name)
-        return Cell("number", f"{value} {unit}".strip()) if value is not None else NOTHING
+        if value is None:
+            return NOTHING
+        words = amounts.whole(value) if isinstance(value, int) else str(value)
+        return Cell("number", f"{words} {unit}".strip())
 
     return show
 
@@ -49,10 +53,7 @@ def size(name: str) -> Show:
         amount = item.get(name)
         if amount is None:
             return NOTHING
-        for unit, step in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-            if amount >= step:
-                return Cell("number", f"{amount / step:.1f} {unit}")
-        return Cell("number", f"{amount} B")
+        return Cell("number", amounts.size(amount))
 
     return show
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from django.utils.translation import gettext
 
 from portal.pages.access import PageRequest
 from portal.pages.api_calls import Answer, ask
@@ -96,9 +98,14 @@ def command(deed: Deed, asked: Asked) -> str:
     return " ".join(word if word.startswith("openstack ") else shlex.quote(word) for word in deed.cli(shown))
 
 
+def in_words(choices: Sequence[Choice]) -> Sequence[Choice]:
+    """Choices that are described with the form; those that are somebody's resources keep their names."""
+    return [replace(choice, words=gettext(choice.words)) for choice in choices]
+
+
 def _options(request: PageRequest, choices: Sequence[Choice] | Source) -> Sequence[Choice]:
     if not isinstance(choices, Source):
-        return choices
+        return in_words(choices)
     body: Any = ask(request, choices.path, {"limit": MOST_CHOICES, **choices.query})
     found = [item for item in body.get(choices.key, ()) if choices.wanted(item)]
     return [Choice(choices.value(item), choices.words(item)) for item in found]

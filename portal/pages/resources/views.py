@@ -77,7 +77,9 @@ def list_context(request: PageRequest, resource: Resource, narrowed: Mapping[str
         "columns": [_head(resource, column, given) for column in columns],
         "given": given,
         "filters": [
-            forms.Question(one, given.get(one.name, ""), one.choices if isinstance(one.choices, tuple) else ())
+            forms.Question(
+                one, given.get(one.name, ""), forms.in_words(one.choices) if isinstance(one.choices, tuple) else ()
+            )
             for one in resource.filters
         ],
         "is_narrowed": any(given.get(name) for name in ("q", *(one.name for one in resource.filters))),

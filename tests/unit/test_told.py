@@ -1,0 +1,84 @@
+"""What is kept or refused in English is known by its shape and said in the language of the page."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import translation
+
+from portal.pages import amounts
+from portal.pages.told_shapes import SENTENCES, SHAPE_PARTS
+from portal.templatetags import words
+from tools import catalogues
+
+
+@pytest.mark.parametrize(
+    ("english", "german"),
+    [
+        (
+            "No valid host was found. 16 of 16 hosts: not enough memory (400000 MB needed).",
+            "Kein passender Host wurde gefunden. 16 von 16 Hosts: zu wenig Arbeitsspeicher (400.000 MB nötig).",
+        ),
+        ("Nearest: 1 host lacks nothing but room.", "Am nächsten dran: 1 Host fehlt nichts als Platz."),
+        (
+            "It fits with 130560 MB of memory in place of 400000.",
+            "Es passt mit 130.560 MB Arbeitsspeicher statt 400.000.",
+        ),
+        ("130048 MB free", "130.048 MB frei"),
+        ("It has ended: failed (undone).", "Er ist beendet: fehlgeschlagen (rückgängig)."),
+        (
+            "“Spawn on host” failed: no disk (DriverError)",
+            "„Auf dem Host starten“ ist fehlgeschlagen: no disk (DriverError)",
+        ),
+        ("parked: waits for host sim-1", "abgestellt: wartet auf Host sim-1"),
+        (
+            "Quota exceeded for cores, ram: Requested 4, 8192, but already used 2, 512 of 4, 4096 cores, ram",
+            "Kontingent überschritten für cores, ram: verlangt 4, 8192, schon genutzt 2, 512 von 4, 4096 cores, ram",
+        ),
+        ("There is no limit called x; there are cores, ram.", "Es gibt keine Grenze namens x; es gibt cores, ram."),
+    ],
+)
+def test_sentences_are_known_by_their_shape(english: str, german: str) -> None:
+    with translation.override("de"):
+        assert words.told(english) == german
+
+
+@pytest.mark.parametrize("text", ["salt and pepper", "with love", "host", "The disk of the host is full.", "", None, 7])
+def test_the_words_of_others_stay(text: object) -> None:
+    with translation.override("de"):
+        assert words.told(text) == text
+
+
+def test_english_pages_get_the_text_with_numbers_that_can_be_read() -> None:
+    with translation.override("en"):
+        assert words.told("6 of 6 hosts: not enough memory (400000 MB needed).") == (
+            "6 of 6 hosts: not enough memory (400,000 MB needed)."
+        )
+        assert words.told("req-12345678 at port 59527") == "req-12345678 at port 59527"
+
+
+def test_no_shape_is_there_twice_and_each_has_its_translation() -> None:
+    shapes = (*SENTENCES, *SHAPE_PARTS)
+    assert len(shapes) == len(set(shapes))
+    kept = {catalogues.text_of(one): one for one in catalogues.read("de", "django") if one.id}
+    assert [shape for shape in shapes if not any(catalogues.strings_of(kept[shape]))] == []
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", ["4,096", "392.8 GB", "1,100 MB", "2.0 TB", "1.5 GB", "12,345.50", "500", "2.5 GB"]),
+        ("de", ["4.096", "392,8 GB", "1.100 MB", "2,0 TB", "1,5 GB", "12.345,50", "500", "2,5 GB"]),
+    ],
+)
+def test_amounts_are_written_as_the_language_does(language: str, said: list[str]) -> None:
+    with translation.override(language):
+        assert said == [
+            amounts.whole(4096),
+            amounts.megabytes(402_227),
+            amounts.megabytes(1100),
+            amounts.large_megabytes(2_097_152),
+            amounts.megabytes(1536),
+            amounts.decimal(12345.5, 2),
+            amounts.short(500.0),
+            amounts.size(2_684_354_560),
+        ]
