@@ -8,12 +8,13 @@ from typing import Any
 from conductor.rpc.broker import CONDUCTOR_QUEUE, door, put_back
 from conductor.rpc.codec import UnknownMessage, decode
 from conductor.rpc.messages import ConsolesOffered, ConsoleWritten, HostReported, StepAnswered, StepProgressed
-from conductor.services import console_doors, console_logs, host_reports, port_filters
+from conductor.services import console_doors, console_logs, driver_doings, host_reports, port_filters
 from conductor.workflows import engine
 
 
 def _take_report(cell: str, message: HostReported) -> None:
-    host_reports.record(cell, message)
+    if host_reports.record(cell, message):
+        driver_doings.store(message)
     port_filters.settle(message)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from conductor.compute.driver_account import DriverAccount
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import Send
-from conductor.core.compute_driver import ComputeDriver, GuestInfo
+from conductor.core.compute_driver import ComputeDriver, GuestInfo, NodeReport
 from conductor.core.metrics import BOOTED_AT
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
@@ -29,11 +32,20 @@ def booted() -> dict[str, int]:
 class Heartbeat:
     """Reports of one host. `guests` is what the last one said."""
 
-    def __init__(self, config: HostConfig, driver: ComputeDriver, *, journal: HostJournal, send: Send) -> None:
+    def __init__(
+        self,
+        config: HostConfig,
+        driver: ComputeDriver,
+        *,
+        journal: HostJournal,
+        send: Send,
+        account: DriverAccount | None = None,
+    ) -> None:
         self._config = config
         self._driver = driver
         self._journal = journal
         self._send = send
+        self._account = account or DriverAccount(driver.name)
         self.guests: tuple[GuestInfo, ...] = ()
 
     def beat(self) -> None:
@@ -44,17 +56,23 @@ class Heartbeat:
         told = {"actions": sorted(self._driver.capabilities), **booted()}
         report = replace(report, capabilities={**report.capabilities, **told})
         self.guests = tuple(self._driver.guests())
-        self._send(
-            self._config.cell,
-            HostReported(
-                host=self._config.host,
-                cell=self._config.cell,
-                driver=self._config.driver,
-                is_simulated=self._driver.is_simulated,
-                service_version=SERVICE_VERSION,
-                report_number=number,
-                availability_zone=self._config.availability_zone,
-                report=report.to_json(),
-                guests={guest.instance_uuid: int(guest.power_state) for guest in self.guests},
-            ),
+        doings = self._account.take()
+        try:
+            self._send(self._config.cell, self._report(number, report, doings))
+        except BaseException:
+            self._account.give_back(doings)
+            raise
+
+    def _report(self, number: int, report: NodeReport, doings: Mapping[str, Any]) -> HostReported:
+        return HostReported(
+            host=self._config.host,
+            cell=self._config.cell,
+            driver=self._config.driver,
+            is_simulated=self._driver.is_simulated,
+            service_version=SERVICE_VERSION,
+            report_number=number,
+            availability_zone=self._config.availability_zone,
+            report=report.to_json(),
+            guests={guest.instance_uuid: int(guest.power_state) for guest in self.guests},
+            doings=dict(doings),
         )

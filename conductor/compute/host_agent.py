@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from conductor.compute.console_follower import ConsoleFollower
+from conductor.compute.driver_account import DriverAccount
 from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
@@ -54,6 +55,7 @@ class _Parts:
     manager: ComputeManager
     heartbeat: Heartbeat
     follower: ConsoleFollower
+    account: DriverAccount
 
 
 class HostAgent:
@@ -154,6 +156,7 @@ class HostAgent:
             self._journal = HostJournal(self.config.journal_path)
         driver = self._make_driver()
         driver.start()
+        account = DriverAccount(driver.name)
         follower = ConsoleFollower(self.config, driver, self._shared.send)
         manager = ComputeManager(
             self.config,
@@ -161,9 +164,10 @@ class HostAgent:
             journal=self._journal,
             shared=self._shared,
             on_finished=self._after_command,
+            account=account,
         )
-        heartbeat = Heartbeat(self.config, driver, journal=self._journal, send=self._shared.send)
-        self._parts = _Parts(driver, manager, heartbeat, follower)
+        heartbeat = Heartbeat(self.config, driver, journal=self._journal, send=self._shared.send, account=account)
+        self._parts = _Parts(driver, manager, heartbeat, follower, account)
         driver.watch(self._report_soon)
         return self._parts
 
@@ -188,6 +192,8 @@ class HostAgent:
             what = "host does not start" if self._parts is None else "host cannot report"
             is_ours = isinstance(error, NovellaError)
             log.error("%s: host=%s: %s", what, self.config.host, complaint, exc_info=None if is_ours else error)
+            if self._parts is not None:
+                self._parts.account.fault("report", error)
         pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16), LONGEST_PAUSE_SECONDS)
         self._failures, self._complaint = self._failures + 1, complaint
         if self._parts is None:  # a driver that has started is asked with each beat

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from conductor.compute.console_door import DoorOffer
+from conductor.compute.driver_account import DriverAccount
 from conductor.compute.failures import LONGEST_MESSAGE, describe, hide
 from conductor.compute.handlers import HANDLERS, Hands, carry_out
 from conductor.compute.host_journal import Command, Decision, HostJournal
@@ -61,12 +62,14 @@ class ComputeManager:
         journal: HostJournal,
         shared: Shared,
         on_finished: Callable[[str], None] = lambda _: None,
+        account: DriverAccount | None = None,
     ) -> None:
         self._config = config
         self._driver = driver
         self._journal = journal
         self._shared = shared
         self._on_finished = on_finished
+        self._account = account or DriverAccount(driver.name)
 
     def receive(self, body: Mapping[str, Any]) -> None:
         """Take an encoded command. Never raises: what could not be taken is not answered, and so comes again."""
@@ -114,7 +117,9 @@ class ComputeManager:
         if self._journal.is_stale(command):  # it waited for its turn, and was overtaken
             return _failure(_stale(command))
         try:
-            return {"ok": True, "result": dict(self._do(command)), "error": None}
+            with self._account.call(command.MESSAGE_NAME, _secrets(command)):
+                result = dict(self._do(command))
+            return {"ok": True, "result": result, "error": None}
         except NotImplementedError:
             return _failure(NotSupported(f"The driver of host {self._config.host} cannot do that."))
         except StaleToken as error:

@@ -12,6 +12,7 @@ from conductor.core.driver_capabilities import CAPABILITIES as CAPABILITIES
 from conductor.core.guest_parts import NetworkPort as NetworkPort
 from conductor.core.guest_parts import VolumeConnection as VolumeConnection
 from conductor.core.guest_parts import known_fields
+from conductor.core.plugin_log import PluginLog
 from conductor.core.port_filters import PortFilter as PortFilter
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.core.states import PowerState
@@ -162,6 +163,7 @@ class ComputeDriver:
     name: ClassVar[str] = ""
     is_simulated: ClassVar[bool] = False
     supports_console_log: ClassVar[bool] = False
+    log = PluginLog("driver")
     capabilities: frozenset[str] = frozenset()
     filters_ports: bool = False
 

@@ -81,6 +81,11 @@ class Notes(logging.Handler):
                 note = replace(note, times=found.pop().times + note.times)
             found.append(note)
 
+    def take_of(self, key: PluginKey) -> list[Note]:
+        """What there is of one plugin; then there is none any more."""
+        with self._gate:
+            return [note for source in SOURCES for note in self._kept.pop((key, source), ())]
+
     def take(self) -> dict[PluginKey, list[Note]]:
         """All of it, oldest first; then there is none any more."""
         with self._gate:

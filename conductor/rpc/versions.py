@@ -13,6 +13,7 @@ SERVICE_VERSION_HISTORY = (
     "a guest's hardware (cells, pins, devices), in all commands that describe one: spawn_instance 1.2, others 1.1",
     "take_over_instance, hand_back_instance 1.0 (disks that hosts share)",
     "filter_ports 1.0; a port's network: spawn_instance 1.3, take_over_instance, attach_interface 1.1, others 1.2",
+    "host_reported 1.2 (what its driver did and said)",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -47,6 +48,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
         "attach_interface": "1.1",
         "filter_ports": "1.0",
     },
+    {"host_reported": "1.2"},
 )
 
 

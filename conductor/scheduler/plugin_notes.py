@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from django.db import DatabaseError, InterfaceError
@@ -24,14 +24,19 @@ def store() -> None:
     if not taken:
         return
     try:
-        with write_tx(ALIAS):
-            for key, found in sorted(taken.items()):
-                _store(key, found)
+        keep(taken)
     except (DatabaseError, InterfaceError):
         for key, found in taken.items():
             for one in found:
                 notes.add(key, one)
         raise
+
+
+def keep(taken: Mapping[PluginKey, Sequence[Note]]) -> None:
+    """Store these. Raises what the database raises."""
+    with write_tx(ALIAS):
+        for key, found in sorted(taken.items()):
+            _store(key, found)
 
 
 def _store(key: PluginKey, found: Sequence[Note]) -> None:

@@ -53,8 +53,11 @@ _RUNNING = (
 SERVICES = Rows(Service, "id")
 
 
-def record(cell: str, message: HostReported) -> None:
-    """Take a report into `cell`. Older and repeated ones change nothing; one that says nothing new costs one UPDATE."""
+def record(cell: str, message: HostReported) -> bool:
+    """Take a report into `cell`; False for older and repeated ones, which change nothing, and for another cell's host.
+
+    One that says nothing new costs one UPDATE.
+    """
     digest = _digest(message)
     with target_cell(cell):
         with write_tx(cell):
@@ -63,22 +66,23 @@ def record(cell: str, message: HostReported) -> None:
         if tells_of_guests:
             evacuations.clean(cell, message.host, message.guests)
         if is_known or tells_of_guests:
-            return
+            return True
         if not _belongs(cell, message):
-            return
+            return False
         report = NodeReport.from_json(message.report)
         node_uuid = _take(cell, message, report)
         if node_uuid is None:
-            return
+            return False
         try:
             inventories.report(node_uuid, report.node, report.inventory, report.traits)
             hardware.report(node_uuid, report.numa_cells, report.pci_devices)
         except (Conflict, Invalid) as error:
             log.error("nothing can be placed on host %s: %s", message.host, error)
-            return
+            return True
         _tell_placement(cell, message.host, node_uuid)
         _settle(cell, message, digest)
         evacuations.clean(cell, message.host, message.guests)
+    return True
 
 
 def _tell_placement(cell: str, host: str, node_uuid: Any) -> None:
@@ -236,6 +240,7 @@ def _digest(message: HostReported) -> str:
     """What the host offers, then which guests it has, as a fingerprint each."""
     said = {**asdict(message), "report_number": message.report_number // FULL_LOOK_EVERY}
     guests = said.pop("guests")
+    del said["doings"]  # never twice the same
     return "".join(
         hashlib.blake2b(json.dumps(part, sort_keys=True).encode(), digest_size=16).hexdigest()
         for part in (said, guests)

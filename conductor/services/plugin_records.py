@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from conductor.api_db.models import PluginConformance
 from conductor.core.context import RequestContext
+from conductor.core.driver_doings import DRIVER
 from conductor.core.errors import Invalid
 from conductor.core.plugin_choice import KINDS
 from conductor.plugins import Registry, registry
@@ -21,7 +22,6 @@ from conductor.services.plugins import require_operator
 from conductor.transactions import database_time, write_tx
 
 ALIAS = "default"
-DRIVER = "driver"
 REPORT = 1  # the version of both reports
 KEPT, BROKEN = "kept", "broken"
 NO_LEVEL = "none"

@@ -15,6 +15,7 @@ from django.conf import settings
 from conductor.api_db.models import PluginChoice as ChoiceRow
 from conductor.api_db.models import PluginConformance, PluginMetric, PluginQuarantine
 from conductor.core.context import RequestContext
+from conductor.core.driver_doings import DRIVER
 from conductor.core.extensions import BY_KIND
 from conductor.core.filter import Filter
 from conductor.core.plugin_choice import FILTER, KINDS, LET_PASS, SHADOW, TURN_AWAY, PluginChoice, PluginKey
@@ -30,7 +31,7 @@ from conductor.transactions import database_time
 ALIAS = "default"
 METRIC_HOURS = 24
 LONGEST_DESCRIPTION = 300
-DRIVER, MEMBERSHIP, SINK = "driver", "membership", "sink"
+MEMBERSHIP, SINK = "membership", "sink"
 
 RUNS = "runs"
 WATCHES = "watches"  # in the shadow
@@ -330,6 +331,7 @@ def _others(found: Registry, stored: _Stored, kind: str, brought: Mapping[str, t
                 state=AVAILABLE,
                 is_enabled=True,
                 is_on_by_default=True,
+                **(_figures(stored, (kind, name)) if kind == DRIVER else {}),
                 warnings=tuple(warnings_about([one])),
                 conformance=_conformance(found, stored, (kind, name)),
             )

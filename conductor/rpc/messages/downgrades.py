@@ -73,5 +73,6 @@ DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]
     **{(name, "1.1"): ("1.0", _plain) for name in DESCRIBING},
     **{(name, "1.2"): ("1.1", _without_networks) for name in DESCRIBING},
     ("host_reported", "1.1"): ("1.0", _report),
+    ("host_reported", "1.2"): ("1.1", _without_whatever("doings")),
     ("step_progressed", "1.1"): ("1.0", _without_whatever("figures")),
 }

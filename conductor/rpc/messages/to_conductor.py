@@ -37,11 +37,12 @@ class StepProgressed:
     figures: dict[str, int] = field(default_factory=dict)
 
 
-@message("host_reported", version="1.1")
+@message("host_reported", version="1.2")
 class HostReported:
     """An agent is alive. `report` is core.NodeReport as JSON; `guests` maps instance uuid to power state.
 
     1.1: the report has the host's NUMA cells and PCI devices.
+    1.2: `doings` are the driver's calls, errors and own lines since the report before.
 
     `report_number` rises with each report of one agent; an older one than seen is ignored.
     """
@@ -55,6 +56,7 @@ class HostReported:
     availability_zone: str
     report: dict[str, Any]
     guests: dict[str, int]
+    doings: dict[str, Any] = field(default_factory=dict)
 
 
 @message("console_written", version="1.0")
