@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,11 @@ Arguments = list[Any]
 
 
 def _each(compare: Callable[[Any, Any], bool]) -> Callable[[Arguments], bool]:
-    """Whether the first argument compares so with every other; one alone compares with nothing."""
-    return lambda arguments: len(arguments) > 1 and all(compare(arguments[0], other) for other in arguments[1:])
+    """Whether the first argument compares so with every other; one alone compares with nothing.
+
+    All are compared, also after one that does not: what cannot be compared makes the query one without an answer.
+    """
+    return lambda arguments: len(arguments) > 1 and all(list(map(partial(compare, arguments[0]), arguments[1:])))
 
 
 COMMANDS: Mapping[str, Callable[[Arguments], Any]] = {

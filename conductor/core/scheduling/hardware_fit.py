@@ -116,9 +116,20 @@ def with_hardware_taken(state: HostState, spec: RequestSpec, *, packs: bool = Fa
             state = replace(state, topology=usage.with_guest(state.topology, found.topology))
     if not spec.pci_requests:
         return state, spec
+    return _with_devices_taken(state, spec), spec
+
+
+def _with_devices_taken(state: HostState, spec: RequestSpec) -> HostState:
+    """The host with fewer devices. Where one request finds too few, those before it keep theirs, and that the host is
+    at work on the guest is not counted: its account ends there."""
     cells = tuple(cell.id for cell in spec.numa.cells) if spec.numa else ()
-    taken = devices.take_all(state.pci_pools, spec.pci_requests, cells, state.topology)
-    return (state if taken is None else replace(state, pci_pools=taken[0])), spec
+    pools = state.pci_pools
+    for request in spec.pci_requests:
+        taken = devices.take_all(pools, (request,), cells, state.topology)
+        if taken is None:
+            return replace(state, pci_pools=pools, num_io_ops=state.num_io_ops - 1)
+        pools = taken[0]
+    return replace(state, pci_pools=pools)
 
 
 def _fits(hardware: Hardware, spec: RequestSpec, packs: bool) -> bool:

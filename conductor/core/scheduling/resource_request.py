@@ -120,7 +120,10 @@ class _Group:
         resources = {name: amount for name, amount in self.resources.items() if amount}
         if not (resources or self.required or self.forbidden):
             return None
-        required = tuple(frozenset({name}) for name in sorted(self.required))
+        wanted = self.required
+        if wanted == {""} and resources and not self.forbidden:
+            wanted = set()  # one trait without a name, alone, is written as nothing at all
+        required = tuple(frozenset({name}) for name in sorted(wanted))
         return RequestGroup(resources, required, frozenset(self.forbidden))
 
 

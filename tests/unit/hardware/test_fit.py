@@ -10,7 +10,12 @@ import pytest
 from conductor.core.hardware import devices, fit, usage
 from conductor.core.hardware.fit import Limits
 from conductor.core.hardware.topology import HostCell, HostTopology, Pages, PciPool
+from conductor.core.host_state import HostState, HostTable
+from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.needs import needs_of
+from conductor.core.scheduling.working_table import WorkingTable
 from tests.unit.hardware.inside import asked, cell, host, pool, question
+from tests.unit.scheduling import fleets
 
 PINNED = {"hw:cpu_policy": "dedicated"}
 
@@ -153,6 +158,23 @@ def test_what_is_taken_is_gone() -> None:
     assert (after.memory_mb_used, after.cpus_used) == (512, 0)
     assert [pages.used for pages in after.pages] == [0, 256]
     assert usage.clashes(HostTopology((after,)), found.topology)
+
+
+def test_a_host_that_lacks_one_of_the_devices_gives_those_before_it_and_counts_no_work() -> None:
+    wish = asked({"pci_passthrough:alias": "gpu:1,vf:1"})
+    state = with_one_more(pci_pools=(pool(count=2),), wish=wish)
+    assert [one.count for one in state.pci_pools] == [1]
+    assert (state.num_instances, state.num_io_ops) == (1, 0)
+    whole = with_one_more(pci_pools=(pool(count=2), pool("10ca", 1, dev_type="type-VF")), wish=wish)
+    assert [one.count for one in whole.pci_pools] == [1]
+    assert (whole.num_instances, whole.num_io_ops) == (1, 1)
+
+
+def with_one_more(*, pci_pools: tuple[PciPool, ...], wish: RequestSpec) -> HostState:
+    """A host that took the guest although nobody asked whether it has the devices."""
+    table = WorkingTable(HostTable.from_states([fleets.host("host-0", pci_pools=pci_pools)]))
+    table.take(0, wish, needs_of(wish))
+    return table.hosts.states[0]
 
 
 def test_more_ways_than_can_be_tried_are_worked_out() -> None:

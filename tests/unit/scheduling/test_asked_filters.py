@@ -229,6 +229,7 @@ def test_metrics() -> None:
         ('["<", 1, 2, 3]', True),
         ('["<", 1, 2, 0]', False),
         ('["<", "$host", 1]', UNREADABLE),
+        ('["<", 2, 1, "x"]', UNREADABLE),  # all are compared, also after one that does not hold
         ('["=", "$host.name", 1]', UNREADABLE),
         ('["~", "$host", 1]', UNREADABLE),
         ('{"=": 1}', UNREADABLE),

@@ -30,7 +30,7 @@ def drawn(dice: random.Random, row: int) -> HostState:
 def totals(hosts: HostTable, passing: np.ndarray, **options: float) -> list[float]:
     weighing = weigh(hosts, spec(), SHIPPED.weighers, multipliers=Multipliers(options), passing=passing)
     assert not weighing.faults
-    return weighing.totals.tolist()
+    return list(map(float, weighing.totals))
 
 
 def test_weights_after_changes_are_those_of_hosts_that_nobody_has_weighed() -> None:
