@@ -14,7 +14,7 @@ from conductor.core.compute_driver import VolumeConnection
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.transactions import write_tx
-from conductor.volume import store
+from conductor.volume import store, strangers
 from conductor.volume.models import Volume, VolumeAttachment
 from conductor.volume.states import (
     ATTACHING,
@@ -29,6 +29,7 @@ from conductor.volume.states import (
     LENT_STATUSES,
     PASSING,
     RESERVED,
+    UNMANAGING,
 )
 
 SHAREABLE = (AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING)  # states in which one more guest may have it
@@ -112,10 +113,13 @@ def settle(volume_uuid: UUID | str) -> None:
     volume = Volume.objects.filter(uuid=volume_uuid, status__in=PASSING, status_is_told=False).first()
     if volume is None or (volume.status == CREATING and _has_a_workflow(volume)):
         return
-    if volume.status == DELETING:
-        store.remove(volume.uuid)
+    if volume.status in (DELETING, UNMANAGING):
+        if volume.status == DELETING:
+            store.remove(volume.uuid)
+        else:
+            strangers.let_go(strangers.VOLUME, volume.uuid)
         with write_tx():
-            _one(volume.uuid).filter(status=DELETING).delete()
+            _one(volume.uuid).filter(status=volume.status).delete()
         return
     store.ensure(volume.uuid, volume.size_gb)
     with write_tx():

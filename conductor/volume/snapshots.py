@@ -15,10 +15,10 @@ from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.listing import Order
 from conductor.transactions import write_tx
-from conductor.volume import store
+from conductor.volume import store, strangers
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import Snapshot, Volume
-from conductor.volume.states import CREATING, DELETING, ERROR, SNAPSHOT
+from conductor.volume.states import CREATING, DELETING, ERROR, SNAPSHOT, UNMANAGING
 
 SORT_KEYS = {
     "id": "uuid",
@@ -29,6 +29,7 @@ SORT_KEYS = {
     "created_at": "created_at",
     "updated_at": "updated_at",
 }
+GOING = (DELETING, UNMANAGING)
 FILTERS = {"name": "name", "status": "status", "project_id": "project_id", "user_id": "user_id"}
 
 
@@ -138,17 +139,21 @@ def begin_deleting(row: Snapshot, *, is_forced: bool = False) -> None:
 
 
 def settle(snapshot_uuid: UUID | str) -> None:
-    """Have neither data nor row of one that is being deleted. Repeatable."""
-    rows = Snapshot.objects.filter(uuid=snapshot_uuid, status=DELETING, status_is_told=False)
-    if rows.exists():
-        store.remove_snapshot(snapshot_uuid)
-        with write_tx():
-            rows.delete()
+    """Have no row of one that is being deleted or let go, and no data of the first. Repeatable."""
+    row = Snapshot.objects.filter(uuid=snapshot_uuid, status__in=GOING, status_is_told=False).first()
+    if row is None:
+        return
+    if row.status == DELETING:
+        store.remove_snapshot(row.uuid)
+    else:
+        strangers.let_go(strangers.SNAPSHOT, row.uuid)
+    with write_tx():
+        Snapshot.objects.filter(pk=row.pk, status=row.status).delete()
 
 
 def settle_all(is_free: Callable[[UUID], bool] = lambda uuid: True) -> int:
-    """Finish deletes that died in between, of snapshots that no workflow is at work on; returns how many."""
-    rows = Snapshot.objects.filter(status=DELETING, status_is_told=False)
+    """Finish what was to go and died in between, of snapshots that no workflow is at work on; returns how many."""
+    rows = Snapshot.objects.filter(status__in=GOING, status_is_told=False)
     uuids = [uuid for uuid in rows.values_list("uuid", flat=True) if is_free(uuid)]
     for uuid in uuids:
         settle(uuid)

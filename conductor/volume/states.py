@@ -18,9 +18,11 @@ AWAITING_TRANSFER = "awaiting-transfer"
 MAINTENANCE = "maintenance"
 BACKING_UP = "backing-up"
 RESTORING_BACKUP = "restoring-backup"
+UNMANAGING = "unmanaging"
 STATUSES = (
     *(CREATING, AVAILABLE, RESERVED, ATTACHING, IN_USE, DETACHING, EXTENDING, UPLOADING, REVERTING),
-    *(DOWNLOADING, AWAITING_TRANSFER, BACKING_UP, RESTORING_BACKUP, MAINTENANCE, DELETING, ERROR),
+    *(DOWNLOADING, AWAITING_TRANSFER, BACKING_UP, RESTORING_BACKUP, UNMANAGING, MAINTENANCE),
+    *(DELETING, ERROR),
 )
 # What an operator may say that a volume is; the last ones are words of others for an error.
 TELLABLE = (*STATUSES, "error_deleting", "error_extending", "error_restoring")
@@ -75,6 +77,7 @@ CHANGES = frozenset(
         (DOWNLOADING, ERROR),
         (AVAILABLE, AWAITING_TRANSFER),  # offered to another project
         (AWAITING_TRANSFER, AVAILABLE),
+        (AVAILABLE, UNMANAGING),  # the row goes, and the file stays
         (AVAILABLE, BACKING_UP),  # its data are kept somewhere else as well
         (IN_USE, BACKING_UP),
         (BACKING_UP, AVAILABLE),
@@ -89,4 +92,4 @@ CHANGES = frozenset(
 IMAGE, SNAPSHOT, VOLUME, BACKUP = "image", "snapshot", "volume", "backup"
 SOURCES = (IMAGE, SNAPSHOT, VOLUME, BACKUP)
 # What a process that dies leaves behind here is finished by the next sweep.
-PASSING = (CREATING, EXTENDING, DELETING)
+PASSING = (CREATING, EXTENDING, DELETING, UNMANAGING)

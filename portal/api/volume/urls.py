@@ -12,6 +12,7 @@ from portal.api.volume.views import (
     attachments,
     backups,
     groups,
+    management,
     messages,
     operators,
     qos,
@@ -51,6 +52,16 @@ def _transfers(noun: str, *, is_newer: bool) -> list[Any]:
         _detailed(f"{noun}/detail", transfers.Transfers, is_newer=is_newer, is_detailed=True),
         _route(f"{noun}/{_TRANSFER}", transfers.TransferById.as_view(is_newer=is_newer)),
         _route(f"{noun}/{_TRANSFER}/accept", transfers.Accept.as_view(is_newer=is_newer)),
+    ]
+
+
+def _files(older: str, newer: str, view: Any) -> list[Any]:
+    """Lists of files below two names, of which the newer came later; both make ours what is posted."""
+    return [
+        _route(older, view.as_view()),
+        _detailed(f"{older}/detail", view, is_detailed=True),
+        _route(newer, view.as_view(first_version="3.8")),
+        _detailed(f"{newer}/detail", view, is_detailed=True, first_version="3.8"),
     ]
 
 
@@ -126,6 +137,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     _route(r"os-quota-class-sets/(?P<name>[^/]+)", quotas.QuotaClass.as_view()),
     _route("os-services", operators.Services.as_view()),
     _route(r"os-services/(?P<verb>[^/]+)", operators.ServiceUpdate.as_view()),
+    *_files("os-volume-manage", "manageable_volumes", management.ManageVolume),
+    *_files("os-snapshot-manage", "manageable_snapshots", management.ManageSnapshot),
     _route("os-hosts", operators.Hosts.as_view()),
     _route(r"os-hosts/(?P<host>[^/]+)", operators.HostById.as_view()),
     _route("scheduler-stats/get_pools", operators.Pools.as_view()),

@@ -13,7 +13,7 @@ HISTORY = (
     ("3.5", "Messages are paged, sorted and filtered."),
     ("3.6", "Consistency groups may be emptied."),
     ("3.7", "Services name their cluster; there are none."),
-    ("3.8", "Lists of what could be taken over; nothing can."),
+    ("3.8", "Files of the storage that could be taken over, by names of their own."),
     ("3.9", "Backups may be renamed."),
     ("3.10", "Lists of volumes narrow by group."),
     ("3.11", "Types of groups."),

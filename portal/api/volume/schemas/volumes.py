@@ -84,6 +84,7 @@ ACTIONS: dict[str, Schema] = {
         },
     ),
     "os-force_delete": _bare("os-force_delete"),
+    "os-unmanage": _bare("os-unmanage"),
     "os-reserve": _bare("os-reserve"),
     "os-unreserve": _bare("os-unreserve"),
     "os-begin_detaching": _bare("os-begin_detaching"),
@@ -153,6 +154,7 @@ SNAPSHOT_ACTIONS: dict[str, Schema] = {
         required=("status",),
     ),
     "os-force_delete": _bare("os-force_delete"),
+    "os-unmanage": _bare("os-unmanage"),
 }
 QUOTAS: Schema = closed(
     {

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
-from conductor.services import volume_snapshots
+from conductor.services import volume_management, volume_snapshots
 from conductor.volume import snapshots
 from conductor.volume.models import Snapshot
 from conductor.volume.snapshots import SnapshotQuery, SnapshotWish
@@ -106,6 +106,8 @@ class SnapshotAction(VolumeView):
         given = validate(body, schemas.SNAPSHOT_ACTIONS[name])[name]
         if name == "os-force_delete":
             volume_snapshots.delete(request.context, snapshot_id, is_forced=True)
+        elif name == "os-unmanage":
+            volume_management.unmanage_snapshot(request.context, snapshot_id)
         elif name == "os-reset_status":
             volume_snapshots.reset_status(request.context, snapshot_id, given["status"].lower())
         else:
@@ -117,6 +119,7 @@ class SnapshotAction(VolumeView):
 _RULES = {
     "os-reset_status": "volume_extension:snapshot_admin_actions:reset_status",
     "os-force_delete": "volume_extension:snapshot_admin_actions:force_delete",
+    "os-unmanage": "snapshot_extension:snapshot_unmanage",
     "os-update_snapshot_status": "snapshot_extension:snapshot_actions:update_snapshot_status",
 }
 

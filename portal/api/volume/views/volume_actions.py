@@ -11,6 +11,7 @@ from conductor.core.errors import Invalid
 from conductor.services import (
     volume_attachments,
     volume_growth,
+    volume_management,
     volume_refills,
     volume_snapshots,
     volume_uploads,
@@ -171,6 +172,11 @@ def _initialize_connection(view: VolumeAction, volume_id: str, given: Any) -> Re
     raise Invalid("Volumes of this cloud are files that its own hosts open: nothing else can be connected to one.")
 
 
+def _unmanage(view: VolumeAction, volume_id: str, given: Any) -> Response:
+    volume_management.unmanage(view.request.context, volume_id)
+    return Response(status=ACCEPTED)
+
+
 def _terminate_connection(view: VolumeAction, volume_id: str, given: Any) -> Response:
     """There is nothing to end where nothing was begun."""
     volume_attachments.require_no_server(view.request.context, volume_id)
@@ -204,13 +210,13 @@ TABLE: Mapping[str, tuple[str, Act]] = {
     "os-begin_detaching": (f"{_ACTIONS}:begin_detaching", _begin_detaching),
     "os-roll_detaching": (f"{_ACTIONS}:roll_detaching", _roll_detaching),
     "os-initialize_connection": (f"{_ACTIONS}:initialize_connection", _initialize_connection),
+    "os-unmanage": ("volume_extension:volume_unmanage", _unmanage),
     "os-terminate_connection": (f"{_ACTIONS}:terminate_connection", _terminate_connection),
 }
 SINCE = {"revert": "3.40", "os-reimage": "3.68", "os-extend_volume_completion": "3.71"}
 NOT_OFFERED = {
     "os-migrate_volume": "There is one storage: no volume can be moved to another.",
     "os-migrate_volume_completion": "There is one storage: no volume can be moved to another.",
-    "os-unmanage": "Volumes cannot be given out of this cloud's hands.",
 }
 
 
