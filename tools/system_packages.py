@@ -29,6 +29,7 @@ REAL_HOST = (
     "libvirt-daemon",  # for the program that writes the memory of suspended guests; the daemon is never started
     "python3-libvirt",
 )
+FIRMWARE = ("ovmf",)  # starts guests with secure boot
 CONTAINERS = (
     "runc",  # runs them
     "iproute2",  # plugs their cards
@@ -46,7 +47,7 @@ BROWSER = (
 )
 # Each test run starts its own; the package's server never runs.
 SERVICES = ("postgresql", "rabbitmq-server", "redis-server", "zookeeper", "etcd-server")
-PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *CONTAINERS, *NETWORKS, *BROWSER, *SERVICES)}
+PROFILES = {"run": REAL_HOST, "test": (*REAL_HOST, *FIRMWARE, *CONTAINERS, *NETWORKS, *BROWSER, *SERVICES)}
 BINDING = re.compile(r"libvirt(_qemu|aio)?\.py|libvirtmod(_qemu)?\.cpython-(?P<tag>\d+)-.*\.so")
 
 

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement
 from compute_drivers.libvirt import devices_xml, inside_xml
 from compute_drivers.libvirt.devices_xml import Disk, Lines, clean, text
 from compute_drivers.libvirt.virt_type import KVM
-from compute_drivers.libvirt.wishes import Wished
+from compute_drivers.libvirt.wishes import SIGNED_ONLY, Wished
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.hardware.grants import Grant
 
@@ -20,6 +20,8 @@ QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
 KERNEL_COMMAND_LINE = "console=ttyS0 no_timer_check panic=-1"
 # Translated code of an emulated guest is kept in memory that no flavor counts.
 TRANSLATION_CACHE_MB = "64"
+# Where devices are plugged into a machine of PCI Express, while it runs too; those that it starts with take some.
+PLACES_FOR_DISKS = 16
 
 ElementTree.register_namespace("novella", NAMESPACE)
 ElementTree.register_namespace("qemu", QEMU_NAMESPACE)
@@ -88,8 +90,12 @@ def _add_boot(domain: Element, guest: GuestSpec, machine: Machine) -> None:
     boot = SubElement(domain, "os")
     if machine.wished.firmware == "uefi":
         boot.set("firmware", "efi")
-    kind = str(guest.image.properties.get("hw_machine_type") or "pc")
-    text(boot, "type", "hvm", arch="x86_64", machine=kind)
+    text(boot, "type", "hvm", arch="x86_64", machine=machine.wished.machine)
+    if machine.wished.is_secure:
+        firmware = SubElement(boot, "firmware")
+        for name in sorted(SIGNED_ONLY):
+            SubElement(firmware, "feature", enabled="yes", name=name)
+        SubElement(boot, "loader", secure="yes")
     if machine.wished.has_boot_menu:
         SubElement(boot, "bootmenu", enable="yes")
     if machine.kernel is None:
@@ -105,6 +111,8 @@ def _add_features(domain: Element, machine: Machine) -> None:
     features = SubElement(domain, "features")
     SubElement(features, "acpi")
     SubElement(features, "apic")
+    if machine.wished.is_secure:
+        SubElement(features, "smm", state="on")
     if machine.virt_type != KVM:
         text(SubElement(features, "tcg"), "tb-cache", TRANSLATION_CACHE_MB, unit="MiB")
 
@@ -112,6 +120,10 @@ def _add_features(domain: Element, machine: Machine) -> None:
 def _add_devices(domain: Element, machine: Machine) -> None:
     devices = SubElement(domain, "devices")
     SubElement(devices, "controller", type="usb", model="none")
+    if machine.wished.is_secure:
+        SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
+        for index in range(1, PLACES_FOR_DISKS + 1):
+            SubElement(devices, "controller", type="pci", index=str(index), model="pcie-root-port")
     for disk in machine.disks:
         devices.append(devices_xml.disk_element(disk))
     if machine.config_drive is not None:

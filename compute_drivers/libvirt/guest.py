@@ -19,6 +19,7 @@ from compute_drivers.libvirt.disks import create_blank
 from compute_drivers.libvirt.domain_xml import NAMESPACE
 from compute_drivers.libvirt.guest_volumes import GuestVolumes
 from compute_drivers.libvirt.user_network import FIRST_SLOT, MOST_PORTS
+from compute_drivers.libvirt.wishes import SECURE
 from conductor.core.errors import DriverError
 from conductor.core.states import PowerState
 
@@ -182,6 +183,9 @@ class Guest:
         self, make_cable: Callable[[int], dict[str, Any]], make_card: Callable[[int], dict[str, Any]]
     ) -> None:
         """Raises DriverError when there is no free slot."""
+        (machine,) = self._found("os/type")
+        if SECURE in machine.get("machine", ""):
+            raise DriverError("A guest with secure boot takes a port only while it is off.")
         taken = {device["slot"] for bus in self._ask("query-pci") for device in bus["devices"] if bus["bus"] == 0}
         slots = range(FIRST_SLOT, FIRST_SLOT + MOST_PORTS)
         slot = next((slot for slot in slots if slot not in taken), None)

@@ -55,7 +55,7 @@ class LibvirtMaker(LibvirtHost):
     def _check(guest: GuestSpec) -> wishes.Wished:
         """Raises BuildAborted, DriverError for a guest that this host cannot have."""
         wished = wishes.read(guest)
-        user_network.arguments(guest.ports, guest.hostname, wished.card_model)
+        user_network.arguments(guest.ports, guest.hostname, wished.card_model, machine=wished.machine)
         return wished
 
     def _describe(self, guest: GuestSpec, boot: BootParts) -> str:
@@ -81,7 +81,9 @@ class LibvirtMaker(LibvirtHost):
             config_drive=next((path for path in drives if path.exists()), None),
             kernel=kernel,
             ramdisk=ramdisk,
-            qemu_arguments=user_network.arguments(guest.ports, guest.hostname, wished.card_model, wires),
+            qemu_arguments=user_network.arguments(
+                guest.ports, guest.hostname, wished.card_model, wires, wished.machine
+            ),
         )
         return domain_xml.build(guest, machine)
 

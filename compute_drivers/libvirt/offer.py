@@ -7,7 +7,7 @@ from pathlib import Path
 from compute_drivers.libvirt import machine, numa, pci
 from compute_drivers.libvirt.options import LibvirtOptions
 from compute_drivers.libvirt.virt_type import KVM
-from compute_drivers.libvirt.wishes import CARD_MODELS, DISK_NAMES, VIDEO_MODELS
+from compute_drivers.libvirt.wishes import CARD_MODELS, DISK_NAMES, VIDEO_MODELS, has_secure_firmware
 from conductor.core.compute_driver import Inventory, NodeReport
 from conductor.core.hardware.topology import HostCell
 from conductor.core.hardware.wire import cell_to_json, device_to_json
@@ -24,6 +24,7 @@ TRAITS = frozenset(
     }
 )
 THREADS = "HW_CPU_HYPERTHREADING"
+SIGNED = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 
 
 def node_report(host: str, version: int, virt_type: str, directory: Path, has: LibvirtOptions) -> NodeReport:
@@ -36,7 +37,9 @@ def node_report(host: str, version: int, virt_type: str, directory: Path, has: L
         hypervisor_type="QEMU",
         hypervisor_version=version,
         inventory=_inventories(found, has, virt_type, cells),
-        traits=TRAITS | ({THREADS} if any(cell.has_threads for cell in cells) else set()),
+        traits=TRAITS
+        | ({THREADS} if any(cell.has_threads for cell in cells) else set())
+        | ({SIGNED} if has_secure_firmware() else set()),
         supported_instances=tuple(("x86_64", kind, "hvm") for kind in kinds),
         cpu_info=found.cpu_info,
         capabilities={"virt_type": virt_type, "guest_network": has.guest_network},

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compute_drivers.libvirt.wishes import CARD_MODELS
+from compute_drivers.libvirt.wishes import CARD_MODELS, PLAIN, SECURE
 from compute_drivers.user_net.wires import WirePaths
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted
@@ -33,7 +33,11 @@ WiresOf = Callable[[NetworkPort], WirePaths | Tap | None]
 
 
 def arguments(
-    ports: Sequence[NetworkPort], hostname: str, model: str = "virtio", wires: WiresOf | None = None
+    ports: Sequence[NetworkPort],
+    hostname: str,
+    model: str = "virtio",
+    wires: WiresOf | None = None,
+    machine: str = PLAIN,
 ) -> list[str]:
     """QEMU's words for the guest's network cards; `wires` lead to who plays their networks.
 
@@ -47,7 +51,7 @@ def arguments(
             "-netdev",
             _words(cable(index, port, hostname, wires)),
             "-device",
-            _words(card(FIRST_SLOT + index, port, model)),
+            _words(card(FIRST_SLOT + index, port, model, machine)),
         ]
     return words
 
@@ -76,8 +80,8 @@ def cable_id(port_uuid: str) -> str:
     return f"port-{_safe(port_uuid)}"
 
 
-def card(slot: int, port: NetworkPort, model: str = "virtio") -> dict[str, Any]:
-    """The card in a slot of the guest's PCI bus, as QEMU describes devices."""
+def card(slot: int, port: NetworkPort, model: str = "virtio", machine: str = PLAIN) -> dict[str, Any]:
+    """The card in a slot of the guest's first PCI bus, as QEMU describes devices."""
     if not MAC.fullmatch(port.mac_address):
         raise BuildAborted(f"Port {port.port_uuid} has no usable MAC address.")
     return {
@@ -85,7 +89,7 @@ def card(slot: int, port: NetworkPort, model: str = "virtio") -> dict[str, Any]:
         "netdev": cable_id(port.port_uuid),
         "id": card_id(port.port_uuid),
         "mac": port.mac_address,
-        "bus": "pci.0",
+        "bus": "pcie.0" if SECURE in machine else "pci.0",
         "addr": f"{slot:#x}",
     }
 

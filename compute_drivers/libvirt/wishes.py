@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,11 +30,13 @@ CARD_MODELS = {
 NO_WATCHDOG = ("disabled", "")
 ADMINISTRATORS = {"windows": "Administrator"}
 FIRMWARE_DIR = Path("/usr/share/qemu/firmware")
+# What firmware says of itself that starts only what somebody known has signed.
+SIGNED_ONLY = frozenset({"secure-boot", "enrolled-keys"})
+PLAIN, SECURE = "pc", "q35"
 LIMIT = re.compile(r"quota:disk_((?:read|write|total)_(?:bytes|iops)_sec)")
 TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
 # What no host of this driver has: (flavor's key, image's key, which values ask for it, what is said).
 REFUSED = (
-    ("os:secure_boot", "os_secure_boot", {"required"}, "secure boot"),
     ("hw:tpm_version", "hw_tpm_version", None, "a TPM"),
     ("hw:mem_encryption", "hw_mem_encryption", TRUE, "encrypted memory"),
     ("hw:viommu_model", "hw_viommu_model", None, "an IOMMU for guests"),
@@ -44,11 +47,14 @@ REFUSED = (
 class Wished:
     """The machine's parts. `limits` are of each disk, by libvirt's names; `firmware` is "bios" or "uefi".
 
-    One that `stands_still` writes nothing while a snapshot is taken.
+    One that `is_secure` starts only what is signed, for which its `machine` is another. One that `stands_still` writes
+    nothing while a snapshot is taken.
     """
 
     topology: CpuTopology
+    machine: str = PLAIN
     firmware: str = "bios"
+    is_secure: bool = False
     disk_bus: str = "virtio"
     cdrom_bus: str = "ide"
     card_model: str = "virtio"
@@ -74,11 +80,16 @@ def read(guest: GuestSpec) -> Wished:
         raise BuildAborted(error.message) from error
     _refuse_what_is_not_here(specs, known)
     os_type = str(known.get("os_type", ""))
+    is_secure = _is_secure(specs, known)
+    machine = _machine(str(known.get("hw_machine_type", "")), is_secure=is_secure)
+    buses = DISK_NAMES if not is_secure else {bus: name for bus, name in DISK_NAMES.items() if bus != "ide"}
     return Wished(
         topology=topology,
-        firmware=_firmware(str(known.get("hw_firmware_type", "bios"))),
-        disk_bus=_one_of("disk bus", known.get("hw_disk_bus", "virtio"), DISK_NAMES),
-        cdrom_bus=_one_of("CD-ROM bus", known.get("hw_cdrom_bus", "ide"), DISK_NAMES),
+        machine=machine,
+        firmware="uefi" if is_secure else _firmware(str(known.get("hw_firmware_type", "bios"))),
+        is_secure=is_secure,
+        disk_bus=_one_of("disk bus", known.get("hw_disk_bus", "virtio"), buses),
+        cdrom_bus=_one_of("CD-ROM bus", known.get("hw_cdrom_bus", "sata" if is_secure else "ide"), buses),
         card_model=_one_of("network card", known.get("hw_vif_model", "virtio"), CARD_MODELS),
         video_model=_one_of("video card", known.get("hw_video_model", "vga"), VIDEO_MODELS),
         video_ram_mb=_video_ram(specs, known),
@@ -98,9 +109,43 @@ def _refuse_what_is_not_here(specs: Mapping[str, str], known: Mapping[str, objec
         for key, value in ((flavor_key, specs.get(flavor_key)), (image_key, known.get(image_key))):
             if value is not None and (values is None or str(value).lower() in values):
                 raise DriverError(f"This host cannot give guests {what}, for which {key}={value} asks.")
-    machine = str(known.get("hw_machine_type", "pc"))
-    if machine != "pc" and not machine.startswith("pc-i440fx"):
-        raise DriverError(f"This host has no machine type {machine}; it has pc and pc-i440fx-*.")
+
+
+def has_secure_firmware() -> bool:
+    """Whether this machine has firmware that starts only what is signed, with the keys that say by whom."""
+    return any(map(_is_for_secure, FIRMWARE_DIR.glob("*.json")))
+
+
+def _is_for_secure(path: Path) -> bool:
+    try:
+        told = json.loads(path.read_text())
+        machines = [name for target in told["targets"] for name in target["machines"]]
+        return set(told["features"]) >= SIGNED_ONLY and any(SECURE in name for name in machines)
+    except (OSError, ValueError, KeyError, TypeError):  # a description that nobody can use
+        return False
+
+
+def _is_secure(specs: Mapping[str, str], known: Mapping[str, object]) -> bool:
+    """One of the two is enough to ask for it; who only likes it does without."""
+    asked = (("os:secure_boot", specs.get("os:secure_boot")), ("os_secure_boot", known.get("os_secure_boot")))
+    key = next((key for key, value in asked if str(value).lower() == "required"), None)
+    if key is None:
+        return False
+    firmware = str(known.get("hw_firmware_type", "uefi"))
+    if firmware != "uefi":
+        raise BuildAborted(f"{key}: secure boot needs hw_firmware_type=uefi, and the image says {firmware}.")
+    if not has_secure_firmware():
+        raise DriverError(f"This host cannot give guests secure boot, for which {key}=required asks.")
+    return True
+
+
+def _machine(asked: str, *, is_secure: bool) -> str:
+    """As QEMU calls it. Secure boot needs the one whose firmware no guest can write to; else there is the other."""
+    kinds, all_of_them = ((SECURE,), "pc-q35-*") if is_secure else ((PLAIN,), "pc-i440fx-*")
+    if asked and asked not in kinds and not asked.startswith(all_of_them[:-1]):
+        besides = " for secure boot" if is_secure else ""
+        raise DriverError(f"This host has no machine type {asked}{besides}; it has {kinds[0]} and {all_of_them}.")
+    return asked or kinds[0]
 
 
 def _one_of(what: str, value: object, known: Mapping[str, str] | tuple[str, ...]) -> str:

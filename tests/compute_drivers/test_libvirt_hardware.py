@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,13 +11,13 @@ import pytest
 from compute_drivers.libvirt import numa
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.driver import Told
-from conductor.core.compute_driver import GuestSpec, NetworkPort
+from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.errors import DriverError
 from conductor.core.hardware.grants import Grant
 from conductor.core.hardware.request import InstanceCell, InstanceTopology
 from conductor.core.hardware.wire import grant_to_json
 from conductor.core.request_spec import FlavorSpec
-from tests.compute_drivers.real_guests import DISK, SHELF, wait_for
+from tests.compute_drivers.real_guests import DISK, IMAGE, SHELF, state_dir, wait_for
 from tests.guests import TICK, guest_of, image_of, qemu_of
 
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
@@ -63,6 +64,21 @@ def test_all_that_can_be_asked_for_at_once(driver: LibvirtDriver) -> None:
     assert _allowed(process, "CPU 0/TCG") == {str(cpu)}
     with pytest.raises(DriverError, match="No agent answers inside of the guest"):
         driver.set_admin_password(guest.instance_uuid, "correct horse")
+
+
+def test_with_secure_boot_nothing_is_started_that_nobody_has_signed(driver: LibvirtDriver, tmp_path: Path) -> None:
+    assert "COMPUTE_SECURITY_UEFI_SECURE_BOOT" in driver.report().traits, "the test needs: apt-get install ovmf"
+    flavor = FlavorSpec("8", "safe", vcpus=1, memory_mb=128, root_gb=1, extra_specs={"os:secure_boot": "required"})
+    guest = guest_of(str(uuid4()), IMAGE, flavor=flavor, ports=(PORT,))
+    driver.spawn(guest, Told())
+    assert TICK not in wait_for(driver, guest.instance_uuid, b"Security Violation")
+    volume = VolumeConnection(str(uuid4()), str(tmp_path / "volume.raw"), 1, device_name="/dev/vdb")
+    Path(volume.path).write_bytes(bytes(1 << 20))
+    driver.attach_volume(guest.instance_uuid, volume)
+    with pytest.raises(DriverError, match="takes a port only while it is off"):
+        driver.attach_interface(guest.instance_uuid, replace(PORT, port_uuid="other"))
+    driver.destroy(guest.instance_uuid)
+    assert [path for path in state_dir(driver).rglob("*") if guest.instance_uuid in path.name] == []
 
 
 def _allowed(process: int, thread: str) -> set[str]:

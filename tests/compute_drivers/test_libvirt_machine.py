@@ -48,6 +48,11 @@ def described(spec: GuestSpec, grant: Grant | None = None) -> ElementTree.Elemen
     return ElementTree.fromstring(domain_xml.build(spec, machine))
 
 
+def _firmware(machine: str, *features: str) -> str:
+    """As packages of firmware describe it."""
+    return json.dumps({"targets": [{"architecture": "x86_64", "machines": [machine]}], "features": [*features]})
+
+
 def attributes(domain: ElementTree.Element, path: str) -> list[dict[str, str]]:
     return [dict(found.attrib) for found in domain.findall(path)]
 
@@ -117,8 +122,6 @@ class TestTheMachine:
     @pytest.mark.parametrize(
         ("specs", "properties", "kind", "complaint"),
         [
-            ({"os:secure_boot": "required"}, {}, DriverError, "secure boot, for which os:secure_boot=required asks"),
-            ({}, {"os_secure_boot": "required"}, DriverError, "secure boot, for which os_secure_boot=required asks"),
             ({"hw:tpm_version": "2.0"}, {}, DriverError, "a TPM, for which hw:tpm_version=2.0"),
             ({"hw:mem_encryption": "True"}, {}, DriverError, "encrypted memory"),
             ({}, {"hw_machine_type": "q35"}, DriverError, "no machine type q35"),
@@ -139,6 +142,32 @@ class TestTheMachine:
 
     def test_secure_boot_that_is_only_liked_is_done_without(self) -> None:
         assert wishes.read(guest(properties={"os_secure_boot": "optional"})).firmware == "bios"
+
+    def test_secure_boot_is_another_machine_with_firmware_that_knows_whom_to_trust(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(wishes, "FIRMWARE_DIR", tmp_path)
+        for told in ("{", "[]", _firmware("pc-q35-*", "secure-boot"), _firmware("pc-i440fx-*", *wishes.SIGNED_ONLY)):
+            (tmp_path / "1.json").write_text(told)
+            for specs, properties in (({"os:secure_boot": "required"}, {}), ({}, {"os_secure_boot": "required"})):
+                with pytest.raises(DriverError, match=r"cannot give guests secure boot, for which os.secure_boot"):
+                    wishes.read(guest(specs, properties))
+        (tmp_path / "1.json").write_text(_firmware("pc-q35-*", *wishes.SIGNED_ONLY))
+        domain = described(guest({"os:secure_boot": "required"}, {"os_secure_boot": "optional"}))
+        assert attributes(domain, "os/firmware/feature") == [
+            {"enabled": "yes", "name": name} for name in ("enrolled-keys", "secure-boot")
+        ]
+        assert attributes(domain, "os/loader") == [{"secure": "yes"}]
+        assert attributes(domain, "os/type") == [{"arch": "x86_64", "machine": "q35"}]
+        assert attributes(domain, "features/smm") == [{"state": "on"}]
+        assert [found["bus"] for found in attributes(domain, "devices/disk/target")] == ["virtio", "sata"]
+        for properties, kind, complaint in (
+            ({"hw_firmware_type": "bios"}, BuildAborted, "needs hw_firmware_type=uefi, and the image says bios"),
+            ({"hw_machine_type": "pc"}, DriverError, "no machine type pc for secure boot; it has q35"),
+            ({"hw_cdrom_bus": "ide"}, DriverError, "no CD-ROM bus ide; it has virtio, scsi, sata"),
+        ):
+            with pytest.raises(kind, match=complaint):
+                wishes.read(guest({"os:secure_boot": "required"}, properties))
 
     def test_firmware_that_is_not_installed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(wishes, "FIRMWARE_DIR", tmp_path)
