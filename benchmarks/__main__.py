@@ -13,6 +13,7 @@ ALL = (
     "builds.py",
     "schedule_hosts.py",
     "api_lists.py",
+    "api_show.py",
     "takeover.py",
     "parked.py",
     "live_sockets.py",

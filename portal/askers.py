@@ -19,6 +19,7 @@ PROJECT_KEY = "project_id"
 PROOF = (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY)
 
 Session = MutableMapping[str, Any]
+Proof = tuple[Any, ...]
 
 
 def user_of(session: Session) -> Any:
@@ -39,16 +40,16 @@ class _Kept(dict[str, Any]):
         """It keeps its key."""
 
 
-def users_of(kept: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The user rows of many sessions by key, each person proven once; keys of whoever is not signed in are left out."""
-    proven: dict[tuple[Any, ...], Any] = {}
-    for values in kept.values():
-        proof = tuple(values.get(name) for name in PROOF)
-        if proof not in proven:
-            found = get_user(cast(HttpRequest, SimpleNamespace(session=_Kept(values))))
-            proven[proof] = None if isinstance(found, AnonymousUser) else found
-    users = {key: proven[tuple(values.get(name) for name in PROOF)] for key, values in kept.items()}
-    return {key: user for key, user in users.items() if user is not None and not sessions.is_over(_Kept(kept[key]))}
+def proof_of(session: Mapping[str, Any]) -> Proof:
+    """What of a session says who has signed in."""
+    return tuple(session.get(name) for name in PROOF)
+
+
+def proven(proof: Proof) -> str:
+    """The id of the user whom it proves now; "" when it proves nobody any more."""
+    kept = _Kept({name: value for name, value in zip(PROOF, proof, strict=True) if value is not None})
+    found = get_user(cast(HttpRequest, SimpleNamespace(session=kept)))
+    return "" if isinstance(found, AnonymousUser) else str(found.pk)
 
 
 def asker_of(session: Session, request_id: str, *, language: str = "") -> RequestContext | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from django.conf import settings
@@ -19,13 +19,13 @@ def renew(session: Session) -> None:
     session[ENDS_KEY] = time.time() + settings.NOVELLA_SESSION_SECONDS
 
 
-def seconds_left(session: Session) -> float | None:
+def seconds_left(session: Mapping[str, Any]) -> float | None:
     """None for a session that nobody has begun by signing in; such a one ends with its row."""
     ends_at = session.get(ENDS_KEY)
     return None if ends_at is None else max(0.0, ends_at - time.time())
 
 
-def is_over(session: Session) -> bool:
+def is_over(session: Mapping[str, Any]) -> bool:
     """Whether its time is up, also where its row is still there."""
     return seconds_left(session) == 0.0
 

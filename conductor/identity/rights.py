@@ -12,11 +12,13 @@ import threading
 import time
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connections, transaction
 
 from conductor.identity.models import RightsVersion
+from conductor.sql.dialect import run
 
 _ROW = 1
+_NUMBER = f"SELECT number FROM {RightsVersion._meta.db_table} WHERE id = %s"
 _lock = threading.Lock()
 _seen: tuple[int, float] | None = None  # the number, and when it was asked for
 _changes = 0  # of this process: an answer that was on its way while something changed is not kept
@@ -32,6 +34,12 @@ def changed() -> None:
     transaction.on_commit(_forget)
 
 
+def now() -> int:
+    """The number of this very moment, for whoever takes rights for what they are and not for what they were."""
+    rows = run(connections["default"], _NUMBER, (_ROW,))
+    return int(rows[0][0]) if rows else 0
+
+
 def version() -> int:
     """The number, as old as the setting allows."""
     global _seen
@@ -40,7 +48,7 @@ def version() -> int:
         if _seen is not None and asked - _seen[1] < settings.NOVELLA_TOKEN_RECHECK_SECONDS:
             return _seen[0]
         before = _changes
-    number = RightsVersion.objects.filter(id=_ROW).values_list("number", flat=True).first() or 0
+    number = now()
     with _lock:
         if _changes == before:
             _seen = (number, asked)

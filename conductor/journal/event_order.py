@@ -58,7 +58,16 @@ def is_by_commit(alias: str) -> bool:
 def after(events: QuerySet[Event], number: int) -> QuerySet[Event]:
     """The events after `number` that are settled, in order."""
     later = events.filter(pk__gt=number).order_by("pk")
-    return later if is_by_commit(events.db) else later.filter(pk__lte=_settled(events.db))
+    most = bound(events.db)
+    return later if most is None else later.filter(pk__lte=most)
+
+
+def bound(alias: str) -> int | None:
+    """The number above which nothing is read yet; None where all that is there may be.
+
+    To be asked for in a statement before that which reads.
+    """
+    return None if is_by_commit(alias) else _settled(alias)
 
 
 def end(events: QuerySet[Event]) -> int:

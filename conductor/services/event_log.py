@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
+from typing import Any, TypeVar
 
+from django.db import connections
 from django.db.models import Q
 
 from conductor.cells.lookup import API_ALIAS, journal_aliases
@@ -18,6 +21,8 @@ from conductor.events import Announcement
 from conductor.journal import event_order
 from conductor.journal.models import Event
 from conductor.services.values import EventView
+from conductor.sql.dialect import run
+from conductor.sql.worded import uuid_text
 
 __all__ = [
     "Cursor",
@@ -34,6 +39,9 @@ __all__ = [
 # A reader that is further behind than this reads the whole page again: that is cheaper.
 LONGEST_REPLAY = 1000
 LONGEST_CURSOR = 2000
+LARGEST = 2**63 - 1
+
+R = TypeVar("R")
 
 Cursor = Mapping[str, int]
 
@@ -100,8 +108,38 @@ def after(place: Cursor, limit: int, *, aliases: Sequence[str] | None = None) ->
     For whoever passes events on: each is given once and none is left out, whatever commits in which order. A
     database that does not answer is left out, and its place stays.
     """
-    rows, reached = _read(lambda alias: Q(), journal_aliases() if aliases is None else aliases, place, limit)
-    return [_announcement(row) for row in rows], reached
+
+    def ask(alias: str) -> list[_Passed]:
+        most = event_order.bound(alias)
+        number = place.get(alias, 0)
+        rows = run(connections[alias], _LATER, (number, LARGEST if most is None else most, limit))
+        return [_passed(alias, row) for row in rows]
+
+    answers = scatter_gather(ask, journal_aliases() if aliases is None else aliases).answers
+    found = [announcement for _, announcement in _merged(answers, lambda row: row[0])]
+    return found, {**place, **{alias: rows[-1][1].cursor for alias, rows in answers.items() if rows}}
+
+
+_Passed = tuple[datetime, Announcement]  # of a moment
+# What is passed on of every event there is, so many times a second that the ORM's share of it counts.
+_LATER = """
+SELECT id, created_at, topic, kind, project_id, run_uuid, instance_uuid
+FROM journal_event WHERE id > %s AND id <= %s ORDER BY id LIMIT %s
+"""
+
+
+def _passed(alias: str, row: Sequence[Any]) -> _Passed:
+    number, created_at, topic, kind, project_id, run_uuid, instance_uuid = row
+    moment = created_at if created_at.tzinfo is not None else created_at.replace(tzinfo=UTC)
+    return moment, Announcement(
+        alias=alias,
+        cursor=number,
+        topic=topic,
+        kind=kind,
+        project_id=project_id,
+        run_uuid=uuid_text(run_uuid),
+        instance_uuid=uuid_text(instance_uuid),
+    )
 
 
 def of_runs(runs: Mapping[str, Sequence[str]], after: Cursor, limit: int) -> tuple[list[EventView], Cursor]:
@@ -135,22 +173,14 @@ def _read(wanted: Callable[[str], Q], aliases: Sequence[str], after: Cursor, lim
         return list(event_order.after(events, after.get(alias, 0))[:limit])
 
     answers = scatter_gather(ask, aliases).answers
-    # Of two logs that tell of the same moment, the API's comes first: cells act on what it decided.
-    logs = [answers[alias] for alias in sorted(answers, key=lambda alias: (alias != API_ALIAS, alias))]
-    merged = list(heapq.merge(*logs, key=lambda row: row.created_at))
+    merged = list(_merged(answers, lambda row: row.created_at))
     return merged, {**after, **{alias: rows[-1].pk for alias, rows in answers.items() if rows}}
 
 
-def _announcement(row: Event) -> Announcement:
-    return Announcement(
-        alias=str(row._state.db),
-        cursor=row.pk,
-        topic=row.topic,
-        kind=row.kind,
-        project_id=row.project_id,
-        run_uuid=str(row.run_uuid or ""),
-        instance_uuid=str(row.instance_uuid or ""),
-    )
+def _merged(answers: Mapping[str, Sequence[R]], moment: Callable[[R], datetime]) -> Iterable[R]:
+    """Of two logs that tell of the same moment, the API's comes first: cells act on what it decided."""
+    logs = [answers[alias] for alias in sorted(answers, key=lambda alias: (alias != API_ALIAS, alias))]
+    return heapq.merge(*logs, key=moment)
 
 
 def _view(row: Event) -> EventView:

@@ -19,9 +19,8 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.services import instance_filters, instance_rows, instance_views
-from conductor.services.instance_rows import uuid_text
 from conductor.services.values import InstanceQuery, InstanceView, Page
-from conductor.sql.worded import AboutOne
+from conductor.sql.worded import AboutOne, uuid_text
 
 # An instance moves from request to cell while it is looked for; each round sees a later state of it.
 ROUNDS = 5
@@ -149,8 +148,7 @@ _places = AboutOne(_mapping_and_group)
 
 def _place_of(instance_uuid: UUID) -> _Place | None:
     for project_id, is_deleted, build_run_uuid, cell, group_uuid in _places.ask(API_ALIAS, instance_uuid):
-        run, group = (uuid_text(value) if value else "" for value in (build_run_uuid, group_uuid))
-        return _Place(project_id, bool(is_deleted), run, cell or "", group)
+        return _Place(project_id, bool(is_deleted), uuid_text(build_run_uuid), cell or "", uuid_text(group_uuid))
     return None
 
 

@@ -21,7 +21,7 @@ from conductor.core.states import VmState, status_of
 from conductor.journal.models import WorkflowRun
 from conductor.services import hosts
 from conductor.services.values import Fault, InstanceView
-from conductor.sql.worded import AboutOne
+from conductor.sql.worded import AboutOne, uuid_text
 
 FAULTY_STATES = (VmState.ERROR, VmState.DELETED)
 # Columns that a view calls by the same name.
@@ -161,16 +161,10 @@ def _view(alias: str, row: Sequence[Any]) -> InstanceView:
         cell=alias,
         host_status=host_status,
         is_simulated=is_simulated,
-        run_uuid=uuid_text(run_uuid) if run_uuid else "",
+        run_uuid=uuid_text(run_uuid),
         volumes=_SOME if has_volumes else (),
     )
     return view
-
-
-def uuid_text(value: Any) -> str:
-    """A uuid as a cursor gives it; SQLite keeps 32 digits."""
-    text = str(value)
-    return text if len(text) == 36 else f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _time(value: datetime | None) -> datetime | None:

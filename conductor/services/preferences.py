@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -58,6 +58,12 @@ def read(kept: Mapping[str, Any] | None) -> Preferences:
 def of(user_id: str) -> Preferences:
     """A person's wishes."""
     return read(get_user_model().objects.filter(pk=user_id).values_list("preferences", flat=True).first())
+
+
+def of_many(user_ids: Collection[str]) -> dict[str, Preferences]:
+    """The wishes of people by id; whoever is not there has none."""
+    rows = get_user_model().objects.filter(pk__in=user_ids).values_list("pk", "preferences")
+    return {user_id: read(kept) for user_id, kept in rows}
 
 
 def time_zones() -> list[str]:

@@ -14,7 +14,7 @@ from django.utils.crypto import constant_time_compare
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
-from conductor.identity import effective, roles
+from conductor.identity import effective, rights, roles
 from conductor.identity.models import Project, User
 
 THEMES = ("system", "light", "dark")
@@ -60,6 +60,11 @@ def context_for(user_id: str, project_id: str, request_id: str) -> RequestContex
         project_name=project.name,
         project_domain_id=project.domain_id,
     )
+
+
+def rights_number() -> int:
+    """Another one after each change of anybody's rights: what `context_for` has answered since holds as long as it."""
+    return rights.now()
 
 
 def sessions(keys: Collection[str]) -> dict[str, Mapping[str, Any]]:

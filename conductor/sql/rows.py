@@ -46,6 +46,13 @@ class Rows(Generic[M]):
         found = run(connection, self._select, self._as_keys(connection, values))
         return [self._as_object(connection, row) for row in found]
 
+    def among(self, connection: BaseDatabaseWrapper, values: Sequence[Any]) -> list[M]:
+        """All rows whose one key has one of these values, in no order; meant for a handful."""
+        (key,) = self._keys
+        asked = [self._as_param(connection, key, value) for value in values]
+        found = run(connection, self._selects(len(asked)), asked) if asked else []
+        return [self._as_object(connection, row) for row in found]
+
     def get(self, connection: BaseDatabaseWrapper, *values: Any) -> M:
         """The row; raises the model's DoesNotExist."""
         row = self.find(connection, *values)
@@ -85,6 +92,10 @@ class Rows(Generic[M]):
         meta = self._model._meta
         columns = names(field.column for field in meta.concrete_fields)
         return f"SELECT {columns} FROM {meta.db_table} WHERE {self._where}"
+
+    @cache  # noqa: B019 - rows live as long as their module
+    def _selects(self, count: int) -> str:
+        return self._select.removesuffix("= %s") + f"IN ({', '.join(['%s'] * count)})"
 
     @cached_property
     def _where(self) -> str:

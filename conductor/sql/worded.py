@@ -44,7 +44,7 @@ class AboutOne:
             asked[place] = _AS_VALUE[connection.vendor](wanted)
         with connection.cursor() as cursor:
             cursor.execute(sql, asked)
-            return cursor.fetchall()
+            return cursor.fetchall()  # type: ignore[no-any-return]
 
     def _words(self, alias: str) -> Worded:
         sample = uuid4()
@@ -57,3 +57,9 @@ class AboutOne:
 
 # As the drivers take a uuid; SQLite keeps 32 digits.
 _AS_VALUE: dict[str, Callable[[UUID], Any]] = {"sqlite": lambda uuid: uuid.hex, "postgresql": lambda uuid: uuid}
+
+
+def uuid_text(value: Any) -> str:
+    """A uuid as a cursor gives it; "" for none."""
+    text = str(value or "")
+    return text if len(text) != 32 else f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -128,7 +128,7 @@ class Audience:
         told: dict[Seat, Payload] = {}
         for seat in waiting:
             viewer = shown[seat.guest.ticket]
-            payload = drawn.get(viewer) if viewer is not None else None
+            payload = drawn[id(viewer)] if viewer is not None else None
             if viewer is None or viewer.scope != self.key[2]:
                 seat.guest.end(SIGN_IN_AGAIN if viewer is None else MOVED)
             elif payload is None:
@@ -161,18 +161,19 @@ class Audience:
 
 def _draw_for(
     tickets: Collection[Ticket], draw: Callable[[RequestContext, Viewer], Drawn]
-) -> tuple[dict[Ticket, Viewer | None], dict[Viewer, Drawn | None]]:
-    """Whoever the tickets stand for now, and what each kind of viewer is shown. In a thread that reads."""
+) -> tuple[dict[Ticket, Viewer | None], dict[int, Drawn | None]]:
+    """Whoever the tickets stand for now, and what each of these is shown, by `id`. In a thread that reads."""
     shown = viewers.read_all(tickets)
     drawn: dict[Viewer, Drawn | None] = {}
-    for viewer in {viewer for viewer in shown.values() if viewer is not None}:
+    distinct = {id(viewer): viewer for viewer in shown.values() if viewer is not None}
+    for viewer in set(distinct.values()):
         try:
             with viewer.words():
                 drawn[viewer] = draw(viewer.request(), viewer)
         except Exception:  # what one cannot be shown is no reason to leave out the others
             log.exception("live piece cannot be drawn: project=%s", viewer.asker.project_id)
             drawn[viewer] = None
-    return shown, drawn
+    return shown, {number: drawn[viewer] for number, viewer in distinct.items()}
 
 
 LIST: Payload = {"kind": "list"}

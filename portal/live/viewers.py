@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from django.utils import timezone, translation
 
 from conductor.core.context import RequestContext
 from conductor.services import preferences, sign_in
-from portal.askers import PROJECT_KEY, users_of
+from conductor.services.preferences import Preferences
+from portal import sessions
+from portal.askers import PROJECT_KEY, Proof, proof_of, proven
 from portal.request_ids import new_request_id
 
 ALL_PROJECTS = "all"
+MOST_REMEMBERED = 4096
 
 
 class SignedOut(Exception):
@@ -68,28 +71,43 @@ def read(ticket: Ticket) -> Viewer:
 
 
 def read_all(tickets: Collection[Ticket]) -> dict[Ticket, Viewer | None]:
-    """The same for many; None for whom SignedOut would be raised. Two queries, and some for each person and project."""
+    """The same for many; None for whom SignedOut would be raised. Three queries, and some after rights have changed."""
+    number = sign_in.rights_number()  # before what it covers is read
     kept = sign_in.sessions({ticket.session_key for ticket in tickets})
-    users = users_of(kept)
-    askers: dict[tuple[str, str], RequestContext | None] = {}
-    found: dict[Ticket, Viewer | None] = dict.fromkeys(tickets)
+    users = {key: _user_id(number, proof_of(values)) for key, values in kept.items() if not sessions.is_over(values)}
+    wishes = preferences.of_many(set(users.values()) - {""})
+    seen: dict[tuple[str, str, str], Viewer | None] = {}
+    found: dict[Ticket, Viewer | None] = {}
     for ticket in tickets:
-        user, project_id = users.get(ticket.session_key), kept.get(ticket.session_key, {}).get(PROJECT_KEY)
-        if user is None or not project_id or (ticket.project_id and project_id != ticket.project_id):
+        user_id, project_id = users.get(ticket.session_key, ""), kept.get(ticket.session_key, {}).get(PROJECT_KEY, "")
+        if user_id not in wishes or not project_id or (ticket.project_id and project_id != ticket.project_id):
+            found[ticket] = None
             continue
-        if (user.pk, project_id) not in askers:
-            askers[user.pk, project_id] = sign_in.context_for(user.pk, project_id, "")
-        asker = askers[user.pk, project_id]
-        if asker is not None:
-            found[ticket] = _viewer(asker, user, ticket)
+        who = user_id, project_id, ticket.language
+        if who not in seen:
+            asker = _asker(number, user_id, project_id)
+            seen[who] = _viewer(asker, wishes[user_id], ticket.language) if asker is not None else None
+        found[ticket] = seen[who]
     return found
 
 
-def _viewer(asker: RequestContext, user: Any, ticket: Ticket) -> Viewer:
-    wishes = preferences.read(user.preferences)
+# What follows is remembered beside the number that rights had when it was read: see `sign_in.rights_number`.
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _user_id(_number: int, proof: Proof) -> str:
+    return proven(proof)
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _asker(_number: int, user_id: str, project_id: str) -> RequestContext | None:
+    """Nobody in particular, with the rights of the person there; None when there are none."""
+    asker = sign_in.context_for(user_id, project_id, "")
+    return replace(asker, user_id="", user_name="") if asker is not None else None
+
+
+def _viewer(asker: RequestContext, wishes: Preferences, language: str) -> Viewer:
     return Viewer(
-        asker=replace(asker, user_id="", user_name=""),
-        language=wishes.language or ticket.language,
+        asker=asker,
+        language=wishes.language or language,
         time_zone=wishes.time_zone,
         columns=wishes.server_columns,
     )

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from conductor.identity import assignments
+from conductor.identity.assignments import Place
 from conductor.journal.models import Event
 from conductor.services import event_log
 from portal.live import audiences, follower, hub, seats
@@ -74,6 +76,11 @@ def nothing_stays() -> Iterator[None]:
     assert not hub._bells, "whoever left is not rung any more"
 
 
+def at(person: Person) -> Place:
+    """Where their role is."""
+    return Place(user_id=person.user.id, project_id=person.project.id)
+
+
 def in_a_loop(work: Callable[[], Awaitable[None]]) -> None:
     run_at_most(PATIENCE * 2, work())
 
@@ -130,7 +137,7 @@ def test_a_right_that_is_gone_is_gone_with_the_next_update(people: Any, here: di
         for one in (ana, rea):
             one.place = dict(await asyncio.to_thread(event_log.here))
             await one.open(f"wf:{child.uuid}", "timeline")
-        await asyncio.to_thread(people.rea.user.role_assignments.all().delete)
+        await asyncio.to_thread(assignments.take_away, at(people.rea), people.rea.role.id)
         await asyncio.to_thread(factories.tell, child, "step.progress")
         await until(lambda: bool(ana.texts and rea.ended))
         assert (rea.texts, rea.ended, ana.ended) == ([], [seats.SIGN_IN_AGAIN], [])
@@ -147,7 +154,7 @@ def test_who_gains_rights_is_sent_to_where_they_count(
 
     async def work() -> None:
         rea = await Browser(people.rea).open("workflows", "list")
-        await asyncio.to_thread(people.rea.user.role_assignments.update, role=people.admin.role)
+        await asyncio.to_thread(assignments.grant, at(people.rea), people.admin.role.id)
         await until(lambda: bool(rea.ended))
         assert rea.ended == [seats.MOVED]
         rea.cut()
