@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conductor import events
-from conductor.cell_db.models import ConsoleLog, Instance
 from conductor.cells.targeting import target_cell
 from conductor.core import console_text
 from conductor.core.console_text import TAIL_BYTES
 from conductor.core.identifiers import uuid_or_none
 from conductor.journal.models import Event
 from conductor.rpc.messages import ConsoleWritten
-from conductor.transactions import database_now, write_tx
+from conductor.sql import dialect
+from conductor.transactions import write_tx
 
 KIND = "console.written"
+# By hand, as every guest that boots writes, and many pieces come from one that talks.
+_OWNER = "SELECT project_id FROM cell_db_instance WHERE uuid = %s AND host = %s AND deleted_at IS NULL"
+_KEPT = 'SELECT host, "offset", text FROM cell_db_consolelog WHERE instance_uuid = %s {for update}'
+_KEEP = (
+    'INSERT INTO cell_db_consolelog (instance_uuid, host, "offset", text, updated_at) VALUES (%s, %s, %s, %s, {now}) '
+    'ON CONFLICT (instance_uuid) DO UPDATE SET host = excluded.host, "offset" = excluded."offset", '
+    "text = excluded.text, updated_at = excluded.updated_at"
+)
 
 
 @dataclass(frozen=True)
@@ -38,23 +50,23 @@ def store(cell: str, message: ConsoleWritten) -> None:
     if uuid is None or not message.text or message.offset < 0:
         return
     with target_cell(cell), write_tx(cell):
-        instance = Instance.objects.using(cell).alive().filter(uuid=uuid, host=message.host).first()
-        if instance is None:
-            return
-        logs = ConsoleLog.objects.using(cell).select_for_update()
-        log = logs.filter(instance_uuid=uuid, host=message.host).first()
-        kept = Stretch(log.offset, log.text.encode()) if log else None
-        joined = join(kept, Stretch(message.offset, message.text.encode()))
-        if kept is not None and joined == kept:
-            return
-        values = {
-            "host": message.host,
-            "offset": joined.offset,
-            "text": console_text.to_text(joined.raw),
-            "updated_at": database_now(),
-        }
-        ConsoleLog.objects.using(cell).update_or_create(instance_uuid=uuid, defaults=values)
-        _tell(cell, instance, joined.end)
+        _join_in(connections[cell], uuid, message)
+
+
+def _join_in(connection: BaseDatabaseWrapper, uuid: UUID, message: ConsoleWritten) -> None:
+    owners = dialect.run(connection, _OWNER, (uuid.hex, message.host))
+    if not owners:
+        return
+    log = next(iter(dialect.run(connection, _KEPT, (uuid.hex,))), None)
+    kept = Stretch(log[1], log[2].encode()) if log is not None and log[0] == message.host else None
+    joined = join(kept, Stretch(message.offset, message.text.encode()))
+    if joined == kept:
+        return
+    dialect.run(connection, _KEEP, (uuid.hex, message.host, joined.offset, console_text.to_text(joined.raw)))
+    if log is not None:
+        _forget_what_was_told(connection.alias, uuid)
+    ((project_id,),) = owners
+    events.append(connection.alias, events.about_instance(uuid, project_id), KIND, {"end": joined.end})
 
 
 def join(kept: Stretch | None, new: Stretch) -> Stretch:
@@ -82,8 +94,6 @@ def _tail(piece: Stretch) -> Stretch:
     return Stretch(piece.end - len(raw), raw)
 
 
-def _tell(cell: str, instance: Instance, end: int) -> None:
+def _forget_what_was_told(cell: str, uuid: UUID) -> None:
     """One event per console is enough: it says where to look, and the next one says it again."""
-    topic = f"server:{instance.uuid}"
-    Event.objects.using(cell).filter(topic=topic, kind=KIND).delete()
-    events.append(cell, events.about_instance(instance.uuid, instance.project_id), KIND, {"end": end})
+    Event.objects.using(cell).filter(topic=events.about_instance(uuid, "").topic, kind=KIND).delete()

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping
 from uuid import UUID, uuid4
 
+from django.db import connections
+
 from conductor.cell_db.models import Instance, Migration
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NovellaError
@@ -14,11 +16,15 @@ from conductor.scheduler import moving
 from conductor.services import hosts, moves, server_actions
 from conductor.services.server_actions import Asked
 from conductor.services.values import ServiceView
+from conductor.sql import dialect
 from conductor.transactions import database_now, write_tx
 
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 50  # of one host: those that are left find room when the ones before have arrived
+_ANY_EVACUATED = (
+    "SELECT 1 FROM cell_db_migration WHERE source_host = %s AND migration_type = %s AND status = %s LIMIT 1"
+)
 WAITS = f"It waits: {MOST_AT_ONCE} servers of its host are on their way. Ask again when they have arrived."
 
 
@@ -93,6 +99,9 @@ def require_fenced(alias: str, host: str) -> None:
 
 def clean(cell: str, host: str, guests: Mapping[str, int]) -> None:
     """A host reports: evacuated instances that it does not have (any more) hold nothing there any more."""
+    evacuated = (host, MigrationType.EVACUATION.value, MigrationStatus.DONE.value)
+    if not dialect.run(connections[cell], _ANY_EVACUATED, evacuated):  # by hand, as it is asked with each report
+        return
     rows = Migration.objects.using(cell).filter(
         source_host=host, migration_type=MigrationType.EVACUATION, status=MigrationStatus.DONE
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from dataclasses import asdict
+import time
+from dataclasses import asdict, fields
 from typing import Any
+from zlib import crc32
 
 from django.conf import settings
 from django.db import connections
@@ -31,8 +33,10 @@ from conductor.transactions import database_now, one_at_a_time, write_tx
 log = logging.getLogger(__name__)
 
 BINARY = "nova-compute"
-# A report that says the same as the last is not compared with the cell's rows, except now and then.
-FULL_LOOK_EVERY = 12
+# A report that says the same as the last is not compared with the cell's rows, except now and then. It is time that
+# counts, not reports: a host at work sends many.
+FULL_LOOK_SECONDS = 60
+clock = time.time
 OFFER_LENGTH = 32  # of the two fingerprints in a digest, the first
 
 
@@ -238,13 +242,22 @@ def _settle(cell: str, message: HostReported, digest: str) -> None:
 
 def _digest(message: HostReported) -> str:
     """What the host offers, then which guests it has, as a fingerprint each."""
-    said = {**asdict(message), "report_number": message.report_number // FULL_LOOK_EVERY}
+    said = {**_as_said(message), "report_number": _full_look(message.host)}
     guests = said.pop("guests")
     del said["doings"]  # never twice the same
     return "".join(
         hashlib.blake2b(json.dumps(part, sort_keys=True).encode(), digest_size=16).hexdigest()
         for part in (said, guests)
     )
+
+
+def _as_said(message: HostReported) -> dict[str, Any]:
+    return {field.name: getattr(message, field.name) for field in fields(message)}
+
+
+def _full_look(host: str) -> int:
+    """Which full look at a host is due; not all hosts' in the same moment."""
+    return int(clock() + crc32(host.encode()) % FULL_LOOK_SECONDS) // FULL_LOOK_SECONDS
 
 
 def _offer(digest: str) -> str:

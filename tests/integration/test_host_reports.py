@@ -38,6 +38,19 @@ def _cells() -> None:
         CellMapping.objects.get_or_create(name=name)
 
 
+class Clock:
+    """Time that goes on when the test says so."""
+
+    now = 1_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(host_reports, "clock", lambda: clock.now)
+    return clock
+
+
 def report(number: int, guests: dict[str, int] | None = None, **values: Any) -> HostReported:
     said: dict[str, Any] = {
         "host": "host-1",
@@ -183,13 +196,23 @@ def test_an_older_report_of_other_guests_changes_nothing() -> None:
     assert everything() == before
 
 
-def test_now_and_then_everything_is_compared_and_nothing_changes() -> None:
-    host_reports.record(CELL, report(host_reports.FULL_LOOK_EVERY))
-    before = everything()[1:]
-    for number in range(host_reports.FULL_LOOK_EVERY + 1, 4 * host_reports.FULL_LOOK_EVERY):
+def test_now_and_then_everything_is_compared_and_nothing_changes(clock: Clock) -> None:
+    host_reports.record(CELL, report(1))
+    before, digest = everything()[1:], service().report_digest
+    clock.now += host_reports.FULL_LOOK_SECONDS
+    for number in (2, 3):
         host_reports.record(CELL, report(number))
     assert everything()[1:] == before
-    assert service().report_number == 4 * host_reports.FULL_LOOK_EVERY - 1
+    assert service().report_number == 3
+    assert service().report_digest != digest
+
+
+def test_full_looks_at_many_hosts_are_spread_over_the_time_between_them(clock: Clock) -> None:
+    turns = set()
+    for second in range(host_reports.FULL_LOOK_SECONDS):
+        clock.now = float(second)
+        turns.add(tuple(host_reports._full_look(f"host-{number}") for number in range(50)))
+    assert len(turns) > host_reports.FULL_LOOK_SECONDS // 3
 
 
 @pytest.mark.parametrize("number", [9, 10])
@@ -323,7 +346,7 @@ def test_a_guest_that_was_gone_in_between_is_given_grace_again() -> None:
 
 
 @pytest.mark.parametrize("state", [RunState.WAITING, RunState.NEEDS_OPERATOR])
-def test_a_guest_under_a_workflow_is_left_alone_until_that_has_ended(state: str) -> None:
+def test_a_guest_under_a_workflow_is_left_alone_until_that_has_ended(state: str, clock: Clock) -> None:
     instance = make_instance(host="host-2")
     run = WorkflowRun.objects.using(CELL).create(
         flow="build_in_cell",
@@ -342,7 +365,8 @@ def test_a_guest_under_a_workflow_is_left_alone_until_that_has_ended(state: str)
         host_reports.record(CELL, report(number, guests))
     assert owed() == []
     WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(state=RunState.DONE)
-    for number in range(30, 30 + host_reports.FULL_LOOK_EVERY + 1):
+    clock.now += host_reports.FULL_LOOK_SECONDS
+    for number in (30, 31):
         host_reports.record(CELL, report(number, guests))
     assert owed() == [("host-1", str(instance.uuid))]
 
@@ -372,7 +396,7 @@ def test_a_report_that_was_cut_off_is_taken_up_by_the_next(monkeypatch: pytest.M
     assert ResourceProvider.objects.get().uuid == node().uuid
 
 
-def test_placement_shows_who_is_closed_and_in_which_aggregates_a_host_is() -> None:
+def test_placement_shows_who_is_closed_and_in_which_aggregates_a_host_is(clock: Clock) -> None:
     host_reports.record(CELL, report(12))
     provider, zone = node().uuid, Aggregate.objects.get()
     assert aggregates.of_provider(provider)[1] == [str(zone.uuid)]
@@ -381,13 +405,16 @@ def test_placement_shows_who_is_closed_and_in_which_aggregates_a_host_is() -> No
     aggregates.join(others, [provider])
     AggregateHost.objects.filter(aggregate=zone).delete()
     Service.objects.using(CELL).update(is_disabled=True)
+    clock.now += host_reports.FULL_LOOK_SECONDS
     host_reports.record(CELL, report(24))
     assert aggregates.of_provider(provider)[1] == sorted([str(mine.uuid), others])
     assert traits.of_provider(provider)[1] == ["COMPUTE_NODE", "COMPUTE_STATUS_DISABLED"]
     before = everything()[2:]
+    clock.now += host_reports.FULL_LOOK_SECONDS
     host_reports.record(CELL, report(36))
     assert everything()[2:] == before
     Service.objects.using(CELL).update(is_disabled=False)
+    clock.now += host_reports.FULL_LOOK_SECONDS
     host_reports.record(CELL, report(48))
     assert traits.of_provider(provider)[1] == ["COMPUTE_NODE"]
 
