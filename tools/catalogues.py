@@ -59,6 +59,8 @@ TABLES = frozenset(
         ),
         *(
             "CONFIDENCE_WORDS",
+            "PHASE_NAMES",
+            "PLUGIN_NAMES",
             "SENTENCES",
             "SHAPE_PARTS",
             "NAMES",

@@ -48,6 +48,11 @@ class MigrationPanel:
     offers: list[Offer]
     began_at: datetime | None
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the guest runs at its destination."""
+        return self.status == MigrationStatus.COMPLETED
+
 
 def of_runs(context: RequestContext, runs: Sequence[RunView]) -> MigrationPanel | None:
     """The panel of the first live migration among the runs of a story; None where there is none."""

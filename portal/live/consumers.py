@@ -6,7 +6,7 @@ import json
 import logging
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
@@ -73,10 +73,15 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
 async def admitted(scope: dict[str, Any], session_key: str) -> Ticket:
     """What stands for a browser from now on. Raises SignedOut."""
-    accepted = dict(scope["headers"]).get(b"accept-language", b"").decode("latin1")
-    language = languages.of_header(accepted)
+    language = languages.of_header(_language_of_page(scope))
     viewer = await follower.read(lambda: viewers.read(Ticket(session_key, "", language)))
     return Ticket(session_key, viewer.asker.project_id, language)
+
+
+def _language_of_page(scope: dict[str, Any]) -> str:
+    """As the page says that opened the socket; a worker of the browser may ask for another one by itself."""
+    said = parse_qs(scope.get("query_string", b"").decode("latin1")).get("language", [""])[0]
+    return said or str(dict(scope["headers"]).get(b"accept-language", b"").decode("latin1"))
 
 
 async def follow(guest: Guest, wanted: tuple[str, str], since: str) -> None:

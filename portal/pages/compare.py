@@ -18,6 +18,7 @@ from conductor.services.values import RunView, StepView
 from portal.pages import faces, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.faces import Face
+from portal.pages.plugin_words import words
 from portal.pages.stories import Story
 
 MOST_OFFERED = 20
@@ -131,7 +132,11 @@ def _placement(asker: RequestContext, one: Story, other: Story) -> list[tuple[st
             last = found[-1]
             rows = {gettext("Decisions"): len(found), gettext("Hosts"): last.num_hosts}
             after = gettext("After %(filter)s")
-            rows |= {after % {"filter": stage["filter"]}: stage["after"] for stage in last.funnel if stage["before"]}
+            rows |= {
+                after % {"filter": words(str(stage["filter"]))}: stage["after"]
+                for stage in last.funnel
+                if stage["before"]
+            }
             chosen = ", ".join(str(selection["host"]) for selection in last.selections)
             rows[gettext("Chosen")] = chosen or gettext("none")
         sides.append(rows)

@@ -17,7 +17,8 @@ from conductor.services.decision_replays import NOW, THEN
 from conductor.services.decision_values import DecisionView, Evaluation, Matrix
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.faces import Face
-from portal.pages.placement import explain, words
+from portal.pages.placement import explain
+from portal.pages.plugin_words import words
 
 HOSTS_PER_PAGE = 50
 FACES: Mapping[str, Face] = {

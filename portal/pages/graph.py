@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import ceil
 
 from django.utils.translation import gettext, ngettext
 
@@ -20,7 +21,9 @@ GAP_X, GAP_Y = 40, 28
 UNDO_DROP = 26
 HEAD = 26  # room for a lane's name
 FOLD_FROM = 20
-LONGEST_TITLE = 24
+LONGEST_TITLE = 30
+LONGEST_NOTE = 36
+TITLE_LETTER, NOTE_LETTER, BESIDE = 7.6, 6.6, 44  # pixels of a letter, and of glyph and edges
 
 
 @dataclass(frozen=True)
@@ -130,18 +133,20 @@ def _newest(steps: Iterable[StepView]) -> list[StepView]:
 def _nodes(run: RunView, steps: Sequence[StepView], left: int, y: int) -> list[Node]:
     is_over = not faces.is_live(run)
     undo_state = {step.index: step for step in steps if step.direction == "undo"}
-    nodes = []
-    for place, step in enumerate(_newest(steps)):
+    nodes: list[Node] = []
+    for step in _newest(steps):
         undo = undo_state.get(step.index)
         face = _face(step, undo, is_over=is_over)
         lane = step.lane.partition("/")
+        title, note = _short(gettext(step.title)), _note(lane[2] or gettext(lane[0]), step, face)
         nodes.append(
             Node(
-                x=left + place * (NODE_WIDTH + GAP_X),
+                x=nodes[-1].x + nodes[-1].width + GAP_X if nodes else left,
                 y=y,
-                title=_short(gettext(step.title)),
-                note=_note(lane[2] or gettext(lane[0]), step, face),
+                title=title,
+                note=note,
                 face=face,
+                width=_width(title, note),
                 key=timeline.step_key(run, step),
                 anchor=timeline.anchor_of(run, step),
                 run_uuid=run.uuid,
@@ -165,7 +170,12 @@ def _face(step: StepView, undo: StepView | None, *, is_over: bool) -> Face:
 
 def _note(where: str, step: StepView, face: Face) -> str:
     again = ", " + gettext("try %(number)s") % {"number": step.try_number} if step.try_number > 1 else ""
-    return f"{gettext(face.word)}{again} · {where}"[: LONGEST_TITLE + 4]
+    return f"{gettext(face.word)}{again} · {where}"[:LONGEST_NOTE]
+
+
+def _width(title: str, note: str) -> int:
+    """As wide as its words need: some languages need more."""
+    return max(NODE_WIDTH, ceil(max(len(title) * TITLE_LETTER, len(note) * NOTE_LETTER)) + BESIDE)
 
 
 def _short(title: str) -> str:

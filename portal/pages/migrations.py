@@ -25,14 +25,15 @@ from portal.pages.stories import Story
 
 WIDTH, HEIGHT = 300, 60
 # The phases that people know, and the steps of each.
-PHASES = (
-    ("Checks", ("LookAtSource", "PickDestination")),
-    ("Set up target", ("PrepareAtDestination",)),
-    ("Memory copy", ("MoveLive",)),
-    ("Switch-over", ("CloseDestination", "FinishAtDestination")),
-    ("Network", ("MovePortsWithGuest",)),
-    ("Clean up source", ("SettleMove", "MarkMoved")),
+PHASE_STEPS = (
+    ("LookAtSource", "PickDestination"),
+    ("PrepareAtDestination",),
+    ("MoveLive",),
+    ("CloseDestination", "FinishAtDestination"),
+    ("MovePortsWithGuest",),
+    ("SettleMove", "MarkMoved"),
 )
+PHASE_NAMES = ("Checks", "Set up target", "Memory copy", "Switch-over", "Network", "Clean up source")
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def order(request: PageRequest, run_uuid: str, name: str) -> HttpResponse:
 def _phases(run: RunView) -> list[Phase]:
     is_over = not faces.is_live(run)
     phases = []
-    for name, steps in PHASES:
+    for name, steps in zip(PHASE_NAMES, PHASE_STEPS, strict=True):
         mine = [step for step in run.steps if step.name in steps and step.attempt in (run.attempt, 0)]
         if mine:
             phases.append(Phase(name, _face(mine, is_over=is_over), _seconds(mine)))
@@ -129,6 +130,8 @@ def _amounts(panel: MigrationPanel) -> list[tuple[str, str]]:
     if not panel.samples:
         return []
     last = panel.samples[-1]
+    if panel.has_arrived:  # what the source said last was true while it still moved
+        return [(gettext("Memory"), _bytes(last.total))]
     rates = panel.rates[-1] if panel.rates else None
     rows = [
         (gettext("Left"), _bytes(last.left)),

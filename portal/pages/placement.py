@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from conductor.services import decisions
 from conductor.services.decision_values import DecisionView
 from portal.pages.amounts import decimal
 from portal.pages.faces import Face
+from portal.pages.plugin_words import words
 from portal.pages.stories import Story
 
 MOST_WEIGHED = 20
@@ -197,10 +197,3 @@ def _choice(decision: DecisionView) -> str:
 
 def _face(host: Mapping[str, Any]) -> Face:
     return Face("good", "fits") if host["passed"] else Face("none", "left out", words(str(host["rejected_by"])))
-
-
-def words(name: str) -> str:
-    """ServerGroupAffinityFilter, RAMWeigher → Server group affinity, RAM."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).replace("_", " ")
-    first, *rest = re.sub(r"(?<=.) (filter|weigher)$", "", parted, flags=re.IGNORECASE).split(" ")
-    return " ".join([first if first.isupper() else first.capitalize(), *(word.lower() for word in rest)])

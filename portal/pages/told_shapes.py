@@ -109,6 +109,11 @@ SENTENCES = (
     # how a live migration gets on
     "It has just begun: there is nothing to judge by yet.", "All memory has arrived; the guest switches over.",
     "Too little was reported lately to judge.", "Stalled: nothing has moved for %(time)s.",
+    "The guest runs at its destination.", "It failed; the guest goes on where it was.",
+    "It failed; look where the guest is.", "It was stopped; the guest goes on at its source.",
+    "It takes the role manager.", "The guest has switched.", "The guest does not move yet, or has switched.",
+    "The guest pauses until the rest has arrived: %(time)s.", "how long cannot be told yet",
+    "about %(amount)s at the present speed",
     "Not converging: the guest changes %(amount)s, the link moves %(moved)s.", "Converging: about %(time)s.",
     # why something cannot be done to a workflow now
     "It has ended: %(state)s.", "It has not failed: %(state)s.",
@@ -131,6 +136,7 @@ SENTENCES = (
     "It takes the role %(role)s to %(what)s a workflow.",
 )
 SHAPE_PARTS = (
+    "claim", "a command is still owed", "completed", "preparing", "running", "cancelled", "accepted",
     "Cell conductor", "Compute host",
     "%(first)s and %(second)s",
     "with %(what)s", "without the hint %(hint)s", "without the trait %(trait)s", "without the extra spec %(key)s",

@@ -26,7 +26,7 @@ from conductor.services.values import BuildWish
 from conductor.services.what_if_comparisons import Answer, Comparison, Question, Supposition
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
-from portal.pages.placement import words
+from portal.pages.plugin_words import words
 
 PLAIN = ("decision", "flavor", "image", "count", "zone", "hints", "properties")
 FLEET = ("without", "closed", "opened", "add", "like")

@@ -100,7 +100,16 @@ def command(deed: Deed, asked: Asked) -> str:
 
 def in_words(choices: Sequence[Choice]) -> Sequence[Choice]:
     """Choices that are described with the form; those that are somebody's resources keep their names."""
-    return [replace(choice, words=gettext(choice.words)) for choice in choices]
+    return [replace(choice, words=_said(choice.words)) for choice in choices]
+
+
+def _said(words: str) -> str:
+    """A word of a state may begin large here, and small where the catalogue has it."""
+    said = gettext(words)
+    if said != words or not words:
+        return said
+    said = gettext(words[0].lower() + words[1:])
+    return said[0].upper() + said[1:]
 
 
 def _options(request: PageRequest, choices: Sequence[Choice] | Source) -> Sequence[Choice]:

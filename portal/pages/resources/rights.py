@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.utils.translation import gettext
+
 from portal.pages.api_calls import Call
 from portal.pages.resources import cells
 from portal.pages.resources.fields import DESCRIPTION, NAME, OWN_DESCRIPTION, OWN_NAME, REASON, filled, named, options
@@ -144,14 +146,17 @@ def _where(item: Item, names: Names) -> Cell:
     scope = item["scope"]
     if "project" in scope:
         return Cell("link", str(scope["project"]["name"]), url=f"/projects/of/{scope['project']['id']}")
-    return Cell("text", f"domain {scope['domain']['name']}" if "domain" in scope else "the whole system")
+    if "domain" in scope:
+        return Cell("text", gettext("domain %(name)s") % {"name": scope["domain"]["name"]})
+    return Cell("text", gettext("the whole system"))
 
 
 def _name(item: Item) -> str:
     """In words; nothing for one that was just given, of which the API tells no more than that."""
     if "role" not in item:
         return ""
-    return f"{item['role']['name']} for {_who(item, {}).text} on {_where(item, {}).text}"
+    said = {"role": item["role"]["name"], "who": _who(item, {}).text, "where": _where(item, {}).text}
+    return gettext("%(role)s for %(who)s on %(where)s") % said
 
 
 def _is_inherited(item: Item) -> bool:

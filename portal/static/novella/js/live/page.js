@@ -61,7 +61,7 @@ function goOn() {
 }
 
 function address() {
-  return `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`;
+  return `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live?language=${document.documentElement.lang}`;
 }
 
 /** All tabs share one socket where the browser can; each has its own where it cannot. */
