@@ -17,19 +17,22 @@ from portal.api.compute.table import Operation
 
 # Sent by every client on its way, and meaning nothing here.
 ALWAYS_KNOWN = frozenset({"limit", "marker"})
+BARE_SINCE = "2.102"  # from here on what takes no query refuses one
 PROJECT_IN_PATH = re.compile(r"\A/compute/v2\.1/([0-9a-f]{32})/")
 
 
 class ComputeView(ApiView):
     """Base view: faults as compute spells them, its rules and its versions.
 
-    `operations` is the route's row of the table: what it says of a method is asked before the method runs.
+    `operations` is the route's row of the table: what it says of a method is asked before the method runs. From
+    `bare_since` on a GET takes no query.
     """
 
     service = "compute"
     policies = RULES
     versions = VERSIONS
     operations: ClassVar[Mapping[str, Operation]] = {}
+    bare_since: ClassVar[str | None] = None
 
     def initial(self, request: ApiRequest, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
         super().initial(request, *args, **kwargs)
@@ -42,6 +45,8 @@ class ComputeView(ApiView):
         microversions.require(request.microversion, operation.since, operation.until)
         if operation.rule and not operation.is_targeted:
             self.allow(operation.rule)
+        if self.bare_since and request.method in ("GET", "HEAD") and request.microversion.covers(self.bare_since):
+            _refuse(request.query_params)
 
     @property
     def allowed_methods(self) -> list[str]:
@@ -71,10 +76,14 @@ class ComputeView(ApiView):
         """Raises Invalid for a query parameter that is not `known`; older versions ignore it."""
         if not self.request.microversion.covers(since):
             return
-        unknown = sorted(set(self.request.query_params) - set(known) - ALWAYS_KNOWN)
-        if unknown:
-            raise Invalid(
-                f"Invalid input for query parameters {', '.join(name[:60] for name in unknown)}. "
-                "Additional properties are not allowed.",
-                field=unknown[0][:60],
-            )
+        _refuse(set(self.request.query_params) - set(known) - ALWAYS_KNOWN)
+
+
+def _refuse(unknown: Iterable[str]) -> None:
+    names = sorted(unknown)
+    if names:
+        raise Invalid(
+            f"Invalid input for query parameters {', '.join(name[:60] for name in names)}. "
+            "Additional properties are not allowed.",
+            field=names[0][:60],
+        )

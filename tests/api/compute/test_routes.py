@@ -92,3 +92,16 @@ def test_every_route_is_there_in_its_versions_alone(people: People) -> None:
 def _beside(text: str, step: int) -> str:
     version = _parse(text)
     return f"{version.major}.{version.minor + step}"
+
+
+def test_what_takes_no_query_refuses_one_since_the_version_that_says_so(people: People, db: None) -> None:
+    asks = [case for case in CASES if case.method == "GET" and getattr(case.route.view, "bare_since", None)]
+    assert len(asks) == 29
+    admin = ApiClient(people.admin.token())
+    for case in asks:
+        for query in ("colour=blue", "limit=1"):
+            said = {}
+            for version in ("2.101", "2.102"):
+                answer = admin.get(f"{case.path}?{query}", headers={"OpenStack-API-Version": f"compute {version}"})
+                said[version] = "query parameters" in answer.content.decode()
+            assert said == {"2.101": False, "2.102": True}, case

@@ -13,7 +13,7 @@ from conductor.services.values import AggregateView
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import aggregates as schemas
 from portal.api.compute.serializers import aggregates as serializers
-from portal.api.compute.view import ComputeView
+from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.validation import validate
 
 NUMBER = re.compile(r"-?[0-9]{1,18}\Z")
@@ -32,8 +32,9 @@ class NumberedView(ComputeView):
 
 
 class Aggregates(ComputeView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest) -> Response:
-        self.refuse_unknown_query((), since="2.102")
         found = aggregates.list_all(request.context)
         return Response({"aggregates": [serializers.show(one, request.microversion) for one in found]})
 
@@ -44,8 +45,9 @@ class Aggregates(ComputeView):
 
 
 class AggregateByRef(NumberedView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, ref: str) -> Response:
-        self.refuse_unknown_query((), since="2.102")
         return self.answer(aggregates.get(request.context, self.checked(ref)))
 
     def put(self, request: ApiRequest, ref: str) -> Response:

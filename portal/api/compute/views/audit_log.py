@@ -14,15 +14,16 @@ from rest_framework.response import Response
 from conductor.core.errors import Invalid
 from conductor.services import hosts, usage
 from portal.api.base import ApiRequest
-from portal.api.compute.view import ComputeView
+from portal.api.compute.view import BARE_SINCE, ComputeView
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\Z")
 
 
 class AuditLogView(ComputeView):
+    bare_since = BARE_SINCE
+
     def log(self, before: datetime) -> dict[str, Any]:
         """The last whole month before a time, and who has counted in it."""
-        self.refuse_unknown_query((), since="2.102")
         end = before.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         begin = (end - timedelta(days=1)).replace(day=1)
         services = hosts.list_services(self.request.context, binary=hosts.COMPUTE).items

@@ -10,16 +10,20 @@ from conductor.services import availability_zones
 from conductor.services.values import ServiceView, ZoneView
 from portal.api.base import ApiRequest
 from portal.api.compute.serializers import parts
-from portal.api.compute.view import ComputeView
+from portal.api.compute.view import BARE_SINCE, ComputeView
 
 
 class AvailabilityZones(ComputeView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest) -> Response:
         zones = availability_zones.list_zones(request.context)
         return Response({"availabilityZoneInfo": [{**_zone(zone), "hosts": None} for zone in zones]})
 
 
 class AvailabilityZonesDetail(ComputeView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest) -> Response:
         zones = availability_zones.list_all(request.context)
         return Response({"availabilityZoneInfo": [{**_zone(zone), "hosts": _hosts(zone)} for zone in zones]})

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
 from portal.api.base import ApiRequest
-from portal.api.compute.view import ComputeView
+from portal.api.compute.view import BARE_SINCE, ComputeView
 
 # What answers, by the names that it had when parts could be left out. `os-consoles` only tells that it is gone.
 ALIASES = {
@@ -96,11 +96,15 @@ ALIASES = {
 
 
 class Extensions(ComputeView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest) -> Response:
         return Response({"extensions": [_extension(alias) for alias in ALIASES]})
 
 
 class ExtensionByAlias(ComputeView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, alias: str) -> Response:
         if alias not in ALIASES:
             raise NotFound(f"Extension {alias[:60]} could not be found.")

@@ -14,7 +14,7 @@ from conductor.services.values import FlavorView, Page
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import flavors as schemas
 from portal.api.compute.serializers import flavors as serializers
-from portal.api.compute.view import ComputeView
+from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.microversions import since
 from portal.api.pagination import next_links, parse_page
 from portal.api.validation import as_boolean, validate
@@ -79,8 +79,9 @@ class FlavorsDetail(FlavorsView):
 
 
 class FlavorById(ComputeView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.refuse_unknown_query((), since=NAMES_SINCE)
         return Response({"flavor": serializers.show(flavors.get(request.context, flavor_id), request)})
 
     @since("2.55")
@@ -106,8 +107,9 @@ class FlavorAction(ComputeView):
 
 
 class FlavorAccess(ComputeView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.refuse_unknown_query((), since=NAMES_SINCE)
         return _access(flavor_id, flavors.access(request.context, flavor_id))
 
 
@@ -119,8 +121,9 @@ class ExtraSpecsView(ComputeView):
 
 
 class FlavorExtraSpecs(ExtraSpecsView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, flavor_id: str) -> Response:
-        self.refuse_unknown_query((), since=NAMES_SINCE)
         return Response({"extra_specs": dict(flavors.get(request.context, flavor_id).spec.extra_specs)})
 
     def post(self, request: ApiRequest, flavor_id: str) -> Response:
@@ -131,8 +134,9 @@ class FlavorExtraSpecs(ExtraSpecsView):
 
 
 class FlavorExtraSpec(ExtraSpecsView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, flavor_id: str, key: str) -> Response:
-        self.refuse_unknown_query((), since=NAMES_SINCE)
         return Response({key: flavors.extra_spec(request.context, flavor_id, key)})
 
     def put(self, request: ApiRequest, flavor_id: str, key: str) -> Response:

@@ -13,6 +13,7 @@ from portal.api.base import ApiRequest
 from portal.api.compute.serializers import instance_actions as serializers
 from portal.api.compute.serializers.instance_actions import Reader
 from portal.api.compute.serializers.server_queries import time_of
+from portal.api.compute.view import BARE_SINCE
 from portal.api.compute.views.servers import ServerView
 from portal.api.links import absolute
 from portal.api.pagination import next_path, parse_page
@@ -66,6 +67,8 @@ class InstanceActions(ActionsView):
 
 
 class InstanceAction(ActionsView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, server_id: str, request_id: str) -> Response:
         self.allow("os-instance-actions:show")
         self.require_shown(server_id)

@@ -11,6 +11,7 @@ from conductor.services import audit, server_interfaces
 from conductor.services.server_interfaces import Interface, InterfaceWish
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import storage_actions as schemas
+from portal.api.compute.view import BARE_SINCE
 from portal.api.compute.views.offered import accepted
 from portal.api.compute.views.servers import ServerView
 from portal.api.validation import validate
@@ -33,6 +34,8 @@ class InterfaceView(ServerView):
 
 class Interfaces(InterfaceView):
     """/servers/{id}/os-interface."""
+
+    bare_since = BARE_SINCE
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-attach-interfaces:list")
@@ -61,6 +64,8 @@ class Interfaces(InterfaceView):
 
 class InterfaceById(InterfaceView):
     """/servers/{id}/os-interface/{port}."""
+
+    bare_since = BARE_SINCE
 
     def get(self, request: ApiRequest, server_id: str, port_id: str) -> Response:
         self.allow("os-attach-interfaces:show")

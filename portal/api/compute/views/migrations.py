@@ -13,7 +13,7 @@ from portal.api.base import ApiRequest
 from portal.api.compute.schemas import moves as schemas
 from portal.api.compute.serializers import migrations as serializers
 from portal.api.compute.serializers.server_queries import time_of
-from portal.api.compute.view import ComputeView
+from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.compute.views.servers import ServerView
 from portal.api.pagination import next_links, parse_page
 from portal.api.validation import validate
@@ -64,6 +64,8 @@ class Migrations(ComputeView):
 
 
 class ServerMigrations(ServerView):
+    bare_since = BARE_SINCE
+
     min_microversion = "2.23"
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
@@ -75,6 +77,8 @@ class ServerMigrations(ServerView):
 
 
 class ServerMigration(ServerView):
+    bare_since = BARE_SINCE
+
     min_microversion = "2.23"
 
     def get(self, request: ApiRequest, server_id: str, ref: str) -> Response:

@@ -10,7 +10,7 @@ from portal.api.base import ApiRequest
 from portal.api.compute.schemas import quotas as schemas
 from portal.api.compute.serializers import parts
 from portal.api.compute.serializers import quotas as serializers
-from portal.api.compute.view import ComputeView
+from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.validation import as_boolean, validate
 
 
@@ -78,8 +78,9 @@ class QuotaSetDefaults(ComputeView):
 class QuotaClassSet(ComputeView):
     """The limits of projects that have none of their own: the class `default`. Others are kept and bound nobody."""
 
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, name: str) -> Response:
-        self.refuse_unknown_query((), since="2.102")
         return Response({"quota_class_set": {"id": name, **self._shown(quotas.class_limits(name))}})
 
     def put(self, request: ApiRequest, name: str) -> Response:

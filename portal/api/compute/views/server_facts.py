@@ -9,6 +9,7 @@ from conductor.services import instance_security_groups, server_facts
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import server_facts as schemas
 from portal.api.compute.serializers import server_facts as shown
+from portal.api.compute.view import BARE_SINCE
 from portal.api.compute.views.servers import ServerView
 from portal.api.validation import validate
 
@@ -17,6 +18,8 @@ FIXED_FORM_SINCE = "2.48"
 
 class ServerDiagnostics(ServerView):
     """/servers/{id}/diagnostics."""
+
+    bare_since = BARE_SINCE
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-diagnostics")
@@ -28,6 +31,8 @@ class ServerDiagnostics(ServerView):
 class ServerTopology(ServerView):
     """/servers/{id}/topology."""
 
+    bare_since = BARE_SINCE
+
     min_microversion = "2.78"
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
@@ -38,6 +43,8 @@ class ServerTopology(ServerView):
 
 class ServerPassword(ServerView):
     """/servers/{id}/os-server-password: what a guest has posted as its password, encrypted for its owner."""
+
+    bare_since = BARE_SINCE
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-server-password:show")
@@ -51,6 +58,8 @@ class ServerPassword(ServerView):
 
 class ServerSecurityGroups(ServerView):
     """/servers/{id}/os-security-groups: the groups of its ports, with their rules."""
+
+    bare_since = BARE_SINCE
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("os-security-groups:list")

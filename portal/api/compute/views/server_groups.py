@@ -13,7 +13,7 @@ from conductor.services.values import GroupView
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import server_groups as schemas
 from portal.api.compute.serializers import parts
-from portal.api.compute.view import ComputeView
+from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.microversions import Microversion
 from portal.api.pagination import MAX_LIMIT
 from portal.api.validation import validate
@@ -52,6 +52,8 @@ class ServerGroups(ComputeView):
 
 
 class ServerGroup(ComputeView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, group_id: str) -> Response:
         found = instance_groups.get(request.context, group_id)
         return Response({"server_group": _group(found, request.microversion)})

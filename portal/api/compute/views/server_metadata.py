@@ -8,11 +8,14 @@ from conductor.core.errors import Invalid, NotFound
 from conductor.services import instance_changes
 from portal.api.base import ApiRequest
 from portal.api.compute.schemas import servers as schemas
+from portal.api.compute.view import BARE_SINCE
 from portal.api.compute.views.servers import ServerView
 from portal.api.validation import validate
 
 
 class ServerMetadata(ServerView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("server-metadata:index")
         return Response({"metadata": dict(self.find(server_id).metadata)})
@@ -29,6 +32,8 @@ class ServerMetadata(ServerView):
 
 
 class ServerMetadataItem(ServerView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, server_id: str, key: str) -> Response:
         self.allow("server-metadata:show")
         metadata = self.find(server_id).metadata

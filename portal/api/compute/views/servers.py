@@ -18,7 +18,7 @@ from portal.api.compute.schemas import servers as schemas
 from portal.api.compute.serializers import parts, server_queries, servers
 from portal.api.compute.serializers.build_wishes import build_wish, plain_ip_v6, without_nulls
 from portal.api.compute.serializers.servers import DOWN_CELLS_SINCE, Server
-from portal.api.compute.view import ComputeView
+from portal.api.compute.view import BARE_SINCE, ComputeView
 from portal.api.idempotency import idempotent
 from portal.api.links import absolute
 from portal.api.pagination import next_links
@@ -133,6 +133,8 @@ class ServersDetail(ServerView):
 
 
 class ServerById(ServerView):
+    bare_since = BARE_SINCE
+
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("servers:show")
         return Response({"server": servers.show(self.shown(self.find(server_id)))})
