@@ -217,3 +217,8 @@ def update(table: str, values: Iterable[tuple[str, Any]], where: str) -> tuple[s
 def names(columns: Iterable[str | None]) -> str:
     """Columns as SQL names them."""
     return ", ".join(f'"{column}"' for column in columns)  # "index" is a word of SQL
+
+
+def padded(values: Sequence[Any]) -> list[Any]:
+    """Values for an `IN`, the last one again up to a power of two: few texts differ then, and are remembered."""
+    return [*values, *[values[-1]] * ((1 << (len(values) - 1).bit_length()) - len(values))] if values else []

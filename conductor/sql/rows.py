@@ -14,7 +14,7 @@ from django.db.models import AutoField, CharField, Field, Model, TextField
 from django.db.models.base import ModelState
 from django.db.models.functions import Now
 
-from conductor.sql.dialect import NOW, Later, Unless, names, run, update
+from conductor.sql.dialect import NOW, Later, Unless, names, padded, run, update
 
 M = TypeVar("M", bound=Model)
 Converters = tuple[Callable[..., Any], ...]
@@ -49,7 +49,7 @@ class Rows(Generic[M]):
     def among(self, connection: BaseDatabaseWrapper, values: Sequence[Any]) -> list[M]:
         """All rows whose one key has one of these values, in no order; meant for a handful."""
         (key,) = self._keys
-        asked = [self._as_param(connection, key, value) for value in values]
+        asked = [self._as_param(connection, key, value) for value in padded(values)]
         found = run(connection, self._selects(len(asked)), asked) if asked else []
         return [self._as_object(connection, row) for row in found]
 

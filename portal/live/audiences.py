@@ -100,15 +100,15 @@ class Audience:
         for seat in waiting:
             seat.is_behind = False
         drawn = await self._drawn(waiting, changed)
-        texts: dict[tuple[int, str], str] = {}
+        texts: dict[tuple[int, int], str] = {}  # most have seen the same: one and the same cursor, by then
         for seat in waiting:
             payload = drawn.get(seat)
             if payload is None or seat not in self.seats:
                 continue
             seat.reach(place)
-            which = id(payload), event_log.write_cursor(seat.seen)
+            which = id(payload), id(seat.seen)
             if which not in texts:
-                texts[which] = message(self.key, payload, which[1])
+                texts[which] = message(self.key, payload, event_log.write_cursor(seat.seen))
             seat.guest.tell(texts[which])
 
     async def _drawn(self, waiting: Sequence[Seat], changed: set[tuple[str, str]]) -> Mapping[Seat, Payload]:

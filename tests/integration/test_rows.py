@@ -141,3 +141,13 @@ def test_a_row_is_found_by_two_columns() -> None:
         second.pk,
     ]
     assert rows.find(connections["default"], "b" * 32, "other") is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
+def test_those_are_found_whose_key_is_among_values(count: int, instance: Instance) -> None:
+    """However many there are: each once, and nobody for a value that is nobody's."""
+    wanted = [instance, *(make() for _ in range(4))][:count]
+    found = ROWS.among(connections[ALIAS], [*(row.uuid for row in wanted), uuid4()])
+    assert sorted(row.pk for row in found) == sorted(row.pk for row in wanted)
+    assert all(values_of(row) == values_of(instance) for row in found if row.pk == instance.pk)
+    assert ROWS.among(connections[ALIAS], []) == []
