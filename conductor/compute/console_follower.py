@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable
 
+from conductor.compute.driver_words import ENDS_THREADS
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import Send
 from conductor.core import console_text
@@ -43,7 +44,7 @@ class ConsoleFollower:
             try:
                 self._send_news(uuid)
                 self._failing.discard(uuid)
-            except Exception:
+            except (Exception, *ENDS_THREADS):
                 if uuid not in self._failing:  # said once, not every second
                     log.warning("console not read: host=%s instance=%s", self._config.host, uuid, exc_info=True)
                 self._failing.add(uuid)

@@ -42,7 +42,7 @@ class DriverAccount:
                 if len(self._milliseconds) < MOST_CALLS:
                     self._milliseconds.append(round((self._clock() - began) * 1000, 3))
 
-    def fault(self, doing: str, error: Exception, secrets: Iterable[str] = ()) -> None:
+    def fault(self, doing: str, error: BaseException, secrets: Iterable[str] = ()) -> None:
         """One of the driver's own; of a foreign error the kind is told, and where it was raised."""
         is_foreign = not isinstance(error, NovellaError)
         if isinstance(error, NOT_ITS_FAULT) or not (is_foreign or isinstance(error, DriverError)):

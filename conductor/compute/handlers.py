@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from conductor.compute.driver_words import ENDS_THREADS, usable_result
 from conductor.core.compute_driver import (
     HAS_LEFT,
     ComputeDriver,
@@ -16,7 +17,7 @@ from conductor.core.compute_driver import (
     StoreImage,
     VolumeConnection,
 )
-from conductor.core.errors import GuestMissing, NotSupported
+from conductor.core.errors import DriverError, GuestMissing, NotSupported
 from conductor.rpc import messages as m
 
 log = logging.getLogger(__name__)
@@ -47,11 +48,14 @@ class Handler:
 
 
 def carry_out(hands: Hands, command: Any) -> dict[str, Any]:
-    """Have the driver do what `command` says; the result for its answer. Raises NotSupported."""
+    """Have the driver do what `command` says; the result for its answer. Raises NotSupported, and what it raises."""
     handler = HANDLERS[type(command)]
     if handler.needs and handler.needs not in hands.driver.capabilities:
         raise NotSupported(f"The driver of host {hands.driver.host} cannot do that: it has no {handler.needs}.")
-    return dict(handler.verb(hands, command) or {})
+    try:
+        return usable_result(handler.verb(hands, command) or {})
+    except ENDS_THREADS as error:
+        raise DriverError(f"The driver failed unexpectedly ({type(error).__name__}).") from error
 
 
 def _guest(command: Any) -> GuestSpec:

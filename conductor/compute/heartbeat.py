@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from conductor.compute.driver_account import DriverAccount
+from conductor.compute.driver_words import usable_guests, usable_report
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import Send
-from conductor.core.compute_driver import ComputeDriver, GuestInfo, NodeReport
+from conductor.core.compute_driver import ComputeDriver, GuestInfo
 from conductor.core.metrics import BOOTED_AT
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
@@ -46,16 +46,15 @@ class Heartbeat:
         self._journal = journal
         self._send = send
         self._account = account or DriverAccount(driver.name)
+        self._usable: dict[str, Any] = {}
         self.guests: tuple[GuestInfo, ...] = ()
 
     def beat(self) -> None:
         """Send one report; raises what the driver raises, and then says nothing: silence is what it deserves."""
         # The number comes before the look: of two reports, the one with the higher number looked later.
         number = self._journal.next_report_number()
-        report = self._driver.report()
-        told = {"actions": sorted(self._driver.capabilities), **booted()}
-        report = replace(report, capabilities={**report.capabilities, **told})
-        self.guests = tuple(self._driver.guests())
+        report = self._offered()
+        self.guests = usable_guests(self._driver.guests())
         doings = self._account.take()
         try:
             self._send(self._config.cell, self._report(number, report, doings))
@@ -63,7 +62,13 @@ class Heartbeat:
             self._account.give_back(doings)
             raise
 
-    def _report(self, number: int, report: NodeReport, doings: Mapping[str, Any]) -> HostReported:
+    def _offered(self) -> dict[str, Any]:
+        """The driver's report, and what the agent adds."""
+        self._usable = usable_report(self._driver.report(), self._usable)
+        said = {"actions": sorted(self._driver.capabilities), **booted()}
+        return {**self._usable, "capabilities": {**self._usable["capabilities"], **said}}
+
+    def _report(self, number: int, report: dict[str, Any], doings: Mapping[str, Any]) -> HostReported:
         return HostReported(
             host=self._config.host,
             cell=self._config.cell,
@@ -72,7 +77,7 @@ class Heartbeat:
             service_version=SERVICE_VERSION,
             report_number=number,
             availability_zone=self._config.availability_zone,
-            report=report.to_json(),
+            report=report,
             guests={guest.instance_uuid: int(guest.power_state) for guest in self.guests},
             doings=dict(doings),
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 from conductor.compute.console_follower import ConsoleFollower
 from conductor.compute.driver_account import DriverAccount
+from conductor.compute.driver_words import ENDS_THREADS
 from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
@@ -109,7 +110,7 @@ class HostAgent:
             parts.heartbeat.beat()
             self._offer_consoles(parts.driver)
             self._prune_sometimes()
-        except Exception as error:
+        except (Exception, *ENDS_THREADS) as error:
             self._fail(error)
         else:
             self._recover()
@@ -185,7 +186,7 @@ class HostAgent:
             log.info("host works again: host=%s", self.config.host)
         self._failures, self._complaint = 0, ""
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Say it once, however often it is tried."""
         complaint = error.message if isinstance(error, NovellaError) else f"{type(error).__name__}: {error}"
         if complaint != self._complaint:

@@ -118,8 +118,8 @@ class ComputeManager:
             return _failure(_stale(command))
         try:
             with self._account.call(command.MESSAGE_NAME, _secrets(command)):
-                result = dict(self._do(command))
-            return {"ok": True, "result": result, "error": None}
+                result = self._do(command)
+            return {"ok": True, "result": dict(result), "error": None}
         except NotImplementedError:
             return _failure(NotSupported(f"The driver of host {self._config.host} cannot do that."))
         except StaleToken as error:

@@ -1,0 +1,228 @@
+"""Drivers that lie, talk nonsense or leave: each is one clear fault, and their agent is none the worse for it."""
+
+from __future__ import annotations
+
+import queue
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conductor.compute import driver_words
+from conductor.compute.console_follower import ConsoleFollower
+from conductor.compute.heartbeat import Heartbeat
+from conductor.compute.host_agent import HostAgent
+from conductor.compute.host_journal import HostJournal
+from conductor.compute.hosts import HostConfig
+from conductor.compute.lanes import Lanes
+from conductor.compute.manager import Shared
+from conductor.core.compute_driver import GuestInfo, Inventory, NodeReport
+from conductor.core.errors import DriverError
+from conductor.core.states import PowerState
+from conductor.rpc.codec import encode
+from conductor.rpc.messages import HostReported, MigrateOut, PauseInstance, SpawnInstance, StepAnswered
+from tests.tiny_driver import TinyDriver, guest_json
+
+ANA, BO = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
+REPORT = TinyDriver().report()
+
+
+class Bad(TinyDriver):
+    """What it does wrong is put into it."""
+
+    capabilities = frozenset({"migrate", "pause"})
+    reporting: Callable[[], Any] = staticmethod(lambda: REPORT)
+    listing: Callable[[], Any] = staticmethod(list)
+    moving: Callable[[], Any] = staticmethod(lambda: {"path": "/disks"})
+
+    def report(self) -> NodeReport:
+        return self.reporting()  # type: ignore[no-any-return]
+
+    def guests(self) -> list[GuestInfo]:
+        return self.listing()  # type: ignore[no-any-return]
+
+    def migrate_out(self, guest: Any, destination: str, progress: Any) -> Mapping[str, Any]:
+        return self.moving()  # type: ignore[no-any-return]
+
+
+class Host:
+    """An agent's host with one such driver; its lanes are one thread each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.driver = Bad()
+        self.sent: list[Any] = []
+        self.count = 0
+        self.config = HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=folder / "1.sqlite3")
+        self.lanes = (Lanes("commands", 1), Lanes("urgent", 1))
+        self.answers: queue.Queue[StepAnswered] = queue.Queue()
+        shared = Shared(*self.lanes, send=self._send)
+        self.agent = HostAgent(self.config, lambda: self.driver, shared)
+
+    def _send(self, cell: str, message: Any) -> None:
+        self.sent.append(message)
+        if isinstance(message, StepAnswered):
+            self.answers.put(message)
+
+    def does(self, command: type[Any], uuid: str = ANA, **values: Any) -> StepAnswered:
+        """The answer to a command."""
+        self.count += 1
+        key = f"k{self.count}"
+        address = {"step_key": key, "fencing_token": self.count, "run_uuid": "r", "cell": "cell1", "host": "host-1"}
+        self.agent.receive(encode(command(**address, instance_uuid=uuid, **values)))
+        answer = self.answers.get(timeout=20)  # else its lane is stuck
+        assert answer.step_key == key
+        return answer
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path)
+    made.agent.turn()
+    yield made
+    made.agent.stop()
+    assert all(lanes.stop(20) for lanes in made.lanes)
+
+
+def leave(*_: Any) -> None:
+    sys.exit("I have enough")
+
+
+def test_one_that_leaves_fails_its_command_and_the_next_is_carried_out(host: Host) -> None:
+    host.driver.spawning = leave
+    for uuid in (ANA, BO, ANA):
+        answer = host.does(SpawnInstance, uuid, guest=guest_json(uuid))
+        assert answer.error == {
+            "class": "DriverError",
+            "message": "The driver failed unexpectedly (SystemExit).",
+            "is_reschedulable": True,
+        }
+    host.driver.spawning = lambda guest, progress: None
+    assert host.does(SpawnInstance, guest=guest_json(ANA)).ok
+
+
+@pytest.mark.parametrize(
+    ("answers", "complaint"),
+    [
+        ({"path": Path("/disks")}, "Object of type PosixPath is not JSON serializable"),
+        ({"size": float("nan")}, "Out of range float values are not JSON compliant"),
+        (["disks"], "dictionary update sequence"),
+        (7, "'int' object is not iterable"),
+    ],
+)
+def test_an_answer_that_is_no_json_is_a_failure_that_is_kept(host: Host, answers: Any, complaint: str) -> None:
+    host.driver.moving = lambda: answers
+    answer = host.does(MigrateOut, guest=guest_json(ANA), destination="host-2")
+    assert (answer.ok, answer.result) == (False, {})
+    assert answer.error is not None
+    assert answer.error["class"] == "DriverError"
+    assert complaint in answer.error["message"]
+
+
+def test_one_that_cannot_do_what_it_says_is_told_from_one_that_failed(host: Host) -> None:
+    answer = host.does(PauseInstance)
+    assert answer.error is not None
+    assert (answer.error["class"], answer.error["is_reschedulable"]) == ("NotSupported", True)
+
+
+JUNK: list[tuple[Any, str]] = [
+    (None, "is a NoneType and no NodeReport"),
+    ({"node": "n"}, "is a dict and no NodeReport"),
+    (replace(REPORT, traits=None), "cannot be told: 'NoneType' object is not iterable"),  # type: ignore[arg-type]
+    (replace(REPORT, cpu_info={"load": {1}}), "cannot be told: Object of type set"),
+    (replace(REPORT, metrics={"cpu.percent": float("inf")}), "cannot be told: Out of range"),
+    (replace(REPORT, node=""), "node: "),
+    (replace(REPORT, node="n" * 300), "node: "),
+    (replace(REPORT, hypervisor_version="seven"), "hypervisor_version: 'seven' is not of type 'integer'"),  # type: ignore[arg-type]
+    (replace(REPORT, inventory={"VCPU": Inventory("many")}), "inventory.VCPU.total: 'many' is not"),  # type: ignore[arg-type]
+    (replace(REPORT, inventory={"VCPU": Inventory(10**30)}), "inventory.VCPU.total: "),
+    (replace(REPORT, inventory={"VCPU": Inventory(4, allocation_ratio=0.0)}), "inventory.VCPU.allocation_ratio: "),
+    (replace(REPORT, inventory={"vcpu!": Inventory(4)}), "inventory: 'vcpu!' does not match"),
+    (replace(REPORT, traits=frozenset({"not a trait"})), "traits.0: 'not a trait' does not match"),
+    (replace(REPORT, supported_instances=(("x86_64",),)), "supported_instances.0: "),  # type: ignore[arg-type]
+    (replace(REPORT, numa_cells=("cell",)), "cannot be told: dictionary update sequence"),  # type: ignore[arg-type]
+    (replace(REPORT, disk_available_least_gb="much"), "disk_available_least_gb: 'much'"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("report", "complaint"), JUNK, ids=[complaint for _, complaint in JUNK])
+def test_a_report_that_cannot_be_used_is_not_sent_and_named_once(
+    host: Host, caplog: pytest.LogCaptureFixture, report: Any, complaint: str
+) -> None:
+    host.sent.clear()
+    host.driver.reporting = lambda: report
+    host.agent.turn()
+    host.agent.turn()
+    assert [one for one in host.sent if isinstance(one, HostReported)] == []
+    (said,) = [one.getMessage() for one in caplog.records if "host cannot report" in one.getMessage()]
+    assert complaint in said
+    host.driver.reporting = lambda: REPORT
+    host.agent.turn()
+    (report,) = [one for one in host.sent if isinstance(one, HostReported)]
+    assert (report.report["node"], report.doings["faults"]) == (REPORT.node, 1)
+    assert complaint[:40] in report.doings["notes"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("guests", "complaint"),
+    [
+        (None, "lists its guests as a NoneType"),
+        ({ANA: 1}, "lists its guests as a dict"),
+        ([ANA], "lists a str among its guests"),
+        ([GuestInfo(7, PowerState.RUNNING)], "lists a guest in the power state"),  # type: ignore[arg-type]
+        ([GuestInfo(ANA, 99)], "lists a guest in the power state '99'"),  # type: ignore[arg-type]
+    ],
+)
+def test_guests_that_are_none_are_not_told_of(host: Host, guests: Any, complaint: str) -> None:
+    host.driver.listing = lambda: guests
+    with pytest.raises(DriverError, match=complaint):
+        driver_words.usable_guests(host.driver.guests())
+    host.sent.clear()
+    host.agent.turn()
+    assert host.sent == []
+
+
+def test_one_that_leaves_while_it_is_asked_is_silent_until_it_answers(host: Host) -> None:
+    host.sent.clear()
+    host.driver.reporting = leave
+    host.agent.turn()
+    assert host.sent == []
+    host.driver.reporting = lambda: REPORT
+    host.agent.turn()
+    assert [type(one) for one in host.sent] == [HostReported]
+
+
+@pytest.mark.parametrize("said", ["text", None, 7, leave])
+def test_a_console_that_is_none_keeps_no_other_from_being_followed(host: Host, said: Any) -> None:
+    sent: list[Any] = []
+    follower = ConsoleFollower(host.config, host.driver, lambda _, message: sent.append(message))
+    host.driver.consoles[BO] = b"hello\n"
+    honest = host.driver.console_log
+
+    def speak(instance_uuid: str, offset: int) -> bytes:
+        if instance_uuid == BO:
+            return honest(instance_uuid, offset)
+        return said() if callable(said) else said  # type: ignore[no-any-return]
+
+    host.driver.console_log = speak  # type: ignore[method-assign]
+    follower.follow([ANA, BO])
+    assert [one.instance_uuid for one in sent] == [BO]
+
+
+def test_what_was_looked_at_is_looked_at_again_only_when_it_is_another(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looks: list[Any] = []
+    honest = driver_words._REPORT.iter_errors
+    monkeypatch.setattr(
+        driver_words, "_REPORT", type("Counting", (), {"iter_errors": lambda _, it: looks.append(it) or honest(it)})()
+    )
+    journal = HostJournal(tmp_path / "2.sqlite3")
+    beats = Heartbeat(host.config, host.driver, journal=journal, send=lambda *_: None)
+    for version in (1, 1, 2, 2):
+        host.driver.reporting = lambda version=version: replace(REPORT, hypervisor_version=version)  # type: ignore[misc]
+        beats.beat()
+    journal.close()
+    assert [told["hypervisor_version"] for told in looks] == [1, 2]
