@@ -232,6 +232,7 @@ NOVELLA_QUARANTINE_WINDOW = 20
 NOVELLA_QUARANTINE_SECONDS = 600.0  # 0: until somebody releases it
 NOVELLA_MAX_BUILD_ATTEMPTS = 3
 NOVELLA_HOST_SUBSET_SIZE = 1
+NOVELLA_CROWD_SUBSET_SIZE = 256  # among at most so many after claims were lost to other schedulers; 1: never
 NOVELLA_SHUFFLE_BEST_SAME_WEIGHED_HOSTS = True  # False: the first of equals, in the order of their cells and names
 NOVELLA_CANDIDATE_STRATEGY = "depth-first"  # all ways through one tree of providers, then the next; or "breadth-first"
 NOVELLA_CANDIDATES_AT_MOST = -1  # ways after which a search ends; -1: it finds all

@@ -26,6 +26,7 @@ from conductor.core.selection import Selection
 from conductor.placement.allocations import ProviderFull
 from conductor.plugins.notes import notes
 from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion, second_best
+from conductor.scheduler.crowd import crowd, widened
 from conductor.scheduler.host_manager import host_manager
 from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.scheduler.plugins_in_force import pipeline as pipeline
@@ -101,6 +102,8 @@ def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | Non
     spec = request_completion.complete(question.spec)
     chain = pipeline()
     snapshot = host_manager.snapshot(counts_images=chain.counts_images)
+    num_lost = len(question.lost_races)
+    chain = widened(chain, epoch=snapshot.epoch, is_batch=len(question.instance_uuids) > 1, lost=num_lost)
     table = moving.with_room_given_back(snapshot.table, spec.move)
     began = time.perf_counter()
     outcome = decide(table, spec, question.instance_uuids, pipeline=chain, seed=secrets.randbits(32))
@@ -110,7 +113,9 @@ def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | Non
         notes.difference(key, text, question.run_uuid)
     plugin_watch.note(outcome.uses, otherwise)
     decision = replace(
-        explain(outcome, snapshot.missing_cells), milliseconds=round((time.perf_counter() - began) * 1000, 3)
+        explain(outcome, snapshot.missing_cells),
+        milliseconds=round((time.perf_counter() - began) * 1000, 3),
+        drawn_among=chain.host_subset_size,
     )
     question.seen = _Seen(outcome, snapshot.epoch, chain.rules.digest)
     return _claimed(question, spec, decision, is_last=is_last)
@@ -122,16 +127,24 @@ def _claimed(question: _Question, spec: RequestSpec, decision: Decision, *, is_l
     while following is not None:
         decision = following
         try:
-            return _settle(question, spec, decision)
+            row = _settle(question, spec, decision)
+            crowd.won()
+            return row
         except (ProviderFull, GroupMoved) as error:
             log.info("claim lost: run=%s reason=%s", question.run_uuid, error.message)
             question.lost_races.append(_race(decision, error))
-            following = second_best.after(decision, error)
+            crowd.lost()
+            following = second_best.after(decision, error) if _is_worth_it(question, decision) else None
         except IntegrityError:
             if decision_log.find(question.step_key) is None:
                 raise  # not the step's other owner, who would have stored an answer
             return None
     return _settle(question, spec, _without_room(decision)) if is_last else None
+
+
+def _is_worth_it(question: _Question, decision: Decision) -> bool:
+    """Whether its next best host is tried: who took the best one twice over where all take it goes there again."""
+    return decision.drawn_among > 1 or len(question.lost_races) < 2
 
 
 def _settle(question: _Question, spec: RequestSpec, decision: Decision) -> SchedulingDecision:

@@ -21,7 +21,8 @@ class DecisionView:
     `lost_races`: claims that came too late before this one: {"host", "reason"}. `missing_cells`: cell → reason.
     `advice`: plain sentences for the person who asked, e.g. "12 of 17 hosts: image needs qemu, host runs fake".
     `request`: what was asked for, as far as it was kept. `is_detailed`: all was kept, not only the choice.
-    `can_be_replayed`: it can be asked again on the hosts as they were.
+    `can_be_replayed`: it can be asked again on the hosts as they were. `drawn_among`: how many of the best hosts one
+    was drawn of, 1 where the best was taken.
     """
 
     uuid: str
@@ -48,6 +49,7 @@ class DecisionView:
     milliseconds: float = 0.0
     is_detailed: bool = True
     can_be_replayed: bool = False
+    drawn_among: int = 1
     request: Mapping[str, Any] | None = None
 
 

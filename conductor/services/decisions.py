@@ -195,6 +195,7 @@ def _view(context: RequestContext, row: SchedulingDecision) -> DecisionView:
         plugins=summary.get("plugins", ""),
         milliseconds=summary.get("milliseconds", 0.0),
         is_detailed=summary.get("is_detailed", True),
+        drawn_among=summary.get("drawn_among", 1),
         can_be_replayed=row.request is not None and bool(row.snapshot_digest or row.snapshot_rows),
         **private,
     )

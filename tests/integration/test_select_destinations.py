@@ -19,7 +19,8 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.selection import Selection
 from conductor.placement.allocations import Claim, claim, held_by
 from conductor.placement.models import Allocation, Consumer, Inventory
-from conductor.scheduler import manager
+from conductor.scheduler import crowd, manager
+from conductor.scheduler.crowd import Crowd
 from conductor.transactions import write_tx
 from tests.fleet import (
     ANA,
@@ -318,7 +319,26 @@ def test_the_next_best_of_the_same_look_comes_before_another_look(monkeypatch: p
     decision = SchedulingDecision.objects.get(step_key="step")
     assert [race["host"] for race in decision.details["lost_races"]] == ["best"]
     assert decision.selections[0][0]["host"] == "second"
+    assert decision.summary["drawn_among"] == 1
     assert (used("best")["VCPU"], used("second")["VCPU"], used("third")["VCPU"]) == (1, 1, 0)
+
+
+def test_after_a_lost_claim_the_next_decisions_draw_among_several(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.NOVELLA_CROWD_SUBSET_SIZE = 6
+    for number in range(8):
+        add_host(f"host-{number}", size=(40, 32768 + number * 8192, 1000))
+    monkeypatch.setattr(crowd, "crowd", Crowd())
+    monkeypatch.setattr(manager, "crowd", crowd.crowd)
+    assert {select(wish())[0][0].host for _ in range(2)} == {"host-7"}
+    faster = Claim(str(uuid4()), provider_of("host-7"), {"VCPU": 38}, SHOP, ANA)
+    [[chosen, *_]] = select(wish(), transaction=overtaken(lambda: claim(faster)))
+    assert chosen.host == "host-6"
+    drawn = {select(wish(), step_key=f"step-{number}")[0][0].host for number in range(12)}
+    assert len(drawn) > 1
+    assert SchedulingDecision.objects.get(step_key="step-0").summary["drawn_among"] > 1
+    assert sum(used(f"host-{number}")["VCPU"] for number in range(8)) == 2 + 38 + 1 + 12
 
 
 def test_whoever_loses_every_race_is_told_so_and_holds_nothing() -> None:

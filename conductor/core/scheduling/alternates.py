@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -54,18 +55,23 @@ def _best(weights: Column, count: int, seed: int | None) -> list[int]:
         return heaviest(weights, count)
     if len(weights) <= FEW:
         return _drawn(weights.tolist(), count, seed)
+    if LEADERS < count < len(weights):  # split first, as each that is drawn would else cost a look at all
+        ahead = (weights >= max(float(np.partition(weights, -count)[-count]), LEAST)).nonzero()[0]
+        return [int(ahead[place]) for place in _drawn(weights[ahead].tolist(), count, seed)]
     return _drain(weights if count == 1 else weights.copy(), count, seed)
 
 
 def _drawn(weights: list[float], count: int, seed: int) -> list[int]:
     """`_drain` of few, which numpy would take longer to begin with than all of it takes."""
+    if count == 1:
+        top = max(weights, default=OUT)
+        return _some_of([place for place, weight in enumerate(weights) if weight == top], 1, seed) if top > OUT else []
+    places = sorted((place for place, weight in enumerate(weights) if weight > OUT), key=lambda one: -weights[one])
     best: list[int] = []
-    levels = (max(weights),) if count == 1 and weights else sorted(set(weights), reverse=True)
-    for top in levels:
-        if top == OUT or len(best) >= count:
+    for _, level in groupby(places, key=weights.__getitem__):
+        if len(best) >= count:
             break
-        level = [place for place, weight in enumerate(weights) if weight == top]
-        best += _some_of(level, count - len(best), seed)
+        best += _some_of(list(level), count - len(best), seed)
     return best
 
 

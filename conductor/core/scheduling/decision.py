@@ -68,6 +68,7 @@ class Decision:
     is_detailed: bool = True
     milliseconds: float = 0.0  # to decide and to explain it
     round: int = 0  # how many instances had found a host before the round that is shown
+    drawn_among: int = 1  # so many of the best hosts, where more than one
 
     @property
     def is_successful(self) -> bool:
@@ -87,6 +88,7 @@ class Decision:
             "is_detailed": self.is_detailed,
             "milliseconds": self.milliseconds,
             "round": self.round,
+            "drawn_among": self.drawn_among,
         }
 
     def attempt(self) -> dict[str, Any]:
@@ -94,6 +96,7 @@ class Decision:
         return {
             "seed": self.seed,
             "snapshot_age_seconds": self.snapshot_age_seconds,
+            "drawn_among": self.drawn_among,
             "chosen": [picked[0].host for picked in self.selections],
             "funnel": [stage._asdict() for stage in self.funnel],
             "weights": [dict(weight) for weight in self.weights[:ATTEMPT_WEIGHTS_KEPT]],
