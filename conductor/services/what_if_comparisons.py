@@ -16,6 +16,8 @@ from conductor.core.errors import Forbidden, Invalid
 from conductor.core.host_state import HostTable
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling import what_if
+from conductor.core.scheduling.balance import balance
+from conductor.core.scheduling.needs import needs_of
 from conductor.core.scheduling.select import Pipeline
 from conductor.core.scheduling.what_if import FleetChange, LaunchTrial, NewHosts
 from conductor.scheduler import hypotheses
@@ -75,6 +77,7 @@ class Answer:
     weights: list[dict[str, Any]]
     advice: list[str]
     faults: list[Mapping[str, Any]]
+    balance: float | None = None  # how evenly the fleet would be filled: 100 evenly, 0 half full and half empty
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def compare(context: RequestContext, question: Question, supposition: Suppositio
     known = [state.host for state in as_is.table.states]
     change = _fleet(known, supposition)
     changed = None if supposition.is_none else what_if.changed(as_is.table, change)
-    pipeline = _pipeline(context, supposition)
+    pipeline = supposed_pipeline(context, supposition)
     now = _answer(as_is.table, as_is.spec, uuids, hypotheses.pipeline(), as_is.missing_cells)
     then = None if changed is None else _answer(changed, as_is.spec, uuids, pipeline, as_is.missing_cells)
     return Comparison(
@@ -182,7 +185,13 @@ def _matching(known: Sequence[str], patterns: Sequence[str], field_name: str) ->
     return tuple(found)
 
 
-def _pipeline(context: RequestContext, supposition: Supposition) -> Pipeline:
+def supposed_table(table: HostTable, supposition: Supposition) -> HostTable:
+    """The fleet as it is supposed. Raises Invalid naming the field of what there is not."""
+    return what_if.changed(table, _fleet([state.host for state in table.states], supposition))
+
+
+def supposed_pipeline(context: RequestContext, supposition: Supposition) -> Pipeline:
+    """The plugins as they are supposed. Raises Invalid naming the field of what cannot be."""
     if not 0 <= supposition.subset <= LARGEST_SUBSET:
         raise Invalid(f"The best hosts to draw from are 1 to {LARGEST_SUBSET}.", field="subset")
     changes = {kind: named for kind, named in supposition.plugins.items() if named}
@@ -206,6 +215,7 @@ def _answer(
         weights=[dict(one) for one in decision.weights],
         advice=list(decision.advice),
         faults=[dict(one) for one in decision.faults],
+        balance=balance(table.states, Counter(trial.hosts), needs_of(spec).resources),
     )
 
 

@@ -19,7 +19,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NovellaError
 from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
 from conductor.core.scheduling.what_if import NewHosts
-from conductor.services import launch_choices, plugin_views, what_if_comparisons
+from conductor.services import launch_choices, plugin_views, what_if_batches, what_if_comparisons
 from conductor.services.plugin_views import PluginView
 from conductor.services.plugins import Change
 from conductor.services.values import BuildWish
@@ -28,7 +28,7 @@ from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
 from portal.pages.plugin_words import words
 
-PLAIN = ("decision", "flavor", "image", "count", "zone", "hints", "properties")
+PLAIN = ("decision", "flavor", "image", "count", "zone", "hints", "properties", "replay")
 FLEET = ("without", "closed", "opened", "add", "like")
 SWITCHES = ("off", "on")  # of plugins, each as kind:name
 WEIGHT, OPTION = "w.", "o."
@@ -55,14 +55,17 @@ class Knob:
 def what_if(request: PageRequest) -> HttpResponse:
     """The form, and the answer where something is asked. Nothing is changed by it."""
     given = request.GET
-    found: Comparison | None = None
+    found: dict[str, Any] = {}
     error: NovellaError | None = None
-    if given.get("flavor") or given.get("decision"):
-        try:
-            found = what_if_comparisons.compare(request.asker, question_of(given), supposition_of(given))
-        except NovellaError as refused:
-            error = refused
-    context = {**_form(request.asker, given), **(_answer(found) if found else {}), "share": share_url(given)}
+    try:
+        if given.get("flavor") or given.get("decision"):
+            found = _answer(what_if_comparisons.compare(request.asker, question_of(given), supposition_of(given)))
+        elif given.get("replay"):
+            count = _number(given, "replay", 0)
+            found = {"batch": what_if_batches.replay(request.asker, count, supposition_of(given))}
+    except NovellaError as refused:
+        error = refused
+    context = {**_form(request.asker, given), **found, "share": share_url(given)}
     context |= {"problem": error.message if error else "", "wrong": error.details.get("field", "") if error else ""}
     return render(request, "what_if/page.html", context, status=400 if error else 200)
 
@@ -199,6 +202,7 @@ def _form(asker: RequestContext, given: QueryDict) -> dict[str, Any]:
             {"heading": title, "knobs": [one for one in knobs if one.view.kind == kind], "kind": kind}
             for kind, title in ((FILTER, "Filters"), (WEIGHER, "Weighers"))
         ],
+        "batches": [str(count) for count in what_if_batches.BATCHES],
         "changed_plugins": sum(one.is_changed for one in knobs),
     }
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from conductor.api_db.models import SchedulingDecision
 from conductor.cell_db.models import Service
 from conductor.core.errors import Forbidden, Invalid
+from conductor.core.request_spec import FlavorSpec, RequestSpec
 from conductor.image.models import Image
 from conductor.scheduler.plugins_in_force import in_force
-from conductor.services import flavors, plugins, what_if_comparisons
+from conductor.services import flavors, plugins, what_if_batches, what_if_comparisons
 from conductor.services.plugins import Change
 from conductor.services.values import BuildWish
 from conductor.services.what_if_comparisons import Question, Supposition
@@ -161,3 +163,26 @@ def test_supposed_choices_are_checked_and_not_stored(asker: Any, people: Any) ->
     assert plugins.supposed(asker, {})["filter"].of("ComputeFilter").is_enabled is None
     with pytest.raises(Forbidden):
         plugins.supposed(people.ana.context(), change)
+
+
+def test_the_newest_requests_are_asked_again(asker: Any, people: Any) -> None:
+    """Two of a size that only the large host takes, and one that any takes: without the large host two are lost."""
+    run, _ = factories.build(asker, "web-1")
+    for flavor, memory in (("huge", 200_000), ("huge", 200_000), ("small", 512)):
+        spec = RequestSpec(asker.project_id, asker.user_id, FlavorSpec(flavor, flavor, 1, memory, root_gb=1))
+        factories.decision(run, **factories.some_decision(), request=spec.to_json())
+    before = SchedulingDecision.objects.count()
+    found = what_if_batches.replay(asker, 10, Supposition(without=("big-*",)))
+    assert (found.asked, found.fit_now, found.fit_then, found.num_lost, found.num_won) == (3, 3, 1, 2, 0)
+    assert [one.flavor for one in found.lost] == ["huge", "huge"]
+    page = text(signed_in("admin").get("/what-if", {"replay": "10", "without": "big-*"}))
+    assert "of 3 requests fit as it is" in page
+    assert "Would fit no more" in page
+    assert "Nothing that is turned away would fit." in page
+    alone = what_if_batches.replay(asker, 10, Supposition())
+    assert (alone.is_supposed, alone.fit_then, alone.elsewhere) == (False, 3, 0)
+    with pytest.raises(Forbidden):
+        what_if_batches.replay(people.ana.context(), 10, Supposition())
+    with pytest.raises(Invalid, match="Replay 10, 100, 1000 requests"):
+        what_if_batches.replay(asker, 7, Supposition())
+    assert SchedulingDecision.objects.count() == before
