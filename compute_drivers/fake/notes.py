@@ -122,7 +122,12 @@ class Notes:
     arrivals: Mapping[str, Arrival] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """What is written with each change: as it lies there, where `asdict` would copy all guests each time."""
+        return {
+            "guests": {uuid: vars(note) for uuid, note in self.guests.items()},
+            "kept": {uuid: vars(note) for uuid, note in self.kept.items()},
+            "arrivals": {uuid: vars(it) | {"note": it.note and vars(it.note)} for uuid, it in self.arrivals.items()},
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Notes:

@@ -46,21 +46,27 @@ class Store:
             # No fsync: real guests do not survive a power cut either.
             part.write_text(json.dumps(notes.to_json()))
             os.replace(part, self.path)
+            self._seen = (_stamp(self.path), notes)
         except OSError as error:
             raise DriverError(f"The state file {self.path.name} cannot be written: {error}") from error
 
     def _read(self) -> Notes:
         try:
-            found = self.path.stat()
+            stamp = _stamp(self.path)
         except FileNotFoundError:
             return Notes()
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
         if self._seen is None or self._seen[0] != stamp:
             try:
                 self._seen = (stamp, Notes.from_json(json.loads(self.path.read_text())))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 raise DriverError(f"The state file {self.path.name} cannot be read: {error}") from error
         return self._seen[1]
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """What another writer of the file changes."""
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @contextmanager
