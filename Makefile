@@ -3,7 +3,7 @@ PY ?= python3
 VENV_PYTHON := .venv/bin/python
 T ?= tests
 # More than the processors: tests that wait for processes to die and to come back leave them to others.
-WORKERS ?= 3
+WORKERS ?= 4
 # Folder by folder: the first have the files that take longest, which would else begin last, for they hold few tests.
 PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 2
 SEED ?= 1
@@ -25,7 +25,7 @@ run: setup ## set up what is missing and start everything: portal, APIs, conduct
 test: setup-dev ## set up what is missing and run the whole test suite with every gate (T=tests/unit: a part)
 	@$(PY) -m tools.system_packages test
 	@$(PYTEST) $(T) $(if $(filter tests,$(T)),$(addprefix --ignore=,$(APART)))
-	@[ "$(T)" != tests ] || TEST_DATABASE=postgresql $(PYTEST) -q $(ON_POSTGRESQL) $(APART)
+	@[ "$(T)" != tests ] || TEST_DATABASE=postgresql $(PYTEST) -q $(APART) $(ON_POSTGRESQL)
 
 lint: setup-dev ## check style, formatting and who imports whom
 	@$(VENV_PYTHON) -m ruff check .

@@ -9,6 +9,7 @@ from functools import cache
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.hashers import make_password
 from django.contrib.sessions.backends.db import SessionStore
+from django.db import transaction
 
 from conductor.core.context import RequestContext
 from conductor.identity import catalog, roles, tokens
@@ -86,6 +87,7 @@ class People(Mapping[str, Person]):
         return len(self._persons)
 
 
+@transaction.atomic
 def create_people() -> People:
     """Inserts the domain, the roles, the projects and the people."""
     domain = Domain.objects.create(id="default", name="Default")

@@ -22,6 +22,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 READY = "Novella is ready: "
 START_SECONDS = 120.0
 WAIT_SECONDS = 120.0
+LONGEST_PAUSE_SECONDS = 0.4
 # What servers have on networks; the cloud's first router has ports, too.
 GUESTS_PORTS = "network_port where device_owner not like 'network:%'"
 GUESTS_ADDRESSES = f"network_addressallocation where port_id in (select id from {GUESTS_PORTS})"
@@ -36,14 +37,15 @@ def free_port() -> int:
 def wait_until(what: str, ask: Callable[[], Any], seconds: float = WAIT_SECONDS, *, pause: float = 0.05) -> Any:
     """The first truthy answer of `ask`; fails, naming what was waited for, when none comes in time.
 
-    Whoever waits for a real guest leaves it the processor: a longer `pause` costs nothing there.
+    To ask takes the processor from what is waited for: the longer that has taken, the longer is the pause.
+    Whoever waits for a real guest leaves it the processor from the beginning, by a longer `pause`.
     """
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    began_at = time.monotonic()
+    while (waited := time.monotonic() - began_at) < seconds:
         found = ask()
         if found:
             return found
-        time.sleep(pause)
+        time.sleep(max(pause, min(waited / 10, LONGEST_PAUSE_SECONDS)))
     raise AssertionError(f"not within {seconds} seconds: {what}")
 
 

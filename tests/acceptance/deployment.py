@@ -47,6 +47,16 @@ VARIABLES = {"NOVELLA_REAL_HOST": "off", "NOVELLA_LEASE_SECONDS": "3", "NOVELLA_
 TEMPLATES = Path(tempfile.gettempdir()) / f"novella-seeded-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 LOCK = TEMPLATES.with_suffix(".lock")
 LIVE = "('queued', 'running', 'waiting', 'undoing')"
+# What a cloud without servers must not have, by the words for it.
+LEFT_ANYWHERE = {table: f"select * from journal_{table}" for table in ("resourcelock", "lockwait", "outboxmessage")}
+LEFT_ANYWHERE["runs"] = f"select flow, state, waits_for from journal_workflowrun where state in {LIVE}"
+LEFT_IN_API = {
+    "allocations": "select * from placement_allocation",
+    "used": "select * from placement_inventory where used <> 0",
+    "ports": f"select * from {GUESTS_PORTS}",
+    "addresses": f"select * from {GUESTS_ADDRESSES}",
+    "build requests": "select * from api_db_buildrequest",
+}
 
 
 def _forget_templates() -> None:
@@ -88,7 +98,7 @@ class Member:
 class Deployment:
     """See above. `webs`, `api_conductors` and `cells` are numbers of processes; `hosts` are named per cell.
 
-    `variables` go to all processes; `host_options` to the driver of each host.
+    `variables` go to all processes. They are started by `nursery`, or else by one that ends with the deployment.
     """
 
     def __init__(  # noqa: PLR0913 - one word for each thing that a test may want otherwise
@@ -101,6 +111,7 @@ class Deployment:
         api_conductors: int = 2,
         cells: Mapping[str, int] = CELLS,
         hosts: Mapping[str, Iterable[str]] = HOSTS,
+        nursery: Nursery | None = None,
         **variables: str,
     ) -> None:
         self.folder = folder
@@ -109,7 +120,7 @@ class Deployment:
         self.cells = tuple(cells)
         self.members: list[Member] = []
         self._database_kind, self._broker_kind = database, broker
-        self._nursery: Nursery | None = None
+        self._nursery, self._is_nursery_own = nursery, nursery is None
         self._web_ports = [free_port() for _ in range(webs)]
         self._clients: dict[int, Client] = {}
         for number, port in enumerate(self._web_ports, start=1):
@@ -146,8 +157,9 @@ class Deployment:
         self.variables.pop("latency_seconds", None)
         with ThreadPoolExecutor() as pool:
             broker = pool.submit(BROKERS[self._broker_kind], self.folder / "broker")
-            nursery = pool.submit(Nursery)
-        self.broker, self._nursery = broker.result(), nursery.result()
+            own = pool.submit(Nursery) if self._nursery is None else None
+        self.broker = broker.result()
+        self._nursery = own.result() if own is not None else self._nursery
         with self._template() as template:
             self.database = self._start_database(template if template.exists() else None)
             if not template.exists():
@@ -196,7 +208,13 @@ class Deployment:
 
     def stop(self) -> None:
         """End everything, also after a start that failed."""
-        if self._nursery is not None:
+        for member in self.members:
+            if member.child is not None:
+                member.child.kill()
+        for member in self.members:
+            if member.child is not None:
+                member.child.wait(STOP_SECONDS)
+        if self._nursery is not None and self._is_nursery_own:
             self._nursery.close()
         for service in (getattr(self, "broker", None), getattr(self, "database", None)):
             if service is not None:
@@ -227,7 +245,14 @@ class Deployment:
         assert self._nursery is not None
         member.log_path.touch()
         member.began_at = member.log_path.stat().st_size
-        member.child = self._nursery.spawn(member.arguments, self.environment(member), member.log_path)
+        member.child = self._nursery.spawn(
+            member.arguments, self.environment(member), member.log_path, is_one_of_many=self._is_one_of_many(member)
+        )
+
+    def _is_one_of_many(self, member: Member) -> bool:
+        """Whether others are started alike: one that has variables of its own is not."""
+        alike = [other for other in self.members if other.arguments[0] == member.arguments[0] and not other.variables]
+        return member in alike and len(alike) > 1
 
     def _await_ready(self, members: Sequence[Member]) -> None:
         waiting = list(members)
@@ -291,16 +316,22 @@ class Deployment:
     def leftovers(self) -> dict[str, list[Any]]:
         """Everything that a cloud without servers must not have; empty when it is clean."""
         found: dict[str, list[Any]] = {"guests": self.guests()}
-        for table in ("placement_allocation", GUESTS_PORTS, GUESTS_ADDRESSES, "api_db_buildrequest"):
-            found[table] = self.rows("api", f"select * from {table}")
-        found["used"] = self.rows("api", "select * from placement_inventory where used <> 0")
         for database in ("api", "cell0", *self.cells):
-            for table in ("resourcelock", "lockwait", "outboxmessage"):
-                found[f"{database} {table}"] = self.rows(database, f"select * from journal_{table}")
-            found[f"{database} runs"] = self.rows(
-                database, f"select flow, state, waits_for from journal_workflowrun where state in {LIVE}"
-            )
+            wanted = {f"{database} {name}": sql for name, sql in LEFT_ANYWHERE.items()}
+            found |= self._rows_of_each(database, wanted | (LEFT_IN_API if database == "api" else {}))
         return {name: rows for name, rows in found.items() if rows}
+
+    def _rows_of_each(self, database: str, questions: Mapping[str, str]) -> dict[str, list[Any]]:
+        """What several questions answer, on PostgreSQL in one go: a client is a process that has to be started."""
+        if self.database is None:
+            return {name: self.rows(database, sql) for name, sql in questions.items()}
+        parts = [f"select '{name}', to_json(t)::text from ({sql}) t" for name, sql in questions.items()]
+        answer = self.database.psql(" union all ".join(parts), f"novella_{database}")
+        found: dict[str, list[Any]] = {}
+        for line in answer.splitlines():
+            name, _, row = line.partition("|")
+            found.setdefault(name, []).append(json.loads(row))
+        return found
 
 
 class _Client(Client):

@@ -144,11 +144,17 @@ class Nursery:
         self._reader = threading.Thread(target=self._read, name="nursery", daemon=True)
         self._reader.start()
 
-    def spawn(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> Child:
-        """Start `manage.py` with these arguments; what it says goes to the end of `log`."""
+    def spawn(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, *, is_one_of_many: bool = False
+    ) -> Child:
+        """Start `manage.py` with these arguments; what it says goes to the end of `log`.
+
+        Of one of many it is known that its command will be wished for again in this environment.
+        """
         assert self._process.stdin is not None
         with self._gate:
             wish = {"arguments": list(arguments), "environment": dict(environment), "log": str(log)}
+            wish["is_one_of_many"] = is_one_of_many
             self._process.stdin.write(json.dumps(wish) + "\n")
             self._process.stdin.flush()
             return self._children[self._begun.get(timeout=START_SECONDS)]
@@ -196,10 +202,10 @@ class _Ready:
     pids: set[int] = field(default_factory=set)
 
     def nursery_for(self, wish: dict[str, Any]) -> int | None:
-        """Of a command in an environment that is wished for again."""
+        """Of a command in an environment that is wished for again, or will be."""
         key = json.dumps([wish["arguments"][0], wish["environment"]], sort_keys=True)
         self.wished[key] += 1
-        if self.wished[key] < 2:
+        if self.wished[key] < 2 and not wish["is_one_of_many"]:
             return None
         if key not in self.nurseries:
             read, self.nurseries[key] = os.pipe()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.acceptance.cloud import wait_until
 from tests.acceptance.deployment import Deployment
+from tests.acceptance.nursery import Nursery
 
 SERVERS = 20
 
@@ -49,8 +50,10 @@ def wait_until_clean(cloud: Deployment) -> None:
 
 
 @pytest.mark.parametrize(("database", "broker"), [("postgresql", "rabbitmq"), ("sqlite", "redis")])
-def test_twenty_servers_also_while_conductors_and_the_broker_die(database: str, broker: str, tmp_path: Path) -> None:
-    with Deployment(tmp_path, database=database, broker=broker) as cloud:
+def test_twenty_servers_also_while_conductors_and_the_broker_die(
+    database: str, broker: str, tmp_path: Path, nursery: Nursery
+) -> None:
+    with Deployment(tmp_path, database=database, broker=broker, nursery=nursery) as cloud:
         uuids = launch_all(cloud, "calm")
         wait_until_active(cloud, uuids)
         delete_all(cloud, uuids)

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -18,15 +16,19 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from tests.acceptance.cloud import PROJECT, wait_until
+from tests.acceptance.cloud import wait_until
 from tests.acceptance.deployment import Deployment
+from tests.acceptance.nursery import Nursery, inherited_environment
 
 
 @pytest.fixture(scope="module", params=["redis", "rabbitmq"])
-def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def cloud(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
+) -> Iterator[Deployment]:
     """With Redis events go over the channel layer; with RabbitMQ there is none, and webs read the log."""
     hosts = {"cell1": ["h1"], "cell2": ["h2"]}
-    with Deployment(tmp_path_factory.mktemp(request.param), broker=request.param, hosts=hosts) as made:
+    folder = tmp_path_factory.mktemp(request.param)
+    with Deployment(folder, broker=request.param, hosts=hosts, nursery=nursery) as made:
         yield made
 
 
@@ -100,31 +102,24 @@ def open_files(cloud: Deployment, role: str, index: int = 0) -> list[str]:
     return [os.readlink(path) for path in folder.iterdir() if path.is_symlink() and path.exists()]
 
 
-def test_one_process_for_all_is_refused_beside_them(cloud: Deployment) -> None:
-    assert refusal(cloud, "up").startswith("CommandError: NOVELLA_DATA: another Novella runs on ")
+def test_one_process_for_all_is_refused_beside_them(cloud: Deployment, nursery: Nursery, tmp_path: Path) -> None:
+    said = refusal(nursery, ["up"], cloud.environment(cloud.members[0]), tmp_path / "said")
+    assert said.startswith("CommandError: NOVELLA_DATA: another Novella runs on ")
 
 
 @pytest.mark.parametrize(
     "command", [["web", "--port", "1"], ["conductor"], ["compute", "--host=h", "--cell=c", "--driver=fake"]]
 )
-def test_without_a_broker_no_process_can_be_apart(cloud: Deployment, command: list[str]) -> None:
-    said = refusal(cloud, *command, NOVELLA_BROKER_URL="")
+def test_without_a_broker_no_process_can_be_apart(command: list[str], nursery: Nursery, tmp_path: Path) -> None:
+    own = {"NOVELLA_DATA": str(tmp_path / "var"), "NOVELLA_REAL_HOST": "off", "NOVELLA_BROKER_URL": ""}
+    said = refusal(nursery, command, inherited_environment() | own, tmp_path / "said")
     assert said.startswith("CommandError: NOVELLA_BROKER_URL: not set")
 
 
-def refusal(cloud: Deployment, *command: str, **variables: str) -> str:
+def refusal(nursery: Nursery, command: list[str], environment: dict[str, str], log: Path) -> str:
     """The one line with which a command does not start."""
-    ended = subprocess.run(
-        [sys.executable, "manage.py", *command],
-        env=cloud.environment(cloud.members[0]) | variables,
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 1
-    (line,) = (ended.stdout + ended.stderr).splitlines()
+    assert nursery.spawn(command, environment, log).wait(60) == 1, log.read_text()
+    (line,) = log.read_text().splitlines()
     return line
 
 

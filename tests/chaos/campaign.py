@@ -30,6 +30,7 @@ VARIABLES = {
 }
 MESSAGE_FAULTS = "lose=0.03,repeat=0.05,delay=0.05"
 SETTLE_SECONDS = 240.0
+LONGEST_DEED_SECONDS = 300.0  # of a person: some requests, each of which gives up after a minute
 FAULTY_VERBS = (
     "spawn",
     "power_on",
@@ -230,7 +231,8 @@ def at_work(people: Sequence[Person], *tests: Callable[[], bool]) -> Iterator[No
         yield
     finally:
         for thread in threads:
-            thread.join()
+            thread.join(timeout=LONGEST_DEED_SECONDS)
+            assert not thread.is_alive(), f"{thread.name} is still at work"
 
 
 def at_random(

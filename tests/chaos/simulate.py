@@ -9,11 +9,13 @@ schedules do not find counts as a failure. All of these may be asked for at once
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import json
 import logging
 import os
 import shutil
+import signal
 import sqlite3
 import sys
 import tempfile
@@ -36,6 +38,7 @@ World = tuple[int, int]  # its seed, and how many schedules are in it
 STRUCK = ".struck.json"
 SHARED_MEMORY = Path("/dev/shm")
 WORKERS = os.cpu_count() or 1
+END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 CROWDED, ALONE, REAL = "crowded", "alone", "real"  # how a schedule is played
 
 
@@ -200,6 +203,7 @@ BROKEN = 120
 
 
 def _be_a_child(folder: Path, index: int, job: Callable[[Path], int], load: Load) -> None:
+    ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
     home = folder / str(index)
     home.mkdir()
     load(folder / "template", home)
@@ -251,18 +255,21 @@ def _set_up(folder: Path, *, is_logged: bool) -> None:
     django.setup()
     if not is_logged:
         logging.disable(logging.CRITICAL)
-    from django.core.management import call_command
     from django.db import connections
 
     from conductor.cell_db.models import Service
     from conductor.transactions import database_now
+    from tests import migrated
 
     # All that children need, so that they need not import it each.
     from tests.chaos import crowd, invariants, ledger, parts, planted  # noqa: F401
 
+    migrated.copy_files(folder / "all")
+    for alias in ledger.EFFECTS:
+        (folder / "all" / Path(connections[alias].settings_dict["NAME"]).name).rename(folder / f"{alias}.sqlite3")
+    shutil.rmtree(folder / "all")
     _point_at(folder)
     for alias in ledger.EFFECTS:
-        call_command("migrate", database=alias, verbosity=0)
         with connections[alias].cursor() as sql:
             sql.execute(ledger.TABLE)
     Service.objects.using(ledger.HERE).create(

@@ -20,7 +20,7 @@ def test_the_engine_keeps_its_promises_in_every_schedule_and_each_planted_bug_is
     numbers = {"--crowded": CROWDED, "--schedules": SCHEDULES, "--real": REAL, "--planted": PLANTED_IN}
     words = [word for name, number in numbers.items() for word in (name, str(number))]
     command = [sys.executable, "-m", "tests.chaos.simulate", "--seed", "1", *words]
-    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=800)
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
     assert re.search(rf"^{CROWDED} schedules in \d+ crowds, .*, 0 with violations", ended.stdout, re.MULTILINE)
     assert f"{SCHEDULES} schedules, 0 with violations" in ended.stdout

@@ -244,7 +244,7 @@ class TestFaults:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(timeout=60)
         assert len(failures) == 25
 
     def test_writing_the_file_again_counts_again(self, file: Path) -> None:

@@ -174,7 +174,7 @@ class TestALinux:
         assert agent.stdout is not None
         assert agent.stdout.readline() == "memory is on its way\n"
         agent.kill()
-        agent.wait()
+        agent.wait(timeout=60)
         assert _on(pair, inside) == [source.driver.host]
         source.driver.live_migrate(inside.guest, target, Told(), is_block_migration=None)
         destination.driver.finish_live_migration(inside.guest)

@@ -61,7 +61,7 @@ class World:
         Service.objects.using(cell).filter(host=host).delete()
         del self.hosts[host]
         if not self.hosts:
-            self.join()
+            self.join(timeout=60)
 
     def any(self) -> tuple[str, str]:
         return self.dice.choice(sorted(self.hosts.items()))
@@ -236,6 +236,6 @@ def test_threads_share_one_manager() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(timeout=60)
     assert sizes == [5] * 40
     assert manager.snapshot().table.states[1].memory_mb_used == 40

@@ -115,7 +115,7 @@ def test_nobody_else_can_read_them_at_any_moment(tmp_path: Path) -> None:
     finally:
         os.umask(old_mask)
         is_over.set()
-        watcher.join()
+        watcher.join(timeout=60)
     assert seen == {0o600}
     assert sorted(path.name for path in data_dir.iterdir()) == ["clouds.yaml", "openrc.sh", "passwords.json"]
     assert json.loads((data_dir / "passwords.json").read_text()) == made

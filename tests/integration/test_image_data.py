@@ -80,7 +80,7 @@ def test_one_of_two_uploads_wins(people: Any, images_dir: Path) -> None:
         operations.upload(people.bo.context(), image_id, [b"other"])
     assert operations.settle_broken_uploads() == 0
     may_end.set()
-    first.join()
+    first.join(timeout=60)
     assert (Image.objects.get().status, Image.objects.get().size) == ("active", len(DATA))
     with pytest.raises(Conflict, match="has data already"):
         operations.upload(people.bo.context(), image_id, [b"other"])

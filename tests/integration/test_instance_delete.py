@@ -164,7 +164,7 @@ def test_many_deletes_at_once_open_one_workflow(in_cell: bool, cloud: Cloud) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(timeout=60)
     assert failures == []
     assert runs() == ([("delete_instance", RunState.QUEUED, False)] if in_cell else [])
     assert BuildRequest.objects.filter(is_deleting=True).count() == (0 if in_cell else 1)
@@ -193,7 +193,7 @@ def test_delete_against_the_move_into_a_cell_always_ends_in_a_delete(cloud: Clou
             is_deleting = BuildRequest.objects.get(instance_uuid=uuid).is_deleting
             if not is_deleting:
                 move_to_cell(uuid)
-    thread.join()
+    thread.join(timeout=60)
     assert failures == []
     requested = {str(row.instance_uuid) for row in BuildRequest.objects.filter(is_deleting=True)}
     moved = {str(run.instance_uuid) for run in WorkflowRun.objects.using("cell1").filter(flow="delete_instance")}

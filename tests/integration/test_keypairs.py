@@ -64,7 +64,7 @@ def test_one_name_once_and_not_more_than_the_limit(people: People) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(timeout=60)
     assert KeyPair.objects.count() == 3
     assert len(refused) == 7
 

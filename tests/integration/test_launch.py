@@ -135,7 +135,7 @@ def test_racing_launches_never_exceed_the_quota(cloud: Cloud) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(timeout=60)
     assert InstanceMapping.objects.count() == 5
     assert len(refused) == 7
 

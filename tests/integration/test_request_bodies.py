@@ -34,7 +34,7 @@ def server(databases: None) -> Iterator[str]:
         time.sleep(0.01)
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/image/v2/images"
     web.should_exit = True
-    thread.join()
+    thread.join(timeout=60)
 
 
 @pytest.fixture

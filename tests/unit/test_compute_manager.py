@@ -240,7 +240,7 @@ def test_commands_from_many_threads_never_overlap_on_an_instance(host: Host) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(timeout=60)
     for number in range(60):
         host.answer(f"k{number}")
     # 59 is a spawn for ANA, and the highest token of BO is the destroy 54 or the spawn 57.

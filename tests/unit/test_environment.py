@@ -309,14 +309,14 @@ def test_processes_that_start_together_agree_on_the_key(tmp_path: Path) -> None:
     gate = threading.Barrier(8)
 
     def start() -> None:
-        gate.wait()
+        gate.wait(timeout=60)
         keys.append(load({"NOVELLA_DATA": str(tmp_path)}).secret_key)
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(timeout=60)
     assert len(keys) == 8
     assert len(set(keys)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["secret_key"]

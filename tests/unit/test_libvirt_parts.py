@@ -266,7 +266,7 @@ class TestImageCache:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(timeout=60)
         assert shelf.opened == {image.image_id: 1}
         assert cache.fetch(image, lambda share: None).read_bytes() == shelf.images[image.image_id]
 

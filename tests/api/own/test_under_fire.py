@@ -6,23 +6,12 @@ Half of those as described name things that are there, so that they get past the
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-import schemathesis
 from django.core.signals import request_finished, request_started
-from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
-from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from conductor.services.notifications import subscriptions
 from conductor.services.notifications.subscriptions import Wish
@@ -30,21 +19,8 @@ from portal.api.own.reference import document
 from tests import factories
 from tests.people import People
 
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 ASKERS = ("admin", "ana", None)
-EXAMPLES = 2  # for each operation and mode; those as described are sent by each of ASKERS
-TOKEN = "x-auth-token"
 STREAMS = "/stream"  # answered by the server around Django
-NOT_JSON = {"/api/docs"}
-SAME = settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -81,41 +57,11 @@ def tokens(people: People) -> Iterator[Mapping[str | None, dict[str, str]]]:
 
 
 def test_no_request_breaks_it_and_all_answers_are_as_described(tokens: Any, things: dict[str, str]) -> None:
-    schema: Any = schemathesis.openapi.from_wsgi("/api/schema", get_wsgi_application())
-    wrong: dict[str, str] = {}
-    count = 0
-    for found in schema.get_all_operations():
-        operation = found.ok()
-        if operation.path in NOT_JSON or operation.path.endswith(STREAMS):
-            continue
-        for mode in MODES:
-            if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
-                continue  # nothing could be wrong with it but its path
-            count += 1
-            _fire(operation, mode, tokens, things, wrong)
+    from tests.api.own import fire  # takes seconds to load, which only who runs this test need wait
+
+    wrong, count = fire.at_everything(tokens, things, leave_out=STREAMS)
     assert wrong == {}
     assert count > 60
-
-
-def _fire(operation: Any, mode: Any, tokens: Any, things: Mapping[str, str], wrong: dict[str, str]) -> None:
-    turns, is_public = itertools.count(), not operation.definition.raw["security"]
-
-    @SAME
-    @given(case=operation.as_strategy(generation_mode=mode))
-    def fire(case: Any) -> None:
-        case.headers = {name: value for name, value in (case.headers or {}).items() if name.lower() != TOKEN}
-        if mode is GenerationMode.NEGATIVE or next(turns) % 2 == 0:
-            case.path_parameters = {name: things.get(name, "x") for name in case.path_parameters or {}}
-        for name, headers in tokens.items() if mode is GenerationMode.POSITIVE else [("admin", tokens["admin"])]:
-            answer = case.call(headers=headers)
-            try:
-                case.validate_response(answer, checks=CHECKS)
-                assert name or is_public or answer.status_code >= 400, "nobody may"
-            except Exception as failure:  # all of them are told at once
-                what = f"{operation.method.upper()} {operation.path} as {name}"
-                wrong.setdefault(what, f"{answer.status_code} {answer.content[:200]!r}: {str(failure)[:600]}")
-
-    fire()
 
 
 def test_methods_that_there_are_not_are_refused_by_name(api_client: Any) -> None:

@@ -35,5 +35,5 @@ def url(people: Any) -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
-    thread.join()
+    thread.join(timeout=60)
     server.server_close()
