@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conductor.core.host_state import Column, HostTable
@@ -63,6 +63,7 @@ def test_normalize(raw: list[float], ends: tuple[float | None, float | None], sh
     assert normalized(raw, *ends) == shares
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=20))
 def test_shares_are_between_nothing_and_all_and_keep_the_order(raw: list[float]) -> None:
     shares = normalized(raw)
@@ -78,6 +79,7 @@ def test_what_is_not_finite_is_nonsense_of_a_candidate_and_nothing_of_another(ba
     assert (weighing.totals.tolist(), weighing.faults) == ([0.0, OUT, 1.0], ())
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=1, max_size=12),
     st.sampled_from([(None, None), (0.0, None), (None, 2.0), (-1.0, 3.0)]),
@@ -200,6 +202,7 @@ def test_a_weigher_that_fails_has_no_say_and_is_named() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(0, 4), max_size=30), st.integers(0, 40), st.integers(0, 2**32 - 1))
 def test_best_rows_are_the_heaviest_in_order(weights: list[int | None], count: int, seed: int) -> None:
     totals = np.array([OUT if weight is None else weight for weight in weights], np.float64)
