@@ -9,13 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import requests
-from authlib.common.errors import AuthlibBaseError
-from authlib.integrations.base_client import MismatchingStateError, OAuthError
-from authlib.integrations.django_client import OAuth
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from joserfc.errors import JoseError
 
 DISCOVERY = "/.well-known/openid-configuration"
 NEEDED = ("authorization_endpoint", "token_endpoint", "jwks_uri")
@@ -68,6 +63,11 @@ def proof(request: HttpRequest) -> Proof:
     """What the answer proves. Raises NoAnswer, NotBegunHere, SaidNo and NotProven; each answer is taken once."""
     if request.GET.get("iss", settings.NOVELLA_OIDC_ISSUER) != settings.NOVELLA_OIDC_ISSUER:
         raise NotProven("another issuer answers")
+    import requests  # as in `_provider`
+    from authlib.common.errors import AuthlibBaseError
+    from authlib.integrations.base_client import MismatchingStateError, OAuthError
+    from joserfc.errors import JoseError
+
     provider = _provider()
     try:
         token = provider.authorize_access_token(
@@ -110,6 +110,9 @@ def _more(provider: Any, token: Mapping[str, Any], claims: dict[str, Any]) -> di
 
 def _provider() -> Any:
     """What the provider says of itself, asked anew each time: nothing to forget when its keys or addresses change."""
+    import requests  # only where an operator has named a provider: what speaks to it is large
+    from authlib.integrations.django_client import OAuth
+
     issuer = settings.NOVELLA_OIDC_ISSUER
     provider = OAuth().register(
         "provider",

@@ -131,6 +131,7 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.authentication.TokenAuthentication"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "portal.api.own.description.OwnSchema",
     "EXCEPTION_HANDLER": "portal.api.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,
 }

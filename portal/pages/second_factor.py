@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import segno
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -62,6 +61,8 @@ def _context(request: PageRequest, problem: str, codes: list[str]) -> dict[str, 
     if context["is_on"]:
         return {**context, "codes_left": second_factors.codes_left(user_id)}
     offered = second_factors.enrolment(user_id)
+    import segno  # only who sets up an authenticator needs it
+
     square = segno.make(offered.address, error="m").svg_inline(scale=4, dark="#000", light="#fff", omitsize=True)
     return {**context, "key": offered.key, "address": offered.address, "square": mark_safe(square)}
 

@@ -12,11 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-import pika
-import pika.exceptions
 from django.conf import settings
 
 from conductor.core.notification_sink import Notification, Send, SinkFailed
@@ -111,6 +109,9 @@ class Exchange:
 
     @contextmanager
     def open(self) -> Iterator[Send]:
+        import pika  # only where an operator has named an exchange
+        import pika.exceptions
+
         parameters = pika.URLParameters(self.url)
         parameters.socket_timeout = parameters.stack_timeout = parameters.blocked_connection_timeout = TIMEOUT_SECONDS
         connection = None
@@ -142,7 +143,9 @@ class Exchange:
             _close(connection)
 
 
-def _close(connection: pika.BlockingConnection | None) -> None:
+def _close(connection: Any) -> None:
+    import pika.exceptions
+
     try:
         if connection is not None and connection.is_open:
             connection.close()

@@ -10,7 +10,6 @@ from typing import Any
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import include, path
-from drf_spectacular.generators import SchemaGenerator
 from rest_framework.response import Response
 
 from portal.api.base import ApiRequest
@@ -23,6 +22,8 @@ from portal.request_ids import request_id_of
 @functools.cache
 def document() -> dict[str, Any]:
     """The whole description; it is the same for everybody."""
+    from drf_spectacular.generators import SchemaGenerator  # see portal.api.own.description
+
     make: Any = SchemaGenerator
     found: dict[str, Any] = make(patterns=[path("api/", include("portal.api.own.urls"))]).get_schema(public=True)
     return found

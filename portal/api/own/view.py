@@ -18,7 +18,7 @@ from portal.api.authentication import TokenAuthentication
 from portal.api.authorization import ADMIN, MEMBER, READER, RuleTable
 from portal.api.base import ApiView
 from portal.api.links import absolute
-from portal.api.own.openapi import LINKS, OwnSchema
+from portal.api.own.openapi import LINKS
 from portal.api.own.shapes import Part, Ref
 from portal.askers import asker_of, user_of
 from portal.request_ids import request_id_of
@@ -79,7 +79,6 @@ class OwnView(ApiView):
 
     service = "own"
     policies = RULES
-    schema = OwnSchema()
     authentication_classes = (TokenAuthentication, SessionReading)
 
 
