@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 # Notes that outlive the process: a guest that is expected here, and one that is on its way from here.
 EXPECTED, LEAVING = "expected", "leaving"
 UNIX = "unix"
+# By this note in the guest's folder the source sees that the destination means the very same.
+SEEN = "seen"
+SHARE_NONE = "These hosts share no disks: the guest's own have to be sent by a block migration."
 
 
 class LibvirtLive(LibvirtTaker):
@@ -78,6 +83,9 @@ class LibvirtLive(LibvirtTaker):
         self._write_drive(Path(drive), guest, guest.admin_password)
         self._networks.join(guest.instance_uuid)
         target = self._target(guest.instance_uuid, is_on_image=False, is_block_migration=False)
+        target[SEEN] = secrets.token_hex(16)
+        with files("The guest's folder could not be marked"):
+            (self._places.folder_of(guest.instance_uuid) / SEEN).write_text(target[SEEN])
         return {**target, "places": {**target["places"], "config": drive}}
 
     def _make_ready(self, guest: GuestSpec) -> dict[str, Any]:
@@ -93,6 +101,7 @@ class LibvirtLive(LibvirtTaker):
     def finish_live_migration(self, guest: GuestSpec) -> None:
         if not self._is_here(guest.instance_uuid):
             raise GuestMissing()
+        self._unmark(guest.instance_uuid)
         if self._places.holder_of(guest.instance_uuid) is not None:
             self._places.hold(guest.instance_uuid, Holder(self.host))
         self._forget(guest.instance_uuid, EXPECTED)
@@ -103,6 +112,7 @@ class LibvirtLive(LibvirtTaker):
         if self._connection.is_between(instance_uuid):
             raise DriverError("The guest is on its way to this host: its move has to be aborted first.")
         if not self._is_here(instance_uuid):
+            self._unmark(instance_uuid)
             self._remove_files(instance_uuid)
 
     # -- at the source
@@ -143,6 +153,7 @@ class LibvirtLive(LibvirtTaker):
         if self._is_here(uuid):
             if self._state(uuid) not in ON:
                 raise DriverError("The guest is not running.")
+            self._require_same(uuid, target)
             return True
         if self._has_arrived(uuid, target):
             return False
@@ -185,6 +196,24 @@ class LibvirtLive(LibvirtTaker):
         target = self._read(uuid, LEAVING)
         return bool(target) and not self._has_arrived(uuid, target)
 
+    def _require_same(self, uuid: str, target: Mapping[str, Any]) -> None:
+        """The note of whose a folder is may have been copied with it; what the destination has just written was not.
+
+        An earlier release of it wrote nothing.
+        """
+        if target.get("is_block_migration", True) or SEEN not in target:
+            return
+        try:
+            is_same = (self._places.folder_of(uuid) / SEEN).read_text() == target[SEEN]
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise DriverError(SHARE_NONE)
+
+    def _unmark(self, uuid: str) -> None:
+        with files("The mark in the guest's folder could not be removed"), suppress(NotADirectoryError):
+            (self._places.folder_of(uuid) / SEEN).unlink(missing_ok=True)
+
     def _has_arrived(self, uuid: str, target: Mapping[str, Any]) -> bool:
         return self._connection.is_at(str(target.get("uri", "")), uuid)
 
@@ -215,7 +244,7 @@ class LibvirtLive(LibvirtTaker):
         if is_block_migration and is_shared:
             raise DriverError("These hosts share the guest's disks: a block migration has nothing to send.")
         if is_block_migration is False and has_disks and not is_shared:
-            raise DriverError("These hosts share no disks: the guest's own have to be sent by a block migration.")
+            raise DriverError(SHARE_NONE)
         for volume in guest.volumes:
             if not Path(volume.path).exists():
                 raise DriverError(f"This host cannot open volume {volume.volume_uuid} of the guest.")

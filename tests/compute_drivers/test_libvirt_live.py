@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -251,6 +252,25 @@ def test_disks_that_are_said_to_be_shared_are_refused_and_nothing_is_made(pair: 
     with pytest.raises(DriverError, match=f"cannot open volume {volume.volume_uuid}"):
         driver.prepare_live_migration(replace(guest, volumes=(volume,)), is_block_migration=None)
     assert files_of(driver, guest.instance_uuid) == []
+
+
+def test_a_copy_of_a_folder_is_not_taken_for_the_folder(pair: tuple[Host, Host], tmp_path: Path) -> None:
+    """Both hosts have been told that they share one, and the note of whose the guest is was copied too."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    guest = guest_of(str(uuid4()), IMAGE)
+    with pair[0].told(shared_dir=str(ours)) as source:
+        source.spawn(guest, Told())
+        shutil.copytree(ours, theirs)
+        with pair[1].told(shared_dir=str(theirs)) as destination:
+            target = dict(destination.prepare_live_migration(guest, is_block_migration=None))
+            assert target["is_block_migration"] is False, "it believes that note"
+            with pytest.raises(DriverError, match="share no disks"):
+                source.live_migrate(guest, target, Told(), is_block_migration=None)
+            destination.cancel_live_migration(guest.instance_uuid)
+        assert source.guests() == [GuestInfo(guest.instance_uuid, PowerState.RUNNING)]
+        source.destroy(guest.instance_uuid)
+    assert not list(theirs.rglob("seen"))
 
 
 def _prepared(destination: Host, inside: Inside) -> dict[str, Any]:
