@@ -8,7 +8,10 @@ from compute_drivers.container.moves import ContainerMoves
 
 
 class ContainerDriver(ContainerMoves):
-    """`host.py`, `making.py`, `actions.py` and `moves.py` are its parts."""
+    """System containers on Linux: an init of their own, started by an OCI runtime.
+
+    `host.py`, `making.py`, `actions.py` and `moves.py` are its parts.
+    """
 
     name: ClassVar[str] = "container"
     supports_console_log: ClassVar[bool] = True

@@ -9,7 +9,10 @@ from conductor.core.compute_driver import CAPABILITIES
 
 
 class FakeDriver(FakeMoves):
-    """Can do all that a driver can: `host.py`, `actions.py` and `moves.py` are its parts."""
+    """Simulated guests: nothing runs behind them, and all that a driver can do can be tried.
+
+    `host.py`, `actions.py` and `moves.py` are its parts.
+    """
 
     name: ClassVar[str] = "fake"
     is_simulated: ClassVar[bool] = True

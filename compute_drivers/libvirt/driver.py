@@ -10,7 +10,10 @@ from compute_drivers.libvirt.options import BRIDGE
 
 
 class LibvirtDriver(LibvirtLive):
-    """`host.py`, `making.py`, `actions.py`, `moves.py`, `taking.py` and `live.py` are its parts."""
+    """Virtual machines on QEMU and KVM through libvirt, with disks, consoles and networks of their own.
+
+    `host.py`, `making.py`, `actions.py`, `moves.py`, `taking.py` and `live.py` are its parts.
+    """
 
     name: ClassVar[str] = "libvirt"
     supports_console_log: ClassVar[bool] = True

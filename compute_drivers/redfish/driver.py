@@ -11,7 +11,10 @@ from conductor.core.errors import DriverError
 
 
 class RedfishDriver(RedfishMaker):
-    """`host.py` and `making.py` are its parts; nothing here can copy a disk, move a guest or hold its memory still."""
+    """Whole machines, one for each guest, driven through their controllers by Redfish.
+
+    `host.py` and `making.py` are its parts; nothing here can copy a disk, move a guest or hold its memory still.
+    """
 
     name: ClassVar[str] = "redfish"
     capabilities: frozenset[str] = frozenset({"rebuild", "crash_dump"})

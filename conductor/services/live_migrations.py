@@ -13,7 +13,8 @@ from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.states import MigrationStatus, MigrationType, TaskState
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
-from conductor.services import migrations, moves, server_actions
+from conductor.services import audit, migrations, moves, server_actions
+from conductor.services.audit import Entry
 from conductor.services.server_actions import Asked
 from conductor.transactions import write_tx
 
@@ -58,8 +59,11 @@ def abort(context: RequestContext, instance_uuid: str, migration: str, *, queued
         if row.status in NOT_MOVING_YET:
             for run in outbox.hold(alias, uuid=row.run_uuid):
                 outbox.request_cancel(alias, run, "the live migration was aborted")
+            _put_on_record(context, alias, instance, row, "abort")
             return str(row.run_uuid)
-        return _order(context, alias, instance, row, ABORT)
+        ordered = _order(context, alias, instance, row, ABORT)
+        _put_on_record(context, alias, instance, row, "abort")
+        return ordered
 
 
 def force_complete(context: RequestContext, instance_uuid: str, migration: str) -> str:
@@ -69,7 +73,9 @@ def force_complete(context: RequestContext, instance_uuid: str, migration: str) 
         instance, row = _under_way(context, alias, instance_uuid, migration, "force_complete")
         if row.status != MigrationStatus.RUNNING:
             raise Invalid(_wrong_status("force_complete", row))
-        return _order(context, alias, instance, row, ("force_live_migration", "live_migration_force_complete"))
+        ordered = _order(context, alias, instance, row, ("force_live_migration", "live_migration_force_complete"))
+        _put_on_record(context, alias, instance, row, "force_complete")
+        return ordered
 
 
 def stop_unwanted(alias: str) -> int:
@@ -132,6 +138,18 @@ def _order(context: RequestContext, alias: str, instance: Instance, row: Migrati
         ),
     )
     return str(run.uuid)
+
+
+def _put_on_record(context: RequestContext, alias: str, instance: Instance, row: Migration, what: str) -> None:
+    """With the move that it was about, so that the page of that one shows it too."""
+    entry = Entry(
+        action=f"live_migration.{what}",
+        project_id=instance.project_id,
+        run_uuid=row.run_uuid,
+        instance_uuid=instance.uuid,
+        details={"migration": str(row.uuid)},
+    )
+    audit.record(alias, context, entry)
 
 
 def _wrong_status(action: str, row: Migration) -> str:

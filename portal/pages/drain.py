@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,11 @@ STATUS: tuple[tuple[type[NovellaError], int], ...] = ((Invalid, 400), (Conflict,
 USUAL = Wish()
 HOW_WORDS = {drains.LIVE: "while it runs", drains.COLD: "switched off for the move"}
 ROOM_WORDS: Mapping[str, str] = {"free_vcpus": "vCPU", "free_memory_mb": "Memory", "free_disk_gb": "Disk"}
+ROOM_UNITS: Mapping[str, Callable[[float], str]] = {
+    "free_vcpus": whole,
+    "free_memory_mb": large_megabytes,
+    "free_disk_gb": lambda amount: f"{whole(amount)} GB",
+}
 DONE_WORDS = {"pause": "No further move begins.", "resume": "It goes on."}
 DONE_WORDS |= {"stop": "It stops; the host stays closed.", "cancel": "It stops; the host is opened again."}
 
@@ -125,13 +130,9 @@ def rooms_of(plan: what_if.DrainPreview | what_if.DrainsPreview) -> list[RoomRow
     """The room of the other hosts, a row for each resource."""
     rows = []
     for key, title in ROOM_WORDS.items():
-        words = large_megabytes if key == "free_memory_mb" else _amount
+        words = ROOM_UNITS[key]
         rows.append(RoomRow(title, words(plan.room_before[key]), words(plan.room_after[key])))
     return rows
-
-
-def _amount(value: float) -> str:
-    return whole(value)
 
 
 def wish_of(sent: Mapping[str, str]) -> Wish:

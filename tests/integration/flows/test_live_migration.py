@@ -10,7 +10,7 @@ from conductor.cell_db.models import InstanceFault, Migration, Service
 from conductor.core.compute_driver import HAS_LEFT
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.states import RunState, TaskState, VmState
-from conductor.journal.models import OutboxMessage, ResourceLock, StepRecord, WorkflowRun
+from conductor.journal.models import AuditRecord, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc.messages import StepProgressed
 from conductor.services import instance_groups, instances, live_migrations, migrations
 from conductor.workflows import engine
@@ -201,6 +201,8 @@ def test_an_order_carries_the_token_of_the_move(order: str, hosts: Hosts, admin:
     command = OutboxMessage.objects.using(CELL).get(run_uuid=run.uuid)
     number = migrations.of_server(admin, uuid)[0].number
     getattr(live_migrations, order)(admin, uuid, str(number))
+    told = AuditRecord.objects.using(CELL).get(action=f"live_migration.{order}")
+    assert (told.run_uuid, str(told.instance_uuid), told.user_id) == (run.uuid, uuid, admin.user_id)
     step_on(hosts)
     flow = {"abort": "abort_live_migration", "force_complete": "force_live_migration"}[order]
     ordered = OutboxMessage.objects.using(CELL).get(run_uuid=run_of(uuid, flow).uuid)
