@@ -13,6 +13,7 @@ import pytest
 
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.heartbeat import booted
+from conductor.compute.host_agent import SHORTEST_BEAT_SECONDS
 from conductor.compute.hosts import HostConfig
 from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, NodeReport
 from conductor.core.errors import DriverError, NotFound
@@ -221,11 +222,13 @@ def test_a_finished_command_is_reported_soon(run: Callable[..., ComputeAgent], c
 def test_many_commands_make_few_reports(run: Callable[..., ComputeAgent], conductor: Conductor) -> None:
     agent = run("tiny")
     conductor.until(lambda: conductor.of(HostReported))
+    began = time.monotonic()
     for number in range(100):
         agent.receive(spawn(f"k{number}", number, uuid=f"00000000-0000-4000-8000-{number:012}"))
     conductor.until(lambda: len(conductor.of(StepAnswered)) == 100)
     conductor.until(lambda: len(conductor.of(HostReported)[-1].guests) == 100)
-    assert len(conductor.of(HostReported)) <= 5
+    pauses = (time.monotonic() - began) / SHORTEST_BEAT_SECONDS
+    assert len(conductor.of(HostReported)) <= 3 + pauses, "of a hundred commands each would make one"
 
 
 def test_a_driver_that_does_not_start_is_named_once_and_tried_again_while_others_work(
