@@ -4,6 +4,8 @@ import sys
 
 from django.apps import AppConfig
 
+UNUSED = ("django.contrib.postgres", "inflection", "pygments", "requests", "yaml")
+
 
 class PortalConfig(AppConfig):
     name = "portal"
@@ -22,7 +24,7 @@ def load_rest_framework() -> None:
     A driver of PostgreSQL, a client of HTTP and a highlighter cost each process half a second and 20 MiB; whoever needs
     one imports it.
     """
-    unused = [name for name in ("django.contrib.postgres", "requests", "pygments") if name not in sys.modules]
+    unused = [name for name in UNUSED if name not in sys.modules]
     for name in unused:
         sys.modules[name] = None  # type: ignore[assignment]
     try:

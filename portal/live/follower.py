@@ -138,7 +138,7 @@ class Follower:
                         async with asyncio.timeout(LAYER_SECONDS):
                             while True:
                                 self._ring((await layer.receive(channel))["numbers"])
-            except hub.LAYER_IS_DOWN as error:
+            except hub.when_it_is_down() as error:
                 outage.begun(error)
                 await asyncio.sleep(LONGEST_LOOK_SECONDS)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
-from redis.exceptions import RedisError
 
 from conductor import events
 from conductor.events import Announcement
@@ -71,7 +71,10 @@ class Outage:
         self._is_on = False
 
 
-LAYER_IS_DOWN = (OSError, RedisError)
+def when_it_is_down() -> tuple[type[Exception], ...]:
+    """What a layer raises then; Redis is a large library, and where it is not loaded nothing of it is raised."""
+    redis = sys.modules.get("redis.exceptions")
+    return (OSError,) if redis is None else (OSError, redis.RedisError)
 
 
 class _Publisher:
@@ -104,7 +107,7 @@ class _Publisher:
             self._left_at = time.monotonic()
         try:
             await layer.group_send(GROUP, {"type": "live.ring", "numbers": numbers})
-        except LAYER_IS_DOWN as error:  # readers look into the log from time to time, and find what was not rung
+        except when_it_is_down() as error:  # readers look into the log from time to time, and find what was not rung
             self._outage.begun(error)
         else:
             self._outage.over()

@@ -10,15 +10,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LATER = {
-    "authlib": "signing in elsewhere",
+    "authlib.integrations": "signing in elsewhere",
     "django.test": "tests",
     "drf_spectacular.openapi": "the description of our own API",
     "joserfc": "signing in elsewhere",
     "pika": "a broker that was not configured",
     "psycopg": "a database that was not configured",
     "pygments": "pages of a library that we do not use",
+    "redis": "a broker that was not configured",
     "requests": "clients of other services",
     "segno": "the picture of an authenticator's secret",
+    "yaml": "the description of our own API",
 }
 PROGRAM = """
 import json, sys
