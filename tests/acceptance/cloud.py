@@ -171,11 +171,15 @@ class Cloud(Client):
         return {**inherited_environment(), **own, **self.variables, **variables}
 
     def start(self, **variables: str) -> Cloud:
-        """Start and wait for the ready line."""
+        """Start and wait for the ready line; who is not ready in time is ended."""
         self.log_path.touch()
         before = self.log_path.stat().st_size
         self.process = self._begin(self.environment(**variables))
-        wait_until("the ready line\n" + self.log_tail(), lambda: self._is_ready(before), START_SECONDS)
+        try:
+            wait_until("the ready line\n" + self.log_tail(), lambda: self._is_ready(before), START_SECONDS)
+        except BaseException:
+            self.kill_9()
+            raise
         return self
 
     def _begin(self, environment: Mapping[str, str]) -> subprocess.Popen[str] | Child:

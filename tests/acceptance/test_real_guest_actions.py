@@ -13,6 +13,7 @@ from tests import migrated
 from tests.acceptance.cloud import Cloud, wait_until
 from tests.acceptance.serial_line import SerialLine
 from tests.guests import qemu_of
+from tests.tiny_linux import copy_image
 
 SERVERS = "/compute/v2.1/servers"
 SECONDS = 240.0
@@ -62,6 +63,7 @@ class Real:
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     folder = tmp_path_factory.mktemp("actions") / "var"
     migrated.copy_files(folder)
+    copy_image(folder / "tiny-linux")  # test_real_guest.py has it built by the first start
     cloud = Cloud(folder, NOVELLA_REAL_HOST="on").start()
     for name, vcpus, ram, disk in (("one", 1, 128, 1), ("two", 2, 192, 2)):
         flavor = {"name": name, "vcpus": vcpus, "ram": ram, "disk": disk, "id": name}

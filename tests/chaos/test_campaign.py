@@ -13,7 +13,7 @@ from tests.chaos.people import Person
 from tests.chaos.stage import Scene, Stage
 
 SEED = 20
-ACTIONS, KILLS, SERVER_KILLS, PLACES = 100, 8, 2, 8
+ACTIONS, KILLS, SERVER_KILLS, PLACES = 100, 8, 10, 8
 
 
 @pytest.mark.timeout(900)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,8 @@ import pytest
 
 from compute_drivers.libvirt.capability import missing_packages
 from compute_drivers.libvirt.driver import LibvirtDriver
-from tests.compute_drivers.real_guests import PROJECT, QUICK, SHELF
+from tests.compute_drivers.real_guests import QUICK, SHELF
+from tests.tiny_linux import copy_image
 
 
 @pytest.fixture(scope="session")
@@ -36,11 +35,7 @@ def driver(real_driver: LibvirtDriver) -> Iterator[LibvirtDriver]:
 
 @pytest.fixture(scope="session")
 def tiny_linux(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("tiny-linux")
-    build = [sys.executable, str(PROJECT / "tools" / "build_tiny_linux.py"), "--output", str(output)]
-    done = subprocess.run(build, capture_output=True, text=True, check=False, timeout=280)
-    assert done.returncode == 0, done.stderr
-    return output
+    return copy_image(tmp_path_factory.mktemp("tiny-linux"))
 
 
 @pytest.fixture(scope="session")
