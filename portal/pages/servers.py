@@ -92,7 +92,8 @@ def page_context(asker: RequestContext, server_uuid: str, tab: str) -> dict[str,
     return {
         "asker": asker,
         "row": row,
-        "offered": [choice for choice in choices if choice.enabled],
+        "offered": [choice for choice in choices if choice.enabled and choice.id in NEAR],
+        "further": [choice for choice in choices if choice.enabled and choice.id not in NEAR],
         "not_offered": [choice for choice in choices if not choice.enabled],
         "can_delete": found.task_state != "deleting" and found.status != "DELETED",
         "tabs": [
@@ -141,6 +142,9 @@ def _console(asker: RequestContext, row: ServerRow) -> dict[str, Any]:
     why = "The guest has not written anything yet." if row.face.tone != "bad" else "The guest never wrote anything."
     return {"text": text, "line_count": len(text.splitlines()), "why_empty": why}
 
+
+# What one reaches for every day stands beside the name; the rest is one click away, each with what it does.
+NEAR = frozenset({"start", "stop", "reboot", "unpause", "resume", "unrescue", "restore", "try-again", "unlock"})
 
 Extra = Callable[[RequestContext, ServerRow], dict[str, Any]]
 
