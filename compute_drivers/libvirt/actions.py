@@ -92,7 +92,10 @@ class LibvirtActions(LibvirtMaker):
     def diagnostics(self, instance_uuid: str) -> Mapping[str, Any]:
         with self._guest(instance_uuid, "look at the guest") as found:
             _require_on(found)
-            return {**found.figures(), "nics": self._networks.counted(instance_uuid)}
+            counted = {card["mac_address"].lower(): card for card in self._networks.counted(instance_uuid)}
+            told = {mac: {"mac_address": mac, "addresses": has} for mac, has in found.addresses().items()}
+            cards = [{**told.get(mac, {}), **counted.get(mac, {})} for mac in {**counted, **told}]
+            return {**found.figures(), "nics": cards}
 
     def posted_password(self, instance_uuid: str) -> str:
         self._state(instance_uuid)

@@ -118,6 +118,10 @@ class Guest:
         discs = {found.get("dev", "") for found in self._found("devices/disk[@device='cdrom']/target")}
         return figures.figures(told[0][1] if told else {}, discs)
 
+    def addresses(self) -> dict[str, list[str]]:
+        """What its cards have by the word of the agent inside of it, by MAC."""
+        return agent.addresses(self._domain)
+
     # -- disks
 
     @property

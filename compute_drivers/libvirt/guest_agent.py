@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from itertools import islice
 from typing import Any
 
 import libvirt
@@ -16,6 +18,9 @@ log = logging.getLogger(__name__)
 
 # How long it may take to answer.
 SECONDS = 10
+# The same where somebody waits who only wants to look.
+SECONDS_OF_A_LOOK = 2
+MOST_ADDRESSES = 64
 # In the description of a guest whose image says os_require_quiesce.
 REQUIRED = "required"
 NO_CHANNEL = libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED
@@ -35,6 +40,29 @@ def set_password(domain: Any, user: str, password: str) -> None:
         if error.get_error_code() not in NO_AGENT:
             raise
         raise DriverError(NOBODY) from error
+
+
+def addresses(domain: Any) -> dict[str, list[str]]:
+    """What the guest's cards have by its own word, by MAC; nothing where no agent answers. No link-local ones."""
+    try:
+        domain.agentSetResponseTimeout(SECONDS_OF_A_LOOK, 0)
+        told = domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_AGENT, 0)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() not in NO_AGENT:
+            log.info("a guest does not tell its addresses: %s: %s", domain.name(), error)
+        return {}
+    cards = ((str(card.get("hwaddr", "")).lower(), card.get("addrs") or ()) for card in told.values())
+    found = {mac: list(islice(_real(one["addr"] for one in has), MOST_ADDRESSES)) for mac, has in cards}
+    return {mac: has for mac, has in found.items() if mac and has}
+
+
+def _real(told: Iterable[str]) -> Iterator[str]:
+    """A guest may say anything."""
+    for text in told:
+        with suppress(ValueError):
+            address = ip_address(text)
+            if not (address.is_loopback or address.is_link_local):
+                yield str(address)
 
 
 def require(domain: Any) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from conductor.core.compute_driver import ComputeDriver
+from conductor.core.consoles import ConsoleKind
 from tests.guests import ImageShelf, boot_disk, image_of
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -23,6 +25,25 @@ def state_dir(driver: ComputeDriver) -> Path:
 
 def files_of(driver: ComputeDriver, uuid: str) -> list[Path]:
     return [path for path in state_dir(driver).rglob("*") if uuid in path.name]
+
+
+def ask(driver: ComputeDriver, uuid: str, words: bytes, *answers: bytes) -> bytes:
+    """What a guest's shell says to `words`, once all `answers` came, in their order.
+
+    It is read as it comes: QEMU waits for who listens and does not, after few bytes.
+    """
+    said, heard = b"", 0
+    deadline = time.monotonic() + SECONDS
+    with driver.open_console(uuid, ConsoleKind.SERIAL) as line:
+        line.settimeout(1.0)
+        line.sendall(words)
+        for answer in answers:
+            while answer not in said[heard:]:
+                assert time.monotonic() < deadline, f"{answer!r} is not said within {SECONDS} seconds: {said[-2000:]!r}"
+                with suppress(TimeoutError):
+                    said += line.recv(4096)
+            heard = said.index(answer, heard) + len(answer)
+    return said
 
 
 def wait_for(driver: ComputeDriver, uuid: str, words: bytes, *, after: int = 0) -> bytes:

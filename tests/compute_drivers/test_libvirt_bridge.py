@@ -17,11 +17,10 @@ from compute_drivers.libvirt import actions, embedded
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.driver import Told
 from conductor.core.compute_driver import NetworkPort
-from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import EGRESS, INGRESS, FilterRule, PortFilter, fingerprint
 from tests.compute_drivers.net_space import devices, net_space, wait_until_forwarding
-from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, state_dir, wait_for
+from tests.compute_drivers.real_guests import IMAGE, QUICK, SHELF, ask, state_dir, wait_for
 from tests.compute_drivers.test_tiny_linux import linux
 from tests.guests import guest_of
 
@@ -129,10 +128,6 @@ def test_two_linux_guests_have_their_addresses_read_of_themselves_and_meet_as_fa
 
 def pinged(driver: LibvirtDriver, uuid: str, address: str) -> str:
     """By the word of a guest that tries."""
-    said = len(driver.console_log(uuid, 0))
     asks = f"\nping -c 2 -W 1 {address} > /dev/null && w=answered || w=silent; echo it is $w.; d=done; echo it is $d.\n"
-    with driver.open_console(uuid, ConsoleKind.SERIAL) as line:
-        line.sendall(asks.encode())
-        wait_for(driver, uuid, b"it is done.\r", after=said)
-    (found,) = PINGED.findall(driver.console_log(uuid, said))
+    (found,) = PINGED.findall(ask(driver, uuid, asks.encode(), b"it is done."))
     return str(found, "ascii")

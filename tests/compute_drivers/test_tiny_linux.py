@@ -25,7 +25,7 @@ from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import DriverError
 from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
-from tests.compute_drivers.real_guests import SECONDS, SHELF, files_of, state_dir, wait_for
+from tests.compute_drivers.real_guests import SECONDS, SHELF, ask, files_of, state_dir, wait_for
 from tests.guests import guest_of, image_of
 from tools import cpio
 
@@ -164,12 +164,12 @@ def test_the_guest_sees_what_is_done_to_it(
     listener = Listener(driver, guest)
     listener.hears(b"address 10.64.0.3\r\n")
     listener.hears(b"novella: up after")
+    _tells_its_addresses(driver, listener)
     _set_a_password(driver, listener)
     _stand_still_for_a_snapshot(driver, listener)
     _plug_a_volume(driver, listener, tmp_path / "volume.raw")
     _plug_a_port(driver, listener)
     _reboot_softly(driver, listener)
-    _rescue(driver, listener)
 
 
 class Listener:
@@ -184,12 +184,17 @@ class Listener:
         self.heard = text.index(words, self.heard) + len(words)
 
 
+def _tells_its_addresses(driver: LibvirtDriver, listener: Listener) -> None:
+    """Also one that it gave itself."""
+    ask(driver, listener.uuid, b"\nip address add 192.0.2.7/32 dev eth0; echo given $((1 + 1))\n", b"given 2")
+    (card,) = driver.diagnostics(listener.uuid)["nics"]
+    assert card == {"mac_address": FIRST.mac_address, "addresses": [FIRST.ip_address, "192.0.2.7"]}
+
+
 def _set_a_password(driver: LibvirtDriver, listener: Listener) -> None:
     """By the agent inside of it, then asked on its serial line what became of root's entry."""
     driver.set_admin_password(listener.uuid, "correct horse")
-    with driver.open_console(listener.uuid, ConsoleKind.SERIAL) as line:
-        line.sendall(b"\necho root has $(grep -c '^root:[$]' /etc/passwd) password\n")
-        listener.hears(b"root has 1 password")
+    ask(driver, listener.uuid, b"\necho root has $(grep -c '^root:[$]' /etc/passwd) password\n", b"root has 1 password")
     assert b"correct horse" not in driver.console_log(listener.uuid, 0)
 
 
@@ -199,9 +204,7 @@ def _stand_still_for_a_snapshot(driver: LibvirtDriver, listener: Listener) -> No
     driver.snapshot(listener.uuid, "copy-1", shelf.store, Told())
     listener.hears(b"files: freeze")
     listener.hears(b"files: thaw")
-    with driver.open_console(listener.uuid, ConsoleKind.SERIAL) as line:
-        line.sendall(b"\nkillall qemu-ga; echo agents: $(pidof qemu-ga | wc -w)\n")
-        listener.hears(b"agents: 0")
+    ask(driver, listener.uuid, b"\nkillall qemu-ga; echo agents: $(pidof qemu-ga | wc -w)\n", b"agents: 0")
     with pytest.raises(DriverError, match=r"\(os_require_quiesce\)\. No agent answers inside of the guest"):
         driver.snapshot(listener.uuid, "copy-2", shelf.store, Told())
     assert set(shelf.images) == {"copy-1"}
@@ -229,10 +232,8 @@ def _swap_a_volume(driver: LibvirtDriver, listener: Listener, first: VolumeConne
     with pytest.raises(DriverError, match="has 1048576 bytes, fewer than the 2097152 of the first"):
         driver.swap_volume(listener.uuid, first.volume_uuid, replace(second, path=str(too_small)), Told())
     driver.swap_volume(listener.uuid, first.volume_uuid, second, Told())
-    with driver.open_console(listener.uuid, ConsoleKind.SERIAL) as line:
-        line.sendall(b"\necho it is $(head -c 5 /dev/vdb); echo fresh > /dev/vdb; sync; echo written $((1 + 1))\n")
-        listener.hears(b"it is whole")
-        listener.hears(b"written 2")
+    asks = b"\necho it is $(head -c 5 /dev/vdb); echo fresh > /dev/vdb; sync; echo written $((1 + 1))\n"
+    ask(driver, listener.uuid, asks, b"it is whole", b"written 2")
     assert [Path(one.path).read_bytes()[:5] for one in (first, second)] == [b"whole", b"fresh"]
     driver.attach_volume(listener.uuid, replace(first, device_name="/dev/vdc"))
     listener.hears(b"[vdc] 4096 512-byte logical blocks")
@@ -255,12 +256,3 @@ def _reboot_softly(driver: LibvirtDriver, listener: Listener) -> None:
     listener.hears(b"reboot: Power down")  # it was asked, and went by itself
     listener.hears(b"0000:00:11.0: [1af4:1000]")
     assert driver.guests() == [GuestInfo(listener.uuid, PowerState.RUNNING)]
-
-
-def _rescue(driver: LibvirtDriver, listener: Listener) -> None:
-    driver.rescue(listener.guest, "", Told())
-    listener.hears(b"[vda] 2048 512-byte logical blocks")  # the rescue system's disk is as large as its image
-    listener.hears(b"[vdb] 2097152 512-byte logical blocks")  # and the guest's own comes second
-    driver.unrescue(listener.guest, is_running=False)
-    driver.power_on(listener.guest)
-    listener.hears(b"[vda] 2097152 512-byte logical blocks")

@@ -24,6 +24,7 @@ from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.services import host_reports, plugin_details
 from conductor.services.plugin_details import PluginDetail
 from conductor.transactions import database_now
+from tests.integration.page_clients import signed_in, text
 from tests.tiny_driver import TinyDriver
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -426,7 +427,7 @@ def told(number: int, **values: Any) -> HostReported:
     return report(number, driver="fake", doings=doings | values)
 
 
-def test_what_a_driver_did_far_away_is_in_the_catalogue_and_once() -> None:
+def test_what_a_driver_did_far_away_is_in_the_catalogue_and_once(people: Any) -> None:
     def hear(message: HostReported) -> PluginDetail:
         receive(CELL, message)
         plugin_watch.flush()
@@ -441,6 +442,9 @@ def test_what_a_driver_did_far_away_is_in_the_catalogue_and_once() -> None:
     assert found.plugin.metrics is not None
     assert (found.plugin.metrics.calls, found.plugin.metrics.faults) == (2, 1)
     assert hear(told(1)) == found, "it came twice"
+    page = text(signed_in("admin").get("/plugins/driver/of/fake"))
+    for words in ("2 calls in 24 h, 1 failed", "RuntimeError in spawn_instance", "the rack hums"):
+        assert words in page
     again = hear(told(2))
     assert again.plugin.metrics is not None
     assert (again.faults[0].times, again.plugin.metrics.calls) == (2, 4)

@@ -36,7 +36,7 @@ FIGURES = {
     "cpus": [{"id": 0, "time": 17}],
     "memory": {"maximum": 128, "used": 64},
     "disks": [{"read_bytes": 512}],
-    "nics": [{"mac_address": "fa:16:3e:00:00:01", "rx_octets": 5}],
+    "nics": [{"mac_address": "fa:16:3e:00:00:01", "rx_octets": 5, "addresses": ["10.64.0.3", "192.0.2.7"]}],
     "hypervisor_os": "linux",
 }
 
@@ -143,6 +143,9 @@ def test_diagnostics_are_what_the_host_counted(web: str, answering: Answering, a
     assert (shown["num_disks"], shown["hypervisor_os"]) == (1, "linux")
     assert shown["disk_details"][0] | {"read_bytes": 512, "write_bytes": None} == shown["disk_details"][0]
     assert shown["nic_details"][0] | {"rx_octets": 5, "tx_octets": None} == shown["nic_details"][0]
+    assert "addresses" not in shown["nic_details"][0], "that form is fixed"
+    free = api_client("admin", version="2.47").get(f"{web}/diagnostics").json()
+    assert free["addresses"] == {"fa:16:3e:00:00:01": ["10.64.0.3", "192.0.2.7"]}
 
 
 @pytest.mark.parametrize("trouble", ["refuses", "is another", "is gone"])

@@ -26,8 +26,11 @@ DISK_COUNTERS = ("read_bytes", "read_requests", "write_bytes", "write_requests",
 
 
 def free_form(found: Diagnostics) -> dict[str, Any]:
-    """Before 2.48 each kind of hypervisor had words of its own."""
-    return {"memory": found.view.flavor.memory_mb * 1024, "vcpus": found.view.flavor.vcpus}
+    """Before 2.48 each kind of hypervisor had words of its own; ours adds the addresses that the guest says it has."""
+    cards = ((nic.get("mac_address"), nic.get("addresses")) for nic in found.figures.get("nics", ()))
+    told = {mac: addresses for mac, addresses in cards if addresses}
+    flavor = found.view.flavor
+    return {"memory": flavor.memory_mb * 1024, "vcpus": flavor.vcpus, **({"addresses": told} if told else {})}
 
 
 def fixed_form(found: Diagnostics) -> dict[str, Any]:
