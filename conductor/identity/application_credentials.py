@@ -91,6 +91,8 @@ def refuse_restricted(asker: Granted) -> None:
     credential = asker.application_credential
     if credential is not None and not credential.is_unrestricted:
         raise Forbidden("This application credential is restricted: it manages neither credentials nor trusts.")
+    if asker.access is not None:
+        raise Forbidden("A consumer manages neither credentials nor trusts: do so with a token of your own.")
 
 
 def _roles(asker: Granted, wanted: Sequence[Mapping[str, str]] | None) -> list[Role]:

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from conductor.core.errors import Forbidden, NotAuthenticated
-from conductor.identity import application_credentials, effective, passwords, second_factors, tokens, trusts
+from conductor.identity import application_credentials, effective, oauth1, passwords, second_factors, tokens, trusts
 from conductor.identity.models import Domain, Project, User
+from conductor.identity.signatures import Signed
 from conductor.identity.tokens import UNSCOPED, Granted, Origin, Scope
 from conductor.transactions import database_time
 
@@ -37,8 +38,8 @@ class Reference:
 class Login:
     """What a caller shows, and the scope that it wants: at most one of project, domain, system and trust.
 
-    Shown are `user` and `password`, a `token`, both of these, or an application `credential` with its `secret`
-    (named by id, or by name together with its `user`).
+    Shown are `user` and `password`, a `token`, both of these, an application `credential` with its `secret` (named by
+    id, or by name together with its `user`), or a request that is `signed` with an access token.
     """
 
     user: Reference | None = None
@@ -50,6 +51,7 @@ class Login:
     domain: Reference | None = None
     wants_system: bool = False
     trust_id: str = ""
+    signed: Signed | None = None
     wants_nothing: bool = False  # unscoped even where the user has a default project
 
     @property
@@ -59,6 +61,8 @@ class Login:
 
 def log_in(login: Login) -> tuple[str, Granted]:
     """The new token's text and what it grants. Raises NotAuthenticated."""
+    if login.signed is not None:
+        return _with_access(login, login.signed)
     if login.credential is not None:
         return _with_credential(login, login.credential)
     from_token = tokens.validate(login.token) if login.token is not None else None
@@ -89,8 +93,8 @@ def _user(reference: Reference) -> User | None:
 
 def _rescoped(granted: Granted, shown: Iterable[str]) -> Origin:
     """Raises Forbidden for a token that was handed on: it opens what it was made for and nothing else."""
-    if granted.application_credential is not None or granted.trust is not None:
-        raise Forbidden("A token of an application credential or a trust cannot be exchanged for another one.")
+    if granted.application_credential or granted.trust or granted.access:
+        raise Forbidden("A token of an application credential, trust or consumer cannot be exchanged for another.")
     methods = list(dict.fromkeys([*shown, *granted.methods, "token"]))
     return Origin(methods, granted.expires_at, granted.audit_ids[-1])
 
@@ -137,6 +141,16 @@ def _with_credential(login: Login, reference: Reference) -> tuple[str, Granted]:
     credential = application_credentials.prove(reference.id, reference.name, user, login.secret)
     origin = Origin(["application_credential"], _sooner(credential.expires_at), application_credential=credential)
     return tokens.issue_for(credential.user, Scope(credential.project), origin)
+
+
+def _with_access(login: Login, signed: Signed) -> tuple[str, Granted]:
+    """An access token has its scope already: another one cannot be asked for."""
+    if login.names_a_scope:
+        raise NotAuthenticated()
+    access = oauth1.prove(signed)
+    return tokens.issue_for(
+        access.user, Scope(access.project), Origin(["oauth1"], _sooner(access.expires_at), access=access)
+    )
 
 
 def _with_trust(user: User, trust_id: str, origin: Origin) -> tuple[str, Granted]:

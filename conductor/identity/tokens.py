@@ -17,7 +17,17 @@ from django.db.models.functions import Now
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotAuthenticated, NotFound
 from conductor.identity import effective, rights
-from conductor.identity.models import AccessRule, ApplicationCredential, Domain, Project, Role, Token, Trust, User
+from conductor.identity.models import (
+    AccessRule,
+    AccessToken,
+    ApplicationCredential,
+    Domain,
+    Project,
+    Role,
+    Token,
+    Trust,
+    User,
+)
 from conductor.identity.revocations import revoke_where
 from conductor.transactions import database_now, database_time, write_tx
 
@@ -58,6 +68,7 @@ class Granted:
     application_credential: ApplicationCredential | None = None
     access_rules: Sequence[AccessRule] | None = None  # None: every request
     trust: Trust | None = None
+    access: AccessToken | None = None  # with which a consumer acts
 
     @property
     def project(self) -> Project | None:
@@ -92,6 +103,7 @@ class Origin:
     parent_audit_id: str = ""
     application_credential: ApplicationCredential | None = None
     trust: Trust | None = None
+    access: AccessToken | None = None
 
 
 def digest_of(text: str) -> str:
@@ -119,6 +131,7 @@ def issue_for(user: User, scope: Scope, origin: Origin) -> tuple[str, Granted]:
         is_on_system=scope.is_on_system,
         application_credential=origin.application_credential,
         trust=origin.trust,
+        access=origin.access,
         methods=list(origin.methods),
         audit_id=secrets.token_urlsafe(16),
         parent_audit_id=origin.parent_audit_id,
@@ -171,7 +184,7 @@ def validate(text: str, *, allow_expired: bool = False) -> Granted:
     ends_after = database_now(-EXPIRED_KEPT_SECONDS if allow_expired else 0)
     related = ("user__domain", "project__domain", "domain", "application_credential", "trust__trustor__domain")
     token = (
-        Token.objects.select_related(*related, "trust__trustee__domain")
+        Token.objects.select_related(*related, "trust__trustee__domain", "access__consumer")
         .filter(digest=digest, expires_at__gt=ends_after)
         .annotate(left=F("expires_at") - Now())
         .first()
@@ -213,6 +226,7 @@ def _granted(token: Token, roles: Sequence[Role]) -> Granted:
         application_credential=credential,
         access_rules=rules or None,
         trust=token.trust,
+        access=token.access,
     )
 
 
@@ -223,7 +237,7 @@ def _roles_of(token: Token) -> list[Role]:
         return []
     holder = token.trust.trustor_id if token.trust is not None else token.user_id
     roles = effective.roles_on(holder, project=token.project, domain=token.domain)
-    delegated = token.application_credential or token.trust
+    delegated = token.application_credential or token.trust or token.access
     if delegated is not None:
         # All of them must still be the user's own: what was lost is not kept alive by having been handed on.
         handed_on = list(delegated.roles.values_list("id", flat=True))

@@ -12,6 +12,7 @@ from conductor.identity.models.catalog import (
     Service,
 )
 from conductor.identity.models.ids import new_id
+from conductor.identity.models.oauth import AccessToken, Consumer, Nonce, RequestToken
 from conductor.identity.models.people import Domain, Group, Membership, Project, ProjectTag, User, UserManager
 from conductor.identity.models.provider_account import ProvidedRole, ProviderAccount
 from conductor.identity.models.role import ImpliedRole, Role, RoleAssignment
@@ -27,7 +28,9 @@ from conductor.identity.models.token import (
 
 __all__ = [
     "AccessRule",
+    "AccessToken",
     "ApplicationCredential",
+    "Consumer",
     "Credential",
     "Domain",
     "DomainOption",
@@ -37,6 +40,7 @@ __all__ = [
     "ImpliedRole",
     "Limit",
     "Membership",
+    "Nonce",
     "Policy",
     "Project",
     "ProjectEndpoint",
@@ -46,6 +50,7 @@ __all__ = [
     "RecoveryCode",
     "Region",
     "RegisteredLimit",
+    "RequestToken",
     "RightsVersion",
     "Role",
     "RoleAssignment",

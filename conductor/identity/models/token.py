@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from conductor.identity.models.ids import new_id
+from conductor.identity.models.oauth import AccessToken
 from conductor.identity.models.people import Domain, Project, User
 from conductor.identity.models.role import Role
 
@@ -67,6 +68,7 @@ class Token(models.Model):
         ApplicationCredential, on_delete=models.CASCADE, null=True, related_name="tokens"
     )
     trust = models.ForeignKey(Trust, on_delete=models.CASCADE, null=True, related_name="tokens")
+    access = models.ForeignKey(AccessToken, on_delete=models.CASCADE, null=True, related_name="tokens")
     methods = models.JSONField(default=list)
     audit_id = models.CharField(max_length=32)
     parent_audit_id = models.CharField(max_length=32, default="", db_default="")  # of the login that it stems from

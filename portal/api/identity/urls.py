@@ -16,6 +16,7 @@ from portal.api.identity.views import (
     grants,
     groups,
     limits,
+    oauth1,
     policies,
     projects,
     roles,
@@ -67,7 +68,8 @@ def _domain_config() -> list[URLPattern]:
 
 
 _PROJECT, _USER, _GROUP = "v3/projects/<str:project_id>", "v3/users/<str:user_id>", "v3/groups/<str:group_id>"
-_FILTER = "v3/OS-EP-FILTER"
+_FILTER, _OAUTH = "v3/OS-EP-FILTER", "v3/OS-OAUTH1"
+_ACCESS = f"{_USER}/OS-OAUTH1/access_tokens/<str:access_id>"
 _ENDPOINT_GROUP = f"{_FILTER}/endpoint_groups/<str:group_id>"
 _ROLE, _TRUST = "v3/roles/<str:role_id>", "v3/OS-TRUST/trusts/<str:trust_id>"
 
@@ -134,7 +136,15 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *_nothing("OS-FEDERATION/identity_providers", "identity provider"),
     *_nothing("OS-FEDERATION/mappings", "mapping"),
     *_nothing("OS-FEDERATION/service_providers", "service provider"),
-    *_nothing("OS-OAUTH1/consumers", "consumer"),
+    path(f"{_OAUTH}/consumers", oauth1.Consumers.as_view()),
+    path(f"{_OAUTH}/consumers/<str:consumer_id>", oauth1.ConsumerById.as_view()),
+    path(f"{_OAUTH}/request_token", oauth1.RequestToken.as_view()),
+    path(f"{_OAUTH}/authorize/<str:request_id>", oauth1.Authorize.as_view()),
+    path(f"{_OAUTH}/access_token", oauth1.Exchange.as_view()),
+    path(f"{_USER}/OS-OAUTH1/access_tokens", oauth1.Accesses.as_view()),
+    path(_ACCESS, oauth1.AccessById.as_view()),
+    path(f"{_ACCESS}/roles", oauth1.AccessRoles.as_view()),
+    path(f"{_ACCESS}/roles/<str:role_id>", oauth1.AccessRole.as_view()),
     path("v3/OS-FEDERATION/projects", auth.AuthProjects.as_view()),
     path("v3/OS-FEDERATION/domains", auth.AuthDomains.as_view()),
     path("v3/credentials", credentials.Credentials.as_view()),

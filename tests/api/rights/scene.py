@@ -110,6 +110,7 @@ def identity(scene: Scene) -> None:
     scene.make("endpoint_group", f"{root}/OS-EP-FILTER/endpoint_groups", narrow, by="admin")
     scene.make("policy", f"{root}/policies", {"policy": {"blob": "x", "type": "y"}}, by="admin")
     scene.make("credential", f"{root}/credentials", {"credential": {"type": "cert", "blob": "x", "user_id": "{ana}"}})
+    scene.make("consumer", f"{root}/OS-OAUTH1/consumers", {"consumer": {"description": "photos"}}, by="admin")
     secret = {"application_credential": {"name": "ci"}}
     scene.make("application_credential", f"{users}/application_credentials", secret)
     scene.make("access", f"{users}/credentials/OS-EC2", {"tenant_id": "{shop}"}, id_at="access")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portal.api.schema_parts import Schema, closed
 
-METHODS = ("password", "token", "application_credential")
+METHODS = ("password", "token", "application_credential", "oauth1")
 _TEXT: Schema = {"type": "string", "maxLength": 255}
 _SECRET: Schema = {"type": "string", "maxLength": 4096}
 _DOMAIN = {**closed({"id": _TEXT, "name": _TEXT}), "minProperties": 1}
@@ -21,6 +21,7 @@ _IDENTITY = closed(
         "password": closed({"user": _USER}, required=("user",)),
         "token": closed({"id": _SECRET}, required=("id",)),
         "application_credential": _CREDENTIAL,
+        "oauth1": {"type": "object", "maxProperties": 0},  # all of it is in the header Authorization
     },
     required=("methods",),
 )

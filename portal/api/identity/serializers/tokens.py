@@ -75,4 +75,6 @@ def _delegation(granted: Granted) -> dict[str, Any]:
                 "trustee_user": {"id": trust.trustee_id},
             }
         }
+    if granted.access is not None:
+        return {"OS-OAUTH1": {"access_token_id": granted.access.id, "consumer_id": granted.access.consumer.id}}
     return {}

@@ -16,6 +16,7 @@ from portal.api.identity.serializers import resources
 from portal.api.identity.serializers.catalog import for_token, narrowed
 from portal.api.identity.serializers.tokens import token_body
 from portal.api.identity.view import IdentityView
+from portal.api.identity.views.oauth1 import signed_of
 from portal.api.links import base_url
 from portal.api.validation import validate
 
@@ -34,9 +35,9 @@ def _reference(given: Mapping[str, Any] | None) -> Reference | None:
     )
 
 
-def login_of(body: Any) -> Login:
-    """The login in a request's body. Raises Invalid for a body that does not fit."""
-    auth = validate(body, LOG_IN)["auth"]
+def login_of(request: ApiRequest) -> Login:
+    """The login in a request. Raises Invalid for a body that does not fit."""
+    auth = validate(request.data, LOG_IN)["auth"]
     identity, scope = auth["identity"], auth.get("scope", {})
     for method in identity["methods"]:
         if method not in identity:
@@ -55,6 +56,7 @@ def login_of(body: Any) -> Login:
         domain=_reference(scope.get("domain")),
         wants_system="system" in scope,
         trust_id=scope.get("OS-TRUST:trust", {}).get("id", ""),
+        signed=signed_of(request) if "oauth1" in shown else None,
         wants_nothing="unscoped" in scope,
     )
 
@@ -73,7 +75,7 @@ class Tokens(IdentityView):
     public_methods = frozenset({"POST"})
 
     def post(self, request: ApiRequest) -> Response:
-        text, granted = logins.log_in(login_of(request.data))
+        text, granted = logins.log_in(login_of(request))
         return self._answer(request, text, granted, status=201)
 
     def get(self, request: ApiRequest) -> Response:
