@@ -87,8 +87,9 @@ def run(
     people: Mapping[str, Any],
     api_client: Callable[..., Any],
     values: Mapping[str, str] | None = None,
+    between: Callable[[], None] | None = None,
 ) -> dict[str, str]:
-    """Runs all steps; returns everything that was kept."""
+    """Runs all steps, and `between` after each; returns everything that was kept."""
     kept = {**_start_values(people), **(values or {})}
     for number, step in enumerate(scenario.steps, 1):
         where = f"{scenario}, step {number}"
@@ -96,6 +97,8 @@ def run(
         _check(step, kept, answer, where)
         for name, source in step.get("keep", {}).items():
             kept[name] = _pick(answer, source, where)
+        if between is not None:
+            between()
     return kept
 
 
