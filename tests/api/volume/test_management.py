@@ -123,7 +123,9 @@ def test_what_cannot_be_managed_stays_as_it_is(admin: Any, api_client: Any, peop
     assert file.read_bytes() == DATA
     assert not Volume.objects.exists()
     assert admin.get(MANAGE).status_code == 400
-    assert admin.get(f"{ROOT}/manageable_volumes?host={HOST}", headers=at("3.7")).status_code == 404
+    for noun in ("manageable_volumes", "manageable_snapshots"):
+        assert admin.get(f"{ROOT}/{noun}?host={HOST}", headers=at("3.7")).status_code == 404
+        assert admin.post(f"{ROOT}/{noun}", {}, headers=at("3.7")).status_code == 404
 
 
 def test_a_file_has_its_name_again_when_the_row_does_not_come(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:

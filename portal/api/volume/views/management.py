@@ -84,6 +84,7 @@ class ManageVolume(Files):
     """/v3/os-volume-manage."""
 
     def post(self, request: ApiRequest) -> Response:
+        microversions.require(request.microversion, self.first_version, None)
         self.authorize("volume_extension:volume_manage")
         given = validate(request.data, schemas.MANAGE)["volume"]
         host = given.get("host") or given.get("cluster")
@@ -109,6 +110,7 @@ class ManageSnapshot(Files):
     kind, noun, rule = strangers.SNAPSHOT, "manageable-snapshots", "snapshot_extension:list_manageable"
 
     def post(self, request: ApiRequest) -> Response:
+        microversions.require(request.microversion, self.first_version, None)
         self.authorize("snapshot_extension:snapshot_manage")
         given = validate(request.data, schemas.MANAGE_SNAPSHOT)["snapshot"]
         wish = SnapshotWish(
