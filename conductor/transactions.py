@@ -5,21 +5,22 @@ from __future__ import annotations
 import functools
 import logging
 import random
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
-from django.db import DatabaseError, OperationalError, connections, transaction
+from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.db.models.sql import Query
+
+from conductor import write_gate
+from conductor.write_gate import Part
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -30,10 +31,6 @@ CROSSED = frozenset({"40001", "40P01"})
 TRIES = 5
 LONGEST_PAUSE_SECONDS = 0.05  # before the second try; doubled before each further one
 
-# SQLite has one writer and an unfair busy loop: competing connections starve each other for seconds.
-# One lock per file and process makes writers queue in order.
-_writers: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
-
 # Who writes in one statement, at the end of a transaction, what came up piece by piece.
 before_commit: list[Callable[[BaseDatabaseWrapper], None]] = []
 _gathering: set[BaseDatabaseWrapper] = set()
@@ -43,12 +40,13 @@ _gathering: set[BaseDatabaseWrapper] = set()
 def write_tx(using: str = "default") -> Iterator[None]:
     """A transaction that writes to the database behind alias `using`. Never do I/O inside."""
     connection = connections[using]
-    gate = _writers[using] if connection.vendor == "sqlite" else nullcontext()
-    is_outermost = not connection.in_atomic_block
-    with gate, _Outermost(using) if is_outermost else transaction.atomic(using=using):
-        if not is_outermost:
+    if connection.in_atomic_block:
+        with _djangos(connection):
             yield
-            return
+        return
+    connection.ensure_connection()
+    is_djangos = connection.vendor != "sqlite" or is_watched(connection) or not connection.autocommit
+    with _djangos(connection) if is_djangos else _AtGate(connection):
         _gathering.add(connection)
         try:
             yield
@@ -58,42 +56,44 @@ def write_tx(using: str = "default") -> Iterator[None]:
             _gathering.discard(connection)
 
 
-class _Outermost(transaction.Atomic):
-    """A transaction of Django; on SQLite begun and committed by its driver, which costs half as much.
+@contextmanager
+def _djangos(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """As Django has it, with others kept out on SQLite, whose writers starve each other for seconds."""
+    gate = write_gate.alone(connection.alias) if connection.vendor == "sqlite" else nullcontext()
+    with gate, transaction.atomic(using=connection.alias):
+        yield
 
-    Only what goes well and is watched by nobody: all else is Django's own way, from the same state.
-    """
 
-    def __init__(self, using: str) -> None:
-        super().__init__(using, savepoint=True, durable=False)
-        self._connection = connections[using]
+class _AtGate(transaction.Atomic):
+    """The outermost transaction of a SQLite file: to Django one of its own, but begun and ended at the gate."""
+
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        super().__init__(connection.alias, savepoint=True, durable=False)
+        self._connection = connection
 
     def __enter__(self) -> None:
         connection = self._connection
-        connection.ensure_connection()
-        if connection.vendor != "sqlite" or is_watched(connection) or not connection.autocommit:
-            super().__enter__()
-            return
+        self._part = Part(connection)
         connection.commit_on_exit, connection.needs_rollback = True, False
-        with connection.wrap_database_errors:
-            connection.connection.execute("BEGIN IMMEDIATE")
         connection.autocommit, connection.in_atomic_block = False, True
         connection.atomic_blocks.append(self)
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        connection = self._connection
+        connection, part = self._connection, self._part
         has_failed = exc_type is not None or connection.needs_rollback or connection.closed_in_transaction
-        if has_failed or connection.vendor != "sqlite" or is_watched(connection):
-            super().__exit__(exc_type, exc_value, traceback)
+        if part.is_first and (has_failed or is_watched(connection)):
+            with part.ended_by_django():
+                super().__exit__(exc_type, exc_value, traceback)
             return
-        try:
-            with connection.wrap_database_errors:
-                connection.connection.commit()
-        except DatabaseError as error:
-            super().__exit__(type(error), error, error.__traceback__)
-            raise
         connection.atomic_blocks.pop()
         connection.in_atomic_block, connection.autocommit, connection.errors_occurred = False, True, False
+        connection.needs_rollback = connection.closed_in_transaction = False
+        hooks, connection.run_on_commit = connection.run_on_commit, []
+        if has_failed:
+            part.undo()
+            return
+        part.end()
+        connection.run_on_commit = hooks
         connection.run_and_clear_commit_hooks()
 
 
@@ -114,16 +114,13 @@ def bare_tx(using: str) -> Iterator[None]:
             yield
         return
     connection.ensure_connection()
-    database = connection.connection
-    with _writers[using]:
-        try:
-            database.execute("BEGIN IMMEDIATE")
-            yield
-            database.commit()
-        except BaseException:
-            with connection.wrap_database_errors:
-                database.rollback()
-                raise
+    part = Part(connection)
+    try:
+        yield
+    except BaseException:
+        part.undo()
+        raise
+    part.end()
 
 
 def is_watched(connection: BaseDatabaseWrapper) -> bool:

@@ -201,6 +201,8 @@ def close_step(connection: BaseDatabaseWrapper, step_key: str, state: str, value
 
 def append_events(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> list[int]:
     """Insert events in their order; rows hold the given columns of `EVENTS`. Returns their numbers."""
+    if len(rows) <= MOST_EVENTS:
+        return [number for (number,) in EVENTS.run(connection, rows)]
     parts = [rows[begin : begin + MOST_EVENTS] for begin in range(0, len(rows), MOST_EVENTS)]
     return [number for part in parts for (number,) in EVENTS.run(connection, part)]
 

@@ -11,13 +11,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from django.db import connections
+from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from conductor.core.states import RunState
 from conductor.journal import checkpoints
 from conductor.sql.dialect import Row, run, run_many
 from conductor.transactions import bare_tx
+from conductor.write_gate import LONGEST_WAIT_SECONDS
 
 # The fence, with what else must be as its owner knows it: a run that was asked to stop goes the long way.
 _AS_KNOWN = "lease_expires_at = {later} WHERE id = %s AND fencing_token = %s AND NOT is_cancel_requested"
@@ -83,11 +84,8 @@ class _Waiting:
         self.turn = threading.Lock()  # released when the passage is settled, or when it is this thread's to lead
         self.turn.acquire()
 
-    def settle(self, *, is_written: bool = False, error: BaseException | None = None) -> None:
-        self.is_settled, self.is_written, self.error = True, is_written, error
-
     def fail(self, error: BaseException) -> None:
-        self.settle(error=None if isinstance(error, _NotAsKnown) else error)
+        self.is_settled, self.error = True, None if isinstance(error, _NotAsKnown) else error
 
 
 class _Group:
@@ -103,8 +101,8 @@ class _Group:
         with self._lock:
             self._waiting.append(mine)
             leads, self._is_led = not self._is_led, True
-        if not leads:
-            mine.turn.acquire()
+        if not leads and not mine.turn.acquire(timeout=LONGEST_WAIT_SECONDS):
+            raise OperationalError("A commit did not end: what became of it is not known.")
         if not mine.is_settled:
             self._lead(connection)
         if mine.error is not None:
@@ -129,7 +127,7 @@ class _Group:
                 _write_each(connection, batch)
         else:
             for waiting in batch:
-                waiting.settle(is_written=True)
+                waiting.is_settled = waiting.is_written = True
         finally:
             self._hand_on(batch)
 
@@ -154,7 +152,7 @@ def _write_each(connection: BaseDatabaseWrapper, batch: Sequence[_Waiting]) -> N
         except BaseException as error:
             waiting.fail(error)
         else:
-            waiting.settle(is_written=True)
+            waiting.is_settled = waiting.is_written = True
 
 
 def _write(connection: BaseDatabaseWrapper, passages: Sequence[Passage]) -> None:

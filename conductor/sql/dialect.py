@@ -147,13 +147,14 @@ class Insert:
         self._now = now
         self._end = end
         self._shapes: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
+        self._inserts: dict[tuple[str, int], tuple[str, Row]] = {}
         self._texts: dict[tuple[str, int], str] = {}
 
     def run(self, connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> Rows:
         """Insert all rows in one statement; what each of them returns, in their order."""
-        _, _, defaults = self._shape(connection)
+        text, defaults = self._text(connection, len(rows))
         params = [value for row in rows for value in (*row, *defaults)]
-        return sorted(run(connection, self._text(connection, len(rows)), params))
+        return sorted(run(connection, text, params))
 
     def selected(self, connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]], source: str) -> tuple[str, Row]:
         """The same as a part of a longer statement of PostgreSQL: it inserts where `source` has a row."""
@@ -171,12 +172,14 @@ class Insert:
             )
         return self._texts[key], tuple(value for row in rows for value in (*row, *defaults))
 
-    def _text(self, connection: BaseDatabaseWrapper, count: int) -> str:
+    def _text(self, connection: BaseDatabaseWrapper, count: int) -> tuple[str, Row]:
+        """The statement for so many rows, and what follows the given values in each."""
         key = (connection.vendor, count)
-        if key not in self._texts:
-            head, row, _ = self._shape(connection)
-            self._texts[key] = f"{head} VALUES {', '.join([row] * count)} {self._end}"
-        return self._texts[key]
+        known = self._inserts.get(key)
+        if known is None:
+            head, row, defaults = self._shape(connection)
+            known = self._inserts[key] = (f"{head} VALUES {', '.join([row] * count)} {self._end}", defaults)
+        return known
 
     def _shape(self, connection: BaseDatabaseWrapper) -> tuple[str, str, tuple[Any, ...]]:
         """Head of the statement, placeholders of one row, and the defaults that follow the given values."""

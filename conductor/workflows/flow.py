@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 from django.db import connections
@@ -240,20 +241,26 @@ class Flow:
 
         It is kept with the run, so that whoever answers for an intervention needs no flow of this version.
         """
-        return [
-            {
-                "name": step.name,
-                "title": step.title,
-                "lane": step.lane,
-                "event": step.event,
-                "may_cancel": self.may_cancel_at(index),
-                "may_retry": self.is_retryable and not has_secrets,  # they are gone when the run has ended
-                "may_reschedule": self.max_attempts > 1 and isinstance(step, RemoteStep),
-                "has_undo": step.has_revert,
-                **_rules(step),
-            }
-            for index, step in enumerate(self.steps)
-        ]
+        return list(_plan(self, has_secrets))
+
+
+@cache
+def _plan(flow: Flow, has_secrets: bool) -> list[dict[str, Any]]:
+    """Made once: most runs are of few flows, and a plan is never changed."""
+    return [
+        {
+            "name": step.name,
+            "title": step.title,
+            "lane": step.lane,
+            "event": step.event,
+            "may_cancel": flow.may_cancel_at(index),
+            "may_retry": flow.is_retryable and not has_secrets,  # they are gone when the run has ended
+            "may_reschedule": flow.max_attempts > 1 and isinstance(step, RemoteStep),
+            "has_undo": step.has_revert,
+            **_rules(step),
+        }
+        for index, step in enumerate(flow.steps)
+    ]
 
 
 def _rules(step: Step) -> dict[str, Any]:

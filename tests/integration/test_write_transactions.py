@@ -64,7 +64,7 @@ def fail() -> None:
 def break_a_constraint() -> None:
     """Of those that are asked at the commit."""
     StepRecord.objects.using(ALIAS).create(
-        run_id=0, index=0, direction="do", attempt=1, name="x", step_key="x", started_at=database_now()
+        run_id=0, index=0, direction="do", attempt=1, name="x", step_key="x", fencing_token=1, started_at=database_now()
     )
 
 
