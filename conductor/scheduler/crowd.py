@@ -16,8 +16,8 @@ from django.conf import settings
 
 from conductor.core.scheduling.pipeline import Pipeline
 
-WIDENS = 8.0  # times, with each claim that is lost
-NARROWS = 0.95  # times, with each claim that is won: about one in fifty is lost where the two are even
+WIDENS = 16.0  # times, with each claim that is lost
+NARROWS = 0.98  # times, with each claim that is won: one in about 140 is lost where the two are even
 QUIET_SECONDS = 60.0  # without a lost claim: nobody else is in the way any more
 
 

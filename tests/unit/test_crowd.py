@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -47,10 +48,10 @@ def test_each_loss_widens_up_to_the_bound_and_each_win_narrows_down_to_the_best(
     for _ in range(4):
         crowd.lost()
         widths.append(crowd.width("one"))
-    assert widths == [8, 64, 100, 100]
+    assert widths == [16, 100, 100, 100]
     crowd.won()
-    assert crowd.width("one") == 95
-    for _ in range(100):
+    assert crowd.width("one") == 98
+    for _ in range(300):
         crowd.won()
     assert crowd.width("one") == 1
 
@@ -58,11 +59,11 @@ def test_each_loss_widens_up_to_the_bound_and_each_win_narrows_down_to_the_best(
 def test_after_a_minute_without_a_loss_and_in_another_database_it_is_over(crowd: Crowd, clock: Clock) -> None:
     crowd.lost()
     clock.now += QUIET_SECONDS
-    assert crowd.width("one") == 8
+    assert crowd.width("one") == 16
     clock.now += 1
     assert crowd.width("one") == 1
     crowd.lost()
-    assert crowd.width("one") == 8
+    assert crowd.width("one") == 16
     assert crowd.width("two") == 1
 
 
@@ -74,8 +75,61 @@ def test_operators_may_keep_it_from_drawing(crowd: Crowd, settings: Any) -> None
 
 def test_a_batch_draws_once_it_has_lost_and_nobody_draws_among_fewer_than_operators_say(crowd: Crowd) -> None:
     crowd.lost()
-    assert widened(PIPELINE, epoch="one", is_batch=False, lost=0).host_subset_size == 8
+    assert widened(PIPELINE, epoch="one", is_batch=False, lost=0).host_subset_size == 16
     assert widened(PIPELINE, epoch="one", is_batch=True, lost=0) is PIPELINE
-    assert widened(PIPELINE, epoch="one", is_batch=True, lost=1).host_subset_size == 8
+    assert widened(PIPELINE, epoch="one", is_batch=True, lost=1).host_subset_size == 16
     wide = Pipeline(SHIPPED.filters, SHIPPED.weighers, host_subset_size=30)
     assert widened(wide, epoch="one", is_batch=False, lost=0) is wide
+
+
+class Decider:
+    """Looks at the hosts, and claims what it found when others have had their turns."""
+
+    def __init__(self, crowd: Crowd, dice: random.Random, free: dict[int, bool]) -> None:
+        self.crowd, self.dice, self.free = crowd, dice, free
+        self.held: list[int] = []
+        self.wishes: list[int] = []
+        self.placed = self.lost = self.lost_now = 0
+
+    def look(self) -> None:
+        open_hosts = [host for host, is_free in self.free.items() if is_free]  # the best first
+        self.width = self.crowd.width("one")
+        best = self.dice.choice(open_hosts[: self.width])
+        others = [host for host in open_hosts if host != best]
+        self.wishes = [best, *(self.dice.sample(others[: 2 * self.width], 2) if self.width > 1 else others[:2])]
+
+    def turn(self) -> None:
+        host = self.wishes.pop(0)
+        if self.free[host]:
+            self.free[host] = False
+            self.placed, self.lost_now = self.placed + 1, 0
+            self.crowd.won()
+            self.held.append(host)
+            if len(self.held) > 2:
+                self.free[self.held.pop(0)] = True
+            self.look()
+            return
+        self.lost, self.lost_now = self.lost + 1, self.lost_now + 1
+        self.crowd.lost()
+        if not self.wishes or (self.width == 1 and self.lost_now > 1):
+            self.look()
+
+
+def attempts(deciders: int, placements: int) -> float:
+    """Attempts per placement of so many who decide at once, on hosts that have room for one server each."""
+    dice, clock = random.Random(deciders), Clock()
+    free = dict.fromkeys(range(600), True)
+    crew = [Decider(Crowd(clock), dice, free) for _ in range(deciders)]
+    for one in crew:
+        one.look()
+    while sum(one.placed for one in crew) < placements:
+        dice.choice(crew).turn()
+    placed, lost = sum(one.placed for one in crew), sum(one.lost for one in crew)
+    return (placed + lost) / placed
+
+
+def test_many_who_find_the_same_best_host_learn_to_keep_out_of_each_other_s_way(settings: Any) -> None:
+    assert attempts(1, 50) == 1.0
+    assert attempts(32, 800) <= 1.2
+    settings.NOVELLA_CROWD_SUBSET_SIZE = 1
+    assert attempts(32, 200) > 3
