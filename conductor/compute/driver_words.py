@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,7 @@ from conductor.core.errors import DriverError
 from conductor.core.states import PowerState
 
 # What foreign code may raise that would end a thread of ours without a word.
-ENDS_THREADS = (SystemExit, KeyboardInterrupt, GeneratorExit)
+ENDS_THREADS = (SystemExit, KeyboardInterrupt)
 LONGEST_WORDS = 100
 MOST = 2**31 - 1
 
@@ -57,6 +58,15 @@ _REPORT = Draft202012Validator(
         },
     }
 )
+
+
+@contextmanager
+def staying() -> Iterator[None]:
+    """What would end the thread is an error of the driver's."""
+    try:
+        yield
+    except ENDS_THREADS as error:
+        raise DriverError(f"The driver failed unexpectedly ({type(error).__name__}).") from error
 
 
 def usable_report(report: Any, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:

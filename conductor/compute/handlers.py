@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from conductor.compute.driver_words import ENDS_THREADS, usable_result
+from conductor.compute.driver_words import ENDS_THREADS, staying, usable_result
 from conductor.core.compute_driver import (
     HAS_LEFT,
     ComputeDriver,
@@ -17,7 +17,7 @@ from conductor.core.compute_driver import (
     StoreImage,
     VolumeConnection,
 )
-from conductor.core.errors import DriverError, GuestMissing, NotSupported
+from conductor.core.errors import GuestMissing, NotSupported
 from conductor.rpc import messages as m
 
 log = logging.getLogger(__name__)
@@ -52,10 +52,8 @@ def carry_out(hands: Hands, command: Any) -> dict[str, Any]:
     handler = HANDLERS[type(command)]
     if handler.needs and handler.needs not in hands.driver.capabilities:
         raise NotSupported(f"The driver of host {hands.driver.host} cannot do that: it has no {handler.needs}.")
-    try:
+    with staying():
         return usable_result(handler.verb(hands, command) or {})
-    except ENDS_THREADS as error:
-        raise DriverError(f"The driver failed unexpectedly ({type(error).__name__}).") from error
 
 
 def _guest(command: Any) -> GuestSpec:
@@ -100,7 +98,7 @@ def _live_migrate(at: Hands, command: m.LiveMigrate) -> Mapping[str, Any]:
         at.driver.live_migrate(guest, command.target, at.progress, is_block_migration=command.is_block_migration)
     except GuestMissing:
         raise
-    except Exception:
+    except (Exception, *ENDS_THREADS):
         if _is_here(at, guest.instance_uuid):
             raise
         log.exception("a live migration went wrong after its guest had left: %s", guest.instance_uuid)
@@ -112,7 +110,7 @@ def _is_here(at: Hands, instance_uuid: str) -> bool:
     """Whether the hypervisor lists the guest; one that cannot be asked does not say so."""
     try:
         return any(found.instance_uuid == instance_uuid for found in at.driver.guests())
-    except Exception:
+    except (Exception, *ENDS_THREADS):
         log.exception("guests cannot be listed")
         return False
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from conductor.compute.console_follower import ConsoleFollower
 from conductor.compute.driver_account import DriverAccount
-from conductor.compute.driver_words import ENDS_THREADS
+from conductor.compute.driver_words import ENDS_THREADS, staying, usable_result
 from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
@@ -96,7 +96,7 @@ class HostAgent:
         try:
             told: FilterPorts = decode(body)
             self._parts.driver.filter_ports({port: PortFilter.from_json(found) for port, found in told.filters.items()})
-        except Exception as error:
+        except (Exception, *ENDS_THREADS) as error:
             is_ours = isinstance(error, NovellaError)
             log.error("rules of ports not applied: host=%s: %s", self.config.host, error, exc_info=not is_ours)
             return
@@ -124,7 +124,8 @@ class HostAgent:
         driver = self._parts.driver
         if CAPABILITY_OF[kind] not in driver.capabilities:
             raise NotSupported(f"The driver of host {self.config.host} has no such console.")
-        return driver.open_console(instance_uuid, kind)
+        with staying():
+            return driver.open_console(instance_uuid, kind)
 
     def ask_guest(self, instance_uuid: str, question: GuestQuestion) -> Mapping[str, Any]:
         """The answer to a question about a guest. Raises Unavailable, NotSupported, DriverError."""
@@ -133,7 +134,8 @@ class HostAgent:
         driver = self._parts.driver
         if QUESTION_NEEDS[question] not in driver.capabilities:
             raise NotSupported(f"The driver of host {self.config.host} cannot tell that of its guests.")
-        return ANSWERS[question](driver, instance_uuid)
+        with staying():
+            return usable_result(ANSWERS[question](driver, instance_uuid))
 
     def follow_consoles(self) -> None:
         """Send what guests wrote since the last time."""
@@ -146,7 +148,7 @@ class HostAgent:
         try:
             if parts is not None:
                 parts.driver.stop()
-        except Exception:
+        except (Exception, *ENDS_THREADS):
             log.exception("driver did not stop: host=%s", self.config.host)
         if self._journal is not None:
             self._journal.close()

@@ -7,6 +7,8 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable
 
+from conductor.compute.driver_words import ENDS_THREADS
+
 log = logging.getLogger(__name__)
 
 Work = Callable[[], None]
@@ -74,7 +76,7 @@ class Lanes:
                 work = self._lanes[place][0]
             try:
                 work()
-            except Exception:
+            except (Exception, *ENDS_THREADS):  # a thread that ended here would keep its lane for ever
                 log.exception("work failed: %s %s", self._name, place)
             with self._changed:
                 self._leave(place)

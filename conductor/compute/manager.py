@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from conductor.compute.console_door import DoorOffer
 from conductor.compute.driver_account import DriverAccount
+from conductor.compute.driver_words import ENDS_THREADS
 from conductor.compute.failures import LONGEST_MESSAGE, describe, hide
 from conductor.compute.handlers import HANDLERS, Hands, carry_out
 from conductor.compute.host_journal import Command, Decision, HostJournal
@@ -157,7 +158,7 @@ class ComputeManager:
     def _destroy_unwanted(self, command: Any) -> None:
         try:
             self._driver.destroy(command.instance_uuid)
-        except Exception as error:  # the newer command is next in the lane and meets the same guest
+        except (Exception, *ENDS_THREADS) as error:  # the newer command is next in the lane and meets the same guest
             log.warning(
                 "unwanted guest stays for now: host=%s instance=%s %s",
                 self._config.host,

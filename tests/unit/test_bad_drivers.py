@@ -19,11 +19,13 @@ from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.lanes import Lanes
 from conductor.compute.manager import Shared
-from conductor.core.compute_driver import GuestInfo, Inventory, NodeReport
+from conductor.core.compute_driver import HAS_LEFT, GuestInfo, Inventory, NodeReport
+from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import DriverError
+from conductor.core.guest_questions import GuestQuestion
 from conductor.core.states import PowerState
 from conductor.rpc.codec import encode
-from conductor.rpc.messages import HostReported, MigrateOut, PauseInstance, SpawnInstance, StepAnswered
+from conductor.rpc.messages import HostReported, LiveMigrate, MigrateOut, PauseInstance, SpawnInstance, StepAnswered
 from tests.tiny_driver import TinyDriver, guest_json
 
 ANA, BO = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
@@ -182,6 +184,29 @@ def test_guests_that_are_none_are_not_told_of(host: Host, guests: Any, complaint
     host.sent.clear()
     host.agent.turn()
     assert host.sent == []
+
+
+def test_one_that_leaves_once_its_guest_has_moved_is_not_told_as_one_that_failed(host: Host) -> None:
+    """Else the other host would be told to end the guest, which is nowhere else."""
+    host.driver.capabilities = frozenset({"live_migrate"})
+    host.driver.live_migrate = leave  # type: ignore[method-assign]
+    assert host.does(LiveMigrate, guest=guest_json(ANA), target={}, is_block_migration=None).result == {HAS_LEFT: True}
+    host.driver.listing = lambda: [GuestInfo(BO, PowerState.RUNNING)]
+    answer = host.does(LiveMigrate, BO, guest=guest_json(BO), target={}, is_block_migration=None)
+    assert (answer.ok, answer.result) == (False, {})
+
+
+def test_one_that_leaves_at_a_question_has_failed(host: Host) -> None:
+    host.driver.capabilities = frozenset({"diagnostics", "serial_console"})
+    for name in ("diagnostics", "open_console"):
+        setattr(host.driver, name, leave)
+    with pytest.raises(DriverError, match=r"unexpectedly \(SystemExit\)"):
+        host.agent.ask_guest(ANA, GuestQuestion.DIAGNOSTICS)
+    with pytest.raises(DriverError, match=r"unexpectedly \(SystemExit\)"):
+        host.agent.open_console(ANA, ConsoleKind.SERIAL)
+    host.driver.diagnostics = lambda _: {"cpus": {1}}  # type: ignore[method-assign, return-value]
+    with pytest.raises(DriverError, match="cannot be told: Object of type set"):
+        host.agent.ask_guest(ANA, GuestQuestion.DIAGNOSTICS)
 
 
 def test_one_that_leaves_while_it_is_asked_is_silent_until_it_answers(host: Host) -> None:
