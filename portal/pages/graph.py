@@ -22,7 +22,7 @@ UNDO_DROP = 26
 HEAD = 26  # room for a lane's name
 FOLD_FROM = 20
 LONGEST_TITLE = 30
-LONGEST_NOTE = 36
+LONGEST_NOTE = 44
 TITLE_LETTER, NOTE_LETTER, BESIDE = 7.6, 6.6, 44  # pixels of a letter, and of glyph and edges
 
 
@@ -170,7 +170,7 @@ def _face(step: StepView, undo: StepView | None, *, is_over: bool) -> Face:
 
 def _note(where: str, step: StepView, face: Face) -> str:
     again = ", " + gettext("try %(number)s") % {"number": step.try_number} if step.try_number > 1 else ""
-    return f"{gettext(face.word)}{again} · {where}"[:LONGEST_NOTE]
+    return _short(f"{gettext(face.word)}{again} · {where}", LONGEST_NOTE)
 
 
 def _width(title: str, note: str) -> int:
@@ -178,8 +178,8 @@ def _width(title: str, note: str) -> int:
     return max(NODE_WIDTH, ceil(max(len(title) * TITLE_LETTER, len(note) * NOTE_LETTER)) + BESIDE)
 
 
-def _short(title: str) -> str:
-    return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…"
+def _short(text: str, longest: int = LONGEST_TITLE) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _undone(steps: Sequence[StepView]) -> list[int]:

@@ -4,7 +4,9 @@ const PATIENCE = 40000; // longer than the server holds a request
 
 /** Ask for the topics that `topics()` gives until `stop()`; `again()` when they are others. */
 export function poll(address, topics, { hear, well, lost }) {
-  const url = address.replace(/^ws/, "http") + "/poll";
+  const url = new URL(address);
+  url.protocol = url.protocol.replace("ws", "http");
+  url.pathname += "/poll";
   let isStopped = false;
   let isFirst = true;
   let request;
