@@ -33,7 +33,9 @@ from conductor.transactions import write_tx
 Held = tuple[Port, Sequence[AddressAllocation]]
 
 IS_PLUGGED = Q(is_plugged=True) | ~Q(binding_host="")
-_HAS_ANY = "SELECT 1 FROM network_port WHERE device_id = %s AND (is_plugged OR binding_host <> '') LIMIT 1"
+_OF_GUEST = "FROM network_port WHERE device_id = %s AND (is_plugged OR binding_host <> '')"
+_HAS_ANY = f"SELECT 1 {_OF_GUEST} LIMIT 1"
+_MADE = f"SELECT id {_OF_GUEST} AND is_made_by_compute"
 NETWORKS = Rows(Network, "uuid")
 PLUGGABLE = "normal"  # the type of port that drivers know how to plug in
 FREE: Mapping[str, Any] = {
@@ -123,10 +125,10 @@ def plug(
 
 def unplug(instance_uuid: str) -> None:
     """Delete the instance's ports that a build made, and give back those that were made before."""
-    made = _rows_of(instance_uuid).filter(is_made_by_compute=True)
-    floating_rows.release(made)
-    made.delete()
-    touch(_plugged(instance_uuid), **FREE)
+    connection = connections[DEFAULT_DB_ALIAS]
+    port_rows.delete([pk for (pk,) in dialect.run(connection, _MADE, (instance_uuid,))])
+    if dialect.run(connection, _HAS_ANY, (instance_uuid,)):
+        touch(_plugged(instance_uuid), **FREE)
 
 
 def unbind(instance_uuid: str) -> None:

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from conductor.core.errors import ConcurrentUpdate
 from conductor.core.placement.forest import SHARES
-from conductor.placement import fresh_claims
+from conductor.placement import fresh_claims, releases
 from conductor.placement.changes import ALIAS, chunks, touch
 from conductor.placement.claim import INSTANCE as INSTANCE
 from conductor.placement.claim import Claim as Claim
@@ -70,7 +70,7 @@ def release(consumer_uuids: Iterable[UUID | str]) -> int:
     released = 0
     with write_tx(ALIAS):
         for part in chunks(uuids):
-            released += _release(part)
+            released += releases.release_some(part)
     return released
 
 
@@ -272,22 +272,3 @@ CHUNK_OF_ROWS = 200
 def hold_consumers(uuids: list[str]) -> list[Consumer]:
     """Their rows, before those of providers are locked: what they hold then stays as it is."""
     return list(Consumer.objects.filter(uuid__in=uuids).order_by("pk").select_for_update())
-
-
-def _release(uuids: list[str]) -> int:
-    # Only of those that are held: one that came a moment later may be another writer's, who waits for a provider.
-    consumers = [consumer.pk for consumer in hold_consumers(uuids)]
-    rows = Allocation.objects.filter(consumer_id__in=consumers)
-    ids = rows.values_list("provider_id", flat=True).distinct()
-    list(ResourceProvider.objects.filter(pk__in=ids).order_by("pk").select_for_update())
-    held: Counter[tuple[int, str]] = Counter()
-    for provider, kind, amount in rows.values_list("provider_id", "resource_class", "amount"):
-        held[provider, kind] += amount
-    inventories = Inventory.objects.filter(provider_id__in={provider for provider, _ in held})
-    keyed = {(item.provider_id, item.resource_class): item.pk for item in inventories}
-    raise_used({keyed[key]: -amount for key, amount in held.items() if key in keyed})
-    rows.delete()
-    count, _ = Consumer.objects.filter(pk__in=consumers).delete()
-    # What is given back can spoil nobody's plan: clients of placement find the generation as they read it.
-    touch({provider for provider, _ in held}, raises_generation=False)
-    return count

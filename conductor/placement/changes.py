@@ -6,14 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from django.db.models import F
+from django.db import connections
 
-from conductor.placement.models import ChangeCounter, ResourceProvider
+from conductor.placement.models import ChangeCounter
+from conductor.sql.dialect import run
 
 ALIAS = "default"
 COUNTER = 1
 CHUNK = 500  # values in one statement: databases bound how many there may be
 T = TypeVar("T")
+# By hand: whatever is claimed or given back changes a provider.
+_COUNT = "UPDATE placement_changecounter SET number = number + 1 WHERE id = %s RETURNING number"
+_TOUCH = "UPDATE placement_resourceprovider SET generation = generation + %s, change_number = %s WHERE id IN ("
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,12 @@ def position() -> Position:
 
 def next_number() -> int:
     """The next change number; inside a write transaction, which holds the counter until it commits."""
-    counter = ChangeCounter.objects.filter(pk=COUNTER)
-    if not counter.update(number=F("number") + 1):
+    found = run(connections[ALIAS], _COUNT, (COUNTER,))
+    if not found:
         ChangeCounter.objects.bulk_create([ChangeCounter(pk=COUNTER)], ignore_conflicts=True)
-        counter.update(number=F("number") + 1)
-    return counter.values_list("number", flat=True).get()
+        found = run(connections[ALIAS], _COUNT, (COUNTER,))
+    ((number,),) = found
+    return int(number)
 
 
 def touch(provider_ids: Iterable[int], *, raises_generation: bool = True) -> None:
@@ -48,7 +53,7 @@ def touch(provider_ids: Iterable[int], *, raises_generation: bool = True) -> Non
     number = next_number()
     step = 1 if raises_generation else 0
     for part in chunks(ids):
-        ResourceProvider.objects.filter(pk__in=part).update(generation=F("generation") + step, change_number=number)
+        run(connections[ALIAS], _TOUCH + ", ".join(["%s"] * len(part)) + ")", (step, number, *part))
 
 
 def note_removal() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from django.db import connections
+
 from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import Migration
 from conductor.core.states import MigrationStatus
 from conductor.scheduler import allocation_claims, moving
+from conductor.sql.rows import Rows
 from conductor.transactions import database_now
 from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
 from conductor.workflows.steps.forget_moves import open_moves
+
+MAPPINGS = Rows(InstanceMapping, "instance_uuid")
 
 
 class FreeAllocation(Step):
@@ -22,7 +27,7 @@ class FreeAllocation(Step):
             for migration_uuid in moves:
                 moving.settle(work.instance_uuid, migration_uuid)
             allocation_claims.release(work.instance_uuid)
-            InstanceMapping.objects.filter(instance_uuid=work.instance_uuid).update(is_deleted=True)
+            MAPPINGS.update(connections["default"], work.instance_uuid, is_deleted=True)
         return {"moves": moves}
 
     def apply(self, work: Work, result: Result) -> None:

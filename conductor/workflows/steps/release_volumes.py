@@ -17,16 +17,18 @@ class ReleaseVolumes(Step):
     retry = UNTIL_DONE  # no revert: the flow only goes forward
 
     def execute(self, work: Work) -> Result:
-        owed = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True).first()
-        for device in BlockDevice.objects.using(work.alias).filter(instance_uuid=work.instance_uuid):
+        devices = list(BlockDevice.objects.using(work.alias).filter(instance_uuid=work.instance_uuid))
+        owed = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True) if devices else None
+        awaited = owed.first() if owed is not None else None
+        for device in devices:
             with work.fenced("default"):
-                if owed is not None:
+                if awaited is not None:
                     operations.keep_detaching(str(device.uuid))
                 else:
                     operations.let_go(str(device.uuid), is_deleted=device.delete_on_termination)
             operations.settle(device.volume_uuid)  # nothing to do for one that stays
-        return {"kept_for": owed.host} if owed is not None else {}
+        return {"kept_for": awaited.host} if awaited is not None else {"released": len(devices)}
 
     def apply(self, work: Work, result: Result) -> None:
-        if "kept_for" not in result:
+        if result.get("released"):
             BlockDevice.objects.using(work.alias).filter(instance_uuid=work.instance_uuid).delete()
