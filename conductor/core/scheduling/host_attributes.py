@@ -25,7 +25,7 @@ FIXED: Mapping[str, Attribute] = {
     "uuid": lambda host: host.provider_uuid,
     "cell_uuid": lambda host: host.cell,
     "host_ip": lambda host: host.host_ip or None,
-    "hypervisor_type": lambda host: host.hypervisor_type or None,
+    "hypervisor_type": lambda host: host.hypervisor_type,  # a host that names none has one of no letters
     "hypervisor_version": lambda host: host.hypervisor_version,
     CPU_INFO: _cpu_info,
     "supported_instances": lambda host: [list(offer) for offer in host.supported_instances],

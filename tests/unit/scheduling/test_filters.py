@@ -100,6 +100,13 @@ def test_compute_capabilities(extra_specs: dict[str, str], passes: bool) -> None
     assert verdict.passed is passes
 
 
+def test_a_hypervisor_without_a_name_has_one_of_no_letters() -> None:
+    nameless = host(hypervisor_type="")
+    for wanted, passes in (("s< kvm", True), ("s== kvm", False)):
+        request = spec(extra_specs={"capabilities:hypervisor_type": wanted})
+        assert ask("ComputeCapabilitiesFilter", nameless, request).passed is passes
+
+
 def test_a_capability_may_be_json_text() -> None:
     state = host(capabilities={"cpu_info": '{"topology": {"cores": 4}}', "bad": "{"})
     wanted = {"capabilities:cpu_info:topology:cores": "== 4"}
