@@ -14,6 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 from conductor import events
 from conductor.cell_db.models import ConsoleLog, Instance
 from conductor.core.states import RunState, StepState
+from conductor.identity import rights
 from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.services import event_log
 from portal.live import follower
@@ -174,6 +175,7 @@ def test_the_page_of_a_session_that_ended_says_so(open_page: OpenPage, people: A
     page.goto("/servers")
     wait_until_live(page)
     people.ana.user.role_assignments.all().delete()
+    rights.changed()
     finish(child)
     expect(page.locator("[data-link-word]")).to_have_text("signed out")
     expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("building")
