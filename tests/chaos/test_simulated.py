@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.cloud import PROJECT
 from tests.chaos.planted import PLANTED
 
-CROWDED, SCHEDULES, REAL, PLANTED_IN = 8000, 50, 115, 1000
+CROWDED, SCHEDULES, REAL, PLANTED_IN = 20000, 50, 115, 1000
 KILLS, STOPS = 300, 20  # of real processes, at the least
 
 
