@@ -55,7 +55,8 @@ def fill(count: int) -> None:
 
     from conductor.api_db.models import CellMapping
     from conductor.cell_db.models import ComputeNode, Service
-    from conductor.placement.models import Inventory, ResourceProvider
+    from conductor.placement.changes import COUNTER
+    from conductor.placement.models import ChangeCounter, Inventory, ResourceProvider
 
     CellMapping.objects.get_or_create(name=CELL)
     now = timezone.now() + timedelta(hours=1)  # none is silent while this runs
@@ -65,7 +66,8 @@ def fill(count: int) -> None:
     write(service, CELL, ({"host": host, "uuid": uuid} for host, uuid in hosts))
     node = ComputeNode(created_at=now, updated_at=now, **facts)
     write(node, CELL, ({"host": host, "node": host, "uuid": uuid} for host, uuid in hosts))
-    write(ResourceProvider(), "default", ({"name": host, "uuid": uuid} for host, uuid in hosts))
+    ChangeCounter.objects.update_or_create(pk=COUNTER, defaults={"number": 1})  # as it is where agents have reported
+    write(ResourceProvider(change_number=1), "default", ({"name": host, "uuid": uuid} for host, uuid in hosts))
     numbers = ResourceProvider.objects.order_by("pk").values_list("pk", flat=True)
     kinds = [{"resource_class": kind, "total": of} for kind, of in ROOM.items()]
     write(Inventory(), "default", ({"provider_id": pk, **kind} for pk in numbers for kind in kinds))
