@@ -20,6 +20,26 @@ def fail_spawns(cloud: Cloud, **rule: Any) -> None:
     (cloud.data_dir / "faults.json").write_text(json.dumps({"spawn": rule}))
 
 
+@pytest.fixture(scope="module")
+def kept_cloud(seeded_data: Path, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    folder = copy_seeded(seeded_data, tmp_path_factory.mktemp("quick") / "var")
+    variables = {"NOVELLA_SIMULATED_LATENCY_SECONDS": "0.05", "NOVELLA_SIMULATED_HOSTS": "4"}
+    cloud = Cloud(folder, nursery, **variables).start()
+    yield cloud
+    cloud.kill_9()
+
+
+@pytest.fixture
+def quick_cloud(kept_cloud: Cloud) -> Iterator[Cloud]:
+    """A cloud whose hosts work, without servers; the same for each test."""
+    yield kept_cloud
+    (kept_cloud.data_dir / "faults.json").unlink(missing_ok=True)
+    for server in kept_cloud.servers():
+        assert kept_cloud.call("DELETE", f"/compute/v2.1/servers/{server['id']}").status == 204
+        kept_cloud.wait_until_gone(server["id"])
+    wait_until("nothing is left", lambda: kept_cloud.leftovers() == {}, 30)
+
+
 def steps_of(cloud: Cloud, uuid: str) -> list[tuple[Any, ...]]:
     sql = (
         "select s.name, s.direction, s.attempt, s.state from journal_steprecord s join journal_workflowrun r "
@@ -48,8 +68,8 @@ def test_fifty_at_once_are_all_active_and_none_is_lost(new_cloud: Callable[..., 
     assert cloud.leftovers() == {}
 
 
-def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud(NOVELLA_SIMULATED_LATENCY_SECONDS="0.05").start()
+def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(quick_cloud: Cloud) -> None:
+    cloud = quick_cloud
     fail_spawns(cloud, fail_times=1, error="DriverError", message="the disk is on fire")
     uuid = cloud.launch("web-1").json["server"]["id"]
     cloud.wait_for_status(uuid, "ACTIVE")
@@ -61,8 +81,8 @@ def test_a_failed_host_leads_to_the_next_alternate_in_the_cell(new_cloud: Callab
     assert len(cloud.rows("api", "select distinct provider_id from placement_allocation")) == 1
 
 
-def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud(NOVELLA_SIMULATED_LATENCY_SECONDS="0.05", NOVELLA_SIMULATED_HOSTS="4").start()
+def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(quick_cloud: Cloud) -> None:
+    cloud = quick_cloud
     fail_spawns(cloud, fail_times=99, error="DriverError", message="the disk is on fire")
     uuid = cloud.launch("web-1").json["server"]["id"]
     server = cloud.wait_for_status(uuid, "ERROR")
@@ -72,8 +92,8 @@ def test_after_three_hosts_the_first_cause_is_the_fault_and_nothing_is_held(new_
     assert cloud.leftovers() == {}
 
 
-def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud(NOVELLA_SIMULATED_LATENCY_SECONDS="0.05").start()
+def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(quick_cloud: Cloud) -> None:
+    cloud = quick_cloud
     fail_spawns(cloud, fail_times=99, error="BuildAborted", message="the image is damaged")
     uuid = cloud.launch("web-1").json["server"]["id"]
     assert cloud.wait_for_status(uuid, "ERROR")["fault"]["message"] == "the image is damaged"
@@ -81,8 +101,8 @@ def test_an_error_that_no_host_can_mend_is_not_tried_elsewhere(new_cloud: Callab
     assert cloud.leftovers() == {}
 
 
-def test_no_valid_host_ends_in_cell0_with_the_decision_as_its_fault(new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud().start()
+def test_no_valid_host_ends_in_cell0_with_the_decision_as_its_fault(quick_cloud: Cloud) -> None:
+    cloud = quick_cloud
     admin = cloud.call(
         "POST",
         "/compute/v2.1/flavors",

@@ -13,18 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from conductor.actors.conductor import RECEIVERS
 from conductor.api_db.models import Aggregate, AggregateHost, CellMapping, HostMapping
 from conductor.cell_db.models import ComputeNode, Instance, Service
-from conductor.core.context import system_context
 from conductor.core.states import PowerState, RunState, TaskState
 from conductor.journal.models import Event, OutboxMessage, WorkflowRun
-from conductor.placement import aggregates, traits
 from conductor.placement.models import Inventory, ResourceProvider
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
-from conductor.scheduler.plugin_watch import plugin_watch
-from conductor.services import host_reports, plugin_details
-from conductor.services.plugin_details import PluginDetail
+from conductor.services import host_reports
 from conductor.transactions import database_now
-from tests.integration.page_clients import signed_in, text
 from tests.tiny_driver import TinyDriver
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -395,75 +390,6 @@ def test_a_report_that_was_cut_off_is_taken_up_by_the_next(monkeypatch: pytest.M
     assert ResourceProvider.objects.count() == 0
     host_reports.record(CELL, report(2))
     assert ResourceProvider.objects.get().uuid == node().uuid
-
-
-def test_placement_shows_who_is_closed_and_in_which_aggregates_a_host_is(clock: Clock) -> None:
-    host_reports.record(CELL, report(12))
-    provider, zone = node().uuid, Aggregate.objects.get()
-    assert aggregates.of_provider(provider)[1] == [str(zone.uuid)]
-    mine, others = Aggregate.objects.create(name="mine"), str(uuid.uuid4())
-    AggregateHost.objects.create(aggregate=mine, host="host-1")
-    aggregates.join(others, [provider])
-    AggregateHost.objects.filter(aggregate=zone).delete()
-    Service.objects.using(CELL).update(is_disabled=True)
-    clock.now += host_reports.FULL_LOOK_SECONDS
-    host_reports.record(CELL, report(24))
-    assert aggregates.of_provider(provider)[1] == sorted([str(mine.uuid), others])
-    assert traits.of_provider(provider)[1] == ["COMPUTE_NODE", "COMPUTE_STATUS_DISABLED"]
-    before = everything()[2:]
-    clock.now += host_reports.FULL_LOOK_SECONDS
-    host_reports.record(CELL, report(36))
-    assert everything()[2:] == before
-    Service.objects.using(CELL).update(is_disabled=False)
-    clock.now += host_reports.FULL_LOOK_SECONDS
-    host_reports.record(CELL, report(48))
-    assert traits.of_provider(provider)[1] == ["COMPUTE_NODE"]
-
-
-def told(number: int, **values: Any) -> HostReported:
-    fault = {"source": "fault", "text": "RuntimeError in spawn_instance", "at": 1.8e9, "place": "mine:7 in spawn"}
-    line = {"source": "line", "text": "the rack hums, token=sesame", "at": 1.8e9, "level": "warning", "times": 2}
-    doings = {"milliseconds": [12.5, 80.0], "faults": 1, "notes": [fault, line]}
-    return report(number, driver="fake", doings=doings | values)
-
-
-def test_what_a_driver_did_far_away_is_in_the_catalogue_and_once(people: Any) -> None:
-    def hear(message: HostReported) -> PluginDetail:
-        receive(CELL, message)
-        plugin_watch.flush()
-        return plugin_details.detail(system_context(), "driver", "fake")
-
-    plugin_watch.flush()  # of others
-    found = hear(told(1))
-    assert [(one.error, one.place, one.times) for one in found.faults] == [
-        ("RuntimeError in spawn_instance", "mine:7 in spawn", 1)
-    ]
-    assert [(one.level, one.text, one.times) for one in found.lines] == [("warning", "the rack hums, token=•••", 2)]
-    assert found.plugin.metrics is not None
-    assert (found.plugin.metrics.calls, found.plugin.metrics.faults) == (2, 1)
-    assert hear(told(1)) == found, "it came twice"
-    page = text(signed_in("admin").get("/plugins/driver/of/fake"))
-    for words in ("2 calls in 24 h, 1 failed", "RuntimeError in spawn_instance", "the rack hums"):
-        assert words in page
-    again = hear(told(2))
-    assert again.plugin.metrics is not None
-    assert (again.faults[0].times, again.plugin.metrics.calls) == (2, 4)
-
-
-@pytest.mark.parametrize(
-    "nonsense",
-    [
-        {"milliseconds": "many", "faults": -1, "notes": {}},
-        {"milliseconds": [True, None, -3.0], "faults": "x", "notes": ["x", {"source": "rumour", "at": 1.0}]},
-        {"milliseconds": [], "faults": 0, "notes": [{"source": "fault", "at": float("inf"), "text": "x"}]},
-    ],
-)
-def test_doings_that_are_none_are_left_out_and_the_report_counts(nonsense: dict[str, Any]) -> None:
-    receive(CELL, told(1, **nonsense))
-    plugin_watch.flush()
-    found = plugin_details.detail(system_context(), "driver", "fake")
-    assert (found.faults, found.lines) == ((), ())
-    assert service().report_number == 1
 
 
 def receive(cell: str, message: HostReported) -> None:

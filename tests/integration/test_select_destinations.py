@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 
-from conductor.api_db.models import CellMapping, InstanceGroup, InstanceGroupMember, SchedulingDecision
+from conductor.api_db.models import InstanceGroup, InstanceGroupMember, SchedulingDecision
 from conductor.core.context import system_context
 from conductor.core.errors import NoValidHost, StaleToken
 from conductor.core.request_spec import RequestSpec
@@ -371,37 +371,6 @@ def in_threads(work: Any, items: list[str]) -> list[Any]:
 
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(run, items))
-
-
-def test_a_closed_cell_takes_its_hosts_with_it() -> None:
-    add_host("one", "cell1", size=(8, 32768, 100))
-    add_host("two", "cell2")
-    assert select(wish())[0][0].host == "one"
-    CellMapping.objects.filter(name="cell1").update(is_disabled=True)
-    assert select(wish())[0][0].host == "two"
-    CellMapping.objects.filter(name="cell1").update(is_disabled=False)
-    assert select(wish())[0][0].host == "one"
-
-
-def test_a_cell_that_does_not_answer_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from conductor.scheduler import cell_facts
-
-    add_host("one", "cell1", size=(8, 32768, 100))
-    add_host("two", "cell2")
-    ask = cell_facts.read
-
-    def read(alias: str, known: Any, **options: Any) -> Any:
-        if alias == "cell1":
-            raise ConnectionError("no route")
-        return ask(alias, known, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cell_facts, "read", read)
-        assert select(wish(), step_key="step")[0][0].host == "two"
-    summary = SchedulingDecision.objects.get(step_key="step").summary
-    assert summary["missing_cells"] == {"cell1": "ConnectionError: no route"}
-    assert summary["advice"][-1] == "Cell cell1 did not answer: its hosts were not considered."
-    assert select(wish())[0][0].host == "one"
 
 
 def test_a_transaction_that_is_refused_claims_nothing() -> None:

@@ -1,0 +1,44 @@
+"""The scheduler where a cell is closed or does not answer: the others go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.api_db.models import CellMapping, SchedulingDecision
+from tests.fleet import add_host, wish
+from tests.integration.test_select_destinations import select
+
+pytestmark = pytest.mark.usefixtures("databases")
+
+
+def test_a_closed_cell_takes_its_hosts_with_it() -> None:
+    add_host("one", "cell1", size=(8, 32768, 100))
+    add_host("two", "cell2")
+    assert select(wish())[0][0].host == "one"
+    CellMapping.objects.filter(name="cell1").update(is_disabled=True)
+    assert select(wish())[0][0].host == "two"
+    CellMapping.objects.filter(name="cell1").update(is_disabled=False)
+    assert select(wish())[0][0].host == "one"
+
+
+def test_a_cell_that_does_not_answer_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from conductor.scheduler import cell_facts
+
+    add_host("one", "cell1", size=(8, 32768, 100))
+    add_host("two", "cell2")
+    ask = cell_facts.read
+
+    def read(alias: str, known: Any, **options: Any) -> Any:
+        if alias == "cell1":
+            raise ConnectionError("no route")
+        return ask(alias, known, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cell_facts, "read", read)
+        assert select(wish(), step_key="step")[0][0].host == "two"
+    summary = SchedulingDecision.objects.get(step_key="step").summary
+    assert summary["missing_cells"] == {"cell1": "ConnectionError: no route"}
+    assert summary["advice"][-1] == "Cell cell1 did not answer: its hosts were not considered."
+    assert select(wish())[0][0].host == "one"
