@@ -31,7 +31,7 @@ def seeded_data(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> P
     seed = shared / "seeded"
     with locked(shared / "seeded.lock"):
         if not seed.exists():
-            migrated.copy_files(shared / "seeding")  # tests/acceptance/test_start.py begins with nothing
+            migrated.copy_files(shared / "seeding")  # test_start.py shows a start without them
             cloud = Cloud(shared / "seeding", nursery).start()
             assert cloud.stop() == 0, cloud.log_tail()
             cloud.data_dir.rename(seed)

@@ -8,12 +8,20 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cloud import PROJECT, Cloud
+from tests.acceptance.cloud import PROJECT, START_SECONDS, Cloud
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """The very first start, as people type it: in a data folder that is not there yet."""
+    cloud = Cloud(tmp_path_factory.mktemp("first") / "var").start()
+    yield cloud
+    assert cloud.stop() == 0, cloud.log_tail()
 
 
 def refused(cloud: Cloud, **variables: str) -> tuple[int, list[str]]:
@@ -23,7 +31,7 @@ def refused(cloud: Cloud, **variables: str) -> tuple[int, list[str]]:
         env=cloud.environment(**variables),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=START_SECONDS,
         check=False,
         cwd=PROJECT,
     )
@@ -42,22 +50,20 @@ def test_a_second_start_keeps_everything_and_sigterm_ends_cleanly(new_cloud: Cal
     assert cloud.guests() == [uuid]
 
 
-def test_the_ready_line_is_last_and_health_answers(new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud().start()
-    lines = cloud.log_path.read_text().strip().splitlines()
-    assert lines[-1] == f"Novella is ready: {cloud.url}"
+def test_the_ready_line_is_last_and_health_answers(first: Cloud) -> None:
+    lines = first.log_path.read_text().strip().splitlines()
+    assert lines[-1] == f"Novella is ready: {first.url}"
     for path in ("/healthz", "/readyz"):
-        assert cloud.call("GET", path, user="").status == 200
+        assert first.call("GET", path, user="").status == 200
 
 
-def test_credentials_are_private_files(new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud().start()
+def test_credentials_are_private_files(first: Cloud) -> None:
     for name in ("openrc.sh", "clouds.yaml", "passwords.json", "secret_key"):
-        mode = stat.S_IMODE((cloud.data_dir / name).stat().st_mode)
+        mode = stat.S_IMODE((first.data_dir / name).stat().st_mode)
         assert mode == 0o600, name
-    passwords = json.loads((cloud.data_dir / "passwords.json").read_text())
+    passwords = json.loads((first.data_dir / "passwords.json").read_text())
     assert len({passwords["admin"], passwords["demo"]}) == 2
-    log = cloud.log_path.read_text()
+    log = first.log_path.read_text()
     assert passwords["admin"] not in log
     assert log.count(passwords["demo"]) == 1  # the sign-in line, and nowhere else
 
@@ -74,10 +80,8 @@ def test_a_port_in_use_is_one_line(new_cloud: Callable[..., Cloud]) -> None:
     assert str(cloud.port) in lines[0]
 
 
-def test_a_data_folder_in_use_is_one_line(new_cloud: Callable[..., Cloud]) -> None:
-    cloud = new_cloud().start()
-    other = Cloud(cloud.data_dir)
-    code, lines = refused(other)
+def test_a_data_folder_in_use_is_one_line(first: Cloud) -> None:
+    code, lines = refused(Cloud(first.data_dir))
     assert code != 0
     assert len(lines) == 1
     assert "another Novella runs" in lines[0]
