@@ -6,7 +6,7 @@ import struct
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compute_drivers.guest_metadata import GuestPages
@@ -114,7 +114,7 @@ def test_a_reader_finds_it_by_its_address_and_others_do_not() -> None:
     assert asked(Reader("fa:16:3e:00:00:05", "10.64.0.5")) == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=120), st.sampled_from([packets.ARP, packets.IPV4, 0x86DD]))
 def test_noise(noise: bytes, kind: int) -> None:
     segment = serving()
