@@ -6,17 +6,21 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, QuerySet
 
 from conductor.cell_db import build_failures
 from conductor.cell_db.models import ComputeNode, Instance, Service
 from conductor.core import image_properties, metrics
+from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.states import VmState
 from conductor.transactions import database_now
 
 BINARY = "nova-compute"
+NODE_FIELDS = ("uuid", "host", "node", "report", "is_simulated", "hypervisor_type", "hypervisor_version", "host_ip")
+NOTHING: FrozenDict = FrozenDict()
 Property = tuple[str, str]
 
 
@@ -105,10 +109,10 @@ def _nodes(alias: str, known: CellFacts, newest: int, count: int) -> Mapping[str
     rows = ComputeNode.objects.using(alias)
     if known.nodes and newest > known.newest:
         changed = rows.filter(change_number__gt=known.newest)
-        nodes = {**known.nodes, **{str(row.uuid): _node(row) for row in changed}}
+        nodes = {**known.nodes, **_read_nodes(changed)}
         if len(nodes) == count:
             return nodes
-    return {str(row.uuid): _node(row) for row in rows.all()}
+    return _read_nodes(rows.all())
 
 
 def _newest_node(alias: str) -> tuple[int, int]:
@@ -116,20 +120,34 @@ def _newest_node(alias: str) -> tuple[int, int]:
     return (-1 if found["newest"] is None else found["newest"]), found["count"]
 
 
-def _node(row: ComputeNode) -> NodeFacts:
-    report = row.report or {}
+def _read_nodes(rows: QuerySet[ComputeNode]) -> dict[str, NodeFacts]:
+    alike: dict[Any, Any] = {}
+    return {str(values[0]): _node(alike, *values) for values in rows.values_list(*NODE_FIELDS).iterator()}
+
+
+def _node(
+    alike: dict[Any, Any], uuid: UUID, host: str, node: str, report: dict[str, Any] | None, *facts: Any
+) -> NodeFacts:
+    """What hosts say of themselves is mostly the same, so it is kept once, and read-only as plugins will get it."""
+    said = report or {}
+    is_simulated, hypervisor_type, hypervisor_version, host_ip = facts
+    capabilities = {**said.get("capabilities", {}), "cpu_info": said.get("cpu_info", {})}
+    key = repr(capabilities)
+    if key not in alike:
+        alike[key] = frozen(capabilities)
+    offers = tuple((arch, kind, mode) for arch, kind, mode in said.get("supported_instances", ()))
     return NodeFacts(
-        uuid=str(row.uuid),
-        host=row.host,
-        node=row.node,
-        is_simulated=row.is_simulated,
-        hypervisor_type=row.hypervisor_type,
-        hypervisor_version=row.hypervisor_version,
-        supported_instances=tuple((arch, kind, mode) for arch, kind, mode in report.get("supported_instances", ())),
-        capabilities={**report.get("capabilities", {}), "cpu_info": report.get("cpu_info", {})},
-        disk_available_least_gb=report.get("disk_available_least_gb"),
-        host_ip=row.host_ip or "",
-        metrics=metrics.kept(report.get("metrics") or {}),
+        uuid=str(uuid),
+        host=host,
+        node=node,
+        is_simulated=is_simulated,
+        hypervisor_type=hypervisor_type,
+        hypervisor_version=hypervisor_version,
+        supported_instances=alike.setdefault(offers, offers),
+        capabilities=alike[key],
+        disk_available_least_gb=said.get("disk_available_least_gb"),
+        host_ip=host_ip or "",
+        metrics=frozen(metrics.kept(said.get("metrics") or {})) or NOTHING,
     )
 
 

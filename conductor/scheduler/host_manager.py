@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from conductor.api_db.models import Aggregate, AggregateHost, CellMapping
 from conductor.cells.lookup import CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
+from conductor.core.frozen import FrozenDict
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.scheduling import host_trees
 from conductor.placement import hardware, providers
@@ -24,7 +25,7 @@ from conductor.scheduler.provider_trees import ProviderTrees
 IO_OPS_EVERY_SECONDS = 1.0
 IMAGES_EVERY_SECONDS = 10.0  # it reads a line for every instance
 NEVER = float("-inf")
-NO_IMAGES: Mapping[tuple[str, str], int] = {}
+NO_IMAGES: Mapping[tuple[str, str], int] = FrozenDict()  # as it will be in each host's state
 BY_HOST = ("unwell", "io_ops", "failed_builds", "image_properties")
 NO_MEMBER = Membership()
 

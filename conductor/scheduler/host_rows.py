@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from conductor.core.frozen import FrozenDict
 from conductor.core.host_state import HostState
 from conductor.core.placement.amounts import MOST, Amount
 from conductor.core.placement.forest import ProviderNode
@@ -17,9 +18,11 @@ from conductor.scheduler.cell_facts import NodeFacts, ServiceFacts
 DEFAULT_ZONE = "nova"
 ZONE_KEY = "availability_zone"
 NONE_OF_IT = Amount(0)
+NOTHING_ELSE: Mapping[str, Amount] = FrozenDict()
 FREE_UNITS = (1, MOST, 1)
 
 Metadata = Mapping[str, frozenset[str]]
+NO_METADATA: Metadata = FrozenDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Membership:
     """A host's aggregates: their uuids, and the values that each key of their metadata has."""
 
     aggregates: frozenset[str] = frozenset()
-    metadata: Metadata = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=lambda: NO_METADATA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def _room(provider: ProviderState) -> dict[str, Any]:
     found: dict[str, Any] = {
         "traits": provider.traits,
         "units": _units(provider),
-        "amounts": {name: amount for name, amount in provider.amounts.items() if name not in STANDARD},
+        "amounts": {name: amount for name, amount in provider.amounts.items() if name not in STANDARD} or NOTHING_ELSE,
     }
     for name, (size, ratio) in STANDARD.items():
         amount = provider.amounts.get(name, NONE_OF_IT)

@@ -61,7 +61,7 @@ class World:
         Service.objects.using(cell).filter(host=host).delete()
         del self.hosts[host]
         if not self.hosts:
-            self.join(timeout=60)
+            self.join()
 
     def any(self) -> tuple[str, str]:
         return self.dice.choice(sorted(self.hosts.items()))
