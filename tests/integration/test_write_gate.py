@@ -37,6 +37,8 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(Gate, "commit", noted)
     monkeypatch.setattr(write_gate, "LONGEST_OPEN_SECONDS", 60.0)
+    monkeypatch.setattr(write_gate, "ALONE_SECONDS", 60.0)
+    monkeypatch.setattr(gate_of(ALIAS), "_alone_until", 0.0)  # and as it was, for whoever comes after
     return seen
 
 
