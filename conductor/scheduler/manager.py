@@ -23,7 +23,7 @@ from conductor.core.scheduling.select import Outcome, decide
 from conductor.core.scheduling.shadows import differences
 from conductor.core.scheduling.watching import IN_QUARANTINE, NO_TIME_LEFT
 from conductor.core.selection import Selection
-from conductor.placement.allocations import ProviderFull
+from conductor.placement.allocations import ConsumerHolds, ProviderFull
 from conductor.plugins.notes import notes
 from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion, second_best
 from conductor.scheduler.crowd import crowd, widened
@@ -135,7 +135,7 @@ def _claimed(question: _Question, spec: RequestSpec, decision: Decision, *, is_l
             question.lost_races.append(_race(decision, error))
             crowd.lost()
             following = second_best.after(decision, error) if _is_worth_it(question, decision) else None
-        except IntegrityError:
+        except (IntegrityError, ConsumerHolds):
             if decision_log.find(question.step_key) is None:
                 raise  # not the step's other owner, who would have stored an answer
             return None

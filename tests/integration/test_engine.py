@@ -328,6 +328,22 @@ def test_a_waiting_run_gets_its_locks_when_the_holder_ends(flow: Any) -> None:
     assert not ResourceLock.objects.using(ALIAS).exists()
 
 
+def another_life() -> None:
+    """The worker's process is dead, and another one starts."""
+    leases._take_new_name()
+    leases.expire_earlier(ALIAS)
+
+
+def test_who_starts_leaves_alone_what_its_own_workers_have_taken_up(flow: Any) -> None:
+    flow(Noted("one"))
+    run = start()
+    claimed = leases.claim(ALIAS, run.uuid)
+    assert claimed is not None
+    assert leases.expire_earlier(ALIAS) == 0
+    assert leases.claim(ALIAS, run.uuid) is None
+    assert fresh(run).fencing_token == claimed.fencing_token
+
+
 def test_a_live_owner_is_left_alone_and_a_dead_one_is_taken_over(flow: Any) -> None:
     flow(Noted("one"))
     run = start()
@@ -335,7 +351,7 @@ def test_a_live_owner_is_left_alone_and_a_dead_one_is_taken_over(flow: Any) -> N
     assert first is not None
     engine.run(ALIAS, run.uuid)
     assert DIARY.lines == []
-    leases.expire_all(ALIAS)
+    another_life()
     assert recovery.sweep(ALIAS, grace_seconds=0.0) == 1
     engine.run(ALIAS, run.uuid)
     assert DIARY.lines == ["do one"]
@@ -348,7 +364,7 @@ def test_a_stale_owner_is_refused_at_home_and_abroad(flow: Any) -> None:
     run = start()
     stale = leases.claim(ALIAS, run.uuid)
     assert stale is not None
-    leases.expire_all(ALIAS)
+    another_life()
     current = leases.claim(ALIAS, run.uuid)
     assert current is not None
     assert current.fencing_token > stale.fencing_token
@@ -373,7 +389,7 @@ def test_the_open_record_of_a_dead_owner_keeps_its_key(flow: Any) -> None:
     turn = Turn(ALIAS, claimed, catalog.flow_of(claimed))
     with turn._tx():
         turn._begin()  # the owner dies here, after the first step was opened
-    leases.expire_all(ALIAS)
+    another_life()
     engine.run(ALIAS, run.uuid)
     record = StepRecord.objects.using(ALIAS).get(run=run)
     assert (record.try_number, record.state) == (1, StepState.DONE)

@@ -15,7 +15,7 @@ from django.db import connections
 from conductor.api_db.models import InstanceGroup, InstanceGroupMember, SchedulingDecision
 from conductor.core.context import system_context
 from conductor.core.errors import NoValidHost, StaleToken
-from conductor.core.request_spec import RequestSpec
+from conductor.core.request_spec import MoveSpec, RequestSpec
 from conductor.core.selection import Selection
 from conductor.placement.allocations import Claim, claim, held_by
 from conductor.placement.models import Allocation, Consumer, Inventory
@@ -293,6 +293,18 @@ def test_a_member_that_was_placed_meanwhile_is_kept_apart_from() -> None:
     assert (race["host"], race["reason"]) == ("", "A member of the server group was placed elsewhere meanwhile.")
     assert (race["chosen"], race["funnel"][0]["before"]) == (["best"], 2)
     assert [weight["host"] for weight in race["weights"]] == ["best", "other"]
+
+
+def test_two_owners_of_a_step_that_moves_get_one_answer() -> None:
+    add_host("home")
+    add_host("other")
+    uuid = str(uuid4())
+    [[old, *_]] = select(wish(), uuids=[uuid])
+    spec = wish(move=MoveSpec("cell1", str(uuid4()), gives_back_by_provider=old.parts))
+    transaction = overtaken(lambda: select(spec, uuids=[uuid], step_key="step"))
+    [[chosen, *_]] = select(spec, uuids=[uuid], step_key="step", transaction=transaction)
+    assert held_by(uuid) == chosen.parts
+    assert SchedulingDecision.objects.filter(step_key="step").count() == 1
 
 
 def test_room_that_was_taken_meanwhile_is_looked_for_elsewhere() -> None:
