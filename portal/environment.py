@@ -144,8 +144,8 @@ def load(variables: Mapping[str, str]) -> Environment:
     if values["notification_webhooks"] and not values["notification_secret"]:
         raise InvalidEnvironment(f"{PREFIX}NOTIFICATION_SECRET: webhooks are signed; give the key to sign them with")
     if bool(values["oidc_issuer"]) != bool(values["oidc_client_id"]):
-        given, missing = sorted(("OIDC_ISSUER", "OIDC_CLIENT_ID"), key=lambda name: not values[name.lower()])
-        raise InvalidEnvironment(f"{PREFIX}{given}: give {PREFIX}{missing} with it, or neither of them")
+        lone, missing = sorted(("OIDC_ISSUER", "OIDC_CLIENT_ID"), key=lambda name: not values[name.lower()])
+        raise InvalidEnvironment(f"{PREFIX}{lone}: give {PREFIX}{missing} with it, or neither of them")
     values["image_dir"] = values["image_dir"] or values["data"] / "images"
     values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
     given = frozenset(name for name, text in variables.items() if name.startswith(PREFIX) and text.strip())

@@ -17,7 +17,7 @@ from django.db.models import BooleanField, DateTimeField, Field, JSONField, UUID
 
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
 from conductor.journal.models import Event, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
-from conductor.sql.dialect import NOW, Insert, Later, names, run, update
+from conductor.sql.dialect import NOW, Insert, Later, names, places, run, update
 from conductor.sql.rows import Rows, loaded
 
 Convert = Callable[[Any], Any] | None
@@ -122,8 +122,7 @@ def drop_locks(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
 
 def is_any_held(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> bool:
     """Whether a run holds one of `resources`, or waits for one, as far as one can see."""
-    places = ", ".join(["%s"] * len(resources))
-    looks = [f"SELECT 1 FROM {table} WHERE resource IN ({places})" for table in _LOCK_TABLES]
+    looks = [f"SELECT 1 FROM {table} WHERE resource IN ({places(resources)})" for table in _LOCK_TABLES]
     return bool(resources) and bool(run(connection, f"{' UNION ALL '.join(looks)} LIMIT 1", (*resources, *resources)))
 
 
@@ -134,8 +133,7 @@ def waiting_for(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> li
     """Ids of the runs that wait for any of `resources`, the oldest first."""
     if not resources:
         return []
-    places = ", ".join(["%s"] * len(resources))
-    text = f"SELECT DISTINCT run_id FROM journal_lockwait WHERE resource IN ({places}) ORDER BY run_id"
+    text = f"SELECT DISTINCT run_id FROM journal_lockwait WHERE resource IN ({places(resources)}) ORDER BY run_id"
     return [run_id for (run_id,) in run(connection, text, resources)]
 
 
@@ -147,10 +145,9 @@ def queued_for(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
 
 def is_taken_for(connection: BaseDatabaseWrapper, run_id: int, resources: Sequence[str]) -> bool:
     """Whether any of `resources` is held, or was asked for by a run that came before."""
-    places = ", ".join(["%s"] * len(resources))
     text = (
-        f"SELECT 1 FROM journal_resourcelock WHERE resource IN ({places}) "
-        f"UNION ALL SELECT 1 FROM journal_lockwait WHERE resource IN ({places}) AND run_id < %s LIMIT 1"
+        f"SELECT 1 FROM journal_resourcelock WHERE resource IN ({places(resources)}) "
+        f"UNION ALL SELECT 1 FROM journal_lockwait WHERE resource IN ({places(resources)}) AND run_id < %s LIMIT 1"
     )
     return bool(run(connection, text, (*resources, *resources, run_id)))
 

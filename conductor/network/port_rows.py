@@ -14,7 +14,7 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.network import addresses, floating_rows
 from conductor.network.errors import InvalidInput, InvalidIpForSubnet, MacAddressInUse, SubnetNotFound
 from conductor.network.models import AddressAllocation, Network, Port, SecurityGroup, Subnet
-from conductor.sql.dialect import Insert, run
+from conductor.sql.dialect import Insert, padded, places, run
 from conductor.sql.rows import Rows
 
 MAC_PREFIX = "fa:16:3e"
@@ -65,12 +65,13 @@ def delete(port_ids: Sequence[int]) -> None:
     """
     if not port_ids:
         return
-    connection, places = connections[DEFAULT_DB_ALIAS], ", ".join(["%s"] * len(port_ids))
-    if run(connection, f"SELECT 1 FROM network_floatingip WHERE port_id IN ({places}) LIMIT 1", port_ids):
+    connection, ids = connections[DEFAULT_DB_ALIAS], padded(port_ids)
+    among = f"IN ({places(ids)})"
+    if run(connection, f"SELECT 1 FROM network_floatingip WHERE port_id {among} LIMIT 1", ids):
         floating_rows.release(Port.objects.filter(pk__in=port_ids))
     for table in HANGING:
-        run(connection, f"DELETE FROM {table} WHERE port_id IN ({places})", port_ids)
-    run(connection, f"DELETE FROM network_port WHERE id IN ({places})", port_ids)
+        run(connection, f"DELETE FROM {table} WHERE port_id {among}", ids)
+    run(connection, f"DELETE FROM network_port WHERE id {among}", ids)
 
 
 def give_addresses(port: Port, wishes: list[AddressWish] | None) -> list[AddressAllocation]:

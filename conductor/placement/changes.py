@@ -9,7 +9,7 @@ from typing import TypeVar
 from django.db import connections
 
 from conductor.placement.models import ChangeCounter
-from conductor.sql.dialect import run
+from conductor.sql.dialect import padded, places, run
 
 ALIAS = "default"
 COUNTER = 1
@@ -17,7 +17,7 @@ CHUNK = 500  # values in one statement: databases bound how many there may be
 T = TypeVar("T")
 # By hand: whatever is claimed or given back changes a provider.
 _COUNT = "UPDATE placement_changecounter SET number = number + 1 WHERE id = %s RETURNING number"
-_TOUCH = "UPDATE placement_resourceprovider SET generation = generation + %s, change_number = %s WHERE id IN ("
+_TOUCH = "UPDATE placement_resourceprovider SET generation = generation + %s, change_number = %s WHERE id IN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ def touch(provider_ids: Iterable[int], *, raises_generation: bool = True) -> Non
         return
     number = next_number()
     step = 1 if raises_generation else 0
-    for part in chunks(ids):
-        run(connections[ALIAS], _TOUCH + ", ".join(["%s"] * len(part)) + ")", (step, number, *part))
+    for part in map(padded, chunks(ids)):
+        run(connections[ALIAS], f"{_TOUCH} ({places(part)})", (step, number, *part))
 
 
 def note_removal() -> None:

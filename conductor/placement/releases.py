@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import connections
 
 from conductor.placement.changes import ALIAS, touch
-from conductor.sql.dialect import run
+from conductor.sql.dialect import Rows, padded, places, run
 
 HANGING = ("placement_hardwareclaim", "placement_allocation")  # on a consumer
 _CONSUMERS = "SELECT id FROM placement_consumer WHERE uuid IN ({places}) ORDER BY id {for update}"
@@ -35,24 +35,25 @@ def release_some(uuids: Sequence[str]) -> int:
 
     Inside a write transaction. Rows are locked in the order of their ids, consumers before providers.
     """
-    connection = connections[ALIAS]
     # Only of those that are held: one that came a moment later may be another writer's, who waits for a provider.
-    consumers = _ids(run(connection, _with(_CONSUMERS, uuids), [UUID(uuid).hex for uuid in uuids]))
+    consumers = _ids(_CONSUMERS, [UUID(uuid).hex for uuid in uuids])
     if not consumers:
         return 0
-    providers = _ids(run(connection, _with(_PROVIDERS, consumers), consumers))
-    run(connection, _with(_GIVE_BACK, consumers), consumers)
+    providers = _ids(_PROVIDERS, consumers)
+    _among(_GIVE_BACK, consumers)
     for table in HANGING:
-        run(connection, _with(f"DELETE FROM {table} WHERE consumer_id IN ({{places}})", consumers), consumers)
-    run(connection, _with("DELETE FROM placement_consumer WHERE id IN ({places})", consumers), consumers)
+        _among(f"DELETE FROM {table} WHERE consumer_id IN ({{places}})", consumers)
+    _among("DELETE FROM placement_consumer WHERE id IN ({places})", consumers)
     # What is given back can spoil nobody's plan: clients of placement find the generation as they read it.
     touch(providers, raises_generation=False)
     return len(consumers)
 
 
-def _with(template: str, values: Sequence[object]) -> str:
-    return template.replace("{places}", ", ".join(["%s"] * len(values)))
+def _ids(template: str, values: Sequence[str | int]) -> list[int]:
+    return [pk for (pk,) in _among(template, values)]
 
 
-def _ids(rows: Sequence[Sequence[int]]) -> list[int]:
-    return [pk for (pk,) in rows]
+def _among(template: str, values: Sequence[str | int]) -> Rows:
+    """Execute a statement about these values, where it says `{places}`."""
+    asked = padded(values)
+    return run(connections[ALIAS], template.replace("{places}", places(asked)), asked)

@@ -17,7 +17,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.identity import effective, rights, roles
 from conductor.identity.models import Project, User
-from conductor.sql.dialect import padded, run
+from conductor.sql.dialect import padded, places, run
 
 THEMES = ("system", "light", "dark")
 
@@ -74,8 +74,9 @@ def sessions(keys: Collection[str]) -> dict[str, Mapping[str, Any]]:
     connection, table = connections["default"], SessionStore.get_model_class()._meta.db_table
     now = connection.ops.adapt_datetimefield_value(timezone.now())
     wanted = padded(list(keys))
-    places = ", ".join(["%s"] * len(wanted))
-    asked = f"SELECT session_key, session_data FROM {table} WHERE expire_date > %s AND session_key IN ({places})"
+    asked = (
+        f"SELECT session_key, session_data FROM {table} WHERE expire_date > %s AND session_key IN ({places(wanted)})"
+    )
     return {key: _decoded(data) for key, data in (run(connection, asked, [now, *wanted]) if wanted else ())}
 
 

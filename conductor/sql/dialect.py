@@ -6,7 +6,7 @@ An ORM query of one row costs ten times what the database does for it; on the pa
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -215,6 +215,11 @@ def update(table: str, values: Iterable[tuple[str, Any]], where: str) -> tuple[s
             places.append(f'"{name}" = %s')
             params.append(value)
     return f"UPDATE {table} SET {', '.join(places)} WHERE {where}", params
+
+
+def places(values: Sized) -> str:
+    """One placeholder for each of `values`."""
+    return ", ".join(["%s"] * len(values))
 
 
 def names(columns: Iterable[str | None]) -> str:

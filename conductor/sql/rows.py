@@ -14,7 +14,7 @@ from django.db.models import AutoField, CharField, Field, Model, TextField
 from django.db.models.base import ModelState
 from django.db.models.functions import Now
 
-from conductor.sql.dialect import NOW, Later, Unless, names, padded, run, update
+from conductor.sql.dialect import NOW, Later, Unless, names, padded, places, run, update
 
 M = TypeVar("M", bound=Model)
 Converters = tuple[Callable[..., Any], ...]
@@ -109,9 +109,8 @@ class Rows(Generic[M]):
     @cache  # noqa: B019 - rows live as long as their module
     def _inserts(self, unless: str) -> str:
         columns = names(self._field(name).column for name in self._given)
-        places = ", ".join(["%s"] * len(self._given))
         end = f"ON CONFLICT ({unless}) DO NOTHING RETURNING id" if unless else "RETURNING id"
-        return f"INSERT INTO {self._model._meta.db_table} ({columns}) VALUES ({places}) {end}"
+        return f"INSERT INTO {self._model._meta.db_table} ({columns}) VALUES ({places(self._given)}) {end}"
 
     def _as_keys(self, connection: BaseDatabaseWrapper, values: Sequence[Any]) -> list[Any]:
         return [self._as_param(connection, key, value) for key, value in zip(self._keys, values, strict=True)]
