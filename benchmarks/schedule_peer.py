@@ -24,6 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.peers.child import Child
 from benchmarks.schedule_hosts import FLAVOR, SPEC, as_shipped, fleet
 from conductor.core.host_state import HostTable
 from conductor.core.scheduling.decision import explain
@@ -41,38 +42,21 @@ class Peer:
     """Nova's scheduler in a process of its own."""
 
     def __init__(self, hosts: HostTable) -> None:
-        command = [str(nova_environment.python()), str(PEER)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        self._child = Child([str(nova_environment.python()), str(PEER)], subprocess.DEVNULL)
         rows = [{name: getattr(state, name) for name in (*COLUMNS, *MORE)} for state in hosts.states]
         flavor = {"vcpus": FLAVOR.vcpus, "memory_mb": FLAVOR.memory_mb, "root_gb": FLAVOR.root_gb}
-        self._say(json.dumps({"hosts": rows, "flavor": flavor, "properties": dict(SPEC.image.properties)}))
-        if self._read() != "ready":
+        self._child.say(json.dumps({"hosts": rows, "flavor": flavor, "properties": dict(SPEC.image.properties)}))
+        if self._child.read() != "ready":
             raise SystemExit("Nova's scheduler did not start.")
 
     def decide(self) -> tuple[float, int, float]:
         """Seconds, candidates, and the weight of the best one."""
-        self._say("go")
-        seconds, count, _, weight = self._read().split()
+        self._child.say("go")
+        seconds, count, _, weight = self._child.read().split()
         return float(seconds), int(count), float(weight)
 
     def stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-
-    def _say(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        self._child.stop()
 
 
 def measure(count: int, rounds: int) -> float:

@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.bench_flow import POSTGRESQL, SQLITE
+from benchmarks.peers.child import Child
 from tests.services import postgresql
 
 PEERS = Path(__file__).resolve().parent / "peers"
@@ -37,33 +38,19 @@ class Engine:
         python = sys.executable if name == "novella" else str(ENVIRONMENT / "bin" / "python")
         command = [python, str(PEERS / f"run_{name}.py"), str(folder), *([url] if url else [])]
         self._log = (folder / f"{name}.log").open("w")
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=folder
-        )
-        if self._read() != "ready":
+        self._child = Child(command, self._log, folder)
+        if self._child.read() != "ready":
             raise SystemExit(f"{name} did not start:\n{(folder / f'{name}.log').read_text()[-3000:]}")
 
     def go(self, threads: int) -> float:
         """Steps per second."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"go {threads} {SECONDS}\n")
-        self._process.stdin.flush()
-        steps, seconds, _ = (float(word) for word in self._read().split())
+        self._child.say(f"go {threads} {SECONDS}")
+        steps, seconds, _ = (float(word) for word in self._child.read().split())
         return steps / seconds
 
     def stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._child.stop()
         self._log.close()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
 
 
 def main(rounds: int) -> None:

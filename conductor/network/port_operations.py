@@ -114,8 +114,7 @@ def delete_port(context: RequestContext, port_id: str) -> None:
             raise PortInUse(f"Unable to complete operation on port {port_id}: server {port.device_id} uses it.")
         if owner := serving(port):
             raise ServicePortInUse(f"Port {port_id} cannot be deleted directly via the port API: {owner} has it.")
-        floating_rows.release(Port.objects.filter(pk=port.pk))
-        port.delete()
+        port_rows.delete([port.pk])
 
 
 def serving(port: Port) -> str:

@@ -19,7 +19,7 @@ from django.utils import timezone
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.context import RequestContext
 from conductor.core.errors import BuildAborted, Conflict, Invalid, NotFound
-from conductor.network import addresses, auto_topology, floating_rows, port_rows, security_groups
+from conductor.network import addresses, auto_topology, port_rows, security_groups
 from conductor.network.errors import InvalidIpForSubnet
 from conductor.network.models import AddressAllocation, FloatingIp, Network, Port, SecurityGroup
 from conductor.network.operations import get_network, shared_with
@@ -166,8 +166,7 @@ def unplug_one(instance_uuid: str, port_id: str, *, is_deleted: bool = False) ->
     """Take one port from the instance: delete it when it was made for it or is to go, else give it back."""
     rows = Port.objects.filter(uuid=port_id, device_id__in=["", instance_uuid])
     gone = rows if is_deleted else rows.filter(is_made_by_compute=True)
-    floating_rows.release(gone)
-    gone.delete()
+    port_rows.delete(list(gone.values_list("pk", flat=True)))
     touch(rows.filter(device_id=instance_uuid), **FREE)
 
 

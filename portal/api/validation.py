@@ -73,6 +73,13 @@ def validate(body: Any, schema: Mapping[str, Any]) -> Any:
     return body
 
 
+def one_action(body: Any, known: Mapping[str, Any]) -> str:
+    """The name of the action that a body holds; raises Invalid when it holds none that is known, or several."""
+    if not isinstance(body, dict) or len(body) != 1 or next(iter(body)) not in known:
+        raise Invalid(f"The request body must hold one action: {', '.join(known)}.")
+    return str(next(iter(body)))
+
+
 def first_error(body: Any, schema: Mapping[str, Any]) -> ValidationError | None:
     """What is told first of all that does not fit; None where everything does."""
     found: ValidationError | None = best_match(_validator(schema).iter_errors(body), key=_depth_first)

@@ -17,7 +17,7 @@ from conductor.volume.models import Backup
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.microversions import since
-from portal.api.validation import as_boolean, validate
+from portal.api.validation import as_boolean, one_action, validate
 from portal.api.volume import listing
 from portal.api.volume.schemas import backups as schemas
 from portal.api.volume.serializers import backups as serializers
@@ -123,9 +123,7 @@ class BackupAction(VolumeView):
 
     def post(self, request: ApiRequest, backup_id: str) -> Response:
         body = request.data
-        if not isinstance(body, dict) or len(body) != 1 or next(iter(body)) not in schemas.ACTIONS:
-            raise Invalid(f"The request body must hold one action: {', '.join(schemas.ACTIONS)}.")
-        (name,) = body
+        name = one_action(body, schemas.ACTIONS)
         self.authorize(_RULES[name])
         backups.get_visible(request.context, backup_id)
         given = validate(body, schemas.ACTIONS[name])[name]

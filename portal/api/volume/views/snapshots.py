@@ -12,7 +12,7 @@ from conductor.volume import snapshots
 from conductor.volume.models import Snapshot
 from conductor.volume.snapshots import SnapshotQuery, SnapshotWish
 from portal.api.base import ApiRequest
-from portal.api.validation import as_boolean, validate
+from portal.api.validation import as_boolean, one_action, validate
 from portal.api.volume import listing
 from portal.api.volume.schemas import volumes as schemas
 from portal.api.volume.serializers.resources import snapshot
@@ -98,9 +98,7 @@ class SnapshotAction(VolumeView):
 
     def post(self, request: ApiRequest, snapshot_id: str) -> Response:
         body = request.data
-        if not isinstance(body, dict) or len(body) != 1 or next(iter(body)) not in schemas.SNAPSHOT_ACTIONS:
-            raise Invalid(f"The request body must hold one action: {', '.join(schemas.SNAPSHOT_ACTIONS)}.")
-        (name,) = body
+        name = one_action(body, schemas.SNAPSHOT_ACTIONS)
         self.authorize(_RULES[name])
         snapshots.get_visible(request.context, snapshot_id)
         given = validate(body, schemas.SNAPSHOT_ACTIONS[name])[name]
