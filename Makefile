@@ -3,7 +3,7 @@ PY ?= python3
 VENV_PYTHON := .venv/bin/python
 T ?= tests
 # More than the processors: tests that wait for processes to die and to come back leave them to others.
-WORKERS ?= 4
+WORKERS ?= 5
 # Folder by folder: the first have the files that take longest, which would else begin last, for they hold few tests.
 PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 2
 SEED ?= 1

@@ -85,14 +85,15 @@ class Crew:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
 
-    def add(self, name: str, *, is_apart: bool = False) -> int:
+    def add(self, name: str, *, is_apart: bool = False, lease_seconds: float | None = None) -> int:
         """One more conductor; its pid, once it is ready."""
-        pid = self.begin(name, is_apart=is_apart)
+        pid = self.begin(name, is_apart=is_apart, lease_seconds=lease_seconds)
         self._await(f"{name} is ready", lambda: any(line.pid == pid for line in self.lines("ready")), START_SECONDS)
         return pid
 
-    def begin(self, name: str, *, is_apart: bool = False) -> int:
-        self.pids[name] = pid = int(self._ask({"name": name, "is_apart": is_apart}))
+    def begin(self, name: str, *, is_apart: bool = False, lease_seconds: float | None = None) -> int:
+        wish = {"name": name, "is_apart": is_apart, "lease_seconds": lease_seconds}
+        self.pids[name] = pid = int(self._ask(wish))
         return pid
 
     def open_run(self, seconds: float) -> str:
@@ -310,6 +311,8 @@ def _conduct(wish: dict[str, Any], folder: Path) -> None:
         module.WORKER = f"crew:{os.getpid()}:{life}"
     if wish["is_apart"]:
         settings.NOVELLA_DATA = folder / f"apart-{os.getpid()}"
+    if wish["lease_seconds"] is not None:
+        settings.NOVELLA_LEASE_SECONDS = wish["lease_seconds"]
     stop = stop_wish()
     process = ConductorProcess(charge(cells=[CELL], is_api_level=False), wish["name"])
     process.start()

@@ -21,7 +21,7 @@ LEASE_SECONDS = 3.0
 SWEEP_SECONDS = 0.3
 QUICK = {"NOVELLA_LEASE_SECONDS": str(LEASE_SECONDS), "NOVELLA_SWEEP_SECONDS": str(SWEEP_SECONDS)}
 # Of a machine that has more to do than this: a bell, a claim and a commit.
-PATIENCE_SECONDS = 2.0
+PATIENCE_SECONDS = 15.0
 FOREVER = 600.0
 Service = zookeeper.Service | etcd.Service
 
@@ -79,8 +79,8 @@ def test_who_is_stopped_is_replaced_after_its_lease_and_then_changes_nothing(cre
 
 @pytest.mark.parametrize("is_apart", [False, True], ids=["by its file", "by its session alone"])
 def test_who_is_killed_is_replaced_at_once(crew: Crew, is_apart: bool) -> None:
-    """Long before its lease runs out; which is why nothing but the death can have been noticed."""
-    third = crew.add("c", is_apart=is_apart)
+    """Its lease outlasts the patience of this test, so that nothing but the death can have been noticed."""
+    third = crew.add("c", is_apart=is_apart, lease_seconds=FOREVER)
     os.kill(crew.pids["a"], signal.SIGSTOP)
     os.kill(crew.pids["b"], signal.SIGSTOP)
     try:
@@ -92,9 +92,7 @@ def test_who_is_killed_is_replaced_at_once(crew: Crew, is_apart: bool) -> None:
         os.kill(crew.pids["b"], signal.SIGCONT)
     time.sleep(0.5)
     os.kill(third, signal.SIGKILL)
-    killed_at = time.monotonic()
-    second = crew.await_line("begin", run, after=first)
-    assert second.at - killed_at < LEASE_SECONDS / 3
+    crew.await_line("begin", run, after=first)
     await_state(crew, run, "done")
 
 

@@ -27,6 +27,8 @@ from conductor.core.states import PowerState
 from tests.guests import ImageShelf, guest_of
 
 IMAGE = ImageSpec(image_id="i", name="simulated-linux")
+# What is to be stopped; a build that is not stopped runs into the time limit of the tests.
+FAR_TOO_LONG = 900.0
 PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.0.0/20", "10.64.0.1")
 
 
@@ -126,10 +128,10 @@ def test_a_build_takes_its_time_and_can_be_stopped_meanwhile() -> None:
     began = time.monotonic()
     driver.spawn(guest, Told())
     assert time.monotonic() - began >= 0.5
-    began = time.monotonic()
+    slow = started(latency_seconds=FAR_TOO_LONG)
     with pytest.raises(StaleToken):
-        driver.spawn(guest_of(str(uuid4()), IMAGE), Told(stop_at=2))
-    assert time.monotonic() - began < 0.4
+        slow.spawn(guest_of(str(uuid4()), IMAGE), Told(stop_at=2))
+    assert slow.guests() == []
     assert [found.instance_uuid for found in driver.guests()] == [guest.instance_uuid]
 
 
@@ -193,11 +195,9 @@ class TestFaults:
         assert driver.guests() == []
 
     def test_a_delay_can_be_stopped(self) -> None:
-        driver = started(faults={"spawn": {"delay_seconds": 30}})
-        began = time.monotonic()
+        driver = started(faults={"spawn": {"delay_seconds": FAR_TOO_LONG}})
         with pytest.raises(StaleToken):
             driver.spawn(guest_of(str(uuid4()), IMAGE), Told(stop_at=2))
-        assert time.monotonic() - began < 5
         assert driver.guests() == []
 
     def test_several_rules_for_one_call(self) -> None:

@@ -165,7 +165,7 @@ def test_a_dead_broker_costs_nobody_anything_and_is_told_of_once(
     began = time.monotonic()
     for _ in range(200):
         ring(after)  # raises nothing
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < WAIT_SECONDS, "each of them waited"
     wait_until(lambda: "does not answer" in caplog.text, "it is told of")
     time.sleep(2.0)
     service.restart()

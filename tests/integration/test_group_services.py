@@ -99,10 +99,8 @@ def test_the_killed_are_missed_and_those_who_leave_are_gone_at_once(service: Ser
             assert worker in {member.worker for member in watcher.members()}
             time.sleep(0.5)
             assert gone.empty()
-            began = time.monotonic()
             process.kill()
             assert gone.get(timeout=SECONDS) == worker.rpartition(":")[2]
-            assert time.monotonic() - began < 2 * SETTLED_SECONDS
         assert names(watcher) == ["watcher"]
     assert made(service).members() == []
 
@@ -129,18 +127,20 @@ def test_a_server_that_is_killed_takes_nobody_for_dead(service: Service) -> None
         assert {gone.get(timeout=SECONDS), gone.get(timeout=SECONDS)} == {worker.rpartition(":")[2]}
 
 
-def test_a_server_that_hangs_keeps_nobody_waiting(service: Service) -> None:
+def test_a_server_that_hangs_keeps_nobody_waiting(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{type(made(service)).__module__}.ANSWER_SECONDS", 2 * SECONDS)  # who waited would be seen
     membership = made(service)
     service.send_signal(signal.SIGSTOP)
     try:
         began = time.monotonic()
         membership.join(Member(a_worker(), "one"), lambda life: None)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < SECONDS
+        monkeypatch.undo()
         with pytest.raises(Unavailable):
             made(service).members()
         began = time.monotonic()
         membership.leave()
-        assert time.monotonic() - began < 10.0
+        assert time.monotonic() - began < SECONDS
     finally:
         service.send_signal(signal.SIGCONT)
 

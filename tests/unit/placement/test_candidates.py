@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from itertools import product
 
@@ -191,14 +190,12 @@ def test_bounds_and_orders() -> None:
 
 
 def test_what_cannot_fit_is_given_up_before_all_is_tried() -> None:
-    """Eight groups on eight equal providers are 16,777,216 combinations."""
-    wide = (node("host"), *(node(f"n{n}", under="host", VF=1) for n in range(8)))
-    groups = {f"g{n}": group(VF=1) for n in range(8)}
-    began = time.perf_counter()
+    """Twelve groups on twelve equal providers: who tried all combinations would run into the time limit of the tests."""
+    wide = (node("host"), *(node(f"n{n}", under="host", VF=1) for n in range(12)))
+    groups = {f"g{n}": group(VF=1) for n in range(12)}
     assert len(find(wide, CandidateQuery(groups, "none", limit=100)).requests) == 100
-    groups["g8"] = group(VF=1)
+    groups["g12"] = group(VF=1)
     assert find(wide, CandidateQuery(groups, "none")).requests == ()
-    assert time.perf_counter() - began < 2
 
 
 def test_askers_that_know_no_trees() -> None:
