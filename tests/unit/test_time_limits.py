@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Iterator
 
@@ -46,3 +47,26 @@ def test_a_longer_end_that_is_due_meanwhile_comes_right_after(outer: list[float]
     while not outer and time.monotonic() < deadline:
         time.sleep(0.01)
     assert outer
+
+
+def test_a_failure_that_was_swallowed_comes_again(outer: list[float]) -> None:
+    """Nobody hears what is raised in a callback of the collector: a check of plugins hung for ever over it."""
+
+    class Swallows:
+        def __del__(self) -> None:
+            time.sleep(0.2)
+
+    swallowed: list[object] = []
+    before, sys.unraisablehook = sys.unraisablehook, swallowed.append
+
+    def hang() -> None:
+        Swallows()
+        time.sleep(20)
+
+    try:
+        with pytest.raises(Late), at_most(0.05, Late()):
+            hang()
+    finally:
+        sys.unraisablehook = before
+    assert len(swallowed) == 1
+    assert not outer
