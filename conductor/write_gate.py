@@ -71,6 +71,8 @@ class Gate:
 
     def enter(self) -> None:
         """Wait for the turn to write."""
+        if self.is_mine:
+            raise RuntimeError("This thread is inside already: it would wait for itself.")
         with self._lock:
             if self._holder is None:
                 self._holder = get_ident()
@@ -166,20 +168,56 @@ class Part:
 
     def end(self) -> None:
         """Have it committed; raises when that fails, and nothing of it is there then."""
-        begun, gate = self._mine(), self._gate
+        begun = self._mine()
         try:
             if not self.is_first:
                 begun.driver.execute("RELEASE part")
+            elif not begun.driver.in_transaction:
+                raise sqlite3.OperationalError("The transaction was undone under way: the disk may be full.")
         except BaseException as error:
             self._blame(error)
-        if gate.is_shared and not _is_elsewhere():
-            self._wait_for(begun)
-        else:
-            gate.commit()
-            gate.leave()
-        self._connection.connection = self._own
+        self._settle(begun)
         if begun.error is not None:
             self._tell(begun)
+
+    def undo(self) -> None:
+        """Leave nothing of it; what others have done in the same transaction stays.
+
+        What they did may be why it is undone. So nobody hears of that before it is committed, and when that fails it is
+        CommitFailed which he hears.
+        """
+        begun = self._mine()
+        if self.is_first:
+            self._undo_all(begun)
+            return
+        is_blamed = False
+        try:
+            begun.driver.execute("ROLLBACK TO part")
+            begun.driver.execute("RELEASE part")
+        except BaseException as error:
+            self._blame(error)
+            is_blamed = True
+        self._settle(begun)
+        if begun.error is not None and not is_blamed:
+            self._tell(begun)
+
+    def _undo_all(self, begun: _Open) -> None:
+        self._gate.open = None
+        try:
+            begun.driver.rollback()
+        except BaseException:
+            self._connection.close()  # what cannot even be rolled back is of no use
+        finally:
+            self._gate.leave()
+
+    def _settle(self, begun: _Open) -> None:
+        """Go on once what is open is committed, or has failed: by those who wait at the gate, or here and now."""
+        if self._gate.is_shared and not _is_elsewhere():
+            self._wait_for(begun)
+        else:
+            self._gate.commit()
+            self._gate.leave()
+        self._connection.connection = self._own
 
     def _wait_for(self, begun: _Open) -> None:
         """Leave the transaction to those who wait at the gate, and go on when one of them has committed it."""
@@ -190,27 +228,6 @@ class Part:
         self._gate.leave()
         if not settled.acquire(timeout=LONGEST_WAIT_SECONDS):
             raise OperationalError("A commit did not end: what became of it is not known.")
-
-    def undo(self) -> None:
-        """Leave nothing of it; what others have done in the same transaction stays."""
-        begun, gate = self._mine(), self._gate
-        try:
-            if self.is_first:
-                gate.open = None
-                begun.driver.rollback()
-            else:
-                begun.driver.execute("ROLLBACK TO part")
-                begun.driver.execute("RELEASE part")
-        except BaseException as error:
-            self._blame(error)
-            if self.is_first:  # what cannot even be rolled back is of no use
-                self._connection.close()
-        finally:
-            if not self.is_first:
-                self._connection.connection = self._own
-            if not gate.is_shared:
-                gate.commit()
-            gate.leave()
 
     @contextmanager
     def ended_by_django(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ PostgreSQL groups commits by itself; there the whole passage is one statement an
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ class _Group:
             self._waiting.append(mine)
             leads, self._is_led = not self._is_led, True
         if not leads and not mine.turn.acquire(timeout=LONGEST_WAIT_SECONDS):
-            raise OperationalError("A commit did not end: what became of it is not known.")
+            self._stand_back(mine)
         if not mine.is_settled:
             self._lead(connection)
         if mine.error is not None:
@@ -138,10 +139,20 @@ class _Group:
 
     def _hand_on(self, batch: Sequence[_Waiting]) -> None:
         with self._lock:
-            heir = self._waiting[0] if self._waiting else None
-            self._is_led = heir is not None
-        for waiting in filter(None, [heir, *batch]):
+            self._is_led = bool(self._waiting)
+            if self._waiting:
+                self._waiting[0].turn.release()
+        for waiting in batch:
             waiting.turn.release()
+
+    def _stand_back(self, mine: _Waiting) -> None:
+        """Give up waiting, unless the turn has come in that moment: nobody else would lead then."""
+        with self._lock:
+            if mine.turn.acquire(blocking=False):
+                return
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+        raise OperationalError("A commit did not end: what became of it is not known.")
 
 
 def _write_each(connection: BaseDatabaseWrapper, batch: Sequence[_Waiting]) -> None:
@@ -186,6 +197,7 @@ def _write_at_once(connection: BaseDatabaseWrapper, passage: Passage) -> bool:
 
 _groups: dict[str, _Group] = {}
 _groups_lock = threading.Lock()
+os.register_at_fork(after_in_child=_groups.clear)  # whoever led one is not there
 
 
 def _group_of(alias: str) -> _Group:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import OperationalError, connections, transaction
+from django.db import OperationalError, transaction
 
-from conductor import events, write_gate
+from conductor import write_gate
 from conductor.core.errors import Conflict
-from conductor.journal.models import Event, StepRecord
+from conductor.journal.models import StepRecord
 from conductor.transactions import bare_tx, database_now, has_crossed, write_tx
 from conductor.write_gate import Gate, gate_of
 from tests.counting import counted
+from tests.gathering import ALIAS, assert_gate_is_free, closing, tell, telling, together, told
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
-
-ALIAS = "cell1"
-Write = Callable[[], None]
 
 
 @pytest.fixture(autouse=True)
@@ -46,32 +42,6 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(8) as pool:
         yield pool
-
-
-def closing(work: Callable[[], Any]) -> Callable[[], Any]:
-    def wrapped() -> Any:
-        try:
-            return work()
-        finally:
-            connections.close_all()
-
-    return wrapped
-
-
-def tell(kind: str) -> None:
-    events.append(ALIAS, events.Subject("host:a"), kind)
-
-
-def told() -> list[str]:
-    return list(Event.objects.using(ALIAS).order_by("pk").values_list("kind", flat=True))
-
-
-def telling(kind: str) -> Write:
-    def write() -> None:
-        with write_tx(ALIAS):
-            tell(kind)
-
-    return write
 
 
 def failing() -> None:
@@ -105,31 +75,6 @@ def breaking_a_constraint() -> None:
 def by_hand() -> None:
     with bare_tx(ALIAS):
         tell("by hand")
-
-
-def together(pool: ThreadPoolExecutor, *writes: Write) -> list[Future[None]]:
-    """Have all of them come to the gate, in this order, while somebody writes."""
-    gate, futures = gate_of(ALIAS), []
-    with write_tx(ALIAS):
-        tell("first")
-        for number, write in enumerate(writes, start=1):
-            futures.append(pool.submit(closing(write)))
-            _until(lambda number=number: len(gate._queue) == number)
-    return futures
-
-
-def _until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "they did not come to the gate"
-        time.sleep(0.002)
-
-
-def assert_gate_is_free() -> None:
-    gate = gate_of(ALIAS)
-    assert (gate._holder, list(gate._queue), gate.open) == (None, [], None)
-    connection = connections[ALIAS]
-    assert (connection.in_atomic_block, connection.needs_rollback, connection.run_on_commit) == (False, False, [])
 
 
 def test_who_comes_together_shares_one_commit_and_goes_on_after_it(

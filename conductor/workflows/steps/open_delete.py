@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import InterfaceError, OperationalError
 
 from conductor.core.errors import CellUnavailable, Conflict
@@ -10,7 +13,7 @@ from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
 
 
 class OpenDelete(Step):
-    """A server that was locked meanwhile, or has gone by itself, needs nothing more."""
+    """A server that has gone by itself needs nothing more. One that is locked stays, and the wish has failed."""
 
     title = "Hand over to cell"
     retry = UNTIL_DONE
@@ -22,6 +25,7 @@ class OpenDelete(Step):
                 is_there = deletes.open_delete(cell, work.context, work.instance_uuid, parent_uuid=work.run.uuid)
         except (OperationalError, InterfaceError):
             raise CellUnavailable(f"The cell {cell} does not answer.") from None
-        except Conflict as error:
-            return {"is_refused": error.message}
         return {"is_there": is_there}
+
+    def is_final(self, work: Work, error: Mapping[str, Any]) -> bool:
+        return bool(error["class"] == Conflict.__name__)  # it is locked; others of its kind pass

@@ -143,14 +143,17 @@ def test_while_the_cell_is_silent_the_wish_is_kept_and_carried_out_later(
     assert InstanceMapping.objects.get().is_deleted
 
 
-def test_a_server_that_was_locked_while_its_cell_was_silent_stays(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_locked_in_a_silent_cell_stays_and_the_wish_has_failed(
+    ana: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uuid = built(ana)
     with cell_down(monkeypatch):
         instances.delete(ana, uuid)
     Instance.objects.using("cell1").filter(uuid=uuid).update(is_locked=True)
     run_to_the_end()
     run = WorkflowRun.objects.using("default").get(flow="delete_when_cell_is_back")
-    assert (run.state, run.variables["OpenDelete"]) == (RunState.DONE, {"is_refused": f"Instance {uuid} is locked"})
+    assert (run.state, run.error["message"]) == (RunState.FAILED_UNDONE, f"Instance {uuid} is locked")
+    assert not WorkflowRun.objects.using("default").live().exists()
     assert (instance_of(uuid).vm_state, held()) == (VmState.ACTIVE, LIVING)
 
 

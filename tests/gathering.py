@@ -1,0 +1,74 @@
+"""Writers who come together at the gate of a SQLite file, for tests of what they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from django.db import connections
+
+from conductor import events
+from conductor.journal.models import Event
+from conductor.transactions import write_tx
+from conductor.write_gate import gate_of
+
+ALIAS = "cell1"
+Write = Callable[[], None]
+
+
+def closing(work: Callable[[], Any]) -> Callable[[], Any]:
+    def wrapped() -> Any:
+        try:
+            return work()
+        finally:
+            connections.close_all()
+
+    return wrapped
+
+
+def tell(kind: str) -> None:
+    events.append(ALIAS, events.Subject("host:a"), kind)
+
+
+def told() -> list[str]:
+    return list(Event.objects.using(ALIAS).order_by("pk").values_list("kind", flat=True))
+
+
+def telling(kind: str) -> Write:
+    def write() -> None:
+        with write_tx(ALIAS):
+            tell(kind)
+
+    return write
+
+
+def together(pool: ThreadPoolExecutor, *writes: Write) -> list[Future[Any]]:
+    """Have all of them come to the gate, in this order, while somebody writes."""
+    with write_tx(ALIAS):
+        tell("first")
+        return coming(pool, *writes)
+
+
+def coming(pool: ThreadPoolExecutor, *writes: Callable[[], Any]) -> list[Future[Any]]:
+    """The same for whoever writes just now."""
+    gate, futures = gate_of(ALIAS), []
+    for number, write in enumerate(writes, start=1):
+        futures.append(pool.submit(closing(write)))
+        until(lambda number=number: len(gate._queue) == number)
+    return futures
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "they did not come to the gate"
+        time.sleep(0.002)
+
+
+def assert_gate_is_free() -> None:
+    gate = gate_of(ALIAS)
+    assert (gate._holder, list(gate._queue), gate.open) == (None, [], None)
+    connection = connections[ALIAS]
+    assert (connection.in_atomic_block, connection.needs_rollback, connection.run_on_commit) == (False, False, [])

@@ -1,0 +1,249 @@
+"""A commit that writers share, and everything that may go wrong in the middle of it: nobody is told what is not so."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+from django.db import DatabaseError, OperationalError, connections, transaction
+
+from conductor import write_gate
+from conductor.core.errors import Conflict
+from conductor.journal import passages
+from conductor.journal.models import Event
+from conductor.sql.dialect import run
+from conductor.transactions import bare_tx, database_now, has_crossed, write_tx
+from conductor.write_gate import gate_of
+from tests.gathering import ALIAS, Write, assert_gate_is_free, closing, coming, tell, telling, together, told
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine commits no earlier, and is alone no shorter."""
+    monkeypatch.setattr(write_gate, "LONGEST_OPEN_SECONDS", 60.0)
+    monkeypatch.setattr(write_gate, "ALONE_SECONDS", 60.0)
+    monkeypatch.setattr(gate_of(ALIAS), "_alone_until", 0.0)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def filling_the_disk() -> None:
+    """SQLite undoes the whole transaction then, not the statement alone."""
+    with write_tx(ALIAS):
+        _fill()
+
+
+def filling_it_unmoved() -> None:
+    with write_tx(ALIAS), suppress(DatabaseError):
+        _fill()
+
+
+def write_now(kind: str) -> None:
+    """As `tell`, which writes at the end of the transaction."""
+    Event.objects.using(ALIAS).create(topic="host:a", kind=kind, data={}, created_at=database_now())
+
+
+_TELL = "INSERT INTO journal_event (topic, kind, project_id, data, created_at) VALUES ('', %s, '', '{}', {now})"
+
+
+def _fill() -> None:
+    driver = connections[ALIAS].connection
+    pages, free, size = (
+        driver.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    driver.execute(f"PRAGMA max_page_count = {pages + 1}")
+    try:
+        run(connections[ALIAS], _TELL, ("x" * size * (free + 10),))
+    finally:
+        driver.execute("PRAGMA max_page_count = 1000000")
+
+
+def closing_the_connection() -> None:
+    with write_tx(ALIAS):
+        tell("cut off")
+        connections[ALIAS].close()
+
+
+def crossed(future: Future[Any]) -> bool:
+    error = future.exception(30)
+    return error is not None and has_crossed(error)
+
+
+def first(
+    pool: ThreadPoolExecutor, begin: Write, *writes: Callable[[], Any]
+) -> tuple[DatabaseError, list[Future[Any]]]:
+    """What the first one, who begins so, is told, and the others' futures."""
+    futures: list[Future[Any]] = []
+
+    def write() -> None:
+        with write_tx(ALIAS):
+            write_now("first")
+            begin()
+            futures.extend(coming(pool, *writes))
+
+    with pytest.raises(DatabaseError) as told_so:
+        write()
+    return told_so.value, futures
+
+
+@pytest.mark.parametrize("spoil", [filling_the_disk, filling_it_unmoved, closing_the_connection])
+def test_who_breaks_the_transaction_of_all_has_nobody_believe_in_it(pool: ThreadPoolExecutor, spoil: Write) -> None:
+    mine, futures = first(pool, lambda: None, telling("one"), spoil, telling("two"), telling("three"))
+    one, broken, two, three = futures
+    assert has_crossed(mine)
+    assert crossed(one)
+    assert spoil is closing_the_connection or isinstance(broken.exception(30), OperationalError)
+    assert (two.result(30), three.result(30)) == (None, None)
+    assert told() == ["two", "three"]  # what came to nothing is told to have done so, and nothing else
+    telling("again")()
+    assert told()[-1] == "again"
+    assert_gate_is_free()
+
+
+def test_a_transaction_that_was_lost_unseen_is_left_to_nobody(pool: ThreadPoolExecutor) -> None:
+    def begin() -> None:
+        with suppress(DatabaseError):
+            _fill()
+
+    mine, (one,) = first(pool, begin, telling("one"))
+    assert "undone under way" in str(mine)
+    one.result(30)
+    assert told() == ["one"]
+    assert_gate_is_free()
+
+
+class Full:
+    """A connection on whose disk there is no room for a commit."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def execute(self, statement: str, *values: Any) -> Any:
+        if statement == "COMMIT":
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._driver.execute(statement, *values)
+
+
+def test_a_commit_without_room_is_told_to_all_and_leaves_nothing(pool: ThreadPoolExecutor) -> None:
+    def begin() -> None:
+        begun = gate_of(ALIAS).open
+        assert begun is not None
+        begun.driver = Full(begun.driver)
+
+    mine, futures = first(pool, begin, telling("one"), refused, telling("two"))
+    assert has_crossed(mine)
+    assert [crossed(future) for future in futures] == [True] * 3  # who was refused for what is not there is told so
+    assert told() == []
+    for future in [pool.submit(closing(telling(kind))) for kind in ("one", "two")]:
+        future.result(30)
+    assert sorted(told()) == ["one", "two"]
+    assert_gate_is_free()
+
+
+def refused() -> list[list[str]]:
+    """What he saw that he is refused for, and what everybody sees once he is told."""
+    seen: list[list[str]] = []
+    with suppress(Conflict), write_tx(ALIAS):
+        write_now("mine")
+        seen.append(told())
+        raise Conflict("as asked")
+    return [*seen, told()]
+
+
+def test_nobody_is_refused_for_what_is_not_committed_yet(pool: ThreadPoolExecutor) -> None:
+    futures: list[Future[Any]] = []
+
+    def dawdling() -> None:
+        with write_tx(ALIAS), suppress(TimeoutError):
+            write_now("late")
+            futures[1].result(0.1)
+
+    with write_tx(ALIAS):
+        write_now("first")
+        futures.extend(coming(pool, telling("one"), refused, dawdling))
+    _, early, _ = futures
+    assert early.result(30) == [["first", "one", "mine"], ["first", "one", "late"]]
+    assert_gate_is_free()
+
+
+def test_hooks_run_after_the_commit_that_was_shared_and_fail_alone(pool: ThreadPoolExecutor) -> None:
+    seen: list[list[str]] = []
+
+    def hooked(kind: str, hook: Write) -> Write:
+        def write() -> None:
+            with write_tx(ALIAS):
+                tell(kind)
+                transaction.on_commit(lambda: seen.append(told()), using=ALIAS)
+                transaction.on_commit(hook, using=ALIAS)
+
+        return write
+
+    def failing() -> None:
+        raise Conflict("as asked")
+
+    one, two, three = together(
+        pool, hooked("one", telling("of one")), hooked("two", failing), hooked("three", telling("of three"))
+    )
+    assert isinstance(two.exception(30), Conflict)
+    assert (one.result(30), three.result(30)) == (None, None)
+    assert [kinds[:4] for kinds in seen] == [["first", "one", "two", "three"]] * 3
+    assert sorted(told()[4:]) == ["of one", "of three"]
+    assert_gate_is_free()
+
+
+def test_inner_transactions_are_undone_alone_and_none_is_durable(pool: ThreadPoolExecutor) -> None:
+    def nested() -> None:
+        with write_tx(ALIAS):
+            write_now("outer")
+            with suppress(Conflict), write_tx(ALIAS):
+                write_now("inner")
+                raise Conflict("as asked")
+            with pytest.raises(RuntimeError, match="durable"), transaction.atomic(using=ALIAS, durable=True):
+                tell("never")
+            assert told() == ["first", "one", "outer"]  # his own, and what commits with it
+
+    for future in together(pool, telling("one"), nested, telling("two")):
+        future.result(30)
+    assert told() == ["first", "one", "outer", "two"]
+    assert_gate_is_free()
+
+
+def test_who_is_inside_by_hand_is_told_that_he_would_wait_for_himself() -> None:
+    with pytest.raises(RuntimeError, match="wait for itself"), bare_tx(ALIAS), bare_tx(ALIAS):
+        pass
+    assert_gate_is_free()
+
+
+def test_who_stopped_waiting_for_a_passage_leads_nobody(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes, go_on = threading.Event(), threading.Event()
+
+    def write(connection: Any, batch: Any) -> None:
+        writes.set()
+        assert go_on.wait(30)
+
+    monkeypatch.setattr(passages, "LONGEST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(passages, "_write", write)
+    group, passage = passages._Group(), cast(passages.Passage, None)
+    leader = pool.submit(closing(lambda: group.write(connections[ALIAS], passage)))
+    assert writes.wait(30)
+    with pytest.raises(OperationalError, match="did not end"):
+        pool.submit(closing(lambda: group.write(connections[ALIAS], passage))).result(30)
+    go_on.set()
+    assert leader.result(30)
+    assert group.write(connections[ALIAS], passage)  # the next one leads himself
