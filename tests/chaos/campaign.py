@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from tests.acceptance.deployment import Deployment, Member
-from tests.chaos.checker import Evidence, unsettled, violations
+from tests.chaos.checker import unsettled, violations
+from tests.chaos.evidence import Evidence
 from tests.chaos.people import Answers, Person
 
 # Short times, so that a cloud settles soon after it was hurt.
@@ -222,13 +223,21 @@ def _signal(member: Member, number: int) -> None:
 
 
 @contextmanager
-def at_work(people: Sequence[Person], *tests: Callable[[], bool]) -> Iterator[None]:
-    """All people work at once, each on a thread, until it is over."""
-    threads = [threading.Thread(target=person.work, args=tests, name=person.name) for person in people]
+def at_work(people: Sequence[Person], *tests: Callable[[], bool]) -> Iterator[list[str]]:
+    """All people work at once, each on a thread, until it is over. Who breaks down is named: he tests nothing more."""
+    broken: list[str] = []
+
+    def work(person: Person) -> None:
+        try:
+            person.work(*tests)
+        except Exception as error:
+            broken.append(f"{person.name} broke down: {type(error).__name__}: {error}")
+
+    threads = [threading.Thread(target=work, args=(person,), name=person.name) for person in people]
     for thread in threads:
         thread.start()
     try:
-        yield
+        yield broken
     finally:
         for thread in threads:
             thread.join(timeout=LONGEST_DEED_SECONDS)
@@ -255,7 +264,7 @@ def at_random(
         return campaign.answers.count > actions * share + len(campaign.people)
 
     began = time.monotonic()
-    with at_work(campaign.people, is_over, is_too_fast):
+    with at_work(campaign.people, is_over, is_too_fast) as broken:
         try:
             adversary.work()
         except BaseException:
@@ -268,4 +277,4 @@ def at_random(
     )
     wrong = campaign.settle()
     tell(f"settled after {time.monotonic() - began:.0f} s")
-    return wrong + campaign.check()
+    return broken + wrong + campaign.check()

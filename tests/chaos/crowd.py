@@ -29,7 +29,10 @@ DELETED = 0.25  # of the things: while they are built, or afterwards
 TWICE = 0.04  # of the things are asked for twice in the same millisecond
 SHARED, PORTS = 0.12, 4  # of the runs lock one of so many ports as well, and wait for it
 SILENT = 0.1  # of the rounds pass without a word from the host
-STUBBORN = 0.02  # of the runs have an undo that never succeeds
+LATE = 0.12  # of the runs fail late, so that there is something to undo
+STUBBORN = 0.3  # of these have an undo that never succeeds
+RELUCTANT = 0.15  # of the runs fail once more at what follows a failure, or at what is tried until it is done
+AFTERWARDS = {"Take.undo", "Mourn", "GiveBack"}
 HASTY = 0.02  # of the messages arrive when time has just passed for everybody
 
 # What may befall a run at its how-manieth place, message or effect; with how often it is drawn, and the last number.
@@ -52,6 +55,7 @@ ITS_TIME_PASSES = (
     "UPDATE journal_workflowrun SET lease_expires_at = {later} WHERE uuid = %s AND owner IS NOT NULL",
     "UPDATE journal_workflowrun SET wake_at = {later} WHERE uuid = %s AND wake_at < {later}",
 )
+_NOT_CLEAN = "SELECT uuid FROM journal_workflowrun WHERE state = 'failed (not clean)'"
 
 
 @dataclass
@@ -61,6 +65,7 @@ class Fate:
     thing: int
     faults: list[tuple[str, int]]
     is_stubborn: bool = False
+    is_reluctant: bool = False
     delete_at: int = 0  # the place at which somebody asks for the end of the thing; 0: nobody does
     met: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
@@ -108,7 +113,9 @@ class Crowd(Schedule):
     def meet(self, step: str) -> None:
         if self._fate.is_stubborn and step == "Take.undo":
             raise ledger.fail(step)
-        if self._fate.meet(AT_EFFECTS):
+        is_once_more = self._fate.is_reluctant and step in AFTERWARDS
+        self._fate.is_reluctant &= not is_once_more
+        if is_once_more or self._fate.meet(AT_EFFECTS):
             self._strike("fail", f"failed: {step}")
             raise ledger.fail(step)
 
@@ -161,9 +168,17 @@ class Crowd(Schedule):
             self._delete_the_rest()
             self.wire, self._late = self._late, []
             if not self.wire and not self._unfinished():
+                self._look_for_needless_leftovers()
                 return
             self._let_time_pass()
         self.wrong.append(f"never settles: {self._unfinished()}")
+
+    def _look_for_needless_leftovers(self) -> None:
+        """Nobody gives an undo up that would have succeeded."""
+        stubborn = {_key(run_uuid) for run_uuid, fate in self._fates.items() if fate.is_stubborn}
+        for (run_uuid,) in dialect.run(connections[CELL], _NOT_CLEAN):
+            if run_uuid not in stubborn:
+                self.wrong.append(f"run {run_uuid} left something behind, and nothing kept it from its undo")
 
     def _arrive(self, message: Message) -> None:
         """A message arrives, if that is its fate."""
@@ -217,7 +232,10 @@ class Crowd(Schedule):
         weights = [weight for weight, _ in FAULTS.values()]
         kinds = self.random.choices(list(FAULTS), weights, k=1 + (self.random.random() < SECOND))
         faults = [(kind, self.random.randint(1, FAULTS[kind][1])) for kind in kinds]
-        return Fate(thing, faults, is_stubborn=self.random.random() < STUBBORN)
+        chance = self.random.random()
+        faults += [("fail", self.random.randint(2, 4))] if chance < LATE else []
+        is_reluctant = self.random.random() < RELUCTANT
+        return Fate(thing, faults, is_stubborn=chance < LATE * STUBBORN, is_reluctant=is_reluctant)
 
     def _cancel_this(self) -> None:
         with write_tx(CELL):

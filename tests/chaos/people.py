@@ -222,9 +222,17 @@ class Person:
                 raw = response.read()
                 return response.status, json.loads(raw) if raw else None, _request_id(response.headers)
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode(errors="replace"), _request_id(error.headers)
+            return error.code, _rest_of(error), _request_id(error.headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
             return 0, str(error), ""
+
+
+def _rest_of(refusal: urllib.error.HTTPError) -> str:
+    """What is said for a refusal; "" when the web dies while it says so."""
+    try:
+        return refusal.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return ""
 
 
 def _request_id(headers: Mapping[str, str]) -> str:

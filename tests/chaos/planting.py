@@ -1,0 +1,18 @@
+"""How a bug is planted: what the product does at some place is replaced, until the process ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Bug = Callable[[], None]
+PLANTED: dict[str, Bug] = {}
+
+
+def bug(plant: Bug) -> Bug:
+    PLANTED[plant.__name__] = plant
+    return plant
+
+
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    setattr(owner, name, make(getattr(owner, name)))
