@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import uuid as uuids
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from uuid import UUID
 
 from django.db.models import Count, ProtectedError, Q
 from django.db.models.functions import Coalesce
 
 from conductor.core.errors import Conflict, Invalid
-from conductor.core.placement.amounts import Amount
 from conductor.placement import codes
 from conductor.placement.changes import ALIAS, Position, chunks, note_removal, position, touch
-from conductor.placement.models import Allocation, Inventory, ProviderAggregate, ResourceProvider
+from conductor.placement.models import Allocation, ResourceProvider
 from conductor.placement.provider_rows import ProviderView, found, held, in_tree_of, root_id_of, view_of
 from conductor.placement.provider_search import search
+from conductor.placement.provider_states import ProviderState, changed_since, state_of
 from conductor.transactions import one_at_a_time, write_tx
 
 __all__ = [
@@ -39,28 +38,6 @@ __all__ = [
 TREES = "placement: trees"  # whoever moves a branch is alone: two moves at once could make a ring
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderState:
-    """A provider as it stands: amounts by resource class, and how many consumers hold something of it."""
-
-    uuid: str
-    name: str
-    generation: int
-    change_number: int
-    traits: frozenset[str]
-    amounts: Mapping[str, Amount] = field(default_factory=dict)
-    num_consumers: int = 0
-    parent_uuid: str | None = None
-    root_uuid: str = ""
-    aggregates: frozenset[str] = frozenset()
-
-
-def changed_since(number: int) -> list[ProviderState]:
-    """Providers that changed after change `number`; 0 gives all."""
-    rows = ResourceProvider.objects.all() if not number else ResourceProvider.objects.filter(change_number__gt=number)
-    return _states(list(rows))
-
-
 def consumers_of_trees(roots: Iterable[str]) -> dict[str, int]:
     """How many consumers hold something anywhere in each of these trees."""
     found = dict.fromkeys(roots, 0)
@@ -73,7 +50,7 @@ def consumers_of_trees(roots: Iterable[str]) -> dict[str, int]:
 
 def get(provider_uuid: UUID | str) -> ProviderState:
     """Raises NotFound."""
-    return _states([found(provider_uuid)])[0]
+    return state_of(found(provider_uuid).pk)
 
 
 def view(provider_uuid: UUID | str) -> ProviderView:
@@ -203,38 +180,3 @@ def _branch(row: ResourceProvider) -> list[int]:
     for pk in branch:
         branch += children[pk]
     return branch
-
-
-def _states(rows: list[ResourceProvider]) -> list[ProviderState]:
-    amounts: defaultdict[int, dict[str, Amount]] = defaultdict(dict)
-    aggregates: defaultdict[int, set[str]] = defaultdict(set)
-    consumers: dict[int, int] = {}
-    places: dict[int, tuple[UUID | None, UUID | None]] = {}
-    fields = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")
-    for part in chunks([row.pk for row in rows]):
-        inventories = Inventory.objects.filter(provider_id__in=part)
-        for provider_id, name, *values in inventories.values_list("provider_id", "resource_class", *fields):
-            amounts[provider_id][name] = Amount(*values)
-        links = ProviderAggregate.objects.filter(provider_id__in=part)
-        for provider_id, aggregate in links.values_list("provider_id", "aggregate_uuid"):
-            aggregates[provider_id].add(str(aggregate))
-        held = Allocation.objects.filter(provider_id__in=part).values_list("provider_id")
-        consumers.update(held.annotate(count=Count("consumer_id", distinct=True)))
-        nested = ResourceProvider.objects.filter(pk__in=part).exclude(parent=None)
-        for pk, *place in nested.values_list("pk", "parent__uuid", "root__uuid"):
-            places[pk] = (place[0], place[1])
-    return [
-        ProviderState(
-            uuid=str(row.uuid),
-            name=row.name,
-            generation=row.generation,
-            change_number=row.change_number,
-            traits=frozenset(row.traits),
-            amounts=amounts[row.pk],
-            num_consumers=consumers.get(row.pk, 0),
-            parent_uuid=str(places[row.pk][0]) if row.pk in places else None,
-            root_uuid=str(places[row.pk][1]) if row.pk in places else str(row.uuid),
-            aggregates=frozenset(aggregates[row.pk]),
-        )
-        for row in rows
-    ]

@@ -5,40 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Count, Max, Q
 
 from conductor.cell_db import build_failures
 from conductor.cell_db.models import ComputeNode, Instance, Service
-from conductor.core import image_properties, metrics
-from conductor.core.frozen import FrozenDict, frozen
+from conductor.core import image_properties
 from conductor.core.states import VmState
+from conductor.scheduler import node_facts
+from conductor.scheduler.node_facts import NodeFacts
 from conductor.transactions import database_now
 
 BINARY = "nova-compute"
-NODE_FIELDS = ("uuid", "host", "node", "report", "is_simulated", "hypervisor_type", "hypervisor_version", "host_ip")
-NOTHING: FrozenDict = FrozenDict()
 Property = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """A compute node as its host last reported it."""
-
-    uuid: str
-    host: str
-    node: str
-    is_simulated: bool
-    hypervisor_type: str
-    hypervisor_version: int
-    supported_instances: tuple[tuple[str, str, str], ...]
-    capabilities: Mapping[str, Any]
-    disk_available_least_gb: int | None
-    host_ip: str = ""
-    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,49 +86,16 @@ def _nodes(alias: str, known: CellFacts, newest: int, count: int) -> Mapping[str
     """The very mapping that is known where nothing changed."""
     if newest == known.newest and count == len(known.nodes):
         return known.nodes
-    rows = ComputeNode.objects.using(alias)
     if known.nodes and newest > known.newest:
-        changed = rows.filter(change_number__gt=known.newest)
-        nodes = {**known.nodes, **_read_nodes(changed)}
+        nodes = {**known.nodes, **node_facts.read(alias, since=known.newest)}
         if len(nodes) == count:
             return nodes
-    return _read_nodes(rows.all())
+    return node_facts.read(alias)
 
 
 def _newest_node(alias: str) -> tuple[int, int]:
     found = ComputeNode.objects.using(alias).aggregate(newest=Max("change_number"), count=Count("pk"))
     return (-1 if found["newest"] is None else found["newest"]), found["count"]
-
-
-def _read_nodes(rows: QuerySet[ComputeNode]) -> dict[str, NodeFacts]:
-    alike: dict[Any, Any] = {}
-    return {str(values[0]): _node(alike, *values) for values in rows.values_list(*NODE_FIELDS).iterator()}
-
-
-def _node(
-    alike: dict[Any, Any], uuid: UUID, host: str, node: str, report: dict[str, Any] | None, *facts: Any
-) -> NodeFacts:
-    """What hosts say of themselves is mostly the same, so it is kept once, and read-only as plugins will get it."""
-    said = report or {}
-    is_simulated, hypervisor_type, hypervisor_version, host_ip = facts
-    capabilities = {**said.get("capabilities", {}), "cpu_info": said.get("cpu_info", {})}
-    key = repr(capabilities)
-    if key not in alike:
-        alike[key] = frozen(capabilities)
-    offers = tuple((arch, kind, mode) for arch, kind, mode in said.get("supported_instances", ()))
-    return NodeFacts(
-        uuid=str(uuid),
-        host=host,
-        node=node,
-        is_simulated=is_simulated,
-        hypervisor_type=hypervisor_type,
-        hypervisor_version=hypervisor_version,
-        supported_instances=alike.setdefault(offers, offers),
-        capabilities=alike[key],
-        disk_available_least_gb=said.get("disk_available_least_gb"),
-        host_ip=host_ip or "",
-        metrics=frozen(metrics.kept(said.get("metrics") or {})) or NOTHING,
-    )
 
 
 def _services(alias: str) -> tuple[int, int]:

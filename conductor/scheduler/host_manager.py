@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from conductor.api_db.models import Aggregate, AggregateHost, CellMapping
 from conductor.cells.lookup import CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
-from conductor.core.frozen import FrozenDict
+from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.scheduling import host_trees
 from conductor.placement import hardware, providers
 from conductor.placement.hardware import NOTHING, Inside
 from conductor.placement.providers import Position, ProviderState
 from conductor.scheduler import cell_facts
-from conductor.scheduler.cell_facts import CellFacts, NodeFacts
+from conductor.scheduler.cell_facts import CellFacts
 from conductor.scheduler.host_rows import Membership, Sources, row_of
+from conductor.scheduler.node_facts import NodeFacts
 from conductor.scheduler.provider_trees import ProviderTrees
 
 IO_OPS_EVERY_SECONDS = 1.0
@@ -64,12 +67,16 @@ class HostManager:
         """Bring the table up to date and give it; with `counts_images`, what images the instances have is in it too."""
         with self._lock:
             self._counts_images = counts_images
-            began = time.monotonic()
-            self._follow_placement()
-            self._follow_aggregates()
-            missing = self._follow_cells()
-            table = self._table_now(age_seconds=time.monotonic() - began)
-            return Snapshot(table, missing, str(self._position.epoch))
+            with nullcontext() if self._rows else _nothing_collected():
+                return self._now()
+
+    def _now(self) -> Snapshot:
+        began = time.monotonic()
+        self._follow_placement()
+        self._follow_aggregates()
+        missing = self._follow_cells()
+        table = self._table_now(age_seconds=time.monotonic() - began)
+        return Snapshot(table, missing, str(self._position.epoch))
 
     def _forget(self) -> None:
         self._position = Position()
@@ -213,9 +220,22 @@ class HostManager:
         )
 
 
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """While a fleet is read nobody looks for cycles of garbage: all that is made stays, and is looked at in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _members(metadata: Mapping[int, tuple[str, Mapping[str, object]]]) -> dict[str, Membership]:
     values: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     uuids: defaultdict[str, set[str]] = defaultdict(set)
+    members: dict[str, Membership] = {}
     for aggregate, host in AggregateHost.objects.values_list("aggregate_id", "host"):
         uuid, keys = metadata.get(aggregate, ("", {}))
         if not uuid:  # made between the two readings: the next one has it
@@ -223,10 +243,13 @@ def _members(metadata: Mapping[int, tuple[str, Mapping[str, object]]]) -> dict[s
         uuids[host].add(uuid)
         for key, value in keys.items():
             values[host][key].add(str(value))
-    return {
-        host: Membership(frozenset(found), {key: frozenset(texts) for key, texts in values[host].items()})
-        for host, found in uuids.items()
-    }
+    alike: dict[frozenset[str], Membership] = {}  # hosts in the same aggregates share what is said of them
+    for host, found in uuids.items():
+        same = frozenset(found)
+        if same not in alike:
+            alike[same] = Membership(same, frozen({key: frozenset(texts) for key, texts in values[host].items()}))
+        members[host] = alike[same]
+    return members
 
 
 host_manager = HostManager()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,41 @@ VARIABLE = "$"
 LONGEST_SHOWN = 200
 FAULTS = (ValueError, TypeError, KeyError, AttributeError, LookupError, RecursionError)
 Arguments = list[Any]
+
+
+@dataclass(frozen=True)
+class Thing:
+    """What a host has that is neither number nor text: equal to itself only, without an order, untrue where empty."""
+
+    name: str
+    size: int = 1
+
+    def __bool__(self) -> bool:
+        return self.size > 0
+
+
+def _things(name: str, count: int) -> list[Thing]:
+    return [Thing(f"{name} {index}") for index in range(count)]
+
+
+def _address(host: HostState) -> Any:
+    """As an address: no text is equal to it, and none is before or after it."""
+    try:
+        return ip_address(host.host_ip) if host.host_ip else None
+    except ValueError:
+        return Thing(host.host_ip)
+
+
+# Names that stand for objects here, and for texts or for nothing where extra specs ask for them.
+OBJECTS: Mapping[str, Callable[[HostState], Any]] = {
+    "host_ip": _address,
+    "aggregates": lambda host: _things("aggregate", len(host.aggregates)),
+    "instances": lambda host: dict(enumerate(_things("instance", host.num_instances))),
+    "allocation_candidates": lambda host: _things("candidate", 1),
+    "metrics": lambda host: Thing("metrics", len(host.metrics)),
+    "numa_topology": lambda host: Thing("topology") if host.topology else None,
+    "pci_stats": lambda host: Thing("devices"),
+}
 
 
 def _each(compare: Callable[[Any, Any], bool]) -> Callable[[Arguments], bool]:
@@ -141,7 +178,7 @@ def _value(variable: str, host: HostState) -> Any:
     else.
     """
     name, *path = variable[len(VARIABLE) :].split(".")
-    value = attribute(host, name)
+    value = OBJECTS[name](host) if name in OBJECTS else attribute(host, name)
     for key in path:
         if value is None:
             return None

@@ -22,6 +22,7 @@ ATTEMPT_WEIGHTS_KEPT = 5
 # Hosts whose reasons are kept: all of a small fleet, a fair part of a large one.
 REASONS_KEPT = 100
 REASONS_KEPT_ON_FAILURE = 1000
+REASONS_COUNTED = 25  # of each filter at least: advice counts them
 SEEDS = 2**32  # seeds are below it
 
 
@@ -135,7 +136,7 @@ def explain(outcome: Outcome, missing_cells: Mapping[str, str] | None = None) ->
     shown = outcome.shown
     missing = dict(missing_cells or {})
     limit = REASONS_KEPT if outcome.is_successful else REASONS_KEPT_ON_FAILURE
-    reasons = [(stage, _reasons(shown, stage, limit)) for stage in shown.filtering.stages]
+    reasons = _all_reasons(shown, limit)
     nearest, miss_counts = ((), {}) if outcome.is_successful else nearest_misses(shown)
     best = heaviest(shown.weighing.totals, limit)
     return Decision(
@@ -157,6 +158,16 @@ def explain(outcome: Outcome, missing_cells: Mapping[str, str] | None = None) ->
 
 def _counted(stage: Stage) -> StageCount:
     return StageCount(stage.filter.name, stage.before, stage.after, stage.rejected, round(stage.seconds * 1000, 3))
+
+
+def _all_reasons(shown: Round, limit: int) -> list[tuple[Stage, dict[int, Verdict]]]:
+    """What is kept is of those who came furthest; of earlier stages as much is asked as it takes to say why."""
+    found = []
+    for stage in reversed(shown.filtering.stages):
+        asked = _reasons(shown, stage, max(limit, REASONS_COUNTED))
+        found.append((stage, asked))
+        limit -= len(asked)
+    return found[::-1]
 
 
 def _reasons(shown: Round, stage: Stage, limit: int) -> dict[int, Verdict]:

@@ -232,6 +232,15 @@ def test_metrics() -> None:
         ('["<", 2, 1, "x"]', UNREADABLE),  # all are compared, also after one that does not hold
         ('["=", "$host.name", 1]', UNREADABLE),
         ('["~", "$host", 1]', UNREADABLE),
+        ('["=", "$host_ip", "192.0.2.1"]', False),  # an address is no text
+        ('["<", "$host_ip", "192.0.2.2"]', UNREADABLE),
+        ('["<=", "$host_ip", "$host_ip"]', True),
+        ('["<=", "$aggregates", 1]', UNREADABLE),  # several things, which have no order
+        ('["not", "$metrics", "$instances"]', True),  # there are none of them
+        ('["not", "$pci_stats"]', False),
+        ('["in", "$metrics", "$limits"]', False),
+        ('["=", "$pci_stats", "$pci_stats"]', True),
+        ('["=", "$metrics.cpu", 1]', UNREADABLE),
         ('{"=": 1}', UNREADABLE),
         ("5", UNREADABLE),
         ("[", UNREADABLE),
@@ -239,7 +248,7 @@ def test_metrics() -> None:
     ],
 )
 def test_queries(query: str, answer: bool | str) -> None:
-    state = host(capabilities={"rack": "r1"})
+    state = host(capabilities={"rack": "r1"}, host_ip="192.0.2.1")
     assert said(ask("JsonFilter", state, spec(scheduler_hints={"query": [query]}))) == answer
 
 
