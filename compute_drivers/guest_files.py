@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from conductor.core.compute_driver import GuestSpec, NetworkPort
+from conductor.core.compute_driver import GuestSpec, NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted
 
 # The newest version of the layout that is spoken; `latest` is the same.
@@ -66,7 +66,7 @@ def _metadata(guest: GuestSpec, password: str) -> dict[str, Any]:
 
 
 def _ec2_metadata(guest: GuestSpec) -> dict[str, Any]:
-    addresses = [port.ip_address for port in guest.ports if port.ip_address]
+    addresses = [one.ip_address for port in guest.ports for one in port.addresses if ":" not in one.ip_address]
     said: dict[str, Any] = {
         "instance-id": f"i-{guest.instance_uuid.replace('-', '')[:8]}",
         "instance-type": guest.flavor.name,
@@ -89,24 +89,34 @@ def _network_data(ports: tuple[NetworkPort, ...]) -> dict[str, Any]:
         {"id": f"card{number}", "vif_id": port.port_uuid, "type": "phy", "ethernet_mac_address": port.mac_address}
         for number, port in enumerate(ports)
     ]
-    networks = [_network(number, port) for number, port in enumerate(ports) if port.ip_address]
-    servers = dict.fromkeys(server for port in ports for server in port.dns_nameservers)
+    told = [(number, port, one) for number, port in enumerate(ports) for one in port.addresses]
+    networks = [_network(index, number, port, one) for index, (number, port, one) in enumerate(told)]
+    servers = dict.fromkeys(server for _, _, one in told for server in one.dns_nameservers)
     return {"links": links, "networks": networks, "services": [{"type": "dns", "address": one} for one in servers]}
 
 
-def _network(number: int, port: NetworkPort) -> dict[str, Any]:
+def _network(index: int, number: int, port: NetworkPort, one: PortAddress) -> dict[str, Any]:
     said: dict[str, Any] = {
-        "id": f"network{number}",
+        "id": f"network{index}",
         "link": f"card{number}",
         "network_id": port.network_name,
-        "type": "ipv4_dhcp",
-        "ip_address": port.ip_address,
-        "netmask": str(ipaddress.ip_network(port.cidr).netmask) if port.cidr else "",
+        "type": _type_of(port, one),
+        "ip_address": one.ip_address,
+        "netmask": str(ipaddress.ip_network(one.cidr).netmask) if one.cidr else "",
         "routes": [],
     }
-    if port.gateway_ip:
-        said["routes"] = [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": port.gateway_ip}]
+    if one.gateway_ip:
+        nowhere = "::" if ":" in one.gateway_ip else "0.0.0.0"
+        said["routes"] = [{"network": nowhere, "netmask": nowhere, "gateway": one.gateway_ip}]
     return said
+
+
+def _type_of(port: NetworkPort, one: PortAddress) -> str:
+    """How the guest comes by it: one address of IPv4 by DHCP, further ones and what nobody tells by itself."""
+    if ":" in one.ip_address:
+        return f"ipv6_{one.ipv6_mode}" if one.ipv6_mode else "ipv6"
+    first = next(other for other in port.addresses if ":" not in other.ip_address)
+    return "ipv4_dhcp" if one == first else "ipv4"
 
 
 def _user_data(guest: GuestSpec) -> bytes:

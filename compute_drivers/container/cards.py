@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compute_drivers import programs
-from conductor.core.compute_driver import NetworkPort
+from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted, DriverError
 
 MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
@@ -86,14 +86,20 @@ def words(port: NetworkPort) -> list[str]:
     if not MAC.fullmatch(port.mac_address):
         raise BuildAborted(f"Port {port.port_uuid} has no usable MAC address.")
     said = ["link set CARD up"]
-    if not port.ip_address:
-        return said
+    for one in port.addresses:
+        if one.cidr:  # an earlier release does not tell where further ones belong
+            said += _addressed(port.port_uuid, one)
+    return said
+
+
+def _addressed(port_uuid: str, told: PortAddress) -> list[str]:
     try:
-        address = ipaddress.ip_interface(f"{port.ip_address}/{port.prefix_length}")
-        gateway = ipaddress.ip_address(port.gateway_ip) if port.gateway_ip else None
+        length = ipaddress.ip_network(told.cidr).prefixlen
+        address = ipaddress.ip_interface(f"{told.ip_address}/{length}")
+        gateway = ipaddress.ip_address(told.gateway_ip) if told.gateway_ip else None
     except ValueError:
-        raise BuildAborted(f"Port {port.port_uuid} has no usable address: {port.ip_address} in {port.cidr}.") from None
-    said.append(f"address add {address} dev CARD{' nodad' if address.version == 6 else ''}")
+        raise BuildAborted(f"Port {port_uuid} has no usable address: {told.ip_address} in {told.cidr}.") from None
+    said = [f"address add {address} dev CARD{' nodad' if address.version == 6 else ''}"]
     if gateway is not None and gateway in address.network and gateway != address.ip:
         # The first card's way out stays the first.
         said.append(f"route append {ANY[address.version]} via {gateway} dev CARD")

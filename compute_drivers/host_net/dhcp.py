@@ -14,8 +14,8 @@ from pathlib import Path
 
 from compute_drivers import guest_metadata, programs
 from compute_drivers.guest_metadata import GuestPages
-from compute_drivers.host_net.rules import SERVER
-from conductor.core.compute_driver import NetworkPort
+from compute_drivers.host_net.honest import SERVER
+from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import DriverError
 
 WHAT = "The addresses of the network could not be served"
@@ -32,6 +32,11 @@ class Client:
     hostname: str
     pages: GuestPages | None = field(default=None, compare=False)
 
+    @property
+    def leased(self) -> PortAddress | None:
+        """Of its addresses the one that DHCP gives; further ones a guest takes by itself. None: it has but IPv6."""
+        return next((one for one in self.port.addresses if ":" not in one.ip_address), None)
+
 
 def configuration(bridge: str, pid_file: Path, clients: Sequence[Client]) -> str:
     """What dnsmasq is told: leases for the cards that we know, by their ports' addresses, and none for others."""
@@ -39,26 +44,26 @@ def configuration(bridge: str, pid_file: Path, clients: Sequence[Client]) -> str
         *("port=0", f"interface={bridge}", "except-interface=lo", "bind-interfaces", f"pid-file={pid_file}"),
         *("dhcp-authoritative", "leasefile-ro", "no-ping", "quiet-dhcp", "dhcp-no-override", "user=nobody"),
     ]
-    subnets = {client.port.cidr: client.port for client in clients}
-    for tag, (cidr, port) in enumerate(sorted(subnets.items())):
+    leases = [(client, leased) for client in clients if (leased := client.leased) is not None]
+    for tag, (cidr, address) in enumerate(sorted({leased.cidr: leased for _, leased in leases}.items())):
         network = IPv4Network(cidr)
         lines.append(f"shared-network={bridge},{network.network_address}")
         lines.append(f"dhcp-range=set:subnet{tag},{network.network_address},static,{network.netmask},{LEASE}")
-        lines += [f"dhcp-option=tag:subnet{tag},{option}" for option in _options(port)]
-    for client in sorted(clients, key=lambda one: one.port.port_uuid):
+        lines += [f"dhcp-option=tag:subnet{tag},{option}" for option in _options(address)]
+    for client, leased in sorted(leases, key=lambda one: one[0].port.port_uuid):
         name = NOT_IN_HOST_NAMES.sub("", client.hostname)[:63].strip("-") or "guest"
-        lines.append(f"dhcp-host={client.port.mac_address.lower()},{client.port.ip_address},{name},{LEASE}")
+        lines.append(f"dhcp-host={client.port.mac_address.lower()},{leased.ip_address},{name},{LEASE}")
     return "\n".join([*lines, ""])
 
 
-def _options(port: NetworkPort) -> list[str]:
+def _options(address: PortAddress) -> list[str]:
     """Without a value an option is left out: dnsmasq would name itself."""
-    router = _ipv4_of(port.gateway_ip)
-    on_link = (one for address in (SERVER, guest_metadata.ADDRESS) for one in (f"{address}/32", "0.0.0.0"))
-    ways = [*on_link, *(one for address in router for one in ("0.0.0.0/0", address))]
+    router = _ipv4_of(address.gateway_ip)
+    on_link = (one for service in (SERVER, guest_metadata.ADDRESS) for one in (f"{service}/32", "0.0.0.0"))
+    ways = [*on_link, *(one for gateway in router for one in ("0.0.0.0/0", gateway))]
     return [
         ",".join(["option:router", *router]),
-        ",".join(["option:dns-server", *_ipv4_of(*port.dns_nameservers)]),
+        ",".join(["option:dns-server", *_ipv4_of(*address.dns_nameservers)]),
         # Who heeds these ways out heeds no router, so it is named again.
         ",".join(["option:classless-static-route", *ways]),
     ]

@@ -8,14 +8,16 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 from compute_drivers import programs
 from compute_drivers.host_net import rules
 from compute_drivers.host_net.dhcp import Client, DhcpServer
+from compute_drivers.host_net.honest import SERVER
 from compute_drivers.host_net.metadata import MetadataService
+from compute_drivers.host_net.plugs import Plug
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import PortFilter
@@ -26,6 +28,8 @@ BRIDGED_CALLS = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
 TUN = Path("/dev/net/tun")
 WHAT = "The port could not be plugged"
 FILTERS = "filters.json"
+# By the layer above, which remembers connections.
+LOOKED_AT = ("nf_call_iptables", "1", "nf_call_ip6tables", "1")
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,11 @@ class _Held:
     device: str
     bridge: str
 
-    def plug(self, filters: Mapping[str, PortFilter]) -> rules.Plug:
+    def plug(self, filters: Mapping[str, PortFilter]) -> Plug:
         port = self.client.port
         found = filters.get(port.port_uuid, PortFilter())
-        return rules.Plug(self.device, self.bridge, port.mac_address, port.ip_address, found)
+        more = tuple(one.ip_address for one in port.more)
+        return Plug(self.device, self.bridge, port.mac_address, port.ip_address, found, more)
 
 
 def names_of(folder: Path) -> rules.Names:
@@ -139,6 +144,10 @@ class HostNet:
         """By this name the kernel has the port's tap, here."""
         return f"{self._names.devices}{_short(port.port_uuid)}"
 
+    def planned(self, port: NetworkPort) -> str:
+        """The same, of one that is not plugged yet. Raises BuildAborted for one that cannot be."""
+        return self._of("", Client(port, "")).device
+
     def _service_of(self, bridge: str) -> str:
         """By this name the kernel has the tap of a network's metadata service."""
         return f"{self._names.services}{bridge.removeprefix(self._names.bridges)}"
@@ -165,7 +174,7 @@ class HostNet:
 
     def _of(self, owner: str, client: Client) -> _Held:
         port = client.port
-        _require_ipv4(port)
+        _require_usable(port)
         network = port.network_uuid or port.port_uuid  # of an earlier release: nobody else is in it
         held = _Held(owner, client, self.device_of(port), f"{self._names.bridges}{_short(network)}")
         rules.ruleset(self._names, [held.plug({})])  # what is wrong with it is said now
@@ -175,6 +184,8 @@ class HostNet:
         links = self._links()
         if held.bridge not in links:
             self._make_bridge(held.bridge)
+        elif ":" in "".join(one.ip_address for one in held.client.port.addresses):  # an earlier release made it
+            programs.must(WHAT, "ip", "link", "set", held.bridge, "type", "bridge", *LOOKED_AT)
         if held.device not in links:
             programs.must(WHAT, "ip", "tuntap", "add", "dev", held.device, "mode", "tap")
         programs.must(WHAT, "ip", "link", "set", held.device, "master", held.bridge, "addrgenmode", "none", "up")
@@ -183,9 +194,9 @@ class HostNet:
     def _make_bridge(name: str) -> None:
         """With an address of its own for its DHCP server and of no network's: the host's routes stay as they are."""
         mac = "02:" + ":".join(f"{byte:02x}" for byte in hashlib.sha256(name.encode()).digest()[:5])
-        kind = ("type", "bridge", "nf_call_iptables", "1", "mcast_snooping", "0")
+        kind = ("type", "bridge", *LOOKED_AT, "mcast_snooping", "0")
         programs.must(WHAT, "ip", "link", "add", name, "address", mac, *kind)
-        programs.must(WHAT, "ip", "address", "add", f"{rules.SERVER}/32", "dev", name)
+        programs.must(WHAT, "ip", "address", "add", f"{SERVER}/32", "dev", name)
         programs.must(WHAT, "ip", "link", "set", name, "addrgenmode", "none", "up")
 
     def _serve(self, bridges: Iterable[str]) -> None:
@@ -193,11 +204,13 @@ class HostNet:
         for bridge in sorted(bridges):
             clients = [held.client for held in self._held.values() if held.bridge == bridge]
             server = DhcpServer(self._folder, bridge)
-            if clients:
+            if any(client.leased for client in clients):
                 server.serve(clients)
-                self._metadata.serve(bridge, self._service_of(bridge), clients)
             else:
                 server.end()
+            if clients:
+                self._metadata.serve(bridge, self._service_of(bridge), clients)
+            else:
                 self._metadata.end(bridge)
                 self._remove(bridge)
 
@@ -255,16 +268,18 @@ def _short(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
-def _require_ipv4(port: NetworkPort) -> None:
-    try:
-        is_in = IPv4Address(port.ip_address) in IPv4Network(port.cidr)
-    except (AddressValueError, ValueError):
-        is_in = False
-    if not is_in:
-        raise BuildAborted(
-            f"Port {port.port_uuid} has the address {port.ip_address} in {port.cidr}; "
-            "guests on this host have IPv4 only."
-        )
+def _require_usable(port: NetworkPort) -> None:
+    """Of further addresses an earlier release did not tell where they belong."""
+    told = [one for one in port.addresses if one.cidr or one.ip_address == port.ip_address]
+    if not told:
+        raise BuildAborted(f"Port {port.port_uuid} has no address.")
+    for one in told:
+        try:
+            is_in = ip_address(one.ip_address) in ip_network(one.cidr)
+        except ValueError:
+            is_in = False
+        if not is_in:
+            raise BuildAborted(f"Port {port.port_uuid} has the address {one.ip_address}, which is not in {one.cidr!r}.")
 
 
 def _counted(mac_address: str, stats: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:

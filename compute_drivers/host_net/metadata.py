@@ -1,4 +1,4 @@
-"""The metadata service of a network on this host: a tap on its bridge, at whose other end is this process."""
+"""What this process is to a network on its host, at the end of a tap on its bridge: metadata and IPv6 addresses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from compute_drivers import programs
 from compute_drivers.host_net.dhcp import Client
+from compute_drivers.host_net.ipv6 import IPV6, AddressSegment
+from compute_drivers.user_net import packets
 from compute_drivers.user_net.metadata_segment import MetadataSegment, Reader
 from compute_drivers.user_net.wires import LARGEST_FRAME, Wires
 from conductor.core.errors import DriverError
@@ -49,19 +51,42 @@ class TapEnd:
         """It is gone with its end."""
 
 
+class BridgeSegment:
+    """All that is at that end, by what is asked."""
+
+    def __init__(self) -> None:
+        self.metadata = MetadataSegment()
+        self.addresses = AddressSegment()
+
+    def receive(self, data: bytes, now: float) -> list[bytes]:
+        frame = packets.frame_of(data)
+        if frame is not None and frame.kind == IPV6:
+            return self.addresses.receive(frame)
+        return self.metadata.receive(data, now)
+
+    def turn(self, now: float) -> list[bytes]:
+        return [*self.metadata.turn(now), *self.addresses.turn(now)]
+
+
 class MetadataService:
     """One tap per bridge, and one thread for all of them."""
 
     def __init__(self) -> None:
         self._wires = Wires()
-        self._segments: dict[str, MetadataSegment] = {}
+        self._segments: dict[str, BridgeSegment] = {}
 
     def serve(self, bridge: str, device: str, clients: Sequence[Client]) -> None:
         """Answer these from now on. Raises DriverError."""
         if bridge not in self._segments:
             self._segments[bridge] = self._plugged(bridge, device)
-        readers = {Reader(one.port.mac_address, one.port.ip_address): one.pages for one in clients}
-        self._segments[bridge].tell({reader: pages for reader, pages in readers.items() if pages is not None})
+        readers = {
+            Reader(one.port.mac_address, address.ip_address): one.pages
+            for one in clients
+            for address in one.port.addresses
+            if one.pages is not None and ":" not in address.ip_address
+        }
+        self._segments[bridge].metadata.tell({reader: pages for reader, pages in readers.items() if pages is not None})
+        self._segments[bridge].addresses.tell({one.port.mac_address: one.port.addresses for one in clients})
 
     def end(self, bridge: str) -> None:
         """Nothing where there is none."""
@@ -72,10 +97,10 @@ class MetadataService:
         self._segments.clear()
         self._wires.stop()
 
-    def _plugged(self, bridge: str, device: str) -> MetadataSegment:
+    def _plugged(self, bridge: str, device: str) -> BridgeSegment:
         # Of a process that has not ended yet; whoever came last has it.
         programs.run("ip", "link", "delete", device)
-        segment = MetadataSegment()
+        segment = BridgeSegment()
         try:
             self._wires.join(bridge, KEY, lambda: TapEnd(device), segment)
         except OSError as error:

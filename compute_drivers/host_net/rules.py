@@ -2,59 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, collapse_addresses
 
 from compute_drivers import guest_metadata
-from conductor.core.errors import BuildAborted
-from conductor.core.port_filters import EGRESS, INGRESS, IPV4, FilterRule, PortFilter
+from compute_drivers.host_net import ipv6
+from compute_drivers.host_net.honest import METADATA, SERVER, honest, speaks_ipv6
+from compute_drivers.host_net.matching import matching, set_of
+from compute_drivers.host_net.plugs import Plug, mac_of, own_mac
+from conductor.core.port_filters import EGRESS, INGRESS
 
 # A packet of ours with this bit answers one that was let through. The bridge has no memory of connections; the layer
 # above it has, and leaves the bit for it.
 ANSWER = "0x20000000"
-# Here the host's DHCP server is reached: link-local, so that no network of a guest and none of the host's is hidden.
-SERVER = "169.254.67.67"
-METADATA = guest_metadata.ADDRESS
-# What a guest may ask of the metadata service in a second: the process behind it has others to answer.
-ASKED_PER_SECOND = 1000
-PROTOCOLS: Mapping[str, int] = {
-    "icmp": 1,
-    "igmp": 2,
-    "ipip": 4,
-    "tcp": 6,
-    "egp": 8,
-    "udp": 17,
-    "dccp": 33,
-    "rsvp": 46,
-    "gre": 47,
-    "esp": 50,
-    "ah": 51,
-    "ospf": 89,
-    "vrrp": 112,
-    "pgm": 113,
-    "sctp": 132,
-    "udplite": 136,
-}
-ICMP = 1
-WITH_PORTS = frozenset(PROTOCOLS[name] for name in ("tcp", "udp", "dccp", "sctp", "udplite"))
-MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+# What ARP is in IPv4, passes as ARP does: who says what was seen to before.
+NEIGHBOURS = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert }"
 QUOTED = '"{}"'.format
-LAST_PORT, LAST_BYTE = 65_535, 255
-
-
-@dataclass(frozen=True)
-class Plug:
-    """A port as the kernel has it: `device` is its end on the host, `bridge` its network."""
-
-    device: str
-    bridge: str
-    mac_address: str
-    ip_address: str
-    filter: PortFilter
+LAST_PORT = 65_535
 
 
 @dataclass(frozen=True)
@@ -82,7 +47,7 @@ def ruleset(names: Names, plugs: Sequence[Plug]) -> str:
     lines += _chain("answers", "forward", "filter", _answers(names))
     lines += ["}", f"table bridge {names.table} {{"]
     for plug in plugs:
-        lines += _own_chain(f"honest-{plug.device}", _honest(plug))
+        lines += _own_chain(f"honest-{plug.device}", honest(plug))
         lines += _own_chain(f"out-{plug.device}", _passing(plug, EGRESS, plugs))
         lines += _own_chain(f"in-{plug.device}", _passing(plug, INGRESS, plugs))
     devices = [plug.device for plug in plugs]
@@ -147,20 +112,24 @@ def _answers(names: Names) -> list[str]:
 
 def _ours_only(names: Names, end: str, devices: Sequence[str]) -> list[str]:
     """A device that there are no rules for passes nothing."""
-    known = f" {end} != {_set(map(QUOTED, devices))}" if devices else ""
+    known = f" {end} != {set_of(map(QUOTED, devices))}" if devices else ""
     return [f'{end} "{names.devices}*"{known} drop']
 
 
 def _asked(names: Names) -> list[str]:
-    """The metadata service hears what is for it, and says what answers that, whatever groups say."""
+    """The agent hears what is for its services, and says what answers that, whatever groups say."""
     to_it, by_it = f'oifname "{names.services}*"', f'iifname "{names.services}*"'
     of_http = f"ip protocol tcp tcp {{port}} {guest_metadata.TCP_PORT} accept".format
     return [
         f"{to_it} ip daddr {METADATA} {of_http(port='dport')}",
         f"{to_it} arp daddr ip {METADATA} accept",
+        f"{to_it} icmpv6 type nd-router-solicit accept",
+        f"{to_it} ether type ip6 meta l4proto udp udp sport 546 udp dport 547 accept",
         f"{to_it} drop",
         f"{by_it} ip saddr {METADATA} {of_http(port='sport')}",
         f"{by_it} arp saddr ip {METADATA} accept",
+        f"{by_it} ip6 saddr {ipv6.OWN} icmpv6 type nd-router-advert accept",
+        f"{by_it} ip6 saddr {ipv6.OWN} meta l4proto udp udp sport 547 udp dport 546 accept",
         f"{by_it} drop",
     ]
 
@@ -189,49 +158,12 @@ def _from_host(names: Names) -> list[str]:
     ]
 
 
-def _honest(plug: Plug) -> list[str]:
-    """Who says that it is somebody else is not heard; who has no address yet may ask for one, or whether it is free."""
-    own = _own_mac(plug)
-    first = [*_served(own, _own_address(plug))]
-    if not plug.filter.is_on:
-        return [*first, "return"]
-    pairs = [(own, _own_address(plug))]
-    for pair in plug.filter.pairs:
-        mac = _mac(pair.mac_address or own)
-        pairs += [(mac, network) for network in _networks([pair.ip_address]) if mac]
-    rules = [
-        *first,
-        f"ether saddr {own} ip saddr 0.0.0.0 ip daddr 255.255.255.255 ip protocol udp udp sport 68 udp dport 67 return",
-        "ip protocol udp udp sport 67 drop",  # a guest gives nobody an address
-    ]
-    for mac, network in dict.fromkeys(pairs):
-        rules.append(f"ether saddr {mac} ip saddr {network} return")
-        rules.append(f"ether saddr {mac} arp saddr ether {mac} arp saddr ip {network} return")
-    for mac in dict.fromkeys(mac for mac, _ in pairs):
-        rules.append(f"ether saddr {mac} arp saddr ether {mac} arp saddr ip 0.0.0.0 return")
-    return [*rules, "drop"]
-
-
-def _served(mac: str, address: IPv4Network) -> list[str]:
-    """Nobody is one of the host's services, and who asks for its metadata is itself: so it is known whose they are."""
-    to_it = f"ip daddr {METADATA}"
-    return [
-        *(
-            f"{layer} saddr {ip}{service} drop"
-            for service in (SERVER, METADATA)
-            for layer, ip in (("ip", ""), ("arp", "ip "))
-        ),
-        f"{to_it} ether saddr != {mac} drop",
-        f"{to_it} ip saddr != {address} drop",
-        f"{to_it} limit rate over {ASKED_PER_SECOND}/second burst {ASKED_PER_SECOND} packets drop",
-    ]
-
-
 def _passing(plug: Plug, direction: str, plugs: Sequence[Plug]) -> list[str]:
     """What passes in one direction; `return` is on to the other side's rules."""
     if not plug.filter.is_on:
         return ["return"]
     rules = [_not_ours(plug)] if direction == INGRESS else []
+    rules += [f"{NEIGHBOURS} return"] if speaks_ipv6(plug) else []
     rules += ["ether type arp return", f"meta mark & {ANSWER} == {ANSWER} return"]
     for rule in plug.filter.rules:
         if rule.direction == direction:
@@ -242,87 +174,10 @@ def _passing(plug: Plug, direction: str, plugs: Sequence[Plug]) -> list[str]:
 
 def _not_ours(plug: Plug) -> str:
     """A bridge that does not know where somebody is asks everybody: what is meant for one is not for the others."""
-    own = {_own_mac(plug): None, **dict.fromkeys(filter(None, (_mac(pair.mac_address) for pair in plug.filter.pairs)))}
-    return f"ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 ether daddr != {_set(own)} drop"
-
-
-def matching(rule: FilterRule, plug: Plug, plugs: Sequence[Plug]) -> str | None:
-    """A rule in nft's words; None for one that nothing here can match."""
-    if rule.ethertype != IPV4:
-        return None
-    remote = _remote(rule, plug, plugs)
-    protocol = _protocol(rule)
-    return None if remote is None or protocol is None else " ".join(filter(None, ("ether type ip", remote, protocol)))
-
-
-def _remote(rule: FilterRule, plug: Plug, plugs: Sequence[Plug]) -> str | None:
-    where = "saddr" if rule.direction == INGRESS else "daddr"
-    if rule.remote_group:
-        members = (other for other in plugs if other.bridge == plug.bridge and rule.remote_group in other.filter.groups)
-        found = _networks(address for member in members for address in _addresses(member))
-    elif rule.remote_prefix:
-        found = _networks([rule.remote_prefix])
-    else:
-        return ""
-    return f"ip {where} {_set(map(str, found))}" if found else None
-
-
-def _addresses(plug: Plug) -> Iterator[str]:
-    yield plug.ip_address
-    yield from (pair.ip_address for pair in plug.filter.pairs)
-
-
-def _protocol(rule: FilterRule) -> str | None:
-    if not rule.protocol:
-        return ""
-    number = int(rule.protocol) if rule.protocol.isdecimal() else PROTOCOLS.get(rule.protocol)
-    if number is None or number > LAST_BYTE:
-        return None
-    words = f"ip protocol {number}"
-    if number == ICMP:
-        return words + _bounded("icmp type", rule.low, LAST_BYTE) + _bounded("icmp code", rule.high, LAST_BYTE)
-    if number not in WITH_PORTS or rule.low is None:
-        return words
-    low, high = rule.low, rule.low if rule.high is None else rule.high
-    return f"{words} th dport {low}-{high}" if 0 <= low <= high <= LAST_PORT else None
-
-
-def _bounded(words: str, value: int | None, most: int) -> str:
-    return f" {words} {value}" if value is not None and 0 <= value <= most else ""
-
-
-def _networks(addresses: Iterable[str]) -> list[IPv4Network]:
-    """Each once, none within another: sets of the kernel refuse what overlaps. What is not IPv4 is left out."""
-    found = []
-    for address in addresses:
-        with suppress(ValueError):
-            found.append(IPv4Network(address, strict=False))
-    return list(collapse_addresses(found))
-
-
-def _own_address(plug: Plug) -> IPv4Network:
-    try:
-        return IPv4Network(plug.ip_address)
-    except ValueError:
-        raise BuildAborted(f"A port has no usable address: {plug.ip_address!r}.") from None
-
-
-def _own_mac(plug: Plug) -> str:
-    if not (found := _mac(plug.mac_address)):
-        raise BuildAborted(f"A port has no usable MAC address: {plug.mac_address!r}.")
-    return found
+    own = {own_mac(plug): None, **dict.fromkeys(filter(None, (mac_of(pair.mac_address) for pair in plug.filter.pairs)))}
+    return f"ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 ether daddr != {set_of(own)} drop"
 
 
 def _zone(bridge: str) -> int:
     """The same as long as the bridge is there, whatever others come and go."""
     return 1 + zlib.crc32(bridge.encode()) % LAST_PORT
-
-
-def _mac(address: str) -> str:
-    """As the kernel writes it; "" for what is none."""
-    found = address.lower()
-    return found if MAC.fullmatch(found) else ""
-
-
-def _set(members: Iterable[str]) -> str:
-    return f"{{ {', '.join(members)} }}"

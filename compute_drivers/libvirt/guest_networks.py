@@ -75,6 +75,10 @@ class GuestNetworks:
         self.close(guest.instance_uuid)
         self._open(guest.instance_uuid)
 
+    def planned(self, port: NetworkPort) -> Tap | None:
+        """The tap of a port that is not plugged yet; None where it gets none. Raises BuildAborted for a wrong port."""
+        return Tap(self._kernel.planned(port)) if self.player == BRIDGE else None
+
     def join(self, instance_uuid: str) -> None:
         """Play them as the note says that hosts share. Raises DriverError."""
         self.close(instance_uuid)

@@ -51,11 +51,11 @@ class LibvirtMaker(LibvirtHost):
             self._destroy_unfinished(guest.instance_uuid)
             raise
 
-    @staticmethod
-    def _check(guest: GuestSpec) -> wishes.Wished:
+    def _check(self, guest: GuestSpec) -> wishes.Wished:
         """Raises BuildAborted, DriverError for a guest that this host cannot have."""
         wished = wishes.read(guest)
-        user_network.arguments(guest.ports, guest.hostname, wished.card_model, machine=wished.machine)
+        wires = self._networks.planned
+        user_network.arguments(guest.ports, guest.hostname, wished.card_model, wires, wished.machine)
         return wished
 
     def _describe(self, guest: GuestSpec, boot: BootParts) -> str:

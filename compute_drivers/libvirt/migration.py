@@ -15,7 +15,7 @@ import libvirt_qemu
 
 from compute_drivers.libvirt import leaving_xml
 from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, passing_over
-from compute_drivers.libvirt.options import LibvirtOptions
+from compute_drivers.libvirt.options import POST_COPY, LibvirtOptions
 from compute_drivers.libvirt.user_network import WiresOf
 from conductor.core.compute_driver import NetworkPort
 from conductor.core.errors import DriverError
@@ -130,7 +130,7 @@ class Journey:
             self._steer(domain, job)
             if job and not self.is_aborted:
                 try:
-                    tell(*_told(job))
+                    tell(*_told(job, self.options))
                 except BaseException as error:
                     unwanted, self.is_aborted = error, True
             time.sleep(POLL_SECONDS)
@@ -150,7 +150,7 @@ class Journey:
 
     def _switch_now(self, domain: Any) -> None:
         domain.migrateSetMaxSpeed(NO_BOUND)
-        if self.options.migration_force == "post-copy":
+        if self.options.migration_force == POST_COPY:
             domain.migrateStartPostCopy()
         else:
             domain.suspend()  # it goes on when it is there, or when the move fails
@@ -182,7 +182,7 @@ class Journey:
             parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = sorted(disks)
         if options.migration_throttles:
             flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
-        if options.migration_force == "post-copy":
+        if options.migration_force == POST_COPY:
             flags |= libvirt.VIR_MIGRATE_POSTCOPY
         if options.migration_mib_per_second:
             parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = options.migration_mib_per_second
@@ -211,17 +211,32 @@ def _slots(domain: Any) -> dict[str, int]:
     return leaving_xml.cards(answer)
 
 
-def _told(job: Mapping[str, Any]) -> tuple[str, float | None, dict[str, int]]:
+def _told(job: Mapping[str, Any], options: LibvirtOptions) -> tuple[str, float | None, dict[str, int]]:
     """A job as progress. QEMU begins with the disks; what a guest writes meanwhile is sent again, in passes."""
     figures = {name: int(job[name]) for name in SAME_FIGURES if name in job}
-    page = int(job.get("memory_page_size", 4096))
-    figures["memory_dirty_rate"] = int(job.get("memory_dirty_rate", 0)) * page
-    figures["memory_passes"] = int(job.get("memory_iteration", 0))
     total, remaining = int(job.get("data_total", 0)), int(job.get("data_remaining", 0))
     share = (total - remaining) / total if total else None
     if not figures.get("memory_total"):
         return "copying disks", share, figures
-    words = f"copying memory, pass {figures['memory_passes'] or 1}"
-    if figures["memory_dirty_rate"]:
+    figures |= _of_passes(job, options)
+    words = f"copying memory, pass {figures['memory_pass']}"
+    if figures.get("memory_dirty_rate"):
         words += f", the guest changes {figures['memory_dirty_rate'] >> 20} MiB each second"
+    if figures["throttle_percent"]:
+        words += f" with {figures['throttle_percent']} % of its processors taken away"
     return words, share, figures
+
+
+def _of_passes(job: Mapping[str, Any], options: LibvirtOptions) -> dict[str, int]:
+    """How quickly the guest changes its memory is counted from the end of the first pass on: before, 0 is no answer."""
+    figures = {
+        "memory_pass": max(1, int(job.get("memory_iteration", 0))),
+        "downtime_limit_ms": options.migration_downtime_ms,
+        "throttle_percent": int(job.get("auto_converge_throttle", 0)),
+        "is_post_copy_forced": int(options.migration_force == POST_COPY),
+    }
+    if figures["memory_pass"] > 1:
+        figures["memory_dirty_rate"] = int(job.get("memory_dirty_rate", 0)) * int(job.get("memory_page_size", 4096))
+    if "downtime" in job:
+        figures["downtime_ms"] = int(job["downtime"])
+    return figures

@@ -11,7 +11,7 @@ from compute_drivers.options import option
 
 VIRT_TYPES = ("auto", "kvm", "qemu")
 TRANSPORTS = ("native", "tls", "tunnelled")
-FORCES = ("pause", "post-copy")
+PAUSE, POST_COPY = FORCES = ("pause", "post-copy")
 # Who plays the network of a port.
 AGENT, BRIDGE = "agent", "bridge"
 PLAYERS = ("qemu", AGENT, BRIDGE)
@@ -55,4 +55,4 @@ class LibvirtOptions:
     migration_downtime_ms: int = option(500, least=1)
     migration_mib_per_second: int = option(0, least=0)
     migration_throttles: bool = option(True)
-    migration_force: str = option("pause", choices=FORCES)
+    migration_force: str = option(PAUSE, choices=FORCES)

@@ -99,6 +99,9 @@ def cable(number: int, port: NetworkPort, hostname: str, wires: WiresOf | None =
     name = cable_id(port.port_uuid)
     if not port.ip_address:
         return {"type": "hubport", "id": name, "hubid": number}  # a cable that ends nowhere
+    paths = wires(port) if wires else None
+    if isinstance(paths, Tap):
+        return {"type": "tap", "id": name, "ifname": paths.name, "script": "no", "downscript": "no"}
     try:
         network = ipaddress.IPv4Network(port.cidr)
         address = ipaddress.IPv4Address(port.ip_address)
@@ -106,13 +109,10 @@ def cable(number: int, port: NetworkPort, hostname: str, wires: WiresOf | None =
     except ValueError:
         raise BuildAborted(
             f"Port {port.port_uuid} has the address {port.ip_address} in {port.cidr}; "
-            "guests on this host have IPv4 only."
+            "guests on this host have IPv4 only: its guest_network is not bridge."
         ) from None
     if address not in network:
         raise BuildAborted(f"Port {port.port_uuid} has the address {port.ip_address} outside of {port.cidr}.")
-    paths = wires(port) if wires else None
-    if isinstance(paths, Tap):
-        return {"type": "tap", "id": name, "ifname": paths.name, "script": "no", "downscript": "no"}
     free = _free(network, {address, gateway})
     # QEMU answers as gateway and name server itself: neither may be the guest's own address.
     host = gateway if gateway is not None and gateway in network and gateway != address else next(free, None)

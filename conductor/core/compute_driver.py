@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, ClassVar, Protocol
 from conductor.core.consoles import ConsoleKind
 from conductor.core.driver_capabilities import CAPABILITIES as CAPABILITIES
 from conductor.core.guest_parts import NetworkPort as NetworkPort
+from conductor.core.guest_parts import PortAddress as PortAddress
 from conductor.core.guest_parts import VolumeConnection as VolumeConnection
 from conductor.core.guest_parts import known_fields
 from conductor.core.plugin_log import PluginLog

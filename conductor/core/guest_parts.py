@@ -14,10 +14,29 @@ def known_fields(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkPort:
-    """One plugged port: addresses are texts, `prefix_length` belongs to the first subnet.
+class PortAddress:
+    """One address of a port. `ipv6_mode` is how its guest comes by it: slaac, dhcpv6-stateful or dhcpv6-stateless.
 
-    `network_uuid` is empty where an earlier release plugged it.
+    With "" an IPv6 address is the guest's own affair. `cidr` is "" where an earlier release told only the address.
+    """
+
+    ip_address: str
+    cidr: str = ""
+    gateway_ip: str = ""
+    dns_nameservers: tuple[str, ...] = ()
+    ipv6_mode: str = ""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PortAddress:
+        return cls(**{**known_fields(cls, data), "dns_nameservers": tuple(data.get("dns_nameservers", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPort:
+    """One plugged port: addresses are texts, and all from `ip_address` to `dns_nameservers` is of the first one.
+
+    `network_uuid` is empty where an earlier release plugged it. `ipv6_mode` is the first address's, `more` are the
+    others.
     """
 
     port_uuid: str
@@ -29,11 +48,22 @@ class NetworkPort:
     gateway_ip: str = ""
     dns_nameservers: tuple[str, ...] = ()
     network_uuid: str = ""
+    ipv6_mode: str = ""
+    more: tuple[PortAddress, ...] = ()
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> NetworkPort:
         """A port as a message carries it; fields that a newer sender added are dropped."""
-        return cls(**{**known_fields(cls, data), "dns_nameservers": tuple(data.get("dns_nameservers", ()))})
+        values = {**known_fields(cls, data), "dns_nameservers": tuple(data.get("dns_nameservers", ()))}
+        return cls(**{**values, "more": tuple(PortAddress.from_json(told) for told in data.get("more", ()))})
+
+    @property
+    def addresses(self) -> tuple[PortAddress, ...]:
+        """All of them; none where the port has none."""
+        if not self.ip_address:
+            return ()
+        first = PortAddress(self.ip_address, self.cidr, self.gateway_ip, self.dns_nameservers, self.ipv6_mode)
+        return (first, *self.more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 from conductor.core.guest_parts import known_fields
 
 INGRESS, EGRESS = "ingress", "egress"
-IPV4 = "IPv4"
+IPV4, IPV6 = "IPv4", "IPv6"
 # Under this key of its capabilities a host tells the fingerprint of the filters that it applies.
 PORT_FILTERS = "port_filters"
 

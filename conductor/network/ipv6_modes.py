@@ -34,6 +34,11 @@ def is_automatic(subnet: Modes) -> bool:
     return subnet.ipv6_address_mode in AUTOMATIC or subnet.ipv6_ra_mode in AUTOMATIC
 
 
+def of(subnet: Modes) -> str:
+    """What its guests are told by the host, which is all that there is on their network; "" for nothing."""
+    return subnet.ipv6_address_mode or subnet.ipv6_ra_mode or ""
+
+
 def address_of(subnet: Ranged, mac_address: str) -> str:
     """The address that a guest makes of its MAC address: the EUI-64 of RFC 4291."""
     octets = bytes.fromhex(mac_address.replace(":", ""))

@@ -8,15 +8,19 @@ from conductor.network.models import Port, SecurityGroupRule
 
 def filters_of(host: str) -> dict[str, PortFilter]:
     """By port, of all that are plugged there; in a constant number of queries."""
-    ports = Port.objects.filter(binding_host=host).prefetch_related("security_groups__rules__remote_group")
+    ports = Port.objects.filter(binding_host=host).prefetch_related("security_groups__rules__remote_group", "addresses")
     return {str(port.uuid): _filter_of(port) for port in ports}
 
 
 def _filter_of(port: Port) -> PortFilter:
-    """In an order that says nothing of when things were made: equal filters are equal."""
+    """In an order that says nothing of when things were made: equal filters are equal.
+
+    A port's own addresses are among its pairs: one that it got while its guest runs counts at once.
+    """
     groups = sorted(port.security_groups.all(), key=lambda group: str(group.uuid))
     rules = {_rule_of(rule) for group in groups for rule in group.rules.all()}
     pairs = {AddressPair(pair["ip_address"], pair.get("mac_address", "")) for pair in port.address_pairs or ()}
+    pairs |= {AddressPair(row.ip_address) for row in port.addresses.all()}
     return PortFilter(
         is_on=port.is_port_security_enabled,
         groups=tuple(str(group.uuid) for group in groups),

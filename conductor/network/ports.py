@@ -16,10 +16,10 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import Prefetch, Q, QuerySet
 from django.utils import timezone
 
-from conductor.core.compute_driver import NetworkPort
+from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.context import RequestContext
 from conductor.core.errors import BuildAborted, Conflict, Invalid, NotFound
-from conductor.network import addresses, auto_topology, port_rows, security_groups
+from conductor.network import addresses, auto_topology, ipv6_modes, port_rows, security_groups
 from conductor.network.errors import InvalidIpForSubnet
 from conductor.network.models import AddressAllocation, FloatingIp, Network, Port, SecurityGroup
 from conductor.network.operations import get_network, shared_with
@@ -255,10 +255,10 @@ def _as_json(port: Port) -> dict[str, Any]:
 
 
 def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any]:
-    """NetworkPort as JSON. A guest is told of one address, IPv4 before IPv6; `more` are the others."""
+    """NetworkPort as JSON. Of its addresses IPv4 comes before IPv6; `more` are all but the first."""
     held = sorted(allocations, key=lambda row: (row.subnet.ip_version, row.pk))
     subnet = held[0].subnet if held else None
-    return asdict(
+    told = asdict(
         NetworkPort(
             port_uuid=str(port.uuid),
             network_name=port.network.name,
@@ -269,11 +269,19 @@ def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any
             gateway_ip=(subnet.gateway_ip or "") if subnet else "",
             dns_nameservers=tuple(subnet.dns_nameservers) if subnet else (),
             network_uuid=str(port.network.uuid),
+            ipv6_mode=ipv6_modes.of(subnet) if subnet else "",
         )
-    ) | {
-        "dns_nameservers": list(subnet.dns_nameservers) if subnet else [],
-        **({"more": [{"ip_address": row.ip_address} for row in held[1:]]} if held[1:] else {}),
-    }
+    )
+    more = [_address(row) for row in held[1:]]
+    return told | {"dns_nameservers": list(subnet.dns_nameservers) if subnet else [], "more": more}
+
+
+def _address(row: AddressAllocation) -> dict[str, Any]:
+    """PortAddress as JSON."""
+    subnet = row.subnet
+    names = list(subnet.dns_nameservers)
+    told = asdict(PortAddress(row.ip_address, subnet.cidr, subnet.gateway_ip or "", (), ipv6_modes.of(subnet)))
+    return told | {"dns_nameservers": names}
 
 
 def _automatic(context: RequestContext) -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ SERVICE_VERSION_HISTORY = (
     "take_over_instance, hand_back_instance 1.0 (disks that hosts share)",
     "filter_ports 1.0; a port's network: spawn_instance 1.3, take_over_instance, attach_interface 1.1, others 1.2",
     "host_reported 1.2 (what its driver did and said)",
+    "a port's further addresses: spawn_instance 1.4, take_over_instance, attach_interface 1.2, others 1.3",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -49,6 +50,12 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
         "filter_ports": "1.0",
     },
     {"host_reported": "1.2"},
+    {
+        **dict.fromkeys(DESCRIBING, "1.3"),
+        "spawn_instance": "1.4",
+        "take_over_instance": "1.2",
+        "attach_interface": "1.2",
+    },
 )
 
 

@@ -12,7 +12,9 @@ STALLED_SECONDS = 20.0  # nothing was moved for so long
 WINDOW_SECONDS = 30.0  # what rates are measured over
 LEAST_SAMPLES = 2
 UNSURE = 1.6  # the far end of an estimate, times the near one
+SETTLED = 0.9  # a pass that begins with more than this share of what the one before began with gains nothing
 DIRTY_NAMES = ("memory_dirty_rate", "dirty_rate")
+PASS_NAMES = ("memory_pass", "memory_passes")  # the second one: what hosts of an earlier release say
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Sample:
     pass_number: int | None = None
     downtime_ms: int | None = None
     downtime_limit_ms: int | None = None
+    throttle_percent: int | None = None  # of the guest's processors, taken away so that it changes less
+    is_post_copy_forced: bool = False  # forcing lets it go on at the destination before its memory is there
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,9 @@ def sample_of(at: datetime, figures: Mapping[str, Any]) -> Sample | None:
     moved = int(figures.get("memory_processed") or max(0, total - left))
     dirty = next((float(figures[name]) for name in DIRTY_NAMES if figures.get(name) is not None), None)
     return Sample(
-        at, total, moved, left, dirty, _whole(figures, "memory_pass"), _whole(figures, "downtime_ms"),
-        _whole(figures, "downtime_limit_ms"),
+        at, total, moved, left, dirty, next(filter(None, (_whole(figures, name) for name in PASS_NAMES)), None),
+        _whole(figures, "downtime_ms"), _whole(figures, "downtime_limit_ms"), _whole(figures, "throttle_percent"),
+        is_post_copy_forced=bool(figures.get("is_post_copy_forced")),
     )  # fmt: skip
 
 
@@ -93,10 +98,23 @@ def judge(samples: Sequence[Sample], now: datetime) -> Verdict:
     moved = max(0, last.moved - near[0].moved) / seconds
     told = [one.dirty_rate for one in near if one.dirty_rate is not None]
     shrinks = sum(told) / len(told) if told else max(0.0, moved + (last.left - near[0].left) / seconds)
-    if shrinks >= moved:
+    if shrinks >= moved or _gains_nothing(near):
         return Verdict(f"Not converging: the guest changes {rate(shrinks)}, the link moves {rate(moved)}.", "bad")
     low = last.left / (moved - shrinks)
     return Verdict(f"Converging: about {span(low, low * UNSURE)}.", "working", low, low * UNSURE)
+
+
+def _gains_nothing(samples: Sequence[Sample]) -> bool:
+    """Whether the last pass began with as much as the one before: a guest that writes the same memory over and over.
+
+    What it changes in a second seems little then, as each page counts once in a pass. The first pass is all there is.
+    """
+    begun: dict[int, int] = {}
+    for one in samples:
+        if one.pass_number is not None and one.pass_number > 1:
+            begun[one.pass_number] = max(one.left, begun.get(one.pass_number, 0))
+    amounts = list(begun.values())[-2:]
+    return len(amounts) > 1 and amounts[1] > SETTLED * amounts[0]
 
 
 def rate(bytes_per_second: float) -> str:

@@ -18,6 +18,9 @@ from conductor.transactions import database_time
 
 MOST_SAMPLES = 240
 ABORT, FINISH = "abort", "finish"
+POST_COPY_RISK = (
+    "The guest switches at once and fetches the rest: it cannot be stopped then, and a broken connection loses it."
+)
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,11 @@ def _offers(context: RequestContext, row: Migration, samples: Sequence[Sample]) 
     may = "" if context.is_admin or "manager" in context.roles else "It takes the role manager."
     early = may or ("" if is_running or row.status in live_migrations.NOT_MOVING_YET else "The guest has switched.")
     late = may or ("" if is_running else "The guest does not move yet, or has switched.")
+    risk = f"The guest pauses until the rest has arrived: {_pause(samples)}."
+    if samples and samples[-1].is_post_copy_forced:
+        risk = POST_COPY_RISK
     return [
-        Offer(FINISH, "Finish now", f"The guest pauses until the rest has arrived: {_pause(samples)}.", late),
+        Offer(FINISH, "Finish now", risk, late),
         Offer(ABORT, "Abort", "The guest stays at its source; what has arrived is thrown away.", early, is_danger=True),
     ]
 

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.consoles import ConsoleKind
+from conductor.services.convergence import Sample, Verdict, judge, sample_of
 from tests.compute_drivers.libvirtd import Daemon
 from tests.compute_drivers.real_guests import QUICK, SECONDS, SHELF, wait_for
 
@@ -114,6 +116,27 @@ class Watching:
         if figures is None:
             return
         self.figures.append(figures)
-        if self._does is not None and figures.get("memory_processed", 0) > 1 << 20:
+        if self._does is not None and self.is_time(figures):
             does, self._does = self._does, None
             does()
+
+    def is_time(self, figures: Mapping[str, int]) -> bool:
+        return figures.get("memory_processed", 0) > 1 << 20
+
+
+class Judging(Watching):
+    """Judges as the page of the move does, and does something once the guest is seen not to converge."""
+
+    def __init__(self, does: Callable[[], object]) -> None:
+        super().__init__(does)
+        self.verdicts: list[Verdict] = []
+        self._samples: list[Sample] = []
+
+    def is_time(self, figures: Mapping[str, int]) -> bool:
+        now = datetime.now(UTC)
+        sample = sample_of(now, figures)
+        if sample is None or self._does is None:
+            return False
+        self._samples.append(sample)
+        self.verdicts.append(judge(self._samples, now))
+        return self.verdicts[-1].text.startswith("Not converging")

@@ -12,9 +12,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from uuid import uuid4
 
+from compute_drivers.host_net.plugs import link_local
 from compute_drivers.user_net import dhcp, packets
 from compute_drivers.user_net.metadata_segment import METADATA, OWN_MAC
 from conductor.core.compute_driver import NetworkPort
@@ -23,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 NEW_NET = 0x40000000
 TUNSETIFF, TAP_WITHOUT_HEADER = 0x400454CA, 0x0002 | 0x1000
 SECONDS = 10.0
-EVERYBODY = b"\xff" * 6
+EVERYBODY, ALL_ROUTERS = b"\xff" * 6, bytes.fromhex("333300000002")
 
 
 @contextmanager
@@ -117,6 +118,32 @@ class Guest:
 
     def udp(self, other: Guest, source: int, target: int, mark: bytes) -> bytes:
         return self.ip(other, packets.UDP, packets.udp(source, target, mark))
+
+    def ip6(self, other: Guest, payload: bytes, *, source: str, target: str) -> bytes:
+        """ICMPv6, with `payload` from its kind on, two bytes of it for the checksum; to the other's card."""
+        ends = IPv6Address(source).packed + IPv6Address(target).packed
+        total = packets.checksum(ends + struct.pack("!IHBB", len(payload), 0, 0, 58) + payload)
+        whole = payload[:2] + struct.pack("!H", total) + payload[4:]
+        head = struct.pack("!IHBB", 6 << 28, len(whole), 58, 255)
+        return packets.frame(other.mac, self.mac, 0x86DD, head + ends + whole)
+
+    def ping6(self, other: Guest, mark: bytes, *, source: str, target: str, kind: int = 128) -> bytes:
+        return self.ip6(other, bytes((kind, 0, 0, 0, 0, 1, 0, 1)) + mark, source=source, target=target)
+
+    def has_card(self, other: Guest, address: str, *, source: str) -> bytes:
+        """The answer of IPv6 to the question whose card has the address: this one's."""
+        told = bytes((136, 0, 0, 0, 0x60, 0, 0, 0)) + IPv6Address(address).packed + bytes((2, 1)) + self.mac
+        return self.ip6(other, told, source=source, target=str(other.port.more[0].ip_address))
+
+    def advertised(self) -> bytes:
+        """What the host says to who asks for a router, from the flags on."""
+        asks = bytes((133, 0, 0, 0, 0, 0, 0, 0))
+        own = str(link_local(self.port.mac_address).network_address)
+        self.send(ALL_ROUTERS + self.ip6(self, asks, source=own, target="ff02::2")[6:])
+        for frame in self.frames():
+            if frame[12:14] == b"\x86\xdd" and frame[20] == 58 and frame[54] == 134 and frame[:6] == self.mac:
+                return frame[54:]
+        raise AssertionError("nobody advertises anything")
 
     def asks_for_metadata(self, port: int, *, like: Guest | None = None) -> bytes:
         """The first of what TCP says, as from another if that is said."""

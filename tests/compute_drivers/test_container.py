@@ -25,7 +25,7 @@ from compute_drivers.container.driver import ContainerDriver
 from compute_drivers.container.places import NEW_DISK
 from conductor.conformance.actions import Shelf
 from conductor.conformance.driver import DriverConformance, MakeGuest, Told
-from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec
+from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, PortAddress
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import BuildAborted, DriverError, StaleToken
 from conductor.core.request_spec import FlavorSpec
@@ -158,9 +158,11 @@ def test_a_disk_ends_where_the_flavor_says(driver: ContainerDriver) -> None:
 
 def test_ports_are_cards_that_come_and_go(driver: ContainerDriver) -> None:
     uuid = new(driver).instance_uuid
-    second = replace(PORT, port_uuid="q", mac_address="fa:16:3e:00:00:02", ip_address="10.64.0.6")
+    more = (PortAddress("10.64.0.7", "10.64.0.0/20"), PortAddress("fd00::6", "fd00::/64"), PortAddress("10.9.0.1"))
+    second = replace(PORT, port_uuid="q", mac_address="fa:16:3e:00:00:02", ip_address="10.64.0.6", more=more)
     driver.attach_interface(uuid, second)
-    assert "fa:16:3e:00:00:02" in inside(driver, uuid, "ip address show eth1")
+    card = set(re.findall(r"(?:ether|inet6?) ([^f\s]\S+|f[ad]\S+)", inside(driver, uuid, "ip address show eth1")))
+    assert card == {"fa:16:3e:00:00:02", "10.64.0.6/20", "10.64.0.7/20", "fd00::6/64"}
     driver.detach_interface(uuid, "p")
     driver.attach_interface(uuid, replace(PORT, port_uuid="r", mac_address="fa:16:3e:00:00:03", ip_address=""))
     cards = inside(driver, uuid, "ip link")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from compute_drivers.host_net import rules
 from compute_drivers.host_net.dhcp import Client
 from compute_drivers.host_net.host_net import HostNet
 from compute_drivers.user_net.metadata_segment import METADATA
-from conductor.core.compute_driver import NetworkPort
+from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import EGRESS, INGRESS, AddressPair, FilterRule, PortFilter
 from tests.compute_drivers.net_space import Guest, devices, net_space, wait_until_forwarding
@@ -30,6 +31,11 @@ ANA, BO, CHI = (
 OUT = FilterRule(EGRESS)
 PING = FilterRule(INGRESS, protocol="icmp")
 SENDS = PortFilter(rules=(OUT,))
+OUT6, PING6 = FilterRule(EGRESS, "IPv6"), FilterRule(INGRESS, "IPv6", "icmp", 128)
+ANA6, BO6 = (
+    replace(port, more=(PortAddress(f"fd00:64::{number}", "fd00:64::/64", ipv6_mode="dhcpv6-stateful"),))
+    for port, number in ((ANA, 3), (BO, 4))
+)
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +139,28 @@ def test_members_of_a_group_are_let_in_and_others_are_not(net: HostNet, joined: 
     assert chi.reaches(bo, chi.udp(bo, 5000, 54, b"stranger no more"))
 
 
+def test_ipv6_passes_as_groups_and_truth_let_it_and_the_host_tells_who_asks(
+    net: HostNet, joined: Callable[..., list[Guest]]
+) -> None:
+    ana, bo = joined(ANA6, BO6)
+    a, b = "fd00:64::3", "fd00:64::4"
+    net.filter({"port-ana": PortFilter(rules=(OUT6,)), "port-bo": PortFilter(rules=(OUT6, OUT, PING6))})
+    assert ana.reaches(bo, ana.ping6(bo, b"once", source=a, target=b))
+    assert bo.reaches(ana, bo.ping6(ana, b"once", source=b, target=a, kind=129)), "that answers"
+    assert not bo.reaches(ana, bo.ping6(ana, b"back", source=b, target=a)), "nothing lets it in there"
+    assert not ana.reaches(bo, ana.ping6(bo, b"liar", source="fd00:64::9", target=b))
+    assert not ana.reaches(bo, ana.ping(bo, b"four")), "the rule is of IPv6"
+    assert ana.reaches(bo, ana.has_card(bo, a, source=a))
+    assert not ana.reaches(bo, ana.has_card(bo, "fd00:64::9", source=a)), "others would send to ana what is for another"
+    leads = ana.ip6(
+        bo, bytes((134, 0, 0, 0, 64, 0, 7, 8)) + bytes(8), source="fe80::f816:3eff:fe00:3", target="ff02::1"
+    )
+    assert not ana.reaches(bo, leads)
+    net.filter({"port-ana": PortFilter(rules=(OUT6,)), "port-bo": PortFilter(rules=(OUT6,))})
+    assert not ana.reaches(bo, ana.ping6(bo, b"once", source=a, target=b)), "it ended with its rule"
+    assert ana.advertised()[5] == 0xC0, "addresses are to be had by DHCPv6, and names"
+
+
 def test_each_guest_is_offered_the_address_of_its_port_and_strangers_none(
     net: HostNet, joined: Callable[..., list[Guest]]
 ) -> None:
@@ -212,7 +240,8 @@ def test_a_new_start_keeps_what_is_plugged_with_its_rules_and_removes_what_is_le
 
 def test_a_port_that_cannot_be_served_leaves_nothing(net: HostNet, monkeypatch: pytest.MonkeyPatch) -> None:
     for port, words in (
-        (NetworkPort("six", "n", "fa:16:3e:00:00:09", "fd00::5", 64, "fd00::/64"), "IPv4 only"),
+        (NetworkPort("six", "n", "fa:16:3e:00:00:09", "fd00::5", 64, "fd01::/64"), "not in 'fd01::/64'"),
+        (replace(ANA6, port_uuid="more", more=(PortAddress("fd00::5", "fd01::/64"),)), "not in 'fd01::/64'"),
         (NetworkPort("bad", "n", "fa:16:3e:00:00", "10.64.0.9", 20, "10.64.0.0/20"), "MAC address"),
     ):
         with pytest.raises(BuildAborted, match=words):

@@ -203,13 +203,13 @@ def test_a_container_is_launched_bounded_resized_copied_and_gone(people: People,
     assert (copy["status"], copy["disk_format"], copy["size"] > 100_000) == ("active", "raw", True)
     people.say("server delete --wait box")
     assert runtime.states() == {}
-    assert cgroups_of(uuid) == []
+    wait_until("its bounds to go", lambda: cgroups_of(uuid) == [], pause=0.1)
     assert list(state_dir.rglob(f"*{uuid}*")) == []
     assert cloud.leftovers() == {}
 
 
 def cgroups_of(uuid: str) -> list[Path]:
-    return [path for path in Path("/sys/fs/cgroup").glob(f"**/novella/{uuid}") if path.is_dir()]
+    return [path for depth in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{depth}novella/{uuid}")]
 
 
 def bounds(uuid: str) -> dict[str, float]:

@@ -16,7 +16,7 @@ import pytest
 from compute_drivers.libvirt import actions, embedded
 from compute_drivers.libvirt.driver import LibvirtDriver
 from conductor.conformance.driver import Told
-from conductor.core.compute_driver import NetworkPort
+from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted, DriverError
 from conductor.core.port_filters import EGRESS, INGRESS, FilterRule, PortFilter, fingerprint
 from tests.compute_drivers.net_space import devices, net_space, wait_until_forwarding
@@ -33,15 +33,22 @@ PORT, SECOND = (
 OPEN = PortFilter(rules=(FilterRule(EGRESS), FilterRule(INGRESS)))
 ANA, BO = (
     NetworkPort(f"port-{name}", "private", f"fa:16:3e:00:02:0{number}", f"10.64.0.{number}", 20, "10.64.0.0/20",
-                "10.64.0.1", network_uuid=NETWORK)
+                "10.64.0.1", network_uuid=NETWORK,
+                more=(PortAddress(f"10.64.0.4{number}", "10.64.0.0/20"),
+                      PortAddress(f"fd00:64::f816:3eff:fe00:20{number}", "fd00:64::/64", ipv6_mode="slaac")))
     for name, number in (("ana", 7), ("bo", 8))
 )  # fmt: skip
-SENDS = PortFilter(rules=(FilterRule(EGRESS),))
+SENDS = PortFilter(rules=(FilterRule(EGRESS), FilterRule(EGRESS, "IPv6")))
 READS = rb"""#!/bin/sh
 ask() { printf "$1 /openstack/latest/$2 HTTP/1.0\r\n$3" | nc -w 9 169.254.169.254 80 | tr -d '\r'; }
 echo "it is $(ask GET meta_data.json '\r\n' | sed -n 's/^ "uuid": "\(.*\)",*$/\1/p')"
 ask POST password 'Content-Length: 5\r\n\r\nsaid!'
 """
+# Of the prefix that it was told, and by now it knows that nobody else has it.
+HAS_MADE_ONE = (
+    b"\nuntil grep -q '^fd00[0-9a-f]* [0-9a-f]* 40 00 [08]0' /proc/net/if_inet6; do sleep 0.2; done; w=made; "
+    b"echo it is $w.\n"
+)
 PINGED = re.compile(rb"it is (answered|silent)\.")
 
 
@@ -96,8 +103,8 @@ def test_a_guest_is_on_a_tap_from_its_start_to_its_end_and_over_a_restart_of_its
 
 
 def test_what_goes_wrong_leaves_no_port(host: LibvirtDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = NetworkPort("bad", "private", "fa:16:3e:00:01:09", "fd00::5", 64, "fd00::/64")
-    with pytest.raises(BuildAborted, match="IPv4 only"):
+    wrong = NetworkPort("bad", "private", "fa:16:3e:00:01:09", "fd00::5", 64, "fd01::/64")
+    with pytest.raises(BuildAborted, match="which is not in 'fd01::/64'"):
         host.spawn(guest_of(str(uuid4()), IMAGE, ports=(PORT, wrong)), Told())
     assert devices() == []
     assert host.guests() == []
@@ -111,7 +118,7 @@ def test_two_linux_guests_have_their_addresses_read_of_themselves_and_meet_as_fa
 ) -> None:
     script = base64.b64encode(READS).decode()
     guests = [linux(tiny_linux, ports=(port,), user_data=script) for port in (ANA, BO)]
-    pings = PortFilter(rules=(FilterRule(EGRESS), FilterRule(INGRESS, protocol="icmp")))
+    pings = PortFilter(rules=(*SENDS.rules, *(FilterRule(INGRESS, f"IPv{number}", "icmp") for number in (4, 6))))
     host.filter_ports({ANA.port_uuid: SENDS, BO.port_uuid: pings})
     for guest in guests:
         host.spawn(guest, Told())
@@ -120,10 +127,17 @@ def test_two_linux_guests_have_their_addresses_read_of_themselves_and_meet_as_fa
         assert f"address {port.ip_address}\r\n" in text
         assert f"novella: it is {guest.instance_uuid}\r\n" in text
         assert host.posted_password(guest.instance_uuid) == "said!"
-    ana = guests[0].instance_uuid
-    assert pinged(host, ana, BO.ip_address) == "answered"
+    ana, bo = (guest.instance_uuid for guest in guests)
+    second, sixth = (address.ip_address for address in BO.more)
+    # The further address of IPv4 a guest takes by itself; that of IPv6 it made of what the host advertised.
+    ask(host, bo, f"\nip address add {second}/20 dev eth0; w=taken; echo it is $w.\n".encode(), b"it is taken.")
+    for uuid in (ana, bo):
+        ask(host, uuid, HAS_MADE_ONE, b"it is made.")
+    for address in (BO.ip_address, second, sixth):
+        assert pinged(host, ana, address) == "answered"
     host.filter_ports({ANA.port_uuid: SENDS, BO.port_uuid: SENDS})
-    assert pinged(host, ana, BO.ip_address) == "silent"
+    for address in (BO.ip_address, sixth):
+        assert pinged(host, ana, address) == "silent"
 
 
 def pinged(driver: LibvirtDriver, uuid: str, address: str) -> str:

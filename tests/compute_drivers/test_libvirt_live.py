@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +27,9 @@ from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort,
 from conductor.core.errors import DriverError, MigrationAborted
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
-from tests.compute_drivers.live_hosts import COUNTS, Host, Inside, Watching, two
+from tests.compute_drivers.live_hosts import COUNTS, Host, Inside, Judging, Watching, two
 from tests.compute_drivers.net_space import devices, net_space
-from tests.compute_drivers.real_guests import IMAGE, PROJECT, files_of, state_dir, wait_for
+from tests.compute_drivers.real_guests import IMAGE, PROJECT, SECONDS, SHELF, ask, files_of, state_dir, wait_for
 from tests.compute_drivers.test_tiny_linux import linux
 from tests.guests import TICK, boot_disk, guest_of, qemu_of
 
@@ -35,6 +37,12 @@ PORT = NetworkPort("p", "private", "fa:16:3e:00:00:01", "10.64.0.5", 20, "10.64.
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
 # So slow that there is time to interfere.
 SLOWLY = {"migration_mib_per_second": 1}
+# The words that are waited for are not those that are typed.
+KEEPS_BUSY = (
+    b"head -c 6000000 /dev/urandom > /tmp/new; (while :; do cat /tmp/new > /tmp/old; sleep 0.2; done) & w=now; "
+    b"echo busy $w.\n"
+)
+RESTS = b"kill $!; rm /tmp/new /tmp/old; w=again; echo idle $w.\n"
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +100,42 @@ class TestMovesWithSharedDisks(ColdMoves, LiveMoves, SharedDisks):
         return lambda uuid: guest_of(uuid, IMAGE, ports=(PORT,))
 
 
+def test_a_dead_host_that_comes_back_leaves_what_was_taken_over_alone(
+    pair: tuple[Host, Host], sharing: tuple[LibvirtDriver, LibvirtDriver]
+) -> None:
+    (dead, taker), guest = sharing, guest_of(str(uuid4()), IMAGE)
+    uuid = guest.instance_uuid
+    here = [GuestInfo(uuid, PowerState.RUNNING)]
+    dead.spawn(guest, Told())
+    with pytest.raises(DriverError, match="still runs elsewhere"):
+        taker.take_over(guest, dead.host, Told())  # it only seemed dead
+    assert (dead.guests(), taker.guests()) == (here, [])
+    pair[0].daemon.kill_9()
+    _kill(*qemu_of(uuid))
+    deadline = time.monotonic() + SECONDS
+    while qemu_of(uuid):  # until then it has its disks
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    taker.take_over(guest, dead.host, Told())
+    pair[0].daemon.start()
+    back = LibvirtDriver(dead.host, dead.options, SHELF.open)
+    back.start()
+    assert back.guests() == [GuestInfo(uuid, PowerState.CRASHED)], "it is listed until the conductor has told it to go"
+    with pytest.raises(DriverError):
+        back.power_on(guest)
+    assert taker.guests() == here
+    for _ in range(2):
+        back.destroy(uuid)
+    assert back.guests() == []
+    assert not back._connection.has(uuid)
+    back.stop()
+    assert taker.guests() == here
+    assert len(qemu_of(uuid)) == 1
+    taker.reboot(guest, is_hard=True, timeout_seconds=0.0)
+    wait_for(taker, uuid, TICK)
+    taker.destroy(uuid)
+
+
 @pytest.fixture(scope="module")
 def inside(pair: tuple[Host, Host], tiny_linux: Path) -> Inside:
     """Its volume and its second port were plugged while it ran."""
@@ -116,7 +160,8 @@ class TestALinux:
             target = _prepared(destination, inside)
             with pytest.raises(MigrationAborted):
                 slow.live_migrate(inside.guest, target, watching, is_block_migration=None)
-        assert {"memory_total", "memory_remaining", "memory_dirty_rate", "memory_passes"} <= set(watching.figures[-1])
+        assert {"memory_total", "memory_remaining", "memory_pass", "downtime_limit_ms"} <= set(watching.figures[-1])
+        assert "memory_dirty_rate" not in watching.figures[-1], "nobody has counted yet"
         assert watching.figures[-1]["memory_remaining"] < watching.figures[-1]["memory_total"]
         assert "copying memory, pass 1" in watching.sentences
         _stays(source, destination, inside)
@@ -141,13 +186,19 @@ class TestALinux:
             source.daemon.start()
         _stays(source, destination, inside)
 
-    def test_forced_it_arrives_and_has_not_noticed(self, pair: tuple[Host, Host], inside: Inside) -> None:
-        """It leaves the guest at the second host."""
+    def test_busy_it_is_seen_not_to_converge_and_forced_it_arrives_and_has_not_noticed(
+        self, pair: tuple[Host, Host], inside: Inside
+    ) -> None:
+        """It writes the same memory over and over, more than the link takes. It leaves the guest at the second host."""
         source, destination = pair
         uptime, count = inside.uptime(source.driver), inside.goes_on(source.driver, 0)
-        with source.told(**SLOWLY) as slow:
-            watching = Watching(lambda: slow.force_live_migration(inside.uuid))
+        ask(source.driver, inside.uuid, KEEPS_BUSY, b"busy now.")
+        with source.told(migration_mib_per_second=8, migration_throttles=False) as slow:
+            watching = Judging(lambda: slow.force_live_migration(inside.uuid))
             _move(slow, destination.driver, inside, watching)
+        assert re.search(r"Not converging: the guest changes .+/s, the link moves .+/s\.", watching.verdicts[-1].text)
+        assert watching.figures[-1]["memory_pass"] > 1
+        ask(destination.driver, inside.uuid, RESTS, b"idle again.")
         assert _on(pair, inside) == [destination.driver.host]
         inside.goes_on(destination.driver, count)
         assert inside.uptime(destination.driver) >= uptime

@@ -153,7 +153,9 @@ def test_a_host_that_has_them_and_one_that_applies_none_are_told_nothing(
 def test_what_a_port_may_besides_and_the_switch_are_told_too(people: Any, plugged: Port) -> None:
     Port.objects.update(is_port_security_enabled=False, address_pairs=[{"ip_address": "10.0.0.9", "mac_address": "m"}])
     plugged.security_groups.clear()
-    assert filters_of("host-1") == {str(plugged.uuid): PortFilter(is_on=False, pairs=(AddressPair("10.0.0.9", "m"),))}
+    own = plugged.addresses.get().ip_address
+    pairs = (AddressPair(own), AddressPair("10.0.0.9", "m"))
+    assert filters_of("host-1") == {str(plugged.uuid): PortFilter(is_on=False, pairs=pairs)}
     network_id = str(plugged.network.uuid)
     with counted(API_ALIAS) as few:
         filters_of("host-1")

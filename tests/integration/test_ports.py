@@ -7,10 +7,12 @@ from uuid import uuid4
 
 import pytest
 
-from conductor.core.compute_driver import NetworkPort
+from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted, Conflict, Invalid
-from conductor.network import operations, port_operations, ports, security_groups, seed, subnets
-from conductor.network.models import AddressAllocation, Network, Port, SubnetPool
+from conductor.network import guest_addresses, operations, port_operations, ports, security_groups, seed, subnets
+from conductor.network.ipv6_modes import address_of
+from conductor.network.models import AddressAllocation, Network, Port, Subnet, SubnetPool
+from conductor.network.port_filtering import filters_of
 from conductor.network.port_operations import PortWish
 from conductor.network.subnets import SubnetWish
 from conductor.services.values import NetworkWish
@@ -152,11 +154,31 @@ def test_plug_tells_all_that_a_guest_needs(people: Any) -> None:
         "gateway_ip": "10.0.0.1",
         "dns_nameservers": ["9.9.9.9"],
         "network_uuid": network_id,
+        "ipv6_mode": "",
+        "more": [],
     }
-    assert NetworkPort(**plugged).ip_address == "10.0.0.2"
+    assert NetworkPort.from_json(plugged).ip_address == "10.0.0.2"
     assert row.mac_address.startswith("fa:16:3e:")
     assert (row.device_id, row.binding_host, row.status) == (instance, "host-1", "ACTIVE")
     assert [group.name for group in row.security_groups.all()] == ["default"]
+
+
+def test_plug_tells_every_address_and_how_a_guest_comes_by_those_of_ipv6(people: Any) -> None:
+    ana, network_id = people.ana, make_network(people.ana)
+    wish = SubnetWish(network_id=network_id, cidr="fd00:64::/64", ip_version=6, ipv6_address_mode="slaac")
+    subnets.create_subnet(ana.context(), wish)
+    instance = str(uuid4())
+    plug(ana, resolve(ana, NetworkWish(network_id=network_id)), instance)
+    further = guest_addresses.add(instance, network_id)
+    (told,) = plug(ana, [], instance)
+    port = NetworkPort.from_json(told)
+    row = Port.objects.get()
+    made = address_of(Subnet.objects.get(ip_version=6), row.mac_address)
+    assert (port.ip_address, port.ipv6_mode) == ("10.0.0.2", "")
+    second = PortAddress(further, "10.0.0.0/24", "10.0.0.1", ("9.9.9.9",))
+    assert set(port.more) == {second, PortAddress(made, "fd00:64::/64", "fd00:64::1", (), "slaac")}
+    own = {pair.ip_address for pair in filters_of("host-1")[str(row.uuid)].pairs}
+    assert own == {"10.0.0.2", further, made}, "what it got while it runs, it may use"
 
 
 def test_plugging_twice_plugs_once(people: Any) -> None:

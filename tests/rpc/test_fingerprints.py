@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conductor.core.compute_driver import GuestSpec, Inventory, NetworkPort, NodeReport, VolumeConnection
+from conductor.core.compute_driver import GuestSpec, Inventory, NetworkPort, NodeReport, PortAddress, VolumeConnection
 from conductor.core.port_filters import AddressPair, FilterRule, PortFilter
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.rpc import messages  # registers every message
@@ -34,9 +34,9 @@ A line that is there already is never changed.
 
 # Values that travel inside a message are a part of its shape: by the name of the field that carries them.
 CARRIED: dict[str, tuple[type[Any], ...]] = {
-    "guest": (GuestSpec, FlavorSpec, ImageSpec, NetworkPort, VolumeConnection),
+    "guest": (GuestSpec, FlavorSpec, ImageSpec, NetworkPort, PortAddress, VolumeConnection),
     "volume": (VolumeConnection,),
-    "port": (NetworkPort,),
+    "port": (NetworkPort, PortAddress),
     "filters": (PortFilter, FilterRule, AddressPair),
     "report": (NodeReport, Inventory),
 }
@@ -94,14 +94,14 @@ def test_old_bodies_still_decode(path: Path) -> None:
 
 
 def test_what_messages_carry_is_read_too_and_newer_fields_are_dropped() -> None:
-    spawn = json.loads((CORPUS / "spawn_instance-1.3.json").read_text())["body"]["guest"]
+    spawn = json.loads((CORPUS / "spawn_instance-1.4.json").read_text())["body"]["guest"]
     guest = GuestSpec.from_json(spawn)
     assert json.loads(json.dumps(guest.to_json())) == spawn
     newer = {**spawn, "new": 1, "flavor": {**spawn["flavor"], "new": 1}, "ports": [{**spawn["ports"][0], "new": 1}]}
     newer["volumes"] = [{**spawn["volumes"][0], "new": 1}]
     assert GuestSpec.from_json(newer) == guest
     older = json.loads((CORPUS / "spawn_instance-1.0.json").read_text())["body"]["guest"]
-    ports = tuple(replace(port, network_uuid="") for port in guest.ports)
+    ports = tuple(replace(port, network_uuid="", more=()) for port in guest.ports)
     assert GuestSpec.from_json(older) == replace(guest, ports=ports, volumes=(), admin_password="", hardware={})
     report = json.loads((CORPUS / "host_reported-1.1.json").read_text())["body"]["report"]
     node = NodeReport.from_json(report)

@@ -65,6 +65,27 @@ def test_figures_without_a_total_are_no_sample() -> None:
     one = convergence.sample_of(BEGIN, {"memory_total": 8, "memory_remaining": 3, "memory_pass": 2})
     assert one is not None
     assert (one.moved, one.left, one.pass_number) == (5, 3, 2)
+    earlier = convergence.sample_of(BEGIN, {"memory_total": 8, "memory_passes": 0})
+    assert earlier is not None
+    assert (earlier.pass_number, earlier.dirty_rate, earlier.is_post_copy_forced) == (None, None, False)
+
+
+def passes(*rows: tuple[float, float, int]) -> list[Sample]:
+    """Seconds, GB left, the pass; one GB goes in a second, and the hypervisor says that the guest changes less."""
+    return [
+        Sample(at(seconds), 8 * GB, int(seconds * GB), int(left * GB), 0.4 * GB, number)
+        for seconds, left, number in rows
+    ]
+
+
+def test_a_guest_that_writes_the_same_memory_over_and_over_does_not_converge() -> None:
+    busy = passes((0, 8, 1), (8, 0.1, 1), (8.2, 3.9, 2), (12, 0.1, 2), (12.2, 3.8, 3))
+    assert convergence.judge(busy, at(12.2)).text == (
+        "Not converging: the guest changes 400.0 MB/s, the link moves 1.0 GB/s."
+    )
+    calm = passes((0, 8, 1), (8, 0.1, 1), (8.2, 3.9, 2), (12, 0.1, 2), (12.2, 1.9, 3))
+    assert convergence.judge(calm, at(12.2)).text.startswith("Converging")
+    assert convergence.judge(busy[:4], at(12)).text.startswith("Converging"), "one pass is none to compare with"
 
 
 @given(st.lists(st.tuples(st.floats(0, 600), st.integers(0, 99), st.integers(0, 99)), max_size=12), st.floats(0, 900))

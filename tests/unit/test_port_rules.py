@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compute_drivers.host_net import dhcp, rules
-from compute_drivers.host_net.rules import Names, Plug, ruleset
-from conductor.core.compute_driver import NetworkPort
+from compute_drivers.host_net.matching import matching
+from compute_drivers.host_net.plugs import Plug
+from compute_drivers.host_net.rules import Names, ruleset
+from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.errors import BuildAborted
 from conductor.core.port_filters import EGRESS, INGRESS, AddressPair, FilterRule, PortFilter
 
@@ -31,7 +33,7 @@ def chain(text: str, name: str) -> list[str]:
 
 
 def passes(lines: list[str], packet: dict[str, Any]) -> bool:
-    """What the kernel does with an IPv4 packet that answers nothing, by the words that we use."""
+    """What the kernel does with a packet that answers nothing and asks for no card, by the words that we use."""
     for line in lines:
         *words, verdict = line.split(" ")
         if _is_met(" ".join(words), packet):
@@ -43,13 +45,14 @@ def _is_met(words: str, packet: dict[str, Any]) -> bool:
     rest = words
     for pattern, is_met in (
         (r"ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00 ether daddr != \{ (.*?) \}", lambda _: False),
-        (r"ether type (\w+)", lambda found: found == "ip"),
+        (r"ether type (\w+)", lambda found: found == ("ip" if packet["with"].version == 4 else "ip6")),
+        (r"icmpv6 type \{ (nd-neighbor-\w+, nd-neighbor-\w+) \}", lambda _: False),
         (r"meta mark & \w+ == (\w+)", lambda _: False),
-        (r"ip [sd]addr \{ (.*?) \}", lambda found: any(packet["with"] in IPv4Network(n) for n in found.split(", "))),
-        (r"ip protocol (\d+)", lambda found: packet["protocol"] == int(found)),
+        (r"ip6? [sd]addr \{ (.*?) \}", lambda found: any(packet["with"] in ip_network(n) for n in found.split(", "))),
+        (r"(?:ip protocol|meta l4proto) (\d+)", lambda found: packet["protocol"] == int(found)),
         (r"th dport ([\d-]+)", lambda found: _within(packet["port"], found)),
-        (r"icmp type (\d+)", lambda found: packet["type"] == int(found)),
-        (r"icmp code (\d+)", lambda found: packet["code"] == int(found)),
+        (r"icmp(?:v6)? type (\d+)", lambda found: packet["type"] == int(found)),
+        (r"icmp(?:v6)? code (\d+)", lambda found: packet["code"] == int(found)),
     ):
         found = re.match(pattern, rest)
         if found:
@@ -67,13 +70,13 @@ def _within(port: int, bounds: str) -> bool:
 
 def lets(rule: FilterRule, packet: dict[str, Any], members: dict[str, list[str]]) -> bool:
     """What a rule means, by the words of the network API."""
-    if rule.ethertype != "IPv4":
+    if rule.ethertype != f"IPv{packet['with'].version}":
         return False
     if rule.remote_group and str(packet["with"]) not in members.get(rule.remote_group, []):
         return False
-    if rule.remote_prefix and packet["with"] not in IPv4Network(rule.remote_prefix, strict=False):
+    if rule.remote_prefix and packet["with"] not in ip_network(rule.remote_prefix, strict=False):
         return False
-    numbers = {"": packet["protocol"], "icmp": 1, "tcp": 6, "udp": 17, "47": 47}
+    numbers = {"": packet["protocol"], "icmp": 1 if rule.ethertype == "IPv4" else 58, "tcp": 6, "udp": 17, "47": 47}
     if numbers[rule.protocol] != packet["protocol"]:
         return False
     if rule.protocol == "icmp":
@@ -83,8 +86,10 @@ def lets(rule: FilterRule, packet: dict[str, Any], members: dict[str, list[str]]
     return True
 
 
-ADDRESSES = st.integers(1, 12).map(lambda number: f"10.64.0.{number}")
-PREFIXES = st.sampled_from(["", "0.0.0.0/0", "10.64.0.0/30", "10.64.0.5/32", "10.64.0.6/20"])
+ADDRESSES = st.builds("{}{}".format, st.sampled_from(["10.64.0.", "fd00::"]), st.integers(1, 9))
+PREFIXES = st.sampled_from(
+    ["", "0.0.0.0/0", "10.64.0.0/30", "10.64.0.5/32", "10.64.0.6/20", "::/0", "fd00::/126", "fd00::6/64"]
+)
 
 
 @st.composite
@@ -111,8 +116,8 @@ FILTERS = st.builds(
 )
 PACKETS = st.fixed_dictionaries(
     {
-        "with": ADDRESSES.map(IPv4Address),
-        "protocol": st.sampled_from([1, 6, 17, 47]),
+        "with": ADDRESSES.map(ip_address),
+        "protocol": st.sampled_from([1, 6, 17, 47, 58]),
         "port": st.integers(0, 10),
         "type": st.integers(0, 10),
         "code": st.integers(0, 10),
@@ -125,12 +130,15 @@ PACKETS = st.fixed_dictionaries(
 def test_a_packet_passes_when_a_rule_of_the_port_lets_it_and_only_then(
     own: PortFilter, others: list[tuple[str, PortFilter]], packet: dict[str, Any], direction: str
 ) -> None:
-    plugs = [replace(PLUG, filter=own)]
+    plugs = [replace(PLUG, filter=own, more=("fd00::3",))]
     for number, (address, found) in enumerate(others):
         plugs.append(replace(PLUG, device=f"nt0000bbbbbbb{number}", ip_address=address, filter=found))
     # One of the same group with the same address, in another network, is nobody's friend here.
     far = Plug("nt0000cccccccc", "nb0000cccccccc", MAC, "10.64.0.12", PortFilter(groups=GROUPS))
-    members = {name: [plug.ip_address for plug in plugs if name in plug.filter.groups] for name in GROUPS}
+    members = {
+        name: [address for plug in plugs if name in plug.filter.groups for address in (plug.ip_address, *plug.more)]
+        for name in GROUPS
+    }
     text = ruleset(NAMES, [*plugs, far])
     expected = any(lets(rule, packet, members) for rule in own.rules if rule.direction == direction)
     name = f"{'in' if direction == INGRESS else 'out'}-{PLUG.device}"
@@ -148,11 +156,12 @@ def test_nothing_passes_without_rules_and_all_without_port_security() -> None:
         assert chain(text, f"{direction}-{PLUG.device}") == ["return"]
     honest = chain(text, f"honest-{PLUG.device}")
     assert honest[-1] == "return"
-    assert all("169.254." in line for line in honest[:-1]), "of the host's services alone"
+    of_services = r"169\.254\.|ip6 saddr fe80::6e:76ff:fe6d:6401 |(nd-router-solicit|dport 547) limit rate over 20"
+    assert all(re.search(of_services, line) for line in honest[:-1])
 
 
 def test_a_guest_is_heard_only_as_itself_and_as_what_it_may_be_besides() -> None:
-    pairs = (AddressPair("10.64.0.77"), AddressPair("10.64.8.0/24", "FA:16:3E:00:00:99"), AddressPair("fd00::1"))
+    pairs = (AddressPair("10.64.0.77"), AddressPair("10.64.8.0/24", "FA:16:3E:00:00:99"), AddressPair("fd00::9"))
     lines = chain(ruleset(NAMES, [replace(PLUG, filter=PortFilter(pairs=pairs))]), f"honest-{PLUG.device}")
     assert lines[-1] == "drop"
     assert lines.index("ip protocol udp udp sport 67 drop") < lines.index(
@@ -162,6 +171,29 @@ def test_a_guest_is_heard_only_as_itself_and_as_what_it_may_be_besides() -> None
         assert f"ether saddr {mac} ip saddr {network} return" in lines
         assert f"ether saddr {mac} arp saddr ether {mac} arp saddr ip {network} return" in lines
     assert all("ether saddr" in line for line in lines if line.endswith("return"))
+    assert "10.64.0.4" not in " ".join(lines)
+    further = chain(ruleset(NAMES, [replace(PLUG, more=("10.64.0.4",))]), f"honest-{PLUG.device}")
+    assert f"ether saddr {MAC} ip saddr 10.64.0.4/32 return" in further
+    assert "ip daddr 169.254.169.254 ip saddr != { 10.64.0.3/32, 10.64.0.4/32 } drop" in further
+
+
+def test_a_guest_says_only_of_its_own_addresses_of_ipv6_whose_they_are_and_leads_nobody() -> None:
+    plug = replace(PLUG, more=("fd00::3",), filter=PortFilter(pairs=(AddressPair("fd00:1::/62"), AddressPair("::/0"))))
+    lines = chain(ruleset(NAMES, [plug]), f"honest-{PLUG.device}")
+    assert lines.index("icmpv6 type { nd-router-advert, nd-redirect } drop") < min(
+        number for number, line in enumerate(lines) if "ip6 saddr" in line and line.endswith("return")
+    )
+    told = [line for line in lines if "nd-neighbor-advert" in line and line.endswith("return")]
+    assert [line.partition("nd-neighbor-advert ")[2] for line in told] == [
+        "@th,64,128 0xfd000000000000000000000000000003 return",
+        "@th,64,62 0x3f40000040000000 return",
+        "return",
+        "@th,64,128 0xfe80000000000000f8163efffe000001 return",
+    ]
+    assert lines.index("icmpv6 type nd-neighbor-advert drop") > lines.index(told[-1])
+    plain = chain(ruleset(NAMES, [PLUG]), f"honest-{PLUG.device}")
+    heard = [line for line in plain if line.endswith("return")]
+    assert not [line for line in heard if "ip6" in line or "icmpv6" in line], "it has no such address"
 
 
 def test_a_device_without_rules_passes_nothing_and_other_tables_are_left_alone() -> None:
@@ -187,7 +219,12 @@ def test_a_port_without_an_address_has_no_rules(plug: Plug, words: str) -> None:
 
 def test_what_is_no_address_in_a_rule_lets_nothing_through_and_keeps_nobody_from_his_rules() -> None:
     wrong = PortFilter(
-        rules=(FilterRule(INGRESS, remote_prefix="all; accept"), FilterRule(INGRESS, remote_prefix="fd00::/8")),
+        rules=(
+            FilterRule(INGRESS, remote_prefix="all; accept"),
+            FilterRule(INGRESS, remote_prefix="fd00::/8"),
+            FilterRule(INGRESS, "IPv6", remote_prefix="10.0.0.0/8"),
+            FilterRule(INGRESS, "IPv7"),
+        ),
         pairs=(AddressPair("10.64.0.4", "x return"), AddressPair("any return")),
     )
     other = replace(PLUG, device="nt0000bbbbbbbb", filter=PortFilter(rules=(FilterRule(INGRESS),)))
@@ -198,10 +235,19 @@ def test_what_is_no_address_in_a_rule_lets_nothing_through_and_keeps_nobody_from
     assert "ether type ip return" in chain(text, f"in-{other.device}")
 
 
-@pytest.mark.parametrize("protocol", ["tcp; drop", "256", "ipv6-icmp", "999999999999"])
-def test_a_protocol_that_is_none_of_ipv4_matches_nothing(protocol: str) -> None:
-    rule = FilterRule(INGRESS, protocol=protocol)
-    assert rules.matching(rule, PLUG, [PLUG]) is None
+@pytest.mark.parametrize(
+    ("ethertype", "protocol"),
+    [("IPv4", "tcp; drop"), ("IPv4", "256"), ("IPv4", "ipv6-icmp"), ("IPv4", "999999999999"), ("IPv6", "ipip")],
+)
+def test_a_protocol_that_is_none_of_its_version_matches_nothing(ethertype: str, protocol: str) -> None:
+    rule = FilterRule(INGRESS, ethertype, protocol=protocol)
+    assert matching(rule, PLUG, [PLUG]) is None
+
+
+@pytest.mark.parametrize("protocol", ["icmp", "icmpv6", "ipv6-icmp", "58"])
+def test_icmp_of_ipv6_has_its_own_number(protocol: str) -> None:
+    rule = FilterRule(INGRESS, "IPv6", protocol, 128, 0)
+    assert matching(rule, PLUG, [PLUG]) == "ether type ip6 meta l4proto 58 icmpv6 type 128 icmpv6 code 0"
 
 
 def test_filters_come_back_from_json_and_newer_fields_are_dropped() -> None:
@@ -225,3 +271,14 @@ def test_a_dhcp_server_lists_our_ports_and_names_cannot_say_more_than_names() ->
     assert all(",static," in line for line in lines if line.startswith("dhcp-range="))
     assert "dhcp-option=tag:subnet0,option:dns-server,9.9.9.9" in lines
     assert "dhcp-option=tag:subnet1,option:router" in lines
+
+
+def test_of_a_port_with_several_addresses_dhcp_gives_the_first_of_ipv4_and_of_none_without() -> None:
+    six = PortAddress("fd00::3", "fd00::/64")
+    both = NetworkPort("p1", "n", MAC, "10.64.0.3", 20, "10.64.0.0/20", more=(PortAddress("10.64.0.4"), six))
+    only = NetworkPort("p2", "n", "fa:16:3e:00:00:02", "fd00::4", 64, "fd00::/64")
+    text = dhcp.configuration("nb0000aaaaaaaa", Path("/x.pid"), [dhcp.Client(both, "web-1"), dhcp.Client(only, "db-1")])
+    assert [line for line in text.splitlines() if line.startswith("dhcp-host")] == [
+        f"dhcp-host={MAC},10.64.0.3,web-1,1d"
+    ]
+    assert "::" not in text

@@ -39,16 +39,26 @@ def _plain(body: Body) -> dict[str, Any]:
     return {**body, "guest": guest}
 
 
-def _without_networks(body: Body) -> dict[str, Any]:
-    """Before, nothing told which ports are in the same network: hosts that knew no better had each by itself."""
-    if "port" in body:
-        return {**body, "port": _unnetworked(body["port"])}
-    guest = body["guest"]
-    return {**body, "guest": {**guest, "ports": [_unnetworked(port) for port in guest.get("ports", ())]}}
+def _ports_without(*names: str) -> Callable[[Body], dict[str, Any]]:
+    """Hosts that knew no better had each port by itself (without its network), or one address of each (without more).
+
+    So they go on, and no guest is refused for it.
+    """
+
+    def lacking(port: Body) -> dict[str, Any]:
+        return {key: value for key, value in port.items() if key not in names}
+
+    def say(body: Body) -> dict[str, Any]:
+        if "port" in body:
+            return {**body, "port": lacking(body["port"])}
+        guest = body["guest"]
+        return {**body, "guest": {**guest, "ports": [lacking(port) for port in guest.get("ports", ())]}}
+
+    return say
 
 
-def _unnetworked(port: Body) -> dict[str, Any]:
-    return {key: value for key, value in port.items() if key != "network_uuid"}
+_without_networks = _ports_without("network_uuid")
+_without_addresses = _ports_without("ipv6_mode", "more")
 
 
 def _without_whatever(name: str) -> Callable[[Body], dict[str, Any]]:
@@ -68,10 +78,14 @@ DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]
     ("spawn_instance", "1.1"): ("1.0", _spawn),
     ("spawn_instance", "1.2"): ("1.1", _plain),
     ("spawn_instance", "1.3"): ("1.2", _without_networks),
+    ("spawn_instance", "1.4"): ("1.3", _without_addresses),
     ("take_over_instance", "1.1"): ("1.0", _without_networks),
+    ("take_over_instance", "1.2"): ("1.1", _without_addresses),
     ("attach_interface", "1.1"): ("1.0", _without_networks),
+    ("attach_interface", "1.2"): ("1.1", _without_addresses),
     **{(name, "1.1"): ("1.0", _plain) for name in DESCRIBING},
     **{(name, "1.2"): ("1.1", _without_networks) for name in DESCRIBING},
+    **{(name, "1.3"): ("1.2", _without_addresses) for name in DESCRIBING},
     ("host_reported", "1.1"): ("1.0", _report),
     ("host_reported", "1.2"): ("1.1", _without_whatever("doings")),
     ("step_progressed", "1.1"): ("1.0", _without_whatever("figures")),
