@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -31,3 +32,7 @@ _pool: Any = WSGIMiddleware(_http, workers=HTTP_THREADS + EXTRA_THREADS)
 _watched = WatchedBodies(_pool)
 _door = FrontDoor(_watched, workers=HTTP_THREADS, pace=Pace(answer=settings.NOVELLA_REQUEST_SECONDS))
 application = ProtocolTypeRouter({"http": LivePolls(EventStreams(_door)), "websocket": _websocket})
+
+# What a process has once it can answer stays: the collector need not look through it while somebody waits for a list.
+gc.collect()
+gc.freeze()

@@ -37,6 +37,8 @@ WAIT_SECONDS = 20.0  # for a worker
 MOST_WAITING = 256
 MOST_BUFFERED = 4 << 20  # of one answer, before its worker waits for the client
 MOST_BODIES = 128 << 20  # of all bodies that are here at once
+TOO_LARGE = 413
+MOST_PASSED_OVER = 32 << 20
 
 
 class Refused(Exception):
@@ -59,6 +61,7 @@ class Pace:
     idle: float = IDLE_SECONDS
     wait: float = WAIT_SECONDS
     answer: float = 60.0
+    linger: float = 2.0  # after a body was refused as too large, for the rest of it
 
 
 class FrontDoor:
@@ -87,9 +90,13 @@ class FrontDoor:
             if is_stream:  # its answer begins when all has arrived
                 await self._serve(self._streams, scope, self._paced(receive), answer)
             else:
-                await self._serve(self._workers, scope, _replayed(body, receive), answer, self.pace.answer)
+                whole = _with_length(scope, len(body))
+                await self._serve(self._workers, whole, _replayed(body, receive), answer, self.pace.answer)
         except Refused as refused:
             await _refuse(scope, send, refused)
+            if refused.status == TOO_LARGE:
+                await _pass_over(receive, self.pace.linger)
+            await send({"type": "http.response.body", "body": b""})
         except _Gone:
             return
         finally:
@@ -253,6 +260,15 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
+def _with_length(scope: Scope, size: int) -> Scope:
+    """A body that came in chunks is here as a whole: who reads none but by its length is told the length."""
+    names = {name for name, _ in scope["headers"]}
+    if b"transfer-encoding" not in names:
+        return scope
+    others = [pair for pair in scope["headers"] if pair[0] not in (b"transfer-encoding", b"content-length")]
+    return {**scope, "headers": [*others, (b"content-length", str(size).encode())]}
+
+
 def _require_host(scope: Scope) -> None:
     """A request of HTTP/1.1 names one host. Raises Refused: links of the answer would lead nowhere."""
     if scope.get("http_version") == "1.1" and sum(name == b"host" for name, _ in scope["headers"]) != 1:
@@ -260,7 +276,7 @@ def _require_host(scope: Scope) -> None:
 
 
 def _too_large(most: int) -> Refused:
-    return Refused(413, f"The request body is larger than {most} bytes.")
+    return Refused(TOO_LARGE, f"The request body is larger than {most} bytes.")
 
 
 def _busy() -> Refused:
@@ -268,7 +284,7 @@ def _busy() -> Refused:
 
 
 async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
-    """The fault as the API of the path spells it, or as text. The connection ends, as some of the body is unread."""
+    """The fault as the API of the path spells it, or as text, but for the answer's end: then the connection ends."""
     request_id = new_request_id()
     service = service_of(scope["path"])
     if service is None:
@@ -281,4 +297,18 @@ async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
         headers[COMPUTE_HEADER] = request_id
     lines = [(name.encode(), value.encode()) for name, value in {**headers, **refused.headers}.items()]
     await send({"type": "http.response.start", "status": refused.status, "headers": lines})
-    await send({"type": "http.response.body", "body": content})
+    await send({"type": "http.response.body", "body": content, "more_body": True})
+
+
+async def _pass_over(receive: Receive, seconds: float) -> None:
+    """Let some of what is under way arrive: a connection that is closed over it takes the answer along."""
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while size < MOST_PASSED_OVER:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return

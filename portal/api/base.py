@@ -30,7 +30,7 @@ from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -41,6 +41,7 @@ from portal.api import audited, authorization, microversions, rate_limits
 from portal.api.authentication import TokenAuthentication
 from portal.api.microversions import Microversion, VersionTable
 from portal.api.parsing import JsonParser
+from portal.api.rendering import JsonRenderer
 from portal.request_ids import remote_address_of, request_id_of
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -87,7 +88,7 @@ class ApiView(APIView):
     permission_classes = ()
     throttle_classes = ()
     parser_classes: Sequence[type[BaseParser]] = (JsonParser,)
-    renderer_classes: Sequence[type[BaseRenderer]] = (JSONRenderer,)
+    renderer_classes: Sequence[type[BaseRenderer]] = (JsonRenderer,)
     content_negotiation_class = IgnoreAccept
     metadata_class = None
     request: ApiRequest

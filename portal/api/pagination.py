@@ -31,7 +31,7 @@ def parse_page(request: Request) -> PageRequest:
     limit = MAX_LIMIT
     if "limit" in request.query_params:
         text = request.query_params.getlist("limit")[-1]
-        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        if not (text.isascii() and text.isdigit() and len(text) <= 255):
             raise Invalid(
                 f"Invalid input for query parameter limit. Value: '{text[:60]}'. It must be an integer of at least 0.",
                 field="limit",

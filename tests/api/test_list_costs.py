@@ -64,7 +64,7 @@ LISTS = (
         f"/api/{name}"
         for name in (
             *("workflows", "events?after=cell1:0", "locks", "hosts", "audit", "decisions", "findings"),
-            *("triage", "subscriptions", "quota-requests"),
+            *("triage", "subscriptions", "quota-requests", "announcements?all=true"),
         )
     ),
 )
@@ -188,6 +188,7 @@ class Rows:
             first_seen_at=factories.ago(5), last_seen_at=factories.ago(5), times_seen=2,
         )  # fmt: skip
         self.make("/api/subscriptions", name=name, channel="bell")
+        self.make("/api/announcements", announcement={"title": name})
         QuotaRequest.objects.create(
             project_id=self.context.project_id, user_id=self.context.user_id, user_name="admin", created_at=START,
             wanted={"instances": 100 + self.number}, had={"instances": 10}, reason="a fair",

@@ -173,7 +173,7 @@ def test_the_next_page_carries_every_filter(api_client: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("limit", ["-1", "x", "", "1.5", "²", "9" * 30])
+@pytest.mark.parametrize("limit", ["-1", "x", "", "1.5", "²"])
 def test_a_limit_that_is_none(api_client: Any, limit: str) -> None:
     answer = api_client("ana").get(f"{THINGS}?limit={limit}")
     assert answer.status_code == 400

@@ -25,7 +25,7 @@ class Client:
     """Speaks ASGI to an application; `pieces` are those of its body, and None stops in the middle for good."""
 
     def __init__(self, path: str = "/compute/v2.1/servers", pieces: tuple[bytes | None, ...] = (b"",)) -> None:
-        self.scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+        self.scope: dict[str, Any] = {"type": "http", "method": "POST", "path": path, "headers": []}
         self._pieces = list(pieces)
         self.sent: list[Any] = []
         self.reads = asyncio.Event()
@@ -133,7 +133,7 @@ def test_a_worker_waits_for_its_reader_only_when_much_is_unread(monkeypatch: pyt
 )
 def test_a_body_is_bounded_by_its_route(path: str, most: int) -> None:
     async def work() -> None:
-        door = FrontDoor(answering(b"ok"), workers=1)
+        door = FrontDoor(answering(b"ok"), workers=1, pace=Pace(linger=0.05))
         half = most // 2
         assert (await Client(path, (b"x" * half, b"x" * (most - half))).ask(door)).status == 200
         refused = await Client(path, (b"x" * most, b"x")).ask(door)
@@ -144,6 +144,33 @@ def test_a_body_is_bounded_by_its_route(path: str, most: int) -> None:
         names = dict(refused.sent[0]["headers"])
         assert names[b"x-openstack-request-id"].startswith(b"req-")
         assert door._held == 0
+
+    run(work())
+
+
+def test_a_body_in_chunks_is_told_with_its_length() -> None:
+    seen = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(dict(scope["headers"]))
+        await answering(b"ok")(scope, receive, send)
+
+    async def work() -> None:
+        client = Client(pieces=(b'{"server"', b": {}}"))
+        client.scope["headers"] = [(b"x-auth-token", b"t"), (b"transfer-encoding", b"chunked")]
+        assert (await client.ask(FrontDoor(application, workers=1))).status == 200
+        assert seen == [{b"x-auth-token": b"t", b"content-length": b"14"}]
+
+    run(work())
+
+
+def test_what_is_under_way_of_a_body_that_is_refused_does_not_take_the_answer_along() -> None:
+    async def work() -> None:
+        pieces = (b"x" * 1_048_577, *(b"x" * 100_000 for _ in range(20)))
+        client = Client("/api/what-if/launch", pieces)
+        assert (await client.ask(FrontDoor(answering(b"ok"), workers=1))).status == 413
+        assert client._pieces == []  # all of it was read before the answer ended
+        assert [message.get("more_body", False) for message in client.sent] == [False, True, False]
 
     run(work())
 

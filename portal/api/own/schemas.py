@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from conductor.core.interventions import INTERVENTIONS, Intervention
-from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, POSITIVE_INTEGER, UUID, Schema, closed
+from conductor.core.plugin_choice import KINDS
+from conductor.services.announcements import LONGEST_TEXT, LONGEST_TITLE, SEVERITIES
+from conductor.services.what_if_batches import BATCHES
+from conductor.services.what_if_comparisons import LARGEST_SUBSET
+from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, POSITIVE_INTEGER, UUID, Schema, closed, wrapped
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 255}
 _FIELDS: Mapping[str, Any] = {
@@ -102,6 +106,26 @@ _PLUGIN: Schema = {
     ),
     "minProperties": 1,
 }
+_SUPPOSED: Schema = {
+    "fleet": FLEET,
+    "plugins": closed(
+        {kind: {"type": "object", "maxProperties": 500, "additionalProperties": _PLUGIN} for kind in KINDS}
+    ),
+    "subset": {"type": "integer", "minimum": 1, "maximum": LARGEST_SUBSET},
+}
+WHAT_IF_COMPARE: Schema = {
+    **closed(
+        {
+            **{name: shape for name, shape in WHAT_IF_LAUNCH["properties"].items() if name != "flavor_changes"},
+            "decision": UUID,
+            "image_properties": {"type": "object", "additionalProperties": _TEXT, "maxProperties": 100},
+            **_SUPPOSED,
+        }
+    ),
+    "anyOf": [{"required": ["decision"]}, {"required": ["flavor", "image"]}],
+    "x-fix": "Name a decision, or a flavor and an image.",
+}
+WHAT_IF_REPLAY = closed({"count": {"type": "integer", "enum": list(BATCHES)}, **_SUPPOSED}, required=("count",))
 CHANGE_PLUGINS: Schema = {
     **closed(
         {
@@ -137,6 +161,22 @@ _LIMITS: Schema = {
 ASK_FOR_QUOTA = closed({"wanted": _LIMITS, "reason": _FIELDS["reason"]}, required=("wanted", "reason"))
 APPROVE_QUOTA = closed({"answer": {"type": "string", "maxLength": 255}})
 REFUSE_QUOTA = closed({"answer": _FIELDS["reason"]}, required=("answer",))
+
+_TIME: Schema = {
+    "type": ["string", "null"],
+    "minLength": 1,
+    "maxLength": 40,
+    "x-fix": "It must be a time such as 2026-01-31T12:00:00Z, or null.",
+}
+_ANNOUNCEMENT: Schema = {
+    "title": {"type": "string", "minLength": 1, "maxLength": LONGEST_TITLE, "pattern": r"\S"},
+    "text": {"type": "string", "maxLength": LONGEST_TEXT},
+    "severity": {"type": "string", "enum": list(SEVERITIES)},
+    "begins_at": _TIME,
+    "ends_at": _TIME,
+}
+ANNOUNCE = wrapped("announcement", _ANNOUNCEMENT, required=("title",))
+CHANGE_ANNOUNCEMENT = wrapped("announcement", _ANNOUNCEMENT)
 
 _SUBSCRIPTION: Schema = {
     "name": {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"\S", "x-fix": "1 to 60 characters."},

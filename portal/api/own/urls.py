@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from conductor.core.interventions import INTERVENTIONS
 from portal.api.own import (
+    announcements,
     audit,
     decisions,
     findings,
@@ -18,6 +19,7 @@ from portal.api.own import (
     second_factors,
     servers,
     subscriptions,
+    suppositions,
     triage,
     views,
     what_if,
@@ -67,10 +69,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quota-requests/<str:request_uuid>/approve", quota_requests.Approve.as_view()),
     path("quota-requests/<str:request_uuid>/refuse", quota_requests.Refuse.as_view()),
     path("quota-requests/<str:request_uuid>/withdraw", quota_requests.Withdraw.as_view()),
+    path("announcements", announcements.Announcements.as_view()),
+    path("announcements/<str:announcement_uuid>", announcements.Announcement.as_view()),
     path("servers/<str:server_id>/try-again", servers.TryAgain.as_view()),
     path("what-if/launch", what_if.Launch.as_view()),
     path("what-if/move", what_if.Move.as_view()),
     path("what-if/drain", what_if.Drain.as_view()),
+    path("what-if/compare", suppositions.Compare.as_view()),
+    path("what-if/replay", suppositions.Replay.as_view()),
     path("decisions", decisions.Decisions.as_view()),
     path("decisions/<str:decision_uuid>", decisions.Decision.as_view()),
     path("decisions/<str:decision_uuid>/hosts", decisions.Hosts.as_view()),

@@ -31,19 +31,9 @@ class Launch(OwnView):
         """Would so many servers find hosts, what would refuse them, and what would make them fit?"""
         self.authorize("novella:what_if:launch")
         body = validate(request.data, schemas.WHAT_IF_LAUNCH)
-        wish = BuildWish(
-            name="what-if",
-            flavor_ref=body["flavor"],
-            image_ref=body["image"],
-            max_count=body.get("count", 1),
-            min_count=body.get("count", 1),
-            availability_zone=body.get("availability_zone", ""),
-            scheduler_hints={name: _words(value) for name, value in body.get("scheduler_hints", {}).items()},
-            requested_host=body.get("host", ""),
-        )
         found = what_if.launch(
             request.context,
-            wish,
+            wish_of(body),
             fleet=fleet_of(body.get("fleet", {})),
             flavor=_numbered(body.get("flavor_changes", {})),
             refusals=refusals(request.context, "os_compute_api:servers:create"),
@@ -81,6 +71,20 @@ class Drain(OwnView):
         wish = Wish(allows_cold=as_boolean(body.get("allows_cold", True), "allows_cold"))
         found = what_if.drain(request.context, body["host"], wish, fleet=fleet_of(body.get("fleet", {})))
         return Response({"drain": asdict(found)})
+
+
+def wish_of(body: Mapping[str, Any]) -> BuildWish:
+    """The launch that a checked body asks about."""
+    return BuildWish(
+        name="what-if",
+        flavor_ref=body["flavor"],
+        image_ref=body["image"],
+        max_count=int(body.get("count", 1)),
+        min_count=int(body.get("count", 1)),
+        availability_zone=body.get("availability_zone", ""),
+        scheduler_hints={name: _words(value) for name, value in body.get("scheduler_hints", {}).items()},
+        requested_host=body.get("host", ""),
+    )
 
 
 def refusals(context: RequestContext, rule: str) -> list[Refusal]:

@@ -211,6 +211,7 @@ WRONG: tuple[tuple[str, Any], ...] = (
     ("metadata", []),
     ("name", 7),
     ("data_timestamp", "once"),
+    ("data_timestamp", "0001-01-01T00:00:00+23:00"),
 )
 
 

@@ -67,3 +67,10 @@ def test_types_of_groups_are_told_by_whether_they_are_public(
         assert admin.post(f"{ROOT}/group_types", body, headers=NEWEST).status_code == 202
     listed = api_client(who).get(f"{ROOT}/group_types{query}", headers=NEWEST).json()["group_types"]
     assert {row["name"] for row in listed if row["name"] in ("open", "hidden")} == wanted
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-23:00", "0001-01-01T00:00:00%2B23:00", "yesterday"])
+def test_a_time_that_no_calendar_has_is_named(moment: str, api_client: Any) -> None:
+    answer = api_client("ana").get(f"{ROOT}/volumes?created_at=gt:{moment}", headers=NEWEST)
+    assert answer.status_code == 400
+    assert "created_at" in answer.json()["badRequest"]["message"]

@@ -25,24 +25,27 @@ TIME_FORM = re.compile(r"\A\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?(Z
 
 def time_of(text: str, name: str) -> datetime:
     """`2026-01-31T12:00:00Z` and its kin; without a zone it is UTC. Raises Invalid naming the parameter."""
+    text = text.replace(" ", "+")
     try:
-        time = datetime.fromisoformat(text.replace(" ", "+")) if TIME_FORM.match(text.replace(" ", "+")) else None
-    except ValueError:
-        time = None
-    if time is None:
-        raise Invalid(f"Invalid input for query parameter {name}. Value: '{text[:60]}'. It is no time.", field=name)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+        if TIME_FORM.match(text):
+            time = datetime.fromisoformat(text)
+            return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # no day of a calendar, or none of it in the zone that it is kept in
+        pass
+    raise Invalid(f"Invalid input for query parameter {name}. Value: '{text[:60]}'. It is no time.", field=name)
 
 
 def _text(text: str, name: str) -> str:
-    if len(text) > 255 or "\0" in text:
+    if len(text) > 255:
         raise Invalid(f"Invalid input for query parameter {name}. It is too long.", field=name)
+    if "\0" in text:
+        raise Invalid(f"Invalid input for query parameter {name}. It holds a character that no text has.", field=name)
     return text
 
 
 def _number(text: str, name: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise Invalid(f"Invalid input for query parameter {name}. It must be a number.", field=name)
+        raise Invalid(f"Invalid input for query parameter {name}. It must be a number below 1000000000.", field=name)
     return int(text)
 
 

@@ -197,8 +197,8 @@ def pairs(text: str, name: str) -> dict[str, str]:
 def _moment(name: str, text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise Invalid(
             f"Invalid input for query parameter {name}. Value: '{text[:60]}'. It must be a time.", field=name
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
