@@ -62,6 +62,8 @@ def main(servers: int, rounds: int) -> int:
     with tempfile.TemporaryDirectory(prefix="novella-bench-") as name:
         people = set_up(Path(name))
         fill(people.ana.context(), servers)
+        import portal.asgi  # noqa: F401 - as a process that serves begins
+
         ana, admin = people.ana.context(), people.admin.token()
         last = f"{DETAIL}&marker={uuid_of(LIMIT)}"
         works: dict[str, Callable[[], int]] = {

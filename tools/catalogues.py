@@ -38,6 +38,7 @@ DESCRIBED: Mapping[str, tuple[int, ...]] = {
     "Place": (0,),
     "View": (0,),
     "own": (1,),
+    "word": (0,),
 }
 DESCRIBED_BY_KEYWORD = frozenset(
     {"title", "does", "label", "help", "nothing", "empty", "reveal_name", "group", "heading", "risk", "detail"}
@@ -75,6 +76,7 @@ TABLES = frozenset(
 DESCRIPTIONS = ("portal/pages", "conductor/services", "conductor/core/states.py", "conductor/core/interventions.py")
 STATES = "conductor/core/states.py"
 STEPS = "conductor/workflows/steps"
+PLUGINS = ("scheduler_plugins", "compute_drivers", "conductor/core/scheduling", "conductor/core/metrics.py")
 SENTENCE = re.compile(r"[A-Z“][^\n]* [^\n]*\.")
 SAID = re.compile(r"^(?!.*\.html$|flow$|cause$|owner$).*[a-z]{2}")  # neither codes nor files
 LITERAL = re.compile(r'_\("([^"]+)"\)')
@@ -98,6 +100,7 @@ def texts_of_pages() -> Texts:
     found |= _phrases()
     found |= dict.fromkeys(_states(), "")
     found |= dict.fromkeys(_step_titles(), "")
+    found |= dict.fromkeys(_plugin_descriptions(), "")
     return found | _nouns()
 
 
@@ -281,6 +284,25 @@ def _step_titles() -> Iterator[str]:
                     if any(isinstance(target, ast.Name) and target.id == "title" for target in targets):
                         value = getattr(line, "value", None)
                         yield from _values(value) if value is not None else ()
+
+
+def _plugin_descriptions() -> Iterator[str]:
+    """What the plugins that ship say of themselves and of their options, as the catalogue of plugins shows it."""
+    for path in (path for root in PLUGINS for path in _python_files(root)):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and _is_named(node):
+                yield (ast.get_docstring(node) or "").partition("\n")[0].replace("`", "")
+            elif isinstance(node, ast.Dict):
+                pairs = zip(node.keys, node.values, strict=True)
+                yield from (_literal(value) for key, value in pairs if key and _literal(key) == "description")
+
+
+def _is_named(node: ast.ClassDef) -> bool:
+    """Whether it is a plugin itself, and not what several of them share."""
+    if node.name.endswith("Driver"):
+        return True
+    targets = [target for line in node.body if isinstance(line, ast.Assign) for target in line.targets]
+    return any(isinstance(target, ast.Name) and target.id == "name" for target in targets)
 
 
 def _nouns() -> Texts:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from django.conf import settings
 
-from conductor.services.usage import ServerUsage
+from conductor.core.context import RequestContext
+from conductor.core.errors import Forbidden
+from conductor.services import usage
+from conductor.services.usage import ServerUsage, UsageQuery
 
 CENT = Decimal("0.0001")
 PRICED = ("vcpu", "memory_gb", "disk_gb")
 MONTH_HOURS = 730
+SECONDS_PER_HOUR = 3600
+MOST_ADDED_UP = 5000  # servers of a month; more are for the page of usage, which somebody waits for
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,64 @@ class CostLine:
     @property
     def disk_gb_hours(self) -> float:
         return self.server.hours * self.server.disk_gb
+
+
+@dataclass(frozen=True)
+class Month:
+    """A project's month until now, and what it comes to if all goes on as it is. Amounts are in `prices.currency`.
+
+    `is_whole` is false where there were too many servers to add up; then there are no sums.
+    """
+
+    begins_at: datetime
+    prices: Prices | None
+    so_far: Decimal = Decimal(0)
+    at_this_pace: Decimal = Decimal(0)
+    last_month: Decimal = Decimal(0)
+    server_hours: float = 0.0
+    vcpu_hours: float = 0.0
+    is_whole: bool = True
+    missing_cells: Mapping[str, str] = field(default_factory=dict)
+
+
+def this_month(context: RequestContext) -> Month:
+    """The month of the project in use, in UTC. Raises Forbidden for who has no role in it."""
+    if not context.is_admin and "reader" not in context.roles:
+        raise Forbidden("Who has no role in this project cannot see its usage.")
+    now = usage.now()
+    begin = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    before = (begin - timedelta(days=1)).replace(day=1)
+    end = (begin + timedelta(days=32)).replace(day=1)
+    rates = prices()
+    month = usage.servers(context, UsageQuery(begin, now, context.project_id, MOST_ADDED_UP))
+    last = usage.servers(context, UsageQuery(before, begin, context.project_id, MOST_ADDED_UP))
+    missing = {**month.missing_cells, **last.missing_cells}
+    if month.has_more or last.has_more:
+        return Month(begin, rates, is_whole=False, missing_cells=missing)
+    counted = lines(month.items, rates)
+    so_far = sum((line.cost for line in counted), Decimal(0))
+    hours_left = Decimal((end - now).total_seconds()) / SECONDS_PER_HOUR
+    return Month(
+        begins_at=begin,
+        prices=rates,
+        so_far=so_far,
+        at_this_pace=so_far + hours_left * _hourly(month.items, rates),
+        last_month=sum((line.cost for line in lines(last.items, rates)), Decimal(0)),
+        server_hours=sum(line.server.hours for line in counted),
+        vcpu_hours=sum(line.vcpu_hours for line in counted),
+        missing_cells=missing,
+    )
+
+
+def _hourly(servers: Iterable[ServerUsage], rates: Prices | None) -> Decimal:
+    """What an hour costs of the servers that are there now."""
+    if rates is None:
+        return Decimal(0)
+    there = [server for server in servers if server.ended_at is None and server.state != usage.TERMINATED]
+    amounts = (
+        rates.per_hour(vcpus=server.vcpus, memory_mb=server.memory_mb, disk_gb=server.disk_gb) for server in there
+    )
+    return sum(amounts, Decimal(0))
 
 
 def prices() -> Prices | None:

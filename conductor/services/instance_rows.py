@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, replace
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
+import orjson
 from django.conf import settings
 from django.core.exceptions import EmptyResultSet
 from django.db import connections
@@ -172,27 +172,27 @@ def _time(value: datetime | None) -> datetime | None:
 
 
 def _mapping(text: str) -> dict[str, Any]:
-    return {} if text == "{}" else json.loads(text)
+    return {} if text == "{}" else orjson.loads(text)
 
 
 def _list(text: str) -> list[Any]:
-    return [] if text == "[]" else json.loads(text)
+    return [] if text == "[]" else orjson.loads(text)
 
 
 # A few texts stand in most rows: they are read once, into values that nobody changes.
 @lru_cache(maxsize=1024)
 def _flavor(text: str) -> FlavorSpec:
-    return FlavorSpec(**json.loads(text))
+    return FlavorSpec(**orjson.loads(text))
 
 
 @lru_cache(maxsize=1024)
 def _image(text: str) -> ImageSpec:
-    return ImageSpec(**json.loads(text))
+    return ImageSpec(**orjson.loads(text))
 
 
 @lru_cache(maxsize=1024)
 def _words(text: str) -> tuple[str, ...]:
-    return tuple(json.loads(text))
+    return tuple(orjson.loads(text))
 
 
 def _text(value: str | None) -> str:

@@ -21,6 +21,7 @@ from conductor.services.values import Page
 from conductor.transactions import database_time
 
 SECONDS_PER_HOUR = 3600
+TERMINATED = "terminated"
 COLUMNS = ("uuid", "name", "project_id", "vm_state", "flavor", "launched_at", "terminated_at")
 
 
@@ -116,7 +117,7 @@ def _usage(row: dict[str, Any], query: UsageQuery, current: datetime) -> ServerU
         name=row["name"],
         project_id=row["project_id"],
         flavor_name=flavor.get("name", ""),
-        state="terminated" if ended or row["vm_state"] == VmState.DELETED else row["vm_state"],
+        state=TERMINATED if ended or row["vm_state"] == VmState.DELETED else row["vm_state"],
         vcpus=flavor.get("vcpus", 0),
         memory_mb=flavor.get("memory_mb", 0),
         disk_gb=flavor.get("root_gb", 0) + flavor.get("ephemeral_gb", 0),

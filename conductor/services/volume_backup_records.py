@@ -129,9 +129,9 @@ def _values(said: Mapping[str, Any]) -> dict[str, Any]:
 def _moment(text: Any) -> datetime:
     try:
         found = datetime.fromisoformat(str(text))
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise _wrong("data_timestamp", "a time") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _require_new(values: Mapping[str, Any]) -> None:

@@ -155,12 +155,38 @@ FLOW_WORDS: Mapping[str, str] = {
     "change_password": "Change password",
     "trigger_crash_dump": "Crash dump",
     "reap": "Clean up",
+    "drain_host": "Empty host",
+    "abort_live_migration": "Abort live migration of",
+    "force_live_migration": "Finish live migration of",
+    "backup_volume": "Back up to",
+    "restore_backup": "Restore",
+    "create_volume": "Create volume",
+    "create_snapshot": "Create snapshot",
+    "upload_volume": "Make image of volume",
+    "revert_volume": "Revert volume",
+    "reimage_volume": "Refill volume",
+    # by action, where a flow does several things
+    "attach_interface": "Attach interface to",
+    "detach_interface": "Detach interface from",
+    "attach_volume": "Attach volume to",
+    "detach_volume": "Detach volume from",
+    "swap_volume": "Swap volume of",
+    "createBackup": "Rotate backups of",
+    "createImage": "Make image of",
+    "confirmResize": "Confirm resize of",
+    "revertResize": "Revert resize of",
+    "migrate": "Migrate",
+    "shelve": "Shelve",
+    "shelveOffload": "Offload",
+    "unshelve": "Unshelve",
+    "unrescue": "Leave rescue",
 }
 
 
 def intent(run: RunView) -> str:
     """What was asked, as a verb."""
-    return FLOW_WORDS.get(run.flow, run.action.replace("_", " ").replace("-", " ").capitalize())
+    plain = run.action.replace("_", " ").replace("-", " ").capitalize()
+    return FLOW_WORDS.get(run.flow) or FLOW_WORDS.get(run.action) or plain
 
 
 def subject(run: RunView) -> str:

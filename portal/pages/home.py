@@ -10,12 +10,15 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
+from conductor.core.errors import Forbidden
 from conductor.core.states import LIVE_RUN_STATES
-from conductor.services import flows, quota_requests, quotas
+from conductor.services import announcements, costs, flows, quota_requests, quotas
+from conductor.services.costs import Month
 from portal.pages import quota_bars, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.flow_list import FAILED
 from portal.pages.live_marks import live_marks
+from portal.pages.resources.news import SEVERITY_FACES
 
 MOST_RUNS = 8
 
@@ -25,6 +28,8 @@ MOST_RUNS = 8
 def home(request: PageRequest) -> HttpResponse:
     """Every number is a link to its list."""
     context = {**live_marks("home", "home"), **home_context(request.asker)}
+    if not request.htmx:  # counts a month of servers: more than each event is worth
+        context["month"] = _month(request.asker)
     return render(request, "_home.html" if request.htmx else "home.html", context)
 
 
@@ -41,5 +46,14 @@ def home_context(asker: RequestContext) -> dict[str, Any]:
         "runs": [stories.of(run) for run in page.items],
         "open_requests": quota_requests.count_open(asker) if asker.is_admin else 0,
         "quotas": quota_bars.bars(limits),
+        "news": [(one, SEVERITY_FACES[one.severity]) for one in announcements.current()],
         "missing_cells": page.missing_cells,
     }
+
+
+def _month(asker: RequestContext) -> Month | None:
+    """What the project costs; nothing for who may not know."""
+    try:
+        return costs.this_month(asker)
+    except Forbidden:
+        return None

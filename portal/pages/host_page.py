@@ -116,7 +116,9 @@ def face_of(found: HostDetail) -> Face:
 def _sentence(found: HostDetail) -> str:
     """The state of a host in a sentence."""
     count = len(found.guests.items)
-    servers = ngettext("%(count)s server", "%(count)s servers", count) % {"count": count or gettext("no")}
+    servers = (
+        ngettext("%(count)s server", "%(count)s servers", count) % {"count": count} if count else gettext("no servers")
+    )
     if found.guests.has_more:
         servers = gettext("more than %(servers)s") % {"servers": servers}
     said = {

@@ -203,7 +203,7 @@ def _network_words(choices: LaunchChoices) -> list[dict[str, str]]:
         {
             "network_id": network.network_id,
             "name": network.name or network.network_id[:8],
-            "words": ", ".join(network.ranges) + (" · shared" if network.is_shared else ""),
+            "words": ", ".join(network.ranges) + (f" · {gettext('shared')}" if network.is_shared else ""),
         }
         for network in choices.networks
     ]

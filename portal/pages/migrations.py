@@ -142,6 +142,7 @@ def _amounts(panel: MigrationPanel) -> list[tuple[str, str]]:
         (gettext("Pass"), str(last.pass_number) if last.pass_number is not None else ""),
         (gettext("Expected pause"), f"{last.downtime_ms} ms" if last.downtime_ms is not None else ""),
         (gettext("Allowed pause"), f"{last.downtime_limit_ms} ms" if last.downtime_limit_ms is not None else ""),
+        (gettext("Processors taken away"), f"{last.throttle_percent} %" if last.throttle_percent else ""),
     ]
     return [(name, value) for name, value in rows if value]
 

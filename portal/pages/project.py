@@ -27,6 +27,7 @@ from portal.pages.faces import Face
 from portal.pages.quota_groups import groups
 
 PAGE_SIZE = 50
+MOST_GROUPS = 500  # lines of a page; all of them are in the CSV
 DAY = timedelta(days=1)
 LONGEST_DAYS = 400
 COLUMNS: tuple[str, ...] = ("server", "name", "flavor", "state", "vcpus", "memory_mb", "disk_gb", "hours", "vcpu_hours")
@@ -67,13 +68,15 @@ def usage_page(request: PageRequest) -> HttpResponse:
     by = request.GET.get("by", "server")
     rates = costs.prices()
     query = urlencode({"from": f"{begin:%Y-%m-%d}", "to": f"{end - DAY:%Y-%m-%d}"})
+    shown = _groups(lines, by if by in GROUPINGS else "server")
     context = {
         "begin": begin,
         "last_day": end - DAY,
         "problem": problem,
         "by": by if by in GROUPINGS else "server",
         "groupings": [(key, key.capitalize()) for key in GROUPINGS],
-        "groups": _groups(lines, by if by in GROUPINGS else "server"),
+        "groups": shown[:MOST_GROUPS],
+        "group_count": len(shown),
         "total": _group("All", lines),
         "prices": rates,
         "csv_url": f"{reverse('usage-csv')}?{query}",

@@ -54,24 +54,29 @@ class Group:
 def search(request: PageRequest) -> HttpResponse:
     """The page, and for the palette only what was found."""
     text = request.GET.get("q", "").replace("\x00", "").strip()[:LONGEST]
-    groups, unasked = found(request, text)
+    missing_cells: dict[str, str] = {}
+    groups, unasked = found(request, text, missing_cells)
     context = {
         "text": text,
         "search_text": text,
         "groups": groups,
         "unasked": unasked,
+        "missing_cells": missing_cells,
         "is_palette": bool(request.htmx),
     }
     return render(request, "search/_found.html" if request.htmx else "search/page.html", context)
 
 
-def found(request: PageRequest, text: str) -> tuple[list[Group], list[Hit]]:
-    """Groups with something in them, and links to the lists that there was no time to ask."""
+def found(request: PageRequest, text: str, missing_cells: dict[str, str]) -> tuple[list[Group], list[Hit]]:
+    """Groups with something in them, and links to the lists that there was no time to ask.
+
+    Cells that did not answer are added to `missing_cells`.
+    """
     groups = [Group("Go to", _places(request, text)), Group("Do", _deeds(request, text))]
     unasked: list[Hit] = []
     if text:
         deadline = time.monotonic() + SECONDS
-        groups += [Group("Servers", _servers(request, text), _more("servers", name=text))]
+        groups += [Group("Servers", _servers(request, text, missing_cells), _more("servers", name=text))]
         groups += [Group("Workflows", _workflows(request, text))]
         if request.asker.is_admin:
             groups += [Group("Hosts", _hosts(request, text))]
@@ -112,13 +117,15 @@ def _deeds(request: PageRequest, text: str) -> list[Hit]:
     return wanted[:MOST_OF_A_KIND] if text else wanted
 
 
-def _servers(request: PageRequest, text: str) -> list[Hit]:
+def _servers(request: PageRequest, text: str, missing_cells: dict[str, str]) -> list[Hit]:
     def ask() -> Iterable[Hit]:
         if uuid_or_none(text):
             servers = [instance_queries.get(request.asker, text)]
         else:
             query = InstanceQuery(filters={"name": re.escape(text)}, limit=MOST_OF_A_KIND)
-            servers = instance_queries.list_page(request.asker, query).items
+            page = instance_queries.list_page(request.asker, query)
+            missing_cells.update(page.missing_cells)
+            servers = page.items
         for server in servers:
             yield Hit(server.name, reverse("server", args=[server.uuid]), "server", face=faces.of_server(server))
 

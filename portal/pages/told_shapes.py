@@ -114,6 +114,7 @@ SENTENCES = (
     "It takes the role manager.", "The guest has switched.", "The guest does not move yet, or has switched.",
     "The guest pauses until the rest has arrived: %(time)s.", "how long cannot be told yet",
     "about %(amount)s at the present speed",
+    "The guest switches at once and fetches the rest: it cannot be stopped then, and a broken connection loses it.",
     "Not converging: the guest changes %(amount)s, the link moves %(moved)s.", "Converging: about %(time)s.",
     # why something cannot be done to a workflow now
     "It has ended: %(state)s.", "It has not failed: %(state)s.",

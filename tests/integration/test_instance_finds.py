@@ -13,6 +13,7 @@ from conductor.api_db.models import InstanceGroup, InstanceGroupMember, Instance
 from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.errors import NotFound
 from conductor.services import instance_queries, instance_rows, instances
+from conductor.sql import dialect
 from conductor.transactions import database_now
 from tests.compute_rows import Cloud, make_cloud, make_host, make_instance
 from tests.counting import counted
@@ -84,7 +85,7 @@ def test_what_is_not_there_or_not_the_askers_is_not_found(cloud: Cloud) -> None:
 
 
 def silence(monkeypatch: pytest.MonkeyPatch, cell: str) -> None:
-    """A cell that takes no statement, in whichever thread it is asked."""
+    """A cell that takes no statement, in whichever thread it is asked, and whatever connections that has open."""
     wrapper = type(connections[cell])
     cursor = wrapper.cursor
 
@@ -93,7 +94,15 @@ def silence(monkeypatch: pytest.MonkeyPatch, cell: str) -> None:
             raise DatabaseError("the cell is down")
         return cursor(connection)
 
+    driver = dialect._driver
+
+    def refuse_by_hand(connection: Any) -> Any:
+        if connection.alias == cell:
+            raise DatabaseError("the cell is down")
+        return driver(connection)
+
     monkeypatch.setattr(wrapper, "cursor", refuse)
+    monkeypatch.setattr(dialect, "_driver", refuse_by_hand)
 
 
 def test_of_a_server_in_a_silent_cell_is_told_what_is_known_elsewhere(

@@ -152,7 +152,7 @@ def test_a_credential_tells_its_secret_once(ana: Client) -> None:
     assert [role.name for role in made.roles.all()] == ["reader"]
     assert "Keep this secret now" in text(answer)
     page = text(ana.get(f"/credentials/of/{made.id}"))
-    assert "2099-01-31 12:00 UTC" in page
+    assert "2099-01-31 12:00:00 UTC" in page
     assert "the-secret" not in page
     late = ana.post("/credentials/do/create", {"name": "late", "expires_at": "2001-01-31T12:00"})
     assert late.status_code == 400

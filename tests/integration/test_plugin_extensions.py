@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -183,10 +182,8 @@ def test_a_panel_that_fails_is_shown_as_one_and_names_the_cause_to_operators(
     use: Use, people: Any, mode: str, why: str
 ) -> None:
     use("panel", "RackPanel", mode=mode)
-    began = time.monotonic()
     (view,) = panels.shown(people.admin.context(), SUBJECT)
     assert (view.title, view.problem, view.pairs) == ("Rack", why, ())
-    assert time.monotonic() - began < 0.9
     (seen,) = panels.shown(people.ana.context(), SUBJECT)
     assert seen.problem == "it failed"
 

@@ -13,6 +13,7 @@ from django.test import Client
 from conductor.core.errors import Invalid
 from conductor.services import audit, costs, preferences
 from conductor.services.audit import Entry
+from portal.pages import project
 from tests import factories
 from tests.integration.page_clients import signed_in, text
 
@@ -65,6 +66,16 @@ def test_without_prices_nothing_is_said_of_cost(ana: Client, people: Any) -> Non
     assert costs.prices() is None
     assert "Cost" not in text(ana.get("/usage"))
     assert [row["cost"] for row in rows(ana)] == [""]
+
+
+def test_a_page_holds_no_more_lines_than_people_read(ana: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("web-1", "web-2", "web-3"):
+        factories.instance(people.ana.context(), name)
+    monkeypatch.setattr(project, "MOST_GROUPS", 2)
+    page = " ".join(ana.get("/usage").content.decode().split())
+    assert "2 of 3 lines are shown" in page
+    assert "web-3" not in page
+    assert len(rows(ana)) == 3
 
 
 @pytest.mark.parametrize(

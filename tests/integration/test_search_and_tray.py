@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from conductor.identity.models import User
-from conductor.services import own_flows
+from conductor.services import instance_queries, own_flows
 from portal.pages import search
 from tests import factories
 from tests.integration import page_clients
@@ -84,6 +84,18 @@ def test_kinds_that_there_is_no_time_for_are_named(ana: Client, monkeypatch: pyt
     page = find(ana, "web")
     assert "Not searched" in page
     assert 'href="/volumes?q=web"' in page
+
+
+def test_a_cell_that_does_not_answer_is_named(ana: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = instance_queries.list_page
+
+    def list_page(*args: Any, **more: Any) -> Any:
+        return replace(asked(*args, **more), missing_cells={"cell2": "no route"})
+
+    monkeypatch.setattr(instance_queries, "list_page", list_page)
+    page = ana.get("/search", {"q": "web"}).content.decode()
+    assert "Part of this list is missing" in page
+    assert "cell2" in page
 
 
 def test_hosts_are_found_by_operators_alone(ana: Client, people: Any) -> None:

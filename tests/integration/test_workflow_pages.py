@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from conductor.api_db.models import SavedView
 from conductor.cell_db.models import Migration
 from conductor.core.errors import StaleToken
 from conductor.journal.models import Event, LockWait, WorkflowRun
-from conductor.services import flow_lists, lock_views, usual_times
+from conductor.services import flow_lists, lock_views, migration_panels, usual_times
 from conductor.services.flow_lists import ListQuery
 from conductor.workflows import engine
 from tests import factories
@@ -253,9 +254,10 @@ def test_a_late_owners_write_leaves_a_trace(asker: Any, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def moving(asker: Any) -> WorkflowRun:
-    """A guest that moves, and whose source has reported five times."""
-    uuid = uuid4()
+def moving(asker: Any, monkeypatch: pytest.MonkeyPatch) -> WorkflowRun:
+    """A guest that moves, and whose source has reported five times, a second apart and just now."""
+    uuid, begun = uuid4(), factories.ago(6)
+    monkeypatch.setattr(migration_panels, "database_time", lambda alias: begun + timedelta(seconds=5))
     names = ("LookAtSource", "PickDestination", "PrepareAtDestination", "MoveLive", "FinishAtDestination")
     plan = [{"name": name, "title": name, "lane": "Cell conductor", "event": ""} for name in names]
     server = factories.instance(asker, "web-1", task_state="migrating")
@@ -276,7 +278,7 @@ def moving(asker: Any) -> WorkflowRun:
         figures = {"memory_total": 1000, "memory_processed": 100 * number, "memory_remaining": 1000 - 100 * number}
         factories.tell(run, "step.progress", step="MoveLive", progress={"message": "copying"}, figures=figures)
     for number, told in enumerate(Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")):
-        Event.objects.using("cell1").filter(pk=told.pk).update(created_at=factories.ago(6 - number))
+        Event.objects.using("cell1").filter(pk=told.pk).update(created_at=begun + timedelta(seconds=number))
     return run
 
 
@@ -298,6 +300,20 @@ def test_a_migration_is_judged_and_stopped_from_its_page(moving: WorkflowRun) ->
     assert WorkflowRun.objects.using("cell1").get(flow="abort_live_migration").inputs == {
         "live_run_uuid": str(moving.uuid)
     }
+
+
+def test_it_is_said_what_takes_long_and_what_a_switch_by_post_copy_risks(moving: WorkflowRun) -> None:
+    admin, said = signed_in("admin"), Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")
+    assert "The guest pauses until the rest has arrived" in admin.get(f"/workflows/{moving.uuid}").content.decode()
+    for number, told in enumerate(said):
+        told.data["figures"] |= {"memory_remaining": 900, "memory_pass": number + 1, "is_post_copy_forced": 1}
+        told.data["figures"] |= {"downtime_ms": 4000, "downtime_limit_ms": 500, "throttle_percent": 20 * number}
+        told.save(using="cell1")
+    page = admin.get(f"/workflows/{moving.uuid}").content.decode()
+    assert "Not converging: the guest changes 75 B/s, the link moves 75 B/s." in page
+    for words in ("4000 ms", "500 ms", "80 %", "it cannot be stopped then, and a broken connection loses it"):
+        assert words in page
+    assert "The guest pauses until" not in page
 
 
 def test_what_is_over_offers_nothing(moving: WorkflowRun) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from compute_drivers import plugin as drivers
 from portal import languages
 from portal.templatetags import words
+from scheduler_plugins import plugin as scheduler
 from tools import catalogues
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +95,19 @@ def test_every_text_has_a_translation(said: dict[str, catalogues.Texts], languag
     obsolete = [str(message.id) for message in catalogue.obsolete.values()]
     wrong = {"missing": missing, "empty": empty, "left over": left_over, "fuzzy": fuzzy, "obsolete": obsolete}
     assert {what: texts for what, texts in wrong.items() if texts} == {}, "`make words` shows what is to be said"
+
+
+def test_what_plugins_say_of_themselves_is_found(said: dict[str, catalogues.Texts]) -> None:
+    shipped = [
+        *scheduler.register_filters(),
+        *scheduler.register_weighers(),
+        *drivers.register_compute_drivers().values(),
+    ]
+    descriptions = {(inspect.getdoc(one) or "").splitlines()[0].replace("`", "") for one in shipped}
+    options = {
+        rule.get("description", "") for one in shipped for rule in getattr(one, "options_schema", {}).values()
+    } - {""}
+    assert descriptions | options <= said["django"].keys()
 
 
 @pytest.mark.parametrize("domain", ["django", "djangojs"])

@@ -1,6 +1,7 @@
 """Global tables: where things are, what was asked, and what may be asked for."""
 
 from conductor.api_db.models.aggregate import Aggregate, AggregateHost
+from conductor.api_db.models.announcement import Announcement
 from conductor.api_db.models.cell_mapping import CellMapping, HostMapping, InstanceMapping
 from conductor.api_db.models.client_request import ClientRequest
 from conductor.api_db.models.console_token import ConsoleToken
@@ -19,6 +20,7 @@ from conductor.api_db.models.triage_snooze import TriageSnooze
 __all__ = [
     "Aggregate",
     "AggregateHost",
+    "Announcement",
     "BuildRequest",
     "CellMapping",
     "ClientRequest",

@@ -9,7 +9,8 @@ from portal.pages.faces import Face
 from portal.pages.resources import cells
 from portal.pages.resources.fields import DESCRIPTION, NAME, filled, named, options, whole
 from portal.pages.resources.model import Asked, Cell, Choice, Column, Deed, Field, Item, Names, Part, Resource, Source
-from portal.pages.resources.networks import ROOT, delete, edit
+from portal.pages.resources.networks import ROOT, delete
+from portal.pages.resources.shared_deeds import rename
 
 GROUPS = Source(f"{ROOT}/security-groups", "security_groups", lambda item: str(item["name"]))
 _PROTOCOLS = tuple(
@@ -116,7 +117,7 @@ SECURITY = (
                     asked.values.get("name") or "NAME",
                 ],
             ),
-            edit("security_group", "update_security_group", "security-groups", "security group"),
+            rename("security_group", "update_security_group", f"{ROOT}/security-groups", "security group"),
             delete("delete_security_group", "security-groups", "security group", "No server may have it any more."),
         ),
     ),
@@ -297,7 +298,7 @@ def _roles(item: Item, names: Names) -> Cell:
 
 def _until(item: Item, names: Names) -> Cell:
     moment = cells.moment_of(item.get("expires_at"))
-    return Cell("text", moment.strftime("%Y-%m-%d %H:%M UTC")) if moment else Cell("text", "for ever")
+    return Cell("time", moment=moment) if moment else cells.word("for ever")
 
 
 def _restriction(item: Item, names: Names) -> Cell:

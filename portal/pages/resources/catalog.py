@@ -10,19 +10,23 @@ from portal.api.compute import policies as compute
 from portal.api.identity import policies as identity
 from portal.api.image import policies as image
 from portal.api.network import policies as network
+from portal.api.own import view as own
 from portal.api.volume import policies as volume
 from portal.pages.resources import (
     access,
     aggregates,
+    backups,
     images,
     keys,
     limits,
     networks,
+    news,
     people,
     rights,
     routers,
     servers,
     services,
+    snapshots,
     volumes,
 )
 from portal.pages.resources.model import Resource
@@ -32,6 +36,7 @@ RULES: Mapping[str, authorization.RuleTable] = {
     "identity": identity.RULES,
     "image": image.RULES,
     "network": network.RULES,
+    "own": own.RULES,
     "volume": volume.RULES,
 }
 RESOURCES: tuple[Resource, ...] = (
@@ -39,7 +44,8 @@ RESOURCES: tuple[Resource, ...] = (
     images.FLAVORS,
     access.SERVER_GROUPS,
     volumes.VOLUMES_KIND,
-    volumes.SNAPSHOTS_KIND,
+    snapshots.SNAPSHOTS,
+    backups.BACKUPS,
     *networks.KINDS,
     routers.ROUTERS,
     routers.FLOATING_IPS,
@@ -53,6 +59,7 @@ RESOURCES: tuple[Resource, ...] = (
     people.ROLES,
     rights.ASSIGNMENTS,
     limits.PROJECT_QUOTAS,
+    news.ANNOUNCEMENTS,
 )
 # Servers have pages of their own; their forms are the shared ones.
 BY_ID: Mapping[str, Resource] = {resource.id: resource for resource in (*RESOURCES, servers.SERVER)}

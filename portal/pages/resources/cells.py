@@ -13,6 +13,18 @@ from portal.pages.resources.model import Cell, Item, Names
 
 Show = Callable[[Item, Names], Cell]
 NOTHING = Cell("text", "–")
+SHOWN = {True: "yes", False: "no"}
+
+
+def word(text: str) -> Cell:
+    """One of our own words, which the page says in its language."""
+    return Cell("word", text)
+
+
+def state_word(item: Item, faces: Mapping[Any, Face]) -> str:
+    """The state in the words of the page, or as the API calls it."""
+    face = faces.get(item["status"])
+    return face.word if face else str(item["status"])
 
 
 def text(name: str, *, words: Mapping[Any, str] | None = None) -> Show:
@@ -21,7 +33,7 @@ def text(name: str, *, words: Mapping[Any, str] | None = None) -> Show:
     def show(item: Item, names: Names) -> Cell:
         value = item.get(name)
         if words is not None:
-            return Cell("text", words.get(value, str(value)))
+            return word(words[value]) if value in words else Cell("text", str(value))
         return Cell("text", str(value)) if value not in (None, "", [], {}) else NOTHING
 
     return show
@@ -62,6 +74,16 @@ def age(name: str) -> Show:
     def show(item: Item, names: Names) -> Cell:
         moment = moment_of(item.get(name))
         return Cell("age", moment=moment) if moment else NOTHING
+
+    return show
+
+
+def time(name: str) -> Show:
+    """A moment as a date with its time: for what may lie ahead."""
+
+    def show(item: Item, names: Names) -> Cell:
+        moment = moment_of(item.get(name))
+        return Cell("time", moment=moment) if moment else NOTHING
 
     return show
 
@@ -110,9 +132,9 @@ def lines(name: str, show_one: Callable[[Any, Names], Cell]) -> Show:
     return show
 
 
-def yes(name: str, is_yes: str = "yes", is_no: str = "no") -> Show:
+def yes(name: str) -> Show:
     def show(item: Item, names: Names) -> Cell:
-        return Cell("text", is_yes if item.get(name) in (True, "true", "True") else is_no)
+        return word(SHOWN[item.get(name) in (True, "true", "True")])
 
     return show
 

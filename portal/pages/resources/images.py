@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from django.utils.translation import gettext
+
 from portal.pages.amounts import megabytes
 from portal.pages.api_calls import Call
 from portal.pages.faces import Face
@@ -68,8 +70,8 @@ def _edit(asked: Asked) -> Call:
 
 
 def _needs(item: Item, names: Names) -> Cell:
-    parts = [f"{item['min_disk']} GB disk"] if item.get("min_disk") else []
-    parts += [f"{megabytes(item['min_ram'])} memory"] if item.get("min_ram") else []
+    parts = [gettext("%(amount)s disk") % {"amount": f"{item['min_disk']} GB"}] if item.get("min_disk") else []
+    parts += [gettext("%(amount)s memory") % {"amount": megabytes(item["min_ram"])}] if item.get("min_ram") else []
     return Cell("text", ", ".join(parts)) if parts else cells.NOTHING
 
 

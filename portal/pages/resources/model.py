@@ -16,7 +16,7 @@ Names = Mapping[str, Mapping[str, str]]  # by resource: id → name
 
 @dataclass(frozen=True)
 class Cell:
-    """What one field of a row shows; `kind` picks how: text, mono, number, state, age, link, lines or tags."""
+    """What one field of a row shows; `kind` picks how: text, word, mono, number, state, age, time, link or lines."""
 
     kind: str
     text: str = ""
@@ -177,6 +177,7 @@ class Resource:
     is_for_operators: bool = False  # to others there is no such kind
     is_only_listed: bool = False  # its API tells of one of them in the list alone
     more: tuple[More, ...] = ()
+    lock: str = ""  # what workflows lock one of them as: its page then shows the one that is at work on it
 
     @property
     def creation(self) -> Deed | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.translation import gettext
+
 from portal.pages.api_calls import Call
 from portal.pages.faces import Face
 from portal.pages.resources import cells
@@ -12,14 +14,13 @@ from portal.pages.resources.fields import (
     NAME,
     NAME_OR_NOT,
     NETWORKS,
-    OWN_DESCRIPTION,
-    OWN_NAME,
     filled,
     named,
     options,
     whole,
 )
 from portal.pages.resources.model import Asked, Cell, Choice, Column, Deed, Field, Item, Names, Part, Resource
+from portal.pages.resources.shared_deeds import rename
 
 ROOT = "/network/v2.0"
 FACES = {
@@ -29,27 +30,6 @@ FACES = {
     "ERROR": Face("bad", "error"),
 }
 IP_VERSIONS = (Choice("4", "IPv4"), Choice("6", "IPv6"))
-
-
-def edit(noun: str, rule: str, collection: str, cli: str) -> Deed:
-    """Rename something of the network API."""
-    return Deed(
-        id="edit",
-        title="Rename",
-        does="Change the name and the description.",
-        rule=rule,
-        fields=(OWN_NAME, OWN_DESCRIPTION),
-        call=lambda asked: Call(
-            "PUT",
-            f"{ROOT}/{collection}/{asked.item['id']}",
-            {noun: {"name": asked.values["name"], "description": asked.values["description"]}},
-        ),
-        cli=lambda asked: [
-            f"openstack {cli} set",
-            *options(asked.values, name="name", description="description"),
-            str(asked.item["id"]),
-        ],
-    )
 
 
 def delete(rule: str, collection: str, cli: str, does: str) -> Deed:
@@ -85,9 +65,9 @@ def _create_subnet(asked: Asked) -> Call:
 
 
 def _kind(item: Item, names: Names) -> Cell:
-    words = ["external"] if item.get("router:external") else []
-    words += ["shared"] if item.get("shared") else []
-    return Cell("text", ", ".join(words) or "of this project")
+    words = [gettext("external")] if item.get("router:external") else []
+    words += [gettext("shared")] if item.get("shared") else []
+    return Cell("text", ", ".join(words)) if words else cells.word("of this project")
 
 
 def _addresses(item: Item, names: Names) -> Cell:
@@ -151,7 +131,7 @@ KINDS = (
                     asked.values.get("name") or "NAME",
                 ],
             ),
-            edit("network", "update_network", "networks", "network"),
+            rename("network", "update_network", f"{ROOT}/networks", "network"),
             delete("delete_network", "networks", "network", "Its subnets go with it. Servers must have left it first."),
         ),
     ),
@@ -217,7 +197,7 @@ KINDS = (
                     asked.values.get("name") or "NAME",
                 ],
             ),
-            edit("subnet", "update_subnet", "subnets", "subnet"),
+            rename("subnet", "update_subnet", f"{ROOT}/subnets", "subnet"),
             delete("delete_subnet", "subnets", "subnet", "Its addresses must be free: no server may hold one of them."),
         ),
     ),
@@ -246,7 +226,7 @@ KINDS = (
             Column("Description", cells.text("description"), is_in_list=False),
         ),
         deeds=(
-            edit("port", "update_port", "ports", "port"),
+            rename("port", "update_port", f"{ROOT}/ports", "port"),
             delete("delete_port", "ports", "port", "Its addresses are free again."),
         ),
     ),

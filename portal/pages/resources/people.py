@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.translation import gettext
+
 from portal.pages.api_calls import Call
 from portal.pages.faces import Face
 from portal.pages.resources import cells
@@ -63,8 +65,9 @@ def _second_factor(item: Item, names: Names) -> Cell:
     if not isinstance(told, dict):
         return cells.NOTHING
     if not told.get("is_on"):
-        return Cell("text", "none: a password is enough")
-    return Cell("text", f"an authenticator, {told.get('recovery_codes')} recovery codes left")
+        return cells.word("none: a password is enough")
+    said = {"count": told.get("recovery_codes")}
+    return Cell("text", gettext("an authenticator, %(count)s recovery codes left") % said)
 
 
 def _has_second_factor(item: Item) -> str:
@@ -152,7 +155,7 @@ USERS = Resource(
             fields=(REASON,),
             call=lambda asked: Call("DELETE", f"/api/users/{asked.item.get('id', 'ID')}/second-factor"),
             cli=lambda asked: [
-                "curl -X DELETE -H X-Auth-Token:TOKEN",
+                *("curl", "-X", "DELETE", "-H", "X-Auth-Token: TOKEN"),
                 f"/api/users/{asked.item.get('id', 'ID')}/second-factor",
             ],
         ),
@@ -216,7 +219,7 @@ ROLES = Resource(
     columns=(
         Column("Name", cells.text("name")),
         Column("Description", cells.text("description")),
-        Column("Kind", lambda item, names: Cell("text", "built in" if _is_built_in(item) else "of your own")),
+        Column("Kind", lambda item, names: cells.word("built in" if _is_built_in(item) else "of your own")),
         Column("Domain", cells.mono("domain_id"), is_in_list=False),
     ),
     parts=(Part("Who has it", "role-assignments", lambda item: {"role.id": str(item["id"])}, "create", "role_id"),),

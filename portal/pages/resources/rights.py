@@ -210,7 +210,7 @@ ASSIGNMENTS = Resource(
         Column("Who", _who),
         Column("Role", lambda item, names: Cell("link", item["role"]["name"], url=f"/roles/of/{item['role']['id']}")),
         Column("Where", _where),
-        Column("Below too", lambda item, names: Cell("text", "the projects below" if _is_inherited(item) else "–")),
+        Column("Below too", lambda item, names: cells.word("the projects below" if _is_inherited(item) else "–")),
     ),
     deeds=(
         Deed(

@@ -8,7 +8,8 @@ from portal.pages.api_calls import Call
 from portal.pages.resources import cells
 from portal.pages.resources.fields import DESCRIPTION, NAME, SUBNETS, filled, named, options
 from portal.pages.resources.model import Asked, Cell, Column, Deed, Field, Item, Names, Part, Resource, Source
-from portal.pages.resources.networks import FACES, ROOT, delete, edit
+from portal.pages.resources.networks import FACES, ROOT, delete
+from portal.pages.resources.shared_deeds import rename
 
 OUTSIDE = Source(
     f"{ROOT}/networks",
@@ -151,7 +152,7 @@ ROUTERS = Resource(
                 named(asked.item),
             ],
         ),
-        edit("router", "update_router", "routers", "router"),
+        rename("router", "update_router", f"{ROOT}/routers", "router"),
         delete("delete_router", "routers", "router", "Its interfaces must be removed first."),
     ),
 )

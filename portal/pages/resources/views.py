@@ -12,15 +12,21 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound, NovellaError
+from conductor.services import flows, locks
+from conductor.services.locks import LockQuery
+from portal.pages import stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.api_calls import ask
 from portal.pages.live_marks import live_marks
 from portal.pages.resources import forms
 from portal.pages.resources.catalog import BY_ID, may
 from portal.pages.resources.model import Cell, Column, Deed, Item, Names, Part, Resource
+from portal.pages.stories import Story
 
 PAGE_SIZE = 50
+MOST_AT_WORK = 5
 MOST = 1000
 DIRECTIONS = ("asc", "desc")
 
@@ -215,8 +221,17 @@ def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[s
         "state": next((cell for cell in (c.show(item, names) for c in resource.columns) if cell.kind == "state"), None),
         "offers": [offer for offer in offers if not offer.why_not],
         "not_offered": [offer for offer in offers if offer.why_not],
+        "at_work": _at_work(request.asker, resource, ident),
         "parts": [_part(request, part, item, ident) for part in resource.parts],
     }
+
+
+def _at_work(asker: RequestContext, resource: Resource, ident: str) -> list[Story]:
+    """The workflows that hold it: what is being done with it now, and how far that has come."""
+    if not resource.lock:
+        return []
+    held = locks.list_locks(asker, LockQuery(resource=f"{resource.lock}:{ident}", limit=MOST_AT_WORK)).items
+    return [stories.of(run) for run in flows.briefs(asker, [lock.run_uuid for lock in held if lock.run_uuid]).values()]
 
 
 def _part(request: PageRequest, part: Part, item: Item, ident: str) -> dict[str, Any]:

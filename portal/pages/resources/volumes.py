@@ -8,8 +8,7 @@ from portal.pages.resources import cells
 from portal.pages.resources.fields import (
     DESCRIPTION,
     NAME,
-    OWN_DESCRIPTION,
-    OWN_NAME,
+    REASON,
     SERVERS,
     VOLUMES,
     filled,
@@ -18,6 +17,7 @@ from portal.pages.resources.fields import (
     whole,
 )
 from portal.pages.resources.model import Asked, Cell, Choice, Column, Deed, Field, Item, Names, Part, Resource, Source
+from portal.pages.resources.shared_deeds import rename
 
 PATH = "/volume/v3/volumes"
 FACES = {
@@ -30,12 +30,17 @@ FACES = {
     "attaching": Face("working", "attaching"),
     "detaching": Face("working", "detaching"),
     "deleting": Face("working", "deleting"),
+    "backing-up": Face("working", "being backed up"),
+    "restoring-backup": Face("working", "being restored"),
+    "reverting": Face("working", "going back to a snapshot"),
+    "unmanaging": Face("working", "being given out of hand"),
     "reserved": Face("waiting", "reserved"),
     "maintenance": Face("waiting", "in maintenance"),
     "awaiting-transfer": Face("waiting", "awaiting transfer"),
     "error": Face("bad", "error"),
     "error_deleting": Face("bad", "error while deleting"),
     "error_extending": Face("bad", "error while growing"),
+    "error_restoring": Face("bad", "error while being restored"),
 }
 IMAGES = Source(
     "/image/v2/images",
@@ -43,8 +48,18 @@ IMAGES = Source(
     lambda item: str(item.get("name") or item["id"]),
     wanted=lambda item: bool(item["size"]),
 )
+DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_restoring")
 SNAPSHOTS = Source(
     "/volume/v3/snapshots/detail", "snapshots", lambda item: f"{item['name'] or item['id'][:8]} ({item['size']} GB)"
+)
+STORAGE = "novella@files#files"
+STRAY_FILES = Source(
+    "/volume/v3/manageable_volumes/detail",
+    "manageable-volumes",
+    lambda item: f"{item['reference']['source-name']} ({item['size']} GB)",
+    value=lambda item: str(item["reference"]["source-name"]),
+    wanted=lambda item: bool(item["safe_to_manage"]),
+    query={"host": STORAGE},
 )
 TYPES = Source("/volume/v3/types", "volume_types", lambda item: str(item["name"]), value=lambda item: str(item["name"]))
 
@@ -54,6 +69,17 @@ def _create(asked: Asked) -> Call:
     body = filled(values, "name", "description", "imageRef", "snapshot_id", "source_volid", "volume_type")
     size = {"size": whole(values["size"])} if values.get("size") else {}
     return Call("POST", PATH, {"volume": {**body, **size}})
+
+
+def _manage(asked: Asked) -> Call:
+    values = asked.values
+    wanted = {
+        "host": STORAGE,
+        "ref": {"source-name": values["ref"]},
+        "bootable": bool(values.get("bootable")),
+        **filled(values, "name", "description"),
+    }
+    return Call("POST", "/volume/v3/manageable_volumes", {"volume": wanted})
 
 
 def _action(name: str, body: dict[str, object]) -> Call:
@@ -70,18 +96,18 @@ def _servers(item: Item, names: Names) -> Cell:
     return Cell("lines", lines=tuple(found)) if found else cells.NOTHING
 
 
-def _size(item: Item, names: Names) -> Cell:
+def size_of(item: Item, names: Names) -> Cell:
     return Cell("number", f"{item['size']} GB")
 
 
 def _is_free(item: Item) -> str:
-    return "" if item["status"] == "available" else f"Only while it is available; it is {_word(item)}."
+    return "" if item["status"] == "available" else f"Only while it is available; it is {word(item)}."
 
 
 def _is_deletable(item: Item) -> str:
     if item["attachments"]:
         return "A server has it: detach it first."
-    return "" if item["status"] in ("available", "error", "error_deleting") else f"It is {_word(item)}."
+    return "" if item["status"] in DELETABLE else f"It is {word(item)}."
 
 
 def _is_attached(item: Item) -> str:
@@ -89,12 +115,11 @@ def _is_attached(item: Item) -> str:
 
 
 def _has_data(item: Item) -> str:
-    return "" if item["status"] in ("available", "in-use") else f"It is {_word(item)}."
+    return "" if item["status"] in ("available", "in-use") else f"It is {word(item)}."
 
 
-def _word(item: Item) -> str:
-    face = FACES.get(item["status"])
-    return face.word if face else str(item["status"])
+def word(item: Item) -> str:
+    return cells.state_word(item, FACES)
 
 
 def _attach(asked: Asked) -> Call:
@@ -124,6 +149,7 @@ VOLUMES_KIND = Resource(
     sorting="sort",
     empty="A volume is a disk that outlives servers: attach it, keep snapshots of it, make it larger.",
     names=("servers",),
+    lock="volume",
     filters=(
         Field(
             "status",
@@ -136,7 +162,7 @@ VOLUMES_KIND = Resource(
     columns=(
         Column("Name", cells.text("name"), sort="name"),
         Column("State", cells.state(FACES), sort="status"),
-        Column("Size", _size, is_number=True, sort="size"),
+        Column("Size", size_of, is_number=True, sort="size"),
         Column("Servers", _servers),
         Column("Type", cells.text("volume_type")),
         Column("Bootable", cells.yes("bootable")),
@@ -148,7 +174,10 @@ VOLUMES_KIND = Resource(
         Column("Copy of volume", cells.link("source_volid", "volumes"), is_in_list=False),
         Column("Metadata", cells.pairs("metadata"), is_in_list=False),
     ),
-    parts=(Part("Snapshots", "snapshots", lambda item: {"volume_id": str(item["id"])}, "create", "volume_id"),),
+    parts=(
+        Part("Snapshots", "snapshots", lambda item: {"volume_id": str(item["id"])}, "create", "volume_id"),
+        Part("Backups", "backups", lambda item: {"volume_id": str(item["id"])}, "create", "volume_id"),
+    ),
     deeds=(
         Deed(
             id="create",
@@ -185,6 +214,30 @@ VOLUMES_KIND = Resource(
                     volume_type="type",
                     description="description",
                 ),
+                asked.values["name"] or "NAME",
+            ],
+        ),
+        Deed(
+            id="manage",
+            title="Take in a file",
+            does="A file that lies in the storage and is nobody's becomes a volume of this project, with its data.",
+            rule="volume_extension:volume_manage",
+            is_creation=True,
+            fields=(
+                Field("ref", "File", "choice", choices=STRAY_FILES, is_required=True, also=("source-name",)),
+                NAME,
+                Field("bootable", "A server can start from it", "check"),
+                DESCRIPTION,
+            ),
+            call=_manage,
+            cli=lambda asked: [
+                "openstack volume create",
+                "--remote-source",
+                f"source-name={asked.values['ref'] or 'FILE'}",
+                *options(asked.values, description="description"),
+                *(["--bootable"] if asked.values.get("bootable") else []),
+                "--host",
+                STORAGE,
                 asked.values["name"] or "NAME",
             ],
         ),
@@ -259,22 +312,16 @@ VOLUMES_KIND = Resource(
             call=lambda asked: _of(asked, _action("os-extend", {"new_size": whole(asked.values["new_size"])})),
             cli=lambda asked: ["openstack volume set", "--size", asked.values["new_size"], named(asked.item)],
         ),
+        rename("volume", "volume:update", PATH, "volume"),
         Deed(
-            id="edit",
-            title="Rename",
-            does="Change the name and the description.",
-            rule="volume:update",
-            fields=(OWN_NAME, OWN_DESCRIPTION),
-            call=lambda asked: Call(
-                "PUT",
-                f"{PATH}/{asked.item['id']}",
-                {"volume": {"name": asked.values["name"], "description": asked.values["description"]}},
-            ),
-            cli=lambda asked: [
-                "openstack volume set",
-                *options(asked.values, name="name", description="description"),
-                str(asked.item["id"]),
-            ],
+            id="unmanage",
+            title="Give out of hand",
+            does="The volume is forgotten; its file stays in the storage, and can be taken in again.",
+            rule="volume_extension:volume_unmanage",
+            fields=(REASON,),
+            why_not=_is_free,
+            call=lambda asked: _of(asked, _action("os-unmanage", {})),
+            cli=lambda asked: ["openstack volume delete --remote", named(asked.item)],
         ),
         Deed(
             id="delete",
@@ -287,109 +334,6 @@ VOLUMES_KIND = Resource(
             why_not=_is_deletable,
             call=lambda asked: Call("DELETE", f"{PATH}/{asked.item['id']}"),
             cli=lambda asked: ["openstack volume delete", named(asked.item)],
-        ),
-    ),
-)
-
-_SNAPSHOT_PATH = "/volume/v3/snapshots"
-SNAPSHOTS_KIND = Resource(
-    id="snapshots",
-    noun="snapshot",
-    title="Volume snapshots",
-    icon="camera",
-    service="volume",
-    path=f"{_SNAPSHOT_PATH}/detail",
-    path_of=_SNAPSHOT_PATH,
-    key="snapshots",
-    one="snapshot",
-    rule="volume:get_all_snapshots",
-    search="name~",
-    sorting="sort",
-    empty="A snapshot keeps a volume's data as they were at one moment.",
-    names=("volumes",),
-    columns=(
-        Column("Name", cells.text("name"), sort="name"),
-        Column("State", cells.state(FACES), sort="status"),
-        Column("Volume", cells.link("volume_id", "volumes")),
-        Column("Size", _size, is_number=True),
-        Column("Age", cells.age("created_at"), is_number=True, sort="created_at"),
-        Column("Description", cells.text("description"), is_in_list=False),
-        Column("Metadata", cells.pairs("metadata"), is_in_list=False),
-    ),
-    deeds=(
-        Deed(
-            id="create",
-            title="Create snapshot",
-            does="Keep a volume's data as they are now.",
-            rule="volume:create_snapshot",
-            is_creation=True,
-            icon="plus",
-            fields=(Field("volume_id", "Volume", "choice", choices=VOLUMES, is_required=True), NAME, DESCRIPTION),
-            call=lambda asked: Call(
-                "POST", _SNAPSHOT_PATH, {"snapshot": filled(asked.values, "volume_id", "name", "description")}
-            ),
-            cli=lambda asked: [
-                "openstack volume snapshot create",
-                *options(asked.values, volume_id="volume", description="description"),
-                asked.values["name"] or "NAME",
-            ],
-        ),
-        Deed(
-            id="restore",
-            title="New volume from it",
-            does="A new volume with the data of this snapshot.",
-            rule="volume:create",
-            fields=(
-                NAME,
-                Field("size", "Size in GB", "number", start=lambda item: str(item["size"]) if item else "", least=1),
-            ),
-            call=lambda asked: Call(
-                "POST",
-                PATH,
-                {
-                    "volume": {
-                        "name": asked.values["name"],
-                        "snapshot_id": asked.item["id"],
-                        "size": whole(asked.values["size"]),
-                    }
-                },
-            ),
-            cli=lambda asked: [
-                "openstack volume create",
-                "--snapshot",
-                named(asked.item),
-                *options(asked.values, size="size"),
-                asked.values["name"] or "NAME",
-            ],
-        ),
-        Deed(
-            id="edit",
-            title="Rename",
-            does="Change the name and the description.",
-            rule="volume:update_snapshot",
-            fields=(OWN_NAME, OWN_DESCRIPTION),
-            call=lambda asked: Call(
-                "PUT",
-                f"{_SNAPSHOT_PATH}/{asked.item['id']}",
-                {"snapshot": {"name": asked.values["name"], "description": asked.values["description"]}},
-            ),
-            cli=lambda asked: [
-                "openstack volume snapshot set",
-                *options(asked.values, name="name", description="description"),
-                str(asked.item["id"]),
-            ],
-        ),
-        Deed(
-            id="delete",
-            title="Delete",
-            does="The snapshot is gone for good; its volume stays.",
-            rule="volume:delete_snapshot",
-            is_danger=True,
-            is_bulk=True,
-            icon="trash",
-            why_not=lambda item: "" if item["status"] in ("available", "error") else f"It is {_word(item)}.",
-            call=lambda asked: Call("DELETE", f"{_SNAPSHOT_PATH}/{asked.item['id']}"),
-            cli=lambda asked: ["openstack volume snapshot delete", named(asked.item)],
         ),
     ),
 )

@@ -1,0 +1,28 @@
+"""Deeds that many kinds of resources have, each with its own words for the API and the shell."""
+
+from __future__ import annotations
+
+from portal.pages.api_calls import Call
+from portal.pages.resources.fields import OWN_DESCRIPTION, OWN_NAME, options
+from portal.pages.resources.model import Deed
+
+
+def rename(noun: str, rule: str, path: str, cli: str) -> Deed:
+    """Change name and description: a PUT of `{noun: …}` on `path`/id, and `openstack CLI set`."""
+    return Deed(
+        id="edit",
+        title="Rename",
+        does="Change the name and the description.",
+        rule=rule,
+        fields=(OWN_NAME, OWN_DESCRIPTION),
+        call=lambda asked: Call(
+            "PUT",
+            f"{path}/{asked.item['id']}",
+            {noun: {"name": asked.values["name"], "description": asked.values["description"]}},
+        ),
+        cli=lambda asked: [
+            f"openstack {cli} set",
+            *options(asked.values, name="name", description="description"),
+            str(asked.item["id"]),
+        ],
+    )
