@@ -190,7 +190,7 @@ def test_bounds_and_orders() -> None:
 
 
 def test_what_cannot_fit_is_given_up_before_all_is_tried() -> None:
-    """Twelve groups on twelve equal providers: who tried all combinations would run into the time limit of the tests."""
+    """Twelve groups on twelve equal providers: to try all combinations would outlast the time limit of the tests."""
     wide = (node("host"), *(node(f"n{n}", under="host", VF=1) for n in range(12)))
     groups = {f"g{n}": group(VF=1) for n in range(12)}
     assert len(find(wide, CandidateQuery(groups, "none", limit=100)).requests) == 100
