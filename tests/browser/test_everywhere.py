@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conductor.services import quota_requests
+from conductor.services import announcements, quota_requests
 from conductor.services.notifications import subscriptions
 from conductor.services.notifications.subscriptions import Wish
 from tests import factories
@@ -60,6 +60,13 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "cells": lambda ids: "/cells",
     "audit": lambda ids: "/audit",
     "volumes": lambda ids: "/volumes",
+    "backups": lambda ids: "/backups",
+    "news": lambda ids: "/news",
+    "new news": lambda ids: "/news/do/create",
+    "settings": lambda ids: "/settings",
+    "services": lambda ids: "/services",
+    "what if": lambda ids: "/what-if",
+    "triage": lambda ids: "/triage",
     "images": lambda ids: "/images",
     "new network": lambda ids: "/networks/do/create",
     "picture": lambda ids: "/networks/picture",
@@ -98,6 +105,7 @@ def ids(people: Any) -> dict[str, str]:
     )
     factories.run(asker, state="queued", plan=[], started_at=None)
     decision = factories.failed_decision(run)
+    announcements.announce(asker, {"title": "Cell 2 rests on Sunday", "text": "Its servers go on.\nNew ones wait."})
     quota_requests.ask(
         asker, {"cores": 300, "router": 20}, "a reason that is long enough to need more than a line on a phone"
     )
