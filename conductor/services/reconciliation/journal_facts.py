@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from django.conf import settings
+from django.db.models import Q
+
 from conductor.core.states import FINAL_RUN_STATES
 from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
 from conductor.transactions import database_now
@@ -12,7 +15,7 @@ from conductor.transactions import database_now
 
 @dataclass(frozen=True, slots=True)
 class RunFact:
-    """A run that has not ended, or that waits for an operator."""
+    """A run that has not ended, that waits for an operator, or that has only just ended."""
 
     uuid: str
     flow: str
@@ -45,12 +48,15 @@ class JournalFacts:
 
     @cached_property
     def busy(self) -> frozenset[str]:
-        """Resources of everything that has not ended here."""
+        """Resources of everything that has not ended here, or only just."""
         named = {resource for run in self.runs for resource in run.resources}
         instances = {f"instance:{run.instance_uuid}" for run in self.runs if run.instance_uuid}
         held = {lock.resource for lock in (*self.locks, *self.waits) if not lock.has_ended and not lock.holder_alias}
         return frozenset(named | instances | held)
 
+
+# What was read before a run ended, and what a host reported before, does not yet say what the run did.
+HEARTBEATS_TO_SETTLE = 3
 
 # Longer than any lease and any pause between sweeps: whoever waits longer is not rung for.
 LATE_SECONDS = 600.0
@@ -58,8 +64,9 @@ LATE_SECONDS = 600.0
 
 def load(alias: str) -> JournalFacts:
     """Four queries."""
-    unfinished = WorkflowRun.objects.using(alias).exclude(state__in=FINAL_RUN_STATES)
-    rows = unfinished.values_list("uuid", "flow", "instance_uuid", "resources")
+    is_unsettled = Q(finished_at__gt=database_now(-HEARTBEATS_TO_SETTLE * settings.NOVELLA_HEARTBEAT_SECONDS))
+    at_work = WorkflowRun.objects.using(alias).filter(~Q(state__in=FINAL_RUN_STATES) | is_unsettled)
+    rows = at_work.values_list("uuid", "flow", "instance_uuid", "resources")
     late = WorkflowRun.objects.using(alias).live().filter(wake_at__lt=database_now(-LATE_SECONDS))
     late = late.exclude(owner__isnull=False, lease_expires_at__gt=database_now(-LATE_SECONDS))
     return JournalFacts(

@@ -80,6 +80,18 @@ def test_what_is_under_work_is_left_alone(launch: Any, ana: Any) -> None:
     assert instance_of(uuid).task_state is None
 
 
+def test_what_has_only_just_ended_is_left_alone(launch: Any, settings: Any) -> None:
+    """What a host reported before, and what was read before, does not know it yet."""
+    uuid = launch()
+    host = instance_of(uuid).host
+    Service.objects.using(CELL).filter(host=host).update(guests={})
+    settings.NOVELLA_HEARTBEAT_SECONDS = 5.0
+    assert found(grace_seconds=0) == []
+    for alias in ("default", CELL):
+        WorkflowRun.objects.using(alias).update(finished_at=factories.ago(16))
+    assert found(grace_seconds=0) == ["guest_missing"]
+
+
 def test_a_repair_waits_for_the_grace_period(hosts: Hosts) -> None:
     miscount()
     (one,) = reconciler.reconcile().judged
