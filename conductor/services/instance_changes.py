@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,11 +24,19 @@ PIN = "pinned_availability_zone"
 LABELLED_STATES = (VmState.ACTIVE, VmState.PAUSED, VmState.SUSPENDED, VmState.STOPPED)
 MOST_TAGS = 50
 ANSWERED = "SelectDestinations"  # the step whose result begins the copying of requests into cells
+# That takes milliseconds, and a client that renames what it has just launched does not try again. It is not waited for
+# longer: the conductor may have died at it.
+COPYING_SECONDS = 2.0
+PAUSE_SECONDS = 0.05
 Values = dict[str, Any]
 
 
+class StillScheduled(Conflict):
+    """It has no cell yet."""
+
+
 def update(context: RequestContext, instance_uuid: str, values: Mapping[str, Any]) -> InstanceView:
-    """Set fields of RENAMEABLE, also of what is still to be scheduled. Raises Conflict while it gets its cell.
+    """Set fields of RENAMEABLE, also of what is still to be scheduled. Raises Conflict when it does not get its cell.
 
     A server that has its host can be bound to the zone it is in too, or to none: PIN.
     """
@@ -40,8 +49,16 @@ def update(context: RequestContext, instance_uuid: str, values: Mapping[str, Any
             _check_pin(row, values[PIN])
         return dict(values)
 
-    if PIN in values or not _change_request(context, instance_uuid, dict(values)):
-        _change(context, instance_uuid, change)
+    gives_up_at = time.monotonic() + COPYING_SECONDS
+    while PIN in values or not _change_request(context, instance_uuid, dict(values)):
+        try:
+            _change(context, instance_uuid, change)
+        except StillScheduled:
+            if PIN in values or time.monotonic() > gives_up_at:
+                raise
+            time.sleep(PAUSE_SECONDS)
+        else:
+            break
     return instance_queries.get(context, instance_uuid)
 
 
@@ -160,7 +177,7 @@ def _change(context: RequestContext, instance_uuid: str, make: Callable[[Instanc
     if mapping.cell is None:
         if mapping.is_deleted:
             raise missing(instance_uuid)
-        raise Conflict(f"Instance {instance_uuid} is still being scheduled; try again in a moment.")
+        raise StillScheduled(f"Instance {instance_uuid} is still being scheduled; try again in a moment.")
     alias = mapping.cell.name
     with write_tx(alias):
         rows = Instance.objects.using(alias).alive().filter(uuid=mapping.instance_uuid)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from conductor.api_db.models import BuildRequest
 from conductor.core.errors import Conflict, NotFound
@@ -12,6 +15,7 @@ from conductor.core.states import VmState
 from conductor.services import instance_changes, instances
 from conductor.workflows.build_instances import BUILD_INSTANCES
 from conductor.workflows.flow import Step
+from conductor.workflows.steps.create_in_cells import CreateInCells
 from tests.integration.test_flows import Trouble, ana, instance_of, launch, run_to_the_end, trouble
 
 __all__ = ["ana", "trouble"]
@@ -57,11 +61,36 @@ def test_asked_around_any_step_it_holds_or_is_refused(
         return result
 
     monkeypatch.setattr(type(step), "execute", with_change)
+    monkeypatch.setattr(instance_changes, "COPYING_SECONDS", 0.0)
     launched.append(launch(ana))
     run_to_the_end()
     assert len(outcome) == 1
     assert (kept(launched[0]) == VALUES) is outcome[0]
     assert outcome[0] is (step.name != "CreateInCells")
+
+
+def test_asked_while_it_is_copied_it_waits_for_the_copy(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, waits, launched = CreateInCells.execute, threading.Event(), []
+    monkeypatch.setattr(instance_changes, "COPYING_SECONDS", 600.0)
+    monkeypatch.setattr(instance_changes.time, "sleep", lambda seconds: waits.set() or threading.Event().wait(seconds))
+    with ThreadPoolExecutor() as threads:
+
+        def while_it_waits(self: Step, work: Any) -> Any:
+            launched.append(threads.submit(change))
+            assert waits.wait(120)
+            return whole(self, work)
+
+        def change() -> None:
+            try:
+                instance_changes.update(ana, uuid, VALUES)
+            finally:
+                connections.close_all()
+
+        monkeypatch.setattr(CreateInCells, "execute", while_it_waits)
+        uuid = launch(ana)
+        run_to_the_end()
+        launched[0].result(120)
+    assert kept(uuid) == VALUES
 
 
 def test_one_that_fails_keeps_its_new_name_in_cell0(ana: Any, trouble: Trouble) -> None:
@@ -72,7 +101,10 @@ def test_one_that_fails_keeps_its_new_name_in_cell0(ana: Any, trouble: Trouble) 
     assert (kept(uuid), instance_of(uuid)._state.db) == (VALUES, "cell0")
 
 
-def test_one_that_is_being_deleted_and_one_of_others_is_left_alone(ana: Any, people: Any) -> None:
+def test_one_that_is_being_deleted_and_one_of_others_is_left_alone(
+    ana: Any, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance_changes, "COPYING_SECONDS", 0.0)
     uuid = launch(ana)
     with pytest.raises(NotFound):
         instance_changes.update(people.chi.context(), uuid, VALUES)
