@@ -118,6 +118,13 @@ def held_by(consumer_uuid: UUID | str) -> dict[str, dict[str, int]]:
     return dict(held)
 
 
+def newest_holder(provider_uuid: UUID | str, resource_class: str) -> str:
+    """Who was granted something of the class at the provider last; empty where nobody holds any of it."""
+    rows = Allocation.objects.filter(provider__uuid=provider_uuid, resource_class=resource_class)
+    newest = rows.order_by("-pk").values_list("consumer__uuid", flat=True).first()
+    return str(newest or "")
+
+
 def _locked_providers(uuids: set[str]) -> dict[str, int]:
     """Provider uuid → row id."""
     ids: dict[str, int] = {}

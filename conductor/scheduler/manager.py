@@ -23,7 +23,7 @@ from conductor.core.scheduling.select import Outcome, decide
 from conductor.core.scheduling.shadows import differences
 from conductor.core.scheduling.watching import IN_QUARANTINE, NO_TIME_LEFT
 from conductor.core.selection import Selection
-from conductor.placement.allocations import ConsumerHolds, ProviderFull
+from conductor.placement.allocations import ConsumerHolds, ProviderFull, newest_holder
 from conductor.plugins.notes import notes
 from conductor.scheduler import allocation_claims, alternates, decision_log, moving, request_completion, second_best
 from conductor.scheduler.crowd import crowd, widened
@@ -204,10 +204,16 @@ def _without_room(decision: Decision) -> Decision:
 
 
 def _race(decision: Decision, error: ConcurrentUpdate) -> dict[str, Any]:
-    """A pass that was in vain, for operators: the host that was full by then, and what had been decided."""
-    provider = error.details.get("provider_uuid", "")
+    """A pass that was in vain, for operators: the host that was full by then, who was faster, what had been decided."""
+    provider, kind = error.details.get("provider_uuid", ""), error.details.get("resource_class", "")
     chosen = {part: picked[0].host for picked in decision.selections for part in picked[0].parts}
-    return {"host": chosen.get(provider, ""), "reason": error.message, **decision.attempt()}
+    return {
+        "host": chosen.get(provider, ""),
+        "reason": error.message,
+        "resource_class": kind,
+        "taken_by": newest_holder(provider, kind) if kind else "",
+        **decision.attempt(),
+    }
 
 
 def _report(outcome: Outcome) -> None:

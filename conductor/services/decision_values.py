@@ -18,7 +18,8 @@ class DecisionView:
     `selections`: per instance: {"instance_uuid", "host", "cell", "fate", "alternates": [{"host", "fate"}]}.
     `nearest`: hosts that one filter alone turned away: {"host", "cell", "rejected_by", "reason", "need", "have",
     "shortfall"}. `faults`: plugins that failed: {"kind", "plugin", "count", "error", "consequence"}.
-    `lost_races`: claims that came too late before this one: {"host", "reason"}. `missing_cells`: cell → reason.
+    `lost_races`: claims that came too late before this one: {"host", "reason", "resource_class", "taken_by": the
+    consumer that was faster, "taken_by_run": its launch}. `missing_cells`: cell → reason.
     `advice`: plain sentences for the person who asked, e.g. "12 of 17 hosts: image needs qemu, host runs fake".
     `request`: what was asked for, as far as it was kept. `is_detailed`: all was kept, not only the choice.
     `can_be_replayed`: it can be asked again on the hosts as they were. `drawn_among`: how many of the best hosts one

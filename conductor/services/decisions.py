@@ -173,7 +173,7 @@ def _view(context: RequestContext, row: SchedulingDecision) -> DecisionView:
             "weights": row.details["weights"],
             "nearest": row.details["nearest"],
             "faults": summary["faults"],
-            "lost_races": row.details["lost_races"],
+            "lost_races": _with_takers(row.details["lost_races"]),
             "selections": _selections(row),
             "missing_cells": summary["missing_cells"],
             "request": row.request,
@@ -199,6 +199,14 @@ def _view(context: RequestContext, row: SchedulingDecision) -> DecisionView:
         can_be_replayed=row.request is not None and bool(row.snapshot_digest or row.snapshot_rows),
         **private,
     )
+
+
+def _with_takers(races: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The claims that came too late, with the workflow of the server that was faster as `taken_by_run`."""
+    uuids = {race["taken_by"] for race in races if race.get("taken_by")}
+    mappings = InstanceMapping.objects.filter(instance_uuid__in=uuids) if uuids else InstanceMapping.objects.none()
+    runs = {str(uuid): str(run) for uuid, run in mappings.values_list("instance_uuid", "build_run_uuid")}
+    return [{**race, "taken_by_run": runs.get(race.get("taken_by", ""), "")} for race in races]
 
 
 def _selections(row: SchedulingDecision) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.utils.formats import number_format
 
 BYTES = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
+CLASS_WORDS = {"VCPU": "vCPU", "MEMORY_MB": "Memory", "DISK_GB": "Disk"}
 
 
 def whole(amount: float) -> str:

@@ -18,12 +18,11 @@ from conductor.services.host_details import HostDetail, Stock
 from conductor.services.values import InstanceView
 from portal.pages import faces, fleet_drawing, stories
 from portal.pages.access import PageRequest, operators_only
-from portal.pages.amounts import large_megabytes, short, whole
+from portal.pages.amounts import CLASS_WORDS, large_megabytes, short, whole
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
 STATUS: tuple[tuple[type[NovellaError], int], ...] = ((Invalid, 400), (Conflict, 409))
-CLASS_WORDS = {"VCPU": "vCPU", "MEMORY_MB": "Memory", "DISK_GB": "Disk"}
 FIELDS = ("reason", "confirm")
 
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext, ngettext
 from conductor.core.context import RequestContext
 from conductor.services import decisions
 from conductor.services.decision_values import DecisionView
-from portal.pages.amounts import decimal
+from portal.pages.amounts import CLASS_WORDS, decimal
 from portal.pages.faces import Face
 from portal.pages.plugin_words import words
 from portal.pages.stories import Story
@@ -65,8 +65,20 @@ def explain(decision: DecisionView, lost: str = "") -> dict[str, Any]:
             for host in decision.hosts
             if lost in ("", host["rejected_by"])
         ],
+        "races": _races(decision),
         "nearest": [{**miss, "asked": words(str(miss["rejected_by"]))} for miss in decision.nearest],
     }
+
+
+def _races(decision: DecisionView) -> list[dict[str, Any]]:
+    """Claims that came too late: what was gone by then, who was faster, and which host was tried next."""
+    hosts = [str(race["host"]) for race in decision.lost_races]
+    following = [*hosts[1:], str(decision.selections[0]["host"]) if decision.selections else ""]
+    kinds = [str(race.get("resource_class", "")) for race in decision.lost_races]
+    return [
+        {**race, "gone": gettext(CLASS_WORDS.get(kind, kind)), "next": after}
+        for race, kind, after in zip(decision.lost_races, kinds, following, strict=False)  # nothing follows no race
+    ]
 
 
 def _stages(funnel: Sequence[Mapping[str, Any]]) -> list[Stage]:

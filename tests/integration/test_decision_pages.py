@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connections
 from django.test import Client
 
-from conductor.api_db.models import HostSnapshot, SchedulingDecision
+from conductor.api_db.models import HostSnapshot, InstanceMapping, SchedulingDecision
 from conductor.cell_db.models import Service
 from conductor.core.context import system_context
 from conductor.core.errors import NoValidHost
@@ -17,7 +21,9 @@ from conductor.core.request_spec import FlavorSpec, RequestSpec
 from conductor.journal.models import WorkflowRun
 from conductor.placement.models import Allocation
 from conductor.scheduler import manager
+from conductor.scheduler.manager import Transaction
 from conductor.services import flavors
+from conductor.transactions import write_tx
 from tests import factories
 from tests.fleet import add_host
 from tests.integration.page_clients import signed_in
@@ -34,11 +40,20 @@ def run(people: Any) -> WorkflowRun:
     return factories.run(people.ana.context(), instance_name="web-1")
 
 
-def decided(run: WorkflowRun, person: Any, memory_mb: int) -> SchedulingDecision:
+def decided(
+    run: WorkflowRun, person: Any, memory_mb: int, *, uuid: str = "", transaction: Transaction = write_tx
+) -> SchedulingDecision:
     spec = RequestSpec(person.project.id, person.user.id, FlavorSpec("1", "small", 1, memory_mb, root_gb=1))
     key = str(uuid4())
     with suppress(NoValidHost):
-        manager.select_destinations(system_context(), spec, [str(uuid4())], step_key=key, run_uuid=str(run.uuid))
+        manager.select_destinations(
+            system_context(),
+            spec,
+            [uuid or str(uuid4())],
+            step_key=key,
+            run_uuid=str(run.uuid),
+            transaction=transaction,
+        )
     return SchedulingDecision.objects.get(step_key=key)
 
 
@@ -71,6 +86,48 @@ def test_tenants_read_what_to_change_and_no_hosts_name(run: WorkflowRun, people:
     for path in ("", "/fits-if"):
         page(signed_in("chi"), f"/decisions/{row.uuid}{path}", 404)
         assert Client().get(f"/decisions/{row.uuid}{path}").status_code == 302
+
+
+def test_who_loses_the_last_place_reads_who_took_it_and_what_came_next(people: Any) -> None:
+    """Two launches decide on the only place of the best host before either claims it."""
+    for host, memory_mb in (("best", 8192), ("next", 4096)):
+        add_host(host, size=(1, memory_mb, 100))
+    both = threading.Barrier(2)
+    waits = [True, True]
+
+    @contextmanager
+    def together(alias: str) -> Iterator[None]:
+        if waits:
+            waits.pop()
+            both.wait(60)
+        with write_tx(alias):
+            yield
+
+    def race(number: int) -> tuple[WorkflowRun, SchedulingDecision]:
+        row = decided(launches[number], people.ana, 512, uuid=uuids[number], transaction=together)
+        connections.close_all()
+        return launches[number], row
+
+    uuids = [str(uuid4()) for _ in range(2)]
+    launches = [factories.run(people.ana.context(), instance_uuid=uuid, instance_name="web") for uuid in uuids]
+    for uuid, launch in zip(uuids, launches, strict=True):
+        InstanceMapping.objects.create(
+            instance_uuid=uuid, project_id=launch.project_id, user_id=launch.user_id, build_run_uuid=launch.uuid,
+            created_at=launch.created_at,
+        )  # fmt: skip
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(race, range(2)))
+    [(winner, _)] = [pair for pair in found if not pair[1].summary["lost_races"]]
+    [(loser, decision)] = [pair for pair in found if pair[1].summary["lost_races"]]
+    assert decision.selections[0][0]["host"] == "next"
+    html = page(signed_in("admin"), f"/workflows/{loser.uuid}/placement")
+    assert "The claim on best came too late" in html
+    assert "When it was claimed, not enough was left of this: vCPU." in html
+    assert f'<a href="/workflows/{winner.uuid}">This workflow took it.</a> Next came next.' in html
+    html = page(signed_in("ana"), f"/workflows/{loser.uuid}/placement")
+    assert "1 claim came too late" in html
+    assert "The next best host was taken instead." in html
+    assert "came too late" not in page(signed_in("ana"), f"/workflows/{winner.uuid}/placement")
 
 
 def test_it_is_decided_again_and_nothing_is_claimed(run: WorkflowRun, people: Any) -> None:
