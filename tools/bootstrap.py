@@ -118,11 +118,12 @@ def _sync(layout: Layout, name: str) -> None:
     uv: list[object] = [
         layout.venv_dir / "bin" / "uv",
         "pip",
-        "sync",
+        "install",  # and not sync: plugins and extras that were put there are the operator's
         "--quiet",
         "--require-hashes",
         "--python",
         layout.python,
+        "-r",
     ]
     print(f"set-up: installing {layout.lock(name).relative_to(layout.project_dir)} into .venv", flush=True)
     _run([*uv, layout.lock(name)], what=f"installing {name}.lock", cwd=layout.project_dir)

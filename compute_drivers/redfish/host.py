@@ -63,7 +63,7 @@ class RedfishHost(ComputeDriver):
         try:
             from compute_drivers.redfish.bmc import Bmc
         except ImportError:
-            raise DriverError("sushy is not installed on this host: pip install 'novella[redfish]'.") from None
+            raise DriverError("sushy is not installed on this host: install novella[redfish].") from None
         try:
             self._options.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._notes.prepare()

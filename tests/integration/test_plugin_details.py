@@ -20,6 +20,7 @@ from conductor.core.errors import Invalid, NotFound
 from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.verdict import PASS, reject
 from conductor.journal.models import AuditRecord
+from conductor.plugins import registry
 from conductor.plugins.notes import AT_MOST, LINE, Note, notes
 from conductor.scheduler import manager, plugin_notes
 from conductor.services import plugin_details, plugin_records, plugins
@@ -47,9 +48,10 @@ def _nothing_noted() -> Iterator[None]:
 
 def report(**values: Any) -> dict[str, Any]:
     """Of a driver, as its command writes it."""
+    installed = registry().source_of("driver", "fake").version  # none where the checkout alone is used
     laws = [{"name": "a_guest_runs", "outcome": "kept"}, {"name": "it_pauses", "outcome": "not offered"}]
-    return {"report": 1, "driver": "fake", "distribution": "novella", "version": "", "began_at": BEGAN.isoformat(),
-            "level": "core", "laws": laws, **values}  # fmt: skip
+    return {"report": 1, "driver": "fake", "distribution": "novella", "version": installed, "level": "core",
+            "began_at": BEGAN.isoformat(), "laws": laws, **values}  # fmt: skip
 
 
 def of_filter(*outcomes: str, name: str = "IoOpsFilter") -> dict[str, Any]:
