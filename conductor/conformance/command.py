@@ -46,7 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return USAGE
     began, clock = datetime.now(UTC), time.monotonic()
     suite = Path(inspect.getfile(asked))
-    laws = recorder.run(suite, recorder.Recorder(subject, options.law_seconds))
+    laws = recorder.run(suite, subject, options.law_seconds)
     about |= {"began_at": began.isoformat(), "seconds": round(time.monotonic() - clock, 1)}
     found = report(laws, subject.driver.capabilities, about)
     if options.json:
@@ -119,6 +119,8 @@ def _imported(name: str) -> type[ComputeDriver]:
         kind = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise Refused(f"driver: {name} cannot be imported: {error}") from None
+    except (Exception, SystemExit) as error:
+        raise Refused(f"driver: {module} raises {type(error).__name__} when it is imported: {error}") from None
     if not (inspect.isclass(kind) and issubclass(kind, ComputeDriver)):
         raise Refused(f"driver: {name} is no subclass of ComputeDriver.")
     return kind

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from conductor.conformance import recording
+from conductor.conformance.apart import Ended, told_apart
 from conductor.conformance.fleet import request
 from conductor.conformance.plugin_laws import (
     MILLISECONDS,
@@ -41,6 +42,7 @@ KEPT, BROKEN, NOT_TRIED = "kept", "broken", "not tried"
 USAGE = 2  # as argparse ends
 OTHER_SEED = "4711"  # by which another process orders its sets
 LONGEST_WHY = 300
+GRACE_SECONDS = 5.0  # for one that is interrupted to come back
 # A process of its own that finds the same modules; its environment is this one's, but for the order of sets.
 ELSEWHERE = """
 import json, sys
@@ -173,7 +175,7 @@ def _imported(name: str) -> type[Filter] | type[Weigher]:
         kind = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise Refused(f"target: {name} cannot be imported: {error}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Refused(f"target: {module} raises {type(error).__name__} when it is imported: {error}") from None
     if not (inspect.isclass(kind) and issubclass(kind, Filter | Weigher)):
         raise Refused(f"target: {name} is no subclass of Filter or Weigher.")
@@ -218,8 +220,7 @@ def _asked(one: Found, subject: Subject, options: argparse.Namespace) -> dict[st
     laws = [(law.__name__, functools.partial(law, subject)) for law in laws_for(subject)]
     laws.append((ANOTHER_PROCESS, lambda: _ask_elsewhere(one, subject, options)))
     findings = [_judged(name, law, options.law_seconds) for name, law in laws]
-    took: list[float] = []
-    _judged("", lambda: took.append(milliseconds(subject)), options.law_seconds)
+    *_, took = _told_of(lambda: milliseconds(subject), options.law_seconds)
     outcomes = [finding.outcome for finding in findings]
     return {
         "plugin": one.plugin.name or one.plugin.__name__,
@@ -227,26 +228,37 @@ def _asked(one: Found, subject: Subject, options: argparse.Namespace) -> dict[st
         "class": one.address,
         "distribution": one.distribution,
         "version": one.version,
-        "milliseconds_per_10000_hosts": round(took[0], 2) if took else None,
+        "milliseconds_per_10000_hosts": None if took is None else round(took, 2),
         "counts": {outcome: outcomes.count(outcome) for outcome in (KEPT, BROKEN, NOT_TRIED)},
         "laws": [asdict(finding) for finding in findings],
     }
 
 
 def _judged(name: str, law: Callable[[], Any], seconds: float) -> Finding:
-    began, outcome, why = time.perf_counter(), KEPT, ""
+    began = time.perf_counter()
+    outcome, why, _ = _told_of(law, seconds)
+    return Finding(name, outcome, round(time.perf_counter() - began, 3), " ".join(why.split())[:LONGEST_WHY])
+
+
+def _told_of(law: Callable[[], Any], seconds: float) -> tuple[str, str, Any]:
+    """What came of a law, why, and its value; asked in a process of its own, as a plugin may end that."""
+    try:
+        ((outcome, why, value),) = told_apart(lambda tell: tell(_came_of(law, seconds)), seconds + GRACE_SECONDS)
+    except Ended as error:
+        return BROKEN, str(error), None
+    return outcome, why, value
+
+
+def _came_of(law: Callable[[], Any], seconds: float) -> tuple[str, str, Any]:
     try:
         with at_most(seconds, Broken(f"it took longer than {seconds:g} seconds")):
-            law()
+            return KEPT, "", law()
     except NotTried as error:
-        outcome, why = NOT_TRIED, str(error)
+        return NOT_TRIED, str(error), None
     except Broken as error:
-        outcome, why = BROKEN, str(error)
-    except KeyboardInterrupt:
-        raise
+        return BROKEN, str(error), None
     except BaseException as error:  # a plugin may raise anything, also what ends processes
-        outcome, why = BROKEN, f"it raised {type(error).__name__}: {error}"
-    return Finding(name, outcome, round(time.perf_counter() - began, 3), " ".join(why.split())[:LONGEST_WHY])
+        return BROKEN, f"it raised {type(error).__name__}: {error}", None
 
 
 def _ask_elsewhere(one: Found, subject: Subject, options: argparse.Namespace) -> None:

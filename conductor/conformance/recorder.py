@@ -1,21 +1,25 @@
-"""Runs a suite with pytest and keeps what came of each law; one that takes too long is broken."""
+"""Runs a suite with pytest in a process apart and keeps what came of each law; who ends or blocks it breaks the law."""
 
 from __future__ import annotations
 
+import linecache
 import os
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conductor.conformance.apart import Ended, Tell, told_apart
 from conductor.conformance.base import ASKED, NOT_ASKED
 from conductor.conformance.report import BROKEN, KEPT, NOT_OFFERED, Law
 from conductor.conformance.time_limits import at_most
 from conductor.core.compute_driver import ComputeDriver, GuestSpec
 
 LONGEST_WHY = 300
+GRACE_SECONDS = 10.0  # for what an interrupted law has to clear away
+MOST_LOST = 5  # laws that hung or ended the process; more would tell nothing new, and may take hours
 QUIET = (
     "-q",
     "--no-header",
@@ -44,23 +48,32 @@ class Subject:
 class Recorder:
     """A plugin of pytest. `law_seconds` may one law take."""
 
-    subject: Subject | None
+    subject: Subject
     law_seconds: float
+    judged: Mapping[str, Law]
+    tell: Tell
     laws: dict[str, Law] = field(default_factory=dict)
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        if self.subject is not None:
-            config.stash[SUBJECT] = self.subject
+        config.stash[SUBJECT] = self.subject
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if item.name not in self.judged]
+        self.tell(["laws", [item.name for item in items]])
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.tell(["asked", _name(nodeid)])
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
         ASKED.clear()
         NOT_ASKED.clear()
+        item.session.shouldstop = sum(law.seconds >= self.law_seconds for law in self.laws.values()) >= MOST_LOST
         with at_most(self.law_seconds, TimeoutError(f"It took longer than {self.law_seconds:g} seconds.")):
             return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = report.nodeid.rpartition("::")[2]
+        name = _name(report.nodeid)
         before = self.laws.get(name)
         seconds = report.duration + (before.seconds if before else 0.0)
         outcome = NOT_OFFERED if NOT_ASKED else KEPT
@@ -68,18 +81,44 @@ class Recorder:
         if report.failed or (before is not None and before.outcome == BROKEN):
             outcome, why = BROKEN, why or _why(report)
         self.laws[name] = Law(name, outcome, tuple(sorted(ASKED | NOT_ASKED)), round(seconds, 3), why)
+        self.tell(["law", asdict(self.laws[name])])
 
 
-def run(suite: Path, recorder: Recorder) -> list[Law]:
-    """What came of the laws in the file `suite`."""
+def run(suite: Path, subject: Subject, law_seconds: float) -> list[Law]:
+    """What came of the laws in the file `suite`. A driver that ends its process is asked on in another."""
     pytest.register_assert_rewrite("conductor.conformance")
     words = [*QUIET, "-c", os.devnull, "--rootdir", str(suite.parent), str(suite)]
-    pytest.main(words, plugins=[recorder])
-    return list(recorder.laws.values())
+    laws: dict[str, Law] = {}
+
+    def work(tell: Tell) -> None:
+        pytest.main(words, plugins=[Recorder(subject, law_seconds, laws, tell)])
+
+    left: list[str] = []
+    for _ in range(MOST_LOST):
+        asked = ""
+        try:
+            for kind, said in told_apart(work, law_seconds + GRACE_SECONDS):
+                if kind == "laws":
+                    left = said
+                elif kind == "asked":
+                    asked = said
+                else:
+                    laws[asked] = Law(**said | {"capabilities": tuple(said["capabilities"])})
+            break
+        except Ended as error:
+            laws[asked] = Law(asked, BROKEN, why=str(error))
+    not_asked = f"not asked: {MOST_LOST} laws before hung or ended their process"
+    return [*laws.values(), *(Law(name, BROKEN, why=not_asked) for name in left if name not in laws)]
+
+
+def _name(nodeid: str) -> str:
+    return nodeid.rpartition("::")[2]
 
 
 def _why(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     text = crash.message if crash is not None else str(report.longrepr)
+    if crash is not None and text == "AssertionError":  # its authors read what was expected
+        text = linecache.getline(crash.path, crash.lineno)
     said = " ".join(text.split())[:LONGEST_WHY]
     return f"{said} (while it was being cleared away)" if report.when == "teardown" else said

@@ -19,6 +19,7 @@ from conductor.core.compute_driver import CAPABILITIES
 
 ROOT = Path(__file__).parents[2]
 WRONG = """
+import os
 import time
 from my_driver.driver import MyDriver
 
@@ -37,6 +38,10 @@ class Wrong(MyDriver):
 
     def unpause(self, instance_uuid):
         raise ValueError("no idea")
+
+class Ending(MyDriver):
+    def console_log(self, instance_uuid, offset):
+        os._exit(0)
 
 class Leaking(MyDriver):
     def destroy(self, instance_uuid):
@@ -100,6 +105,15 @@ def test_one_that_leaks_guests_has_no_level(folder: Path) -> None:
     ended, said, report = ask(folder, "wrong:Leaking")
     assert (ended, report["level"], report["levels"]) == (1, "none", [])
     assert "guests are left: " in said
+
+
+def test_one_that_ends_its_process_is_named_and_asked_on(folder: Path) -> None:
+    ended, said, report = ask(folder, "wrong:Ending")
+    assert (ended, report["levels"]) == (1, []), said
+    broken = outcomes(report, BROKEN)
+    assert broken["test_the_console_only_grows"] == "it ended its process with code 0"
+    assert len(outcomes(report, KEPT)) >= 20
+    assert not [why for why in broken.values() if "guests are left" in why]
 
 
 def test_the_levels_go_by_what_is_offered_and_kept() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import random
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,6 +108,17 @@ class Leaves(Good):
         raise SystemExit(0)
 
 
+class Ends(Good):
+    def mask(self, hosts: Any, spec: RequestSpec) -> Any:
+        os._exit(0)  # which would be the end of a command that has found nothing wrong
+
+
+class Deaf(Good):
+    def mask(self, hosts: Any, spec: RequestSpec) -> Any:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        time.sleep(600)
+
+
 class Undeclared(Good):
     options_schema = {"most": {"type": "integer", "default": "many"}}
 
@@ -148,6 +161,7 @@ def test_one_that_keeps_the_law_breaks_none(kind: type[Any]) -> None:
         (Looks, "it_reaches_for_nothing_outside", "it is not pure: looks at the clock (time); opens a file (open)"),
         (Writes, "it_changes_nothing_that_it_is_given", "plugins must not change what they are given"),
         (Leaves, "the_same_question_has_the_same_answer", "it raised SystemExit: 0"),
+        (Ends, "the_same_question_has_the_same_answer", "it ended its process with code 0"),
         (Undeclared, "it_has_a_name_and_options_that_are_declared", "the default of the option most does not fit"),
         (Endless, "each_host_has_one_finite_number", "a number is not finite"),
     ],
@@ -158,19 +172,20 @@ def test_each_way_to_break_it_is_found_and_named(kind: type[Any], law: str, why:
 
 
 def test_hosts_that_were_changed_by_force_are_found() -> None:
-    """On hosts of its own: what it changes stays changed."""
     law = "it_changes_nothing_that_it_is_given"
-    plugin_laws._hosts.cache_clear()
-    try:
-        assert "it changed the hosts" in broken(Forces, law)[law]
-    finally:
-        plugin_laws._hosts.cache_clear()
+    assert "it changed the hosts" in broken(Forces, law)[law]
 
 
 def test_one_that_hangs_is_broken_and_does_not_hold_up_the_others() -> None:
     found = broken(Hangs, seconds=0.05)
     assert found["the_same_question_has_the_same_answer"] == "it took longer than 0.05 seconds"
     assert "it_has_a_name_and_options_that_are_declared" not in found
+
+
+def test_one_that_cannot_be_interrupted_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_check, "GRACE_SECONDS", 0.2)
+    law = "the_same_question_has_the_same_answer"
+    assert broken(Deaf, law, seconds=0.1)[law] == "it went on for 0.3 seconds and could not be interrupted"
 
 
 def test_one_that_is_slow_is_told_how_slow() -> None:
