@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from conductor.core import extremes, shares
+from conductor.core import extremes, sums
 from conductor.core.extremes import Extremes
 from conductor.core.factor import Column as Column
 from conductor.core.factor import Factor as Factor
@@ -21,7 +21,7 @@ from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.hardware.topology import HostTopology, PciPool
 from conductor.core.placement.amounts import Amount
 from conductor.core.placement.forest import ProviderNode
-from conductor.core.shares import Shares
+from conductor.core.sums import Terms
 
 _K = TypeVar("_K", bound="Kept")
 _NOTHING: FrozenDict = FrozenDict()
@@ -234,23 +234,26 @@ class HostTable:
 
     def ends_of(self, column: Column, passing: Mask) -> tuple[float, float] | None:
         """The ends of a claimed column's numbers in the rows that pass; None where nobody knows but who looks."""
-        name = self._named.get(id(column)) if self.identity is not None else None
-        if name is None:
+        name = self.name_of(column)
+        if not name:
             return None
         kept: dict[str, Extremes | None] = self._kept.setdefault("extremes", {})
         found = kept[name] if name in kept else kept.setdefault(name, Extremes.of(column))
         return found.among(passing) if found else None
 
-    def shares_of(self, column: Column, low: float, high: float) -> Column | None:
-        """A claimed column's numbers as shares of the way between two ends; None where it is another column."""
-        name = self._named.get(id(column)) if self.identity is not None else None
-        if name is None:
-            return None
-        kept: dict[str, Shares] = self._kept.setdefault("shares", {})
-        found = kept.get(name)
-        if found is None or found.low != low or found.high != high:
-            kept[name] = found = Shares.of(column, low, high)
-        return found.numbers
+    def name_of(self, column: Column) -> str:
+        """What a claimed column of this table is called; empty where it is another one, or may change in place."""
+        return self._named.get(id(column), "") if self.identity is not None else ""
+
+    def sum_of(self, terms: Terms, make: Callable[[], Column]) -> Column:
+        """The sum of these terms of claimed columns, which `make` makes where it is not known yet."""
+        kept: dict[Terms, Column] = self._kept.setdefault("sums", {})
+        found = kept.get(terms)
+        if found is None:
+            while len(kept) >= SUMS_KEPT:
+                kept.pop(next(iter(kept)), None)
+            kept[terms] = found = read_only(make())
+        return found
 
     @cached_property
     def _named(self) -> Mapping[int, str]:
@@ -316,7 +319,7 @@ class HostTable:
         kept["factors"] = {name: made for name, made in factors.items() if len(made.values) <= len(states)}
         kept["made"] = {name: made.with_rows(changes) for name, made in list(kept.get("made", {}).items())}
         frozen_columns: dict[str, Any] = {name: read_only(column) for name, column in columns.items()}
-        for name, made_again in (("extremes", extremes.carried), ("shares", shares.carried)):
+        for name, made_again in (("extremes", extremes.carried), ("sums", sums.carried)):
             kept[name] = made_again(dict(kept.get(name, {})), changes.keys(), frozen_columns)
         return replace(
             self,
@@ -338,4 +341,5 @@ def _maker(of: Callable[..., Any]) -> Hashable:
 
 
 FACTORS_KEPT = 64
+SUMS_KEPT = 4
 DESCENT_KEPT = 32

@@ -24,6 +24,7 @@ class Ranking:
     def __init__(self, totals: Column) -> None:
         self.totals = totals
         self._ahead = _leaders(totals)
+        self._weights = [] if self._ahead is None else totals[self._ahead].tolist()
 
     def best(self, count: int, seed: int | None) -> list[int]:
         """The `count` heaviest candidates, best first; fewer where there are no more.
@@ -34,7 +35,8 @@ class Ranking:
         ahead = self._ahead
         if ahead is None or count > len(ahead):
             return _best(self.totals, count, seed)
-        return ahead[_best(self.totals[ahead], count, seed)].tolist()  # type: ignore[no-any-return]
+        best = heaviest(self.totals[ahead], count) if seed is None else _drawn(self._weights, count, seed)
+        return [int(ahead[place]) for place in best]
 
     def those_of(self, factor: Factor, code: int, most: int) -> Rows:
         """Hosts of one value of a factor with its `most` heaviest among them: a few, or all."""

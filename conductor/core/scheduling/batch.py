@@ -117,7 +117,7 @@ class _Say:
         factor = self.all.multiplier
         column = self.all.column[rows].astype(np.float64)
         factor = factor if isinstance(factor, float) else factor[rows]
-        self.near = self.all._replace(column=column, multiplier=factor, shares=None)
+        self.near = self.all._replace(column=column, multiplier=factor, own="")
         self.then, self._far = self.near, None
 
     def go_back(self, rows: Rows) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import least
 from conductor.core.scheduling.watching import Nonsense, NotAsked, PluginFault, Rules, Use, Watch, guarded
+from conductor.core.sums import Term
 from conductor.core.weigher import Weigher
 
 OUT = -np.inf  # the weight of a host that is no candidate
@@ -41,7 +42,7 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
     multiplier: float | Column
     is_beyond: bool = False  # some candidates' numbers lie beyond the ends
     ends: tuple[float, float] = (0.0, 0.0)  # the least and the greatest of the candidates' numbers
-    shares: Column | None = None  # of all rows, where the table has them
+    own: str = ""  # what the table calls the column, where it is one of its own
 
     def of_its_own(self) -> Part:
         """With a column that nobody else holds, whatever a plugin does with the one that it gave."""
@@ -264,7 +265,7 @@ class _Turn:
         """The sums; where nothing but some rows has changed, of these only."""
         passing, since = self.candidates.passing, self.since
         if since is None or not _is_measured_alike(self.parts, since.weighing.parts):
-            return totals_of(self.parts, passing)
+            return totals_of(self.parts, passing, self.hosts)
         return since.totals(self.parts)
 
     def note_shadows(self) -> None:
@@ -293,23 +294,42 @@ class _Turn:
         ends = self.since.ends(len(self.parts), column, self.candidates) if self.since else self.candidates.ends(column)
         low, high = share_ends(ends, one.minval, one.maxval)
         is_beyond = ends[0] < low or ends[1] > high
-        is_told = low != high and not is_beyond and not _is_nothing(multiplier)
-        shares = hosts.shares_of(column, low, high) if is_told else None
-        return Part(one.name, column, low, high, multiplier, is_beyond, ends, shares)
+        return Part(one.name, column, low, high, multiplier, is_beyond, ends, hosts.name_of(column))
 
 
-def totals_of(parts: Sequence[Part], passing: Mask) -> Column:
-    """The sums, block by block: a block of all that is added up stays in the processor's cache."""
-    totals = np.zeros(len(passing), np.float64)
-    scratch = np.empty(min(BLOCK, len(passing)), np.float64)
+def totals_of(parts: Sequence[Part], passing: Mask, hosts: HostTable | None = None) -> Column:
+    """The sums. What the first ones say of the table's own columns is added up once for all who measure alike."""
     telling = [part for part in parts if part.low != part.high and not _is_nothing(part.multiplier)]
+    terms = tuple(map(_term, takewhile(_is_own, telling))) if hosts else ()
+    if hosts and terms:
+        first = telling[: len(terms)]
+        totals = hosts.sum_of(terms, lambda: _with(np.zeros(len(passing)), first)).copy()
+    else:
+        totals = np.zeros(len(passing))
+    _with(totals, telling[len(terms) :])
+    np.copyto(totals, OUT, where=~passing)
+    return totals
+
+
+def _is_own(part: Part) -> bool:
+    return bool(part.own) and not part.is_beyond and isinstance(part.multiplier, float)
+
+
+def _term(part: Part) -> Term:
+    return Term(part.own, part.low, part.high, part.multiplier)  # type: ignore[arg-type]
+
+
+def _with(totals: Column, parts: Sequence[Part]) -> Column:
+    """What these say added in place, block by block: a block of all that is added up stays in the processor's cache."""
+    if not parts:
+        return totals
+    scratch = np.empty(min(BLOCK, len(totals)), np.float64)
     with np.errstate(all="ignore"):  # hosts that do not pass may have any numbers
-        for start in range(0, len(passing), BLOCK):
+        for start in range(0, len(totals), BLOCK):
             rows = slice(start, start + BLOCK)
             block = totals[rows]
-            for part in telling:
+            for part in parts:
                 _add(block, part, rows, scratch[: len(block)])
-            np.putmask(block, ~passing[rows], OUT)
     return totals
 
 
@@ -350,7 +370,7 @@ def share_ends(
 
 def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
     """Add share times factor to the totals of `rows`, leaving out what changes no number."""
-    shares = _shares_in(part, rows, scratch) if part.shares is None else part.shares[rows]
+    shares = _shares_in(part, rows, scratch)
     if not isinstance(part.multiplier, float):
         shares = np.multiply(shares, part.multiplier[rows], out=scratch)
     elif abs(part.multiplier) != 1.0:
@@ -362,7 +382,7 @@ def _add(totals: Column, part: Part, rows: slice, scratch: Column) -> None:
 
 
 def _shares_in(part: Part, rows: slice, scratch: Column) -> Column:
-    """The shares of some rows, where they are not at hand for all."""
+    """The shares of some rows."""
     numbers = part.column[rows]
     if part.is_beyond:
         numbers = np.clip(numbers, part.low, part.high, out=scratch)

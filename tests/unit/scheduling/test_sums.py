@@ -1,4 +1,4 @@
-"""Shares that a table keeps, and the heaviest hosts that are found first, are what a look at all hosts gives."""
+"""Sums that a table keeps, and the heaviest hosts that are found first, are what a look at all hosts gives."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from conductor.core.scheduling.alternates import FEW, LEADERS, STRIPES, Ranking,
 from conductor.core.scheduling.needs import needs_of
 from conductor.core.scheduling.weighing import OUT, Multipliers, weigh
 from conductor.core.scheduling.working_table import WorkingTable
+from conductor.core.sums import Term
 from tests.unit.scheduling.fleets import SHIPPED, host, spec
 
 CELLS = ("cell1", "cell2", "cell3")
@@ -45,17 +46,20 @@ def test_weights_after_changes_are_those_of_hosts_that_nobody_has_weighed() -> N
         hosts = hosts.with_rows({row: drawn(dice, row) for row in rows})
 
 
-def test_shares_are_of_the_table_s_own_columns_and_cannot_be_written() -> None:
+def test_sums_are_of_the_table_s_own_columns_and_cannot_be_written() -> None:
     hosts = HostTable.from_states([host("host-0"), host("host-1", memory_mb_used=4096)])
-    shares = hosts.shares_of(hosts.unused_memory_mb, 0.0, float(hosts.unused_memory_mb.max()))
-    assert shares is not None
-    assert shares.tolist() == [1.0, 0.75]
-    assert hosts.shares_of(hosts.unused_memory_mb.copy(), 0.0, 1.0) is None
+    terms = (Term(hosts.name_of(hosts.unused_memory_mb), 0.0, float(hosts.unused_memory_mb.max()), 2.0),)
+    made = hosts.sum_of(terms, lambda: terms[0].of(hosts.unused_memory_mb))
+    assert made.tolist() == [2.0, 1.5]
+    assert hosts.sum_of(terms, lambda: np.zeros(2)) is made
     with pytest.raises(ValueError, match="read-only"):
-        shares[0] = 0.5
+        made[0] = 0.5
+    later = hosts.with_rows({1: host("host-1", memory_mb_used=8192)})
+    assert later.sum_of(terms, lambda: np.zeros(2)).tolist() == [2.0, 1.0]
+    assert hosts.name_of(hosts.unused_memory_mb.copy()) == ""
     table = WorkingTable(hosts)
     table.take(0, spec(), needs_of(spec()))  # its columns change in place from here
-    assert table.hosts.shares_of(table.hosts.unused_memory_mb, 0.0, 1.0) is None
+    assert table.hosts.name_of(table.hosts.unused_memory_mb) == ""
 
 
 @pytest.mark.parametrize("kinds", [2, 40, 10**9])
