@@ -39,8 +39,6 @@ def with_rows(total: Column, terms: Terms, rows: Sequence[int], columns: Mapping
     return read_only(total)
 
 
-def carried(
-    kept: Mapping[Terms, Column], rows: Collection[int], columns: Mapping[str, Column]
-) -> dict[Terms, Column]:
+def carried(kept: Mapping[Terms, Column], rows: Collection[int], columns: Mapping[str, Column]) -> dict[Terms, Column]:
     """The sums of columns in which some rows have other numbers."""
     return {terms: with_rows(total, terms, tuple(rows), columns) for terms, total in kept.items()}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
 
-from conductor.core.host_state import Column, Factor, HostTable, Mask
+from conductor.core.host_state import Column, Factor, HostTable
 from conductor.core.scheduling.filtering import Rows
 from conductor.core.scheduling.weighing import OUT
 
@@ -23,8 +23,7 @@ class Ranking:
 
     def __init__(self, totals: Column) -> None:
         self.totals = totals
-        self._ahead = _leaders(totals)
-        self._weights = [] if self._ahead is None else totals[self._ahead].tolist()
+        self._leaders = _leaders(totals)
 
     def best(self, count: int, seed: int | None) -> list[int]:
         """The `count` heaviest candidates, best first; fewer where there are no more.
@@ -32,19 +31,17 @@ class Ranking:
         Hosts of equal weight come in an order drawn from the seed, so that schedulers side by side do not all take
         the same one. Without a seed they keep their order.
         """
-        ahead = self._ahead
-        if ahead is None or count > len(ahead):
+        if count > len(self._leaders):
             return _best(self.totals, count, seed)
-        best = heaviest(self.totals[ahead], count) if seed is None else _drawn(self._weights, count, seed)
-        return [int(ahead[place]) for place in best]
+        return _best_leaders(self._leaders, count, seed)
 
-    def those_of(self, factor: Factor, code: int, most: int) -> Rows:
-        """Hosts of one value of a factor with its `most` heaviest among them: a few, or all."""
-        if self._ahead is not None:
-            near: Rows = self._ahead[factor.codes[self._ahead] == code]
-            if len(near) >= most:
-                return near
-        return factor.rows(code)
+    def leaders_by(self, factor: Factor) -> dict[int, dict[int, float]]:
+        """The heaviest of all, by the codes of a factor: rows with their weights."""
+        rows = list(self._leaders)
+        found: dict[int, dict[int, float]] = {}
+        for row, code in zip(rows, factor.codes[rows].tolist() if rows else (), strict=True):
+            found.setdefault(code, {})[row] = self._leaders[row]
+        return found
 
 
 def best_rows(totals: Column, count: int, seed: int | None) -> list[int]:
@@ -140,32 +137,38 @@ def alternates_by_cell(
     if count <= 0:
         return {}
     cells = hosts.factor("cell")
-    chosen = list(picked)
+    chosen = np.fromiter(picked, np.intp, len(picked))
+    still = int(np.count_nonzero(ranking.totals[chosen] > OUT))  # who asks may have struck them out already
     most = count if seed is None else count * among
+    near = ranking.leaders_by(cells)
     found: dict[str, list[int]] = {}
     for code in set(cells.codes[chosen].tolist()):
-        rows = ranking.those_of(cells, code, most + len(chosen))
-        left = ranking.totals[rows]
-        left[_places(rows, picked)] = OUT
-        best = _best(left, most, seed)
+        leaders = near.get(code, {})
+        if len(leaders) >= most + still:
+            best = _best_leaders({row: one for row, one in leaders.items() if row not in picked}, most, seed)
+        else:
+            rows = cells.rows(code)
+            left = ranking.totals[rows]
+            left[np.isin(rows, chosen)] = OUT
+            best = rows[_best(left, most, seed)].tolist()
         if seed is not None and among > 1:
             best = random.Random(seed).sample(best, min(count, len(best)))
-        found[cells.values[code]] = rows[best].tolist()
+        found[cells.values[code]] = best
     return found
 
 
-def _places(rows: Rows, picked: Collection[int]) -> list[int] | Mask:
-    """Where the picked hosts are among these."""
-    if len(rows) > FEW:
-        return np.isin(rows, list(picked))
-    return [place for place, row in enumerate(rows.tolist()) if row in picked]
+def _best_leaders(leaders: Mapping[int, float], count: int, seed: int | None) -> list[int]:
+    rows, weights = list(leaders), list(leaders.values())
+    if seed is not None:
+        return [rows[place] for place in _drawn(weights, count, seed)]
+    return sorted(rows, key=lambda row: -leaders[row])[:count]
 
 
-def _leaders(totals: Column) -> Rows | None:
-    """The rows of the heaviest candidates, with all that weigh the same as the least of them; None where these are
-    so few hosts, or so many that are alike, that nothing is won by looking at them first."""
+def _leaders(totals: Column) -> dict[int, float]:
+    """The rows of the heaviest candidates with their weights, and with all that weigh the same as the least of them;
+    none where these are so few hosts, or so many that are alike, that nothing is won by looking at them first."""
     floor = _floor(totals, LEADERS)
     if floor == LEAST:
-        return None
+        return {}
     rows: Rows = (totals >= floor).nonzero()[0]
-    return rows if len(rows) <= FEW else None
+    return dict(zip(rows.tolist(), totals[rows].tolist(), strict=True)) if len(rows) <= FEW else {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,7 +29,7 @@ from conductor.core.scheduling.working_table import with_more
 from conductor.core.weigher import Weigher
 
 NEAR_AT_LEAST = 64
-NEAR_PER_PICK = 2
+NEAR_PER_PICK = 1
 ROUNDING = 1e-12  # of each weigher's factor: more than the sums of shares are ever out by
 Number = Callable[[HostState, "Share", int], float]
 
@@ -201,7 +200,7 @@ class Batch:
         self.passing = passing.copy()
         self.says: list[_Say] = []
         self.asked: list[Filter] = []  # besides placement
-        self.taken: Counter[int] = Counter()
+        self.taken = np.zeros(len(hosts), np.int64)
         self.picks: list[int] = []
         self._far: Mask | None = None
 
@@ -262,7 +261,7 @@ class Batch:
         """Make the next picks at once, as far as they are clear; how many there were."""
         candidates = np.flatnonzero(near > OUT)
         chosen = rows[candidates]
-        taken = np.array([self.taken.get(row, 0) for row in chosen.tolist()], np.float64)
+        taken = self.taken[chosen]
         rooms = [Room(getattr(self.hosts, name)[chosen] - taken * amount, amount) for name, amount in self.wanted]
         rails = [say.rail(self.share, candidates, far) for say in self.says]
         if not is_exact([*(room.free for room in rooms), *(rail.part.column for rail in rails if rail.step)]):
@@ -272,7 +271,7 @@ class Batch:
             return 0
         picked = chosen[found.places].tolist()
         self.picks += picked
-        self.taken.update(picked)
+        self.taken[chosen] += found.counts
         for say, rail in zip(self.says, rails, strict=True):
             if rail.step:
                 say.near.column[candidates] += found.counts * rail.step
@@ -283,7 +282,7 @@ class Batch:
         """Give the host one instance; whether the weights of all others may be different by that."""
         self.picks.append(row)
         self.taken[row] += 1
-        more, host = self.taken[row], self.hosts.states[row]
+        more, host = int(self.taken[row]), self.hosts.states[row]
         is_out = not self._passes(host, more)
         is_new = False
         for say in self.says:
@@ -314,11 +313,15 @@ def _nearest(totals: Column, count: int) -> tuple[Rows, float]:
     """The rows of the heaviest candidates, at least `count` where there are so many, and the most of all others."""
     limit = OUT
     if count < len(totals):
-        limit = np.partition(totals, len(totals) - count)[len(totals) - count]
+        parted = np.partition(totals, len(totals) - count)
+        limit = parted[len(totals) - count]
     if limit == OUT:
         return np.flatnonzero(totals > OUT), OUT
     is_near = totals >= limit
-    return np.flatnonzero(is_near), float(totals.max(where=~is_near, initial=OUT))
+    others = parted[: len(totals) - count].max()
+    if others == limit:  # those that weigh the same as the last of them are near too
+        others = totals.max(where=~is_near, initial=OUT)
+    return np.flatnonzero(is_near), float(others)
 
 
 def _drawn(count: int, seed: int | None, index: int) -> int:
@@ -349,7 +352,7 @@ def batch_of(
     for weigher, part in zip(plugins.weighers, weighing.parts, strict=True):
         counts = not isinstance(part.multiplier, float) or part.multiplier
         if counts and not (part.low == part.high and part.column.strides == (0,)):
-            batch.says.append(_Say(hosts, weigher, part, _column_of(weigher, hosts, spec)))
+            batch.says.append(_Say(hosts, weigher, part, _name_of(part.column, hosts)))
     return batch
 
 
@@ -371,7 +374,6 @@ def _is_plain(hosts: HostTable, spec: RequestSpec, needs: Needs) -> bool:
     )
 
 
-def _column_of(weigher: Weigher, hosts: HostTable, spec: RequestSpec) -> str | None:
-    """The name of the claimed column that the weigher goes by."""
-    column = weigher.weigh(hosts, spec)
+def _name_of(column: Column, hosts: HostTable) -> str | None:
+    """The name of a claimed column; None of any other."""
     return next((name for name in CLAIMED_COLUMNS if column is getattr(hosts, name)), None)

@@ -11,6 +11,7 @@ from conductor.core.host_state import HostTable, Mask
 from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.filtering import Filtering, Rules
+from conductor.core.scheduling.links import RequestedZone
 from conductor.core.scheduling.recall import Key, Recall
 from conductor.core.scheduling.weighing import Multipliers, Weighing
 from conductor.core.weigher import Weigher
@@ -47,6 +48,11 @@ class Pipeline:
     def counts_images(self) -> bool:
         """Whether somebody is asked who looks at the images of all instances, which nobody counts for nothing."""
         return any(not one.asked_at_zero and self.multipliers.asks(one) for one in self.weighers)
+
+    @cached_property
+    def asks_zones(self) -> bool:
+        """Whether one of the operator's filters sees to it that a requested zone is kept to."""
+        return any(one.name == RequestedZone.name for one in self.filters)
 
     @cached_property
     def has_strangers(self) -> bool:

@@ -5,7 +5,7 @@ A host that is one provider answers by its columns; one that is several is searc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def answers(hosts: HostTable, query: CandidateQuery) -> Mask:
 
 def _by_columns(hosts: HostTable, query: CandidateQuery) -> Mask:
     """The same of hosts that are one provider each."""
-    parts = parts_of(query)
+    groups = query.groups.values()
     mask: Mask | None = None
     for name, amount in amounts_of(query).items():
         column = COLUMNS.get(name)
@@ -46,12 +46,13 @@ def _by_columns(hosts: HostTable, query: CandidateQuery) -> Mask:
         mask = np.ones(len(hosts), np.bool_)
     units = hosts.factor("units")
     if units.values != ((),):  # most fleets have no rules
+        parts = parts_of(query)
         mask &= units.mask(lambda rules: wrong_units(rules, parts) is None)
-    if _asks_traits(query):
+    if query.root_required or query.root_forbidden or any(group.required or group.forbidden for group in groups):
         mask &= hosts.factor("traits").mask(lambda traits: has_traits(traits, query))
-    if any(group.member_of or group.forbidden_aggregates for group in query.groups.values()):
+    if any(group.member_of or group.forbidden_aggregates for group in groups):
         mask &= hosts.factor("aggregates").mask(lambda aggregates: is_member(aggregates, query))
-    for uuid in {group.in_tree for group in query.groups.values() if group.in_tree}:
+    for uuid in {group.in_tree for group in groups if group.in_tree}:
         mask &= np.fromiter((state.provider_uuid == uuid for state in hosts.states), np.bool_, len(hosts))
     return mask
 
@@ -88,8 +89,9 @@ def parts_at(host: HostState, needs: Needs) -> Parts:
 
 def asks_several(query: CandidateQuery) -> bool:
     """Whether groups must come from different providers, which one alone is not."""
-    apart = [suffix for suffix, group in query.groups.items() if suffix and group.resources]
-    return query.group_policy == ISOLATE and len(apart) > 1
+    if query.group_policy != ISOLATE:
+        return False
+    return sum(bool(suffix and group.resources) for suffix, group in query.groups.items()) > 1
 
 
 def parts_of(query: CandidateQuery) -> dict[str, list[int]]:
@@ -149,13 +151,3 @@ def _has_others(hosts: HostTable, name: str, amount: int) -> Mask:
     for row in hosts.claimed_rows:
         mask[row] = of(hosts.states[row]).free >= amount
     return mask
-
-
-def _asks_traits(query: CandidateQuery) -> bool:
-    return bool(query.root_required or query.root_forbidden or any(_trait_sets(query)))
-
-
-def _trait_sets(query: CandidateQuery) -> Iterator[object]:
-    for group in query.groups.values():
-        yield group.required
-        yield group.forbidden

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from conductor.core.filter import Filter
@@ -24,7 +25,7 @@ from conductor.core.scheduling.pipeline import answers_for_all, class_of
 from conductor.core.scheduling.provider_answers import parts_at, resources_at
 from conductor.core.scheduling.recall import ROWS_AT_MOST, Key, Remembered, filtered_again, unchanged
 from conductor.core.scheduling.watching import Use, Watch
-from conductor.core.scheduling.weighing import Since, Weighing, weigh
+from conductor.core.scheduling.weighing import OUT, Since, Weighing, weigh
 from conductor.core.scheduling.working_table import WorkingTable
 from conductor.core.selection import Selection
 
@@ -115,7 +116,7 @@ def links_of(spec: RequestSpec, pipeline: Pipeline, needs: Needs | None = None) 
         chain.append(HardwareFit())  # whichever filters the operator chose: a claim would fail on what it rejects
     if spec.force_hosts or spec.force_nodes:
         return tuple(chain)  # an operator who forces a host has judged for himself
-    if not any(one.name == RequestedZone.name for one in pipeline.filters):
+    if not pipeline.asks_zones:
         chain.append(RequestedZone())  # a zone is a promise, whichever filters the operator chose
     chain.extend(pipeline.filters)  # then the plugins, in the operator's order
     return tuple(chain)
@@ -150,7 +151,6 @@ class _Placing:
         self.needs = needs or (kept.needs if kept else needs_of(spec))
         self.room = Placement(self.needs)
         self.links = links_of(spec, pipeline, self.needs)
-        self.repeated = tuple(one for one in self.links if self._is_repeated(one))
         self.faults: list[PluginFault] = []
         self.picks: list[int] = []
         self.placed: list[Selection] = []
@@ -182,8 +182,11 @@ class _Placing:
                 self.spec = self.table.take(row, self.spec, self.needs)
             return self._ended(self._round(len(batch.picks)), picks=(), alternates={})
         count = self.pipeline.max_attempts - 1
-        left = batch.totals() if count > 0 else self.first.weighing.totals
-        found = alternates_by_cell(hosts, self._ranked(left), set(batch.picks), count=count, seed=draw)
+        if count <= 0:
+            return self._ended(self.first, picks=tuple(batch.picks), alternates={})
+        left = batch.totals()
+        left[batch.picks] = OUT
+        found = alternates_by_cell(hosts, Ranking(left), set(batch.picks), count=count, seed=draw)
         return self._ended(self.first, picks=tuple(batch.picks), alternates=found)
 
     def _one_by_one(self) -> Outcome:
@@ -234,6 +237,11 @@ class _Placing:
         if self.pipeline.recall and self.key:
             self.pipeline.recall.count(is_hit=is_hit)
         return first
+
+    @cached_property
+    def repeated(self) -> tuple[Filter, ...]:
+        """Those that are asked again once an instance has a host."""
+        return tuple(one for one in self.links if self._is_repeated(one))
 
     def _is_repeated(self, one: Filter) -> bool:
         if isinstance(one, Placement) and not self.pipeline.rechecks_room:
