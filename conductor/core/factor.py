@@ -66,10 +66,10 @@ class Factor:
         if len(rare) > FEW_CODES:
             found: Mask = np.array(verdicts, np.bool_)[self.codes]
             return found
-        mask: Mask = self.codes == rare[0]
+        mask: Mask = self.codes == rare[0] if is_rare else self.codes != rare[0]
         for code in rare[1:]:
-            mask |= self.codes == code
-        return mask if is_rare else ~mask
+            mask = mask | (self.codes == code) if is_rare else mask & (self.codes != code)
+        return mask
 
     def with_rows(self, changes: Mapping[int, Any]) -> Factor:
         known: dict[Hashable, int] = {value: code for code, value in enumerate(self.values)}

@@ -102,7 +102,13 @@ class ImagePropertiesFilter(Filter):
 
 
 def _has_offer(offers: Supported, wanted: Mapping[str, str]) -> bool:
-    return any(frozenset(_named(offer)).issuperset(wanted.values()) for offer in offers)
+    values = wanted.values()
+    return any(names.issuperset(values) for names in _names(offers))
+
+
+@lru_cache(KEPT)
+def _names(offers: Supported) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(_named(offer)) for offer in offers)
 
 
 @lru_cache(KEPT)

@@ -203,6 +203,7 @@ class Batch:
         self.taken = np.zeros(len(hosts), np.int64)
         self.picks: list[int] = []
         self._far: Mask | None = None
+        self._is_exact: bool | None = None  # whether the numbers of the hosts near by add up without rounding
 
     def place(self, totals: Column, count: int, draw: int | None) -> bool:
         """Find `count` hosts, the first by these totals; whether there were enough. Equals are drawn, from `draw`
@@ -228,7 +229,7 @@ class Batch:
         near = totals[rows]
         for say in self.says:
             say.come_near(rows)
-        self._far = None
+        self._far = self._is_exact = None
         bound = others
 
         def far() -> Mask:
@@ -264,7 +265,9 @@ class Batch:
         taken = self.taken[chosen]
         rooms = [Room(getattr(self.hosts, name)[chosen] - taken * amount, amount) for name, amount in self.wanted]
         rails = [say.rail(self.share, candidates, far) for say in self.says]
-        if not is_exact([*(room.free for room in rooms), *(rail.part.column for rail in rails if rail.step)]):
+        if self._is_exact is None:  # of hosts that stay near, numbers that once are exact stay so
+            self._is_exact = is_exact([*(room.free for room in rooms), *(one.part.column for one in rails if one.step)])
+        if not self._is_exact:
             return 0
         found = climb(near[candidates], rails, rooms, most=count - len(self.picks), bound=bound)
         if found is None:

@@ -22,6 +22,7 @@ from conductor.core.scheduling.watching import (
     Rules,
     Use,
     Watch,
+    contained,
     describe,
     guarded,
     is_mask,
@@ -147,10 +148,16 @@ def _is_plain(one: Filter, watch: Watch) -> bool:
 
 def _plain_turn(one: Filter, hosts: HostTable, spec: RequestSpec, passing: Mask, before: int, watch: Watch) -> Turn:
     """One turn of a filter that may take its time."""
-    mask, faults, said = _ask_all(one, hosts, spec, passing=passing, watch=watch)
     everyone = hosts.everyone
-    if mask is everyone or mask is passing:
-        return passing, before, faults, said
+    faults: Sequence[PluginFault] = ()
+    said = NOTHING_SAID
+    try:
+        mask = one.mask_among(hosts, spec, passing)
+        if mask is everyone or mask is passing:
+            return passing, before, (), said
+        _require_mask(mask, len(hosts))
+    except BaseException as error:
+        mask, faults, said = _by_rule(hosts, passing, watch.of(FILTER, one), watch, contained(error))
     left = mask if passing is everyone else np.logical_and(passing, mask)
     after = int(np.count_nonzero(left))
     return (passing if after == before else left), after, faults, said
@@ -284,11 +291,15 @@ def _answer(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, 
 def _ask_all(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
     try:
         mask = guarded(one.mask_among, hosts, spec, passing)
-        if mask is hosts.everyone or is_mask(mask, len(hosts)):
-            return mask, (), NOTHING_SAID
-        raise Nonsense(f"mask of {len(hosts)} bools expected")
+        _require_mask(mask, len(hosts))
+        return mask, (), NOTHING_SAID
     except Exception as error:
         return _by_rule(hosts, passing, watch.of(FILTER, one), watch, error)
+
+
+def _require_mask(mask: Mask, count: int) -> None:
+    if not is_mask(mask, count):
+        raise Nonsense(f"mask of {count} bools expected")
 
 
 def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:

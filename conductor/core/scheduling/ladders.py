@@ -85,7 +85,7 @@ def _add(totals: Column, ends: Mask, rail: Rail, more: Column) -> None:
     numbers = part.column + more * rail.step
     if rail.step:
         now, then = numbers[:-1], numbers[1:]
-        ends[:-1] |= (then < low) | (then > high)
+        ends[:-1] |= then < low if rail.step < 0 else then > high
         if not rail.far[0] <= low:
             ends[:-1] |= now <= low
         if not rail.far[1] >= high:
@@ -94,7 +94,8 @@ def _add(totals: Column, ends: Mask, rail: Rail, more: Column) -> None:
         return
     if part.is_beyond:
         numbers = np.clip(numbers, part.low, part.high)
-    totals += (numbers - part.low) / (part.high - part.low) * part.multiplier
+    shares = (numbers - part.low if part.low else numbers) / (part.high - part.low)
+    totals += shares if isinstance(part.multiplier, float) and part.multiplier == 1.0 else shares * part.multiplier
 
 
 def _greatest(numbers: Column, count: int) -> NDArray[np.intp]:

@@ -246,10 +246,17 @@ def guarded(method: Callable[..., T], *args: Any) -> T:
     except Exception:
         raise
     except BaseException as error:
-        kinds = type(error).__mro__
-        if KeyboardInterrupt in kinds or any(f"{one.__module__}.{one.__name__}" in INTERRUPTS for one in kinds):
-            raise
-        raise Left(type(error).__name__) from None
+        raise contained(error) from None
+
+
+def contained(error: BaseException) -> Exception:
+    """What a plugin raised, as an Exception; raises what is meant for the thread that asks it."""
+    if isinstance(error, Exception):
+        return error
+    kinds = type(error).__mro__
+    if KeyboardInterrupt in kinds or any(f"{one.__module__}.{one.__name__}" in INTERRUPTS for one in kinds):
+        raise error
+    return Left(type(error).__name__)
 
 
 def readable(text: object, longest: int) -> str:

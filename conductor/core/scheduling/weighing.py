@@ -16,7 +16,7 @@ from conductor.core.host_state import Column, HostState, HostTable, Mask
 from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.aggregate_metadata import least
-from conductor.core.scheduling.watching import Nonsense, NotAsked, PluginFault, Rules, Use, Watch, guarded
+from conductor.core.scheduling.watching import Nonsense, NotAsked, PluginFault, Rules, Use, Watch, contained
 from conductor.core.sums import Term
 from conductor.core.weigher import Weigher
 
@@ -43,6 +43,11 @@ class Part(NamedTuple):  # a dataclass that is frozen takes four times as long t
     is_beyond: bool = False  # some candidates' numbers lie beyond the ends
     ends: tuple[float, float] = (0.0, 0.0)  # the least and the greatest of the candidates' numbers
     own: str = ""  # what the table calls the column, where it is one of its own
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its factor is not 0 for all."""
+        return not isinstance(self.multiplier, float) or self.multiplier != 0.0
 
     def of_its_own(self) -> Part:
         """With a column that nobody else holds, whatever a plugin does with the one that it gave."""
@@ -236,8 +241,8 @@ class _Turn:
         for one in weighers:
             try:
                 self.parts.append(self._part(one))
-            except Exception as error:
-                self._failed(one, self.watch.of(WEIGHER, one), error)
+            except BaseException as error:
+                self._failed(one, self.watch.of(WEIGHER, one), contained(error))
             ended = clock()
             note(WEIGHER, one, ended - began)
             began = ended
@@ -256,8 +261,8 @@ class _Turn:
         except NotAsked as error:
             self.faults.append(self.watch.fault(use, self.candidates.count, error))
             return
-        except Exception as error:
-            self._failed(one, use, error)
+        except BaseException as error:
+            self._failed(one, use, contained(error))
         if self.watch.turned(use, self.watch.rules.clock() - began):
             self.faults.append(self.watch.late(use, self.candidates.count))
 
@@ -285,21 +290,23 @@ class _Turn:
         hosts = self.hosts
         multiplier: float | Column = self.multipliers.general(one)
         asked = multiplier or one.asked_at_zero
-        column = guarded(one.weigh_among, hosts, self.spec, self.candidates.passing) if asked else self.zeros
+        column = one.weigh_among(hosts, self.spec, self.candidates.passing) if asked else self.zeros
         if one.multiplier_option in self.said:
             multiplier = self.multipliers.of(one, hosts)
         if column is self.zeros and not one.minval and not one.maxval:  # nothing to say
             return Part(one.name, column, 0.0, 0.0, multiplier)
-        _check(column, len(hosts))
+        own = hosts.name_of(column)
+        if not own:
+            _check(column, len(hosts))
         ends = self.since.ends(len(self.parts), column, self.candidates) if self.since else self.candidates.ends(column)
         low, high = share_ends(ends, one.minval, one.maxval)
         is_beyond = ends[0] < low or ends[1] > high
-        return Part(one.name, column, low, high, multiplier, is_beyond, ends, hosts.name_of(column))
+        return Part(one.name, column, low, high, multiplier, is_beyond, ends, own)
 
 
 def totals_of(parts: Sequence[Part], passing: Mask, hosts: HostTable | None = None) -> Column:
     """The sums. What the first ones say of the table's own columns is added up once for all who measure alike."""
-    telling = [part for part in parts if part.low != part.high and not _is_nothing(part.multiplier)]
+    telling = [part for part in parts if part.low != part.high and part.is_counted]
     terms = tuple(map(_term, takewhile(_is_own, telling))) if hosts else ()
     if hosts and terms:
         first = telling[: len(terms)]
@@ -344,10 +351,6 @@ def _is_measured_alike(parts: Sequence[Part], before: Sequence[Part]) -> bool:
     )
 
 
-def _is_nothing(multiplier: float | Column) -> bool:
-    return isinstance(multiplier, float) and not multiplier
-
-
 def share_ends(
     ends: tuple[float, float], minval: float | None = None, maxval: float | None = None
 ) -> tuple[float, float]:
@@ -357,10 +360,10 @@ def share_ends(
     all shares are 0. Raises Nonsense for numbers that are not finite.
     """
     least, greatest = ends
-    if minval is None and maxval is None and math.isfinite(least) and math.isfinite(greatest):
-        return ends
     if not (math.isfinite(least) and math.isfinite(greatest)):
         raise Nonsense("a weight is not finite")
+    if minval is None and maxval is None:
+        return ends
     lower = OUT if minval is None else float(minval)
     upper = np.inf if maxval is None else float(maxval)
     low = min(max(least, lower), upper) if minval is None else lower
