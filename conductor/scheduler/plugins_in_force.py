@@ -23,6 +23,7 @@ from conductor.core.scheduling.select import Pipeline
 from conductor.core.scheduling.watching import Rules
 from conductor.core.scheduling.weighing import Multipliers
 from conductor.plugins import InForce, Registry, chosen, registry
+from conductor.scheduler.attendance import within
 
 Numbers = tuple[tuple[Any, ...], ...]
 LOOKED_AT = ("kind", "version", "quarantine_number", "touched_at")
@@ -81,6 +82,7 @@ def _pipeline(force: InForce, remembers: Recall | None) -> Pipeline:
             trusted=force.trusted,
             plugin_seconds=settings.NOVELLA_PLUGIN_SECONDS,
             decision_seconds=settings.NOVELLA_DECISION_SECONDS,
+            within=within,
             digest=force.digest,
         ),
         host_subset_size=settings.NOVELLA_HOST_SUBSET_SIZE,

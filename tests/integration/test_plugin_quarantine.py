@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +21,7 @@ from conductor.core.errors import NoValidHost
 from conductor.core.plugin_choice import FILTER
 from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
-from conductor.scheduler import manager, plugin_quarantine, plugin_watch
+from conductor.scheduler import attendance, manager, plugin_quarantine, plugin_watch
 from conductor.scheduler.plugin_watch import PluginWatch
 from conductor.scheduler.plugins_in_force import in_force
 from conductor.scheduler.rebuild_check import require_fit
@@ -28,6 +29,7 @@ from conductor.services import plugin_views, plugins
 from conductor.services.plugin_views import PluginView
 from conductor.services.plugins import Change
 from tests.fleet import add_host, wish
+from tests.integration.page_clients import signed_in
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -57,6 +59,15 @@ class Moody(Filter):
         if mood == "waits":
             import time
             time.sleep(0.06)
+        while mood == "hangs":
+            try:
+                import time
+                time.sleep(0.01)
+            except Exception:
+                pass
+        if mood == "sleeps":
+            import time
+            time.sleep(3600)
         return reject("not today") if mood == "rejects" else PASS
 
 @hookimpl
@@ -159,6 +170,30 @@ def test_who_takes_too_long_is_cut_short_and_shut_out(moody: Any, settings: Any)
         assert (fault["error"], fault["count"]) == ("out of time", 1)  # of two hosts
         assert decision.is_successful
     assert PluginQuarantine.objects.get().cause == "overruns"
+
+
+@pytest.mark.parametrize("mood", ["hangs", "sleeps"])
+@pytest.mark.parametrize("rule", ["let pass", "turn away"])
+def test_who_never_comes_back_is_left_behind_and_shut_out(
+    moody: Any, people: Any, settings: Any, mood: str, rule: str
+) -> None:
+    settings.NOVELLA_PLUGIN_SECONDS, settings.NOVELLA_QUARANTINE_AFTER = 0.05, 1
+    choose(on_failure=rule)
+    moody.mood, before = mood, attendance.num_left_behind()
+    decision = ask()
+    assert decision.is_successful == (rule == "let pass")
+    [fault] = decision.summary["faults"]
+    consequence = "let pass" if rule == "let pass" else "turned away"
+    assert (fault["error"], fault["count"], fault["consequence"]) == ("out of time", 2, consequence)
+    assert decision.summary["plugin_uses"][0]["overruns"] == 1
+    assert PluginQuarantine.objects.get().reason == "In its last 1 decisions it failed in 0 and took too long in 1."
+    client = signed_in("admin")
+    assert "took too long in 1" in client.get("/plugins/filter/of/Moody").content.decode()
+    # A loop is ended, whatever it catches; what sleeps in a library keeps its thread and nothing else.
+    deadline = time.monotonic() + 30
+    while mood == "hangs" and attendance.num_left_behind() > before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert (attendance.num_left_behind() > before) == (mood == "sleeps")
 
 
 def test_with_zero_nobody_is_shut_out(moody: Any, settings: Any) -> None:

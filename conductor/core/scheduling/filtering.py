@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.watching import (
     OUT_OF_TIME,
     Clock,
+    LeftBehind,
     Nonsense,
     NotAsked,
     PluginFault,
@@ -269,7 +272,7 @@ def timed_verdict(one: Filter, hosts: HostTable, spec: RequestSpec, row: int, wa
         return verdict_of(one, hosts, spec, row)
     began = watch.rules.clock()
     try:
-        return verdict_of(one, hosts, spec, row)
+        return watch.call(use, verdict_of, one, hosts, spec, row)
     finally:
         watch.took(use, watch.rules.clock() - began)
 
@@ -281,16 +284,30 @@ def _answer(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, 
     if refusal:
         return _by_rule(hosts, passing, use, watch, NotAsked(refusal))
     began = watch.rules.clock()
-    asked = _ask_each if type(one).mask is Filter.mask else _ask_all
+    asked = _ask_each if type(one).mask is Filter.mask else _ask_held
     mask, faults, said = asked(one, hosts, spec, passing=passing, watch=watch)
     if watch.turned(use, watch.rules.clock() - began) and not any(fault.error == OUT_OF_TIME for fault in faults):
         faults = [*faults, watch.late(use, int(np.count_nonzero(passing)))]
     return mask, faults, said
 
 
-def _ask_all(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
+def _ask_held(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
+    """Ask about all hosts at once one that is held to a time."""
+    call = partial(watch.call, watch.of(FILTER, one), guarded)
+    return _ask_all(one, hosts, spec, passing=passing, watch=watch, call=call)
+
+
+def _ask_all(
+    one: Filter,
+    hosts: HostTable,
+    spec: RequestSpec,
+    *,
+    passing: Mask,
+    watch: Watch,
+    call: Callable[..., Mask] = guarded,
+) -> Answer:
     try:
-        mask = guarded(one.mask_among, hosts, spec, passing)
+        mask = call(one.mask_among, hosts, spec, passing)
         _require_mask(mask, len(hosts))
         return mask, (), NOTHING_SAID
     except Exception as error:
@@ -302,29 +319,50 @@ def _require_mask(mask: Mask, count: int) -> None:
         raise Nonsense(f"mask of {count} bools expected")
 
 
+class _Asked:
+    """What a filter that is asked host by host has said so far."""
+
+    def __init__(self, count: int) -> None:
+        self.mask = np.zeros(count, np.bool_)
+        self.said: dict[int, Verdict] = {}
+        self.judged = 0
+        self.failed = 0
+        self.last: Exception | None = None
+
+    def note(self, row: int, verdict: Verdict) -> None:
+        self.mask[row] = verdict.passed
+        if not verdict.passed and len(self.said) < REASONS_HELD:
+            self.said[row] = verdict
+        self.judged += 1
+
+
 def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
     """Ask host by host, until the plugin's time is up: the hosts that are left then go by the rule."""
+    use, rows, asked = watch.of(FILTER, one), np.flatnonzero(passing), _Asked(len(hosts))
+    with suppress(LeftBehind):  # then it hangs about the host that it was asked about last
+        watch.call(use, _ask_rows, one, hosts, spec, rows, asked, watch)
+    judged = asked.judged  # read first: it may come back, and goes on noting
+    mask, said = asked.mask.copy(), dict(asked.said)
+    failed = _failed(use, asked.failed, asked.last, watch)
+    if judged == len(rows):
+        return mask, failed, Said(said)
+    mask[rows[judged:]] = watch.lets_pass(use)
+    reason = NotAsked(OUT_OF_TIME)
+    return mask, [*failed, watch.fault(use, len(rows) - judged, reason)], Said(said, _excuse(reason))
+
+
+def _ask_rows(one: Filter, hosts: HostTable, spec: RequestSpec, rows: Rows, asked: _Asked, watch: Watch) -> None:
     use, clock = watch.of(FILTER, one), watch.rules.clock
     ends = clock() + watch.seconds_left(use)
-    mask = np.zeros(len(hosts), np.bool_)
-    said: dict[int, Verdict] = {}
-    failed, last = 0, None
-    rows = np.flatnonzero(passing)
-    for index, row in enumerate(map(int, rows)):
+    for row in map(int, rows):
         if clock() > ends:
-            mask[rows[index:]] = watch.lets_pass(use)
-            reason = NotAsked(OUT_OF_TIME)
-            late = [watch.fault(use, len(rows) - index, reason)]
-            return mask, [*_failed(use, failed, last, watch), *late], Said(said, _excuse(reason))
+            return
         try:
             verdict = verdict_of(one, hosts, spec, row)
         except Exception as error:
             verdict = PASS if watch.lets_pass(use) else _excuse(error)
-            failed, last = failed + 1, error
-        mask[row] = verdict.passed
-        if not verdict.passed and len(said) < REASONS_HELD:
-            said[row] = verdict
-    return mask, _failed(use, failed, last, watch), Said(said)
+            asked.failed, asked.last = asked.failed + 1, error
+        asked.note(row, verdict)
 
 
 def _failed(use: Use, count: int, last: Exception | None, watch: Watch) -> list[PluginFault]:

@@ -24,6 +24,7 @@ TURNED_AWAY = "turned away"
 USED = "its answer was used"
 LEFT_OUT = "left out"
 ONLY_WATCHED = "none, it only watches"
+LEAST_PATIENCE_SECONDS = 1.0  # a machine may be busy
 
 LONGEST_ERROR = 100
 INTERRUPTS = frozenset({"dramatiq.threading.Interrupt"})
@@ -40,6 +41,18 @@ class Left(Exception):
 
 class NotAsked(Exception):
     """The plugin may not be asked; the text says why."""
+
+
+class LeftBehind(NotAsked):
+    """The plugin was asked and had not come back long after its time; nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        super().__init__(OUT_OF_TIME)
+
+
+def plainly(seconds: float, method: Callable[..., T], *args: Any) -> T:
+    """A call that is waited for, however long it takes."""
+    return method(*args)
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,7 @@ class Rules:
     trusted: frozenset[PluginKey] = frozenset()
     plugin_seconds: float = math.inf
     decision_seconds: float = math.inf
+    within: Callable[..., Any] = plainly  # how those are called that are held to a time: raises LeftBehind
     digest: str = ""  # the same exactly where the same plugins decide in the same way
 
     @functools.cached_property
@@ -175,6 +189,13 @@ class Watch:
         if use.is_trusted:
             return math.inf
         return min(self.rules.plugin_seconds - use.seconds, self.rules.decision_seconds - self._spent)
+
+    def call(self, use: Use, method: Callable[..., T], *args: Any) -> T:
+        """What the call returns or raises. Raises LeftBehind for one that does not come back in twice its time."""
+        if use.is_trusted:
+            return method(*args)
+        patience = max(self.rules.plugin_seconds, LEAST_PATIENCE_SECONDS)
+        return self.rules.within(self.seconds_left(use) + patience, method, *args)  # type: ignore[no-any-return]
 
     def is_overdue(self, use: Use) -> bool:
         """Whether the plugin has had all of its own time; what others took is not its fault."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, takewhile
 from typing import NamedTuple
@@ -12,11 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from conductor.core.errors import NovellaError
-from conductor.core.host_state import Column, HostState, HostTable, Mask
+from conductor.core.host_state import Column, HostTable, Mask
 from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.aggregate_metadata import least
-from conductor.core.scheduling.watching import Nonsense, NotAsked, PluginFault, Rules, Use, Watch, contained
+from conductor.core.scheduling.multipliers import Multipliers as Multipliers
+from conductor.core.scheduling.multipliers import said_of
+from conductor.core.scheduling.watching import (
+    LeftBehind,
+    Nonsense,
+    NotAsked,
+    PluginFault,
+    Rules,
+    Use,
+    Watch,
+    contained,
+)
 from conductor.core.sums import Term
 from conductor.core.weigher import Weigher
 
@@ -130,39 +140,6 @@ class Since:
         return totals
 
 
-@dataclass(frozen=True)
-class Multipliers:
-    """The operator's factors by option name, over the weighers' own defaults."""
-
-    options: Mapping[str, float] = field(default_factory=dict)
-
-    def of(self, weigher: Weigher, hosts: HostTable) -> float | Column:
-        """The factor, or one per row: of several aggregates that name one, the least counts. One that is no number
-        leaves the host with the operator's factor."""
-        base = self.general(weigher)
-        option = weigher.multiplier_option
-        return self._by_aggregate(weigher, hosts, base) if option in said_of(hosts) else base
-
-    def _by_aggregate(self, weigher: Weigher, hosts: HostTable, base: float) -> float | Column:
-        option = weigher.multiplier_option
-        factor = hosts.factor(f"multiplier:{option}", lambda state: least(state.aggregate_metadata, option, float))
-        if factor.values in ((None,), ()):
-            return base
-        sign = -1.0 if weigher.counts_against else 1.0
-        by_value = np.array([base if value is None else sign * value for value in factor.values], np.float64)
-        column: Column = by_value[factor.codes]
-        return column
-
-    def asks(self, weigher: Weigher) -> bool:
-        """Whether the weigher is asked at all: one that costs much is not where the operator's factor is 0."""
-        return weigher.asked_at_zero or self.general(weigher) != 0.0
-
-    def general(self, weigher: Weigher) -> float:
-        """The factor of hosts whose aggregates do not say otherwise."""
-        factor = float(self.options.get(weigher.multiplier_option, weigher.multiplier))
-        return -factor if weigher.counts_against else factor
-
-
 def weigh(
     hosts: HostTable,
     spec: RequestSpec,
@@ -255,11 +232,13 @@ class _Turn:
         began = self.watch.rules.clock()
         try:
             self.watch.require(use)
-            part = self._part(one)
+            part = self._part(one, partial(self.watch.call, use))
             part = part if use.is_trusted else part.of_its_own()
             self.shadows.append((use, part)) if use.is_shadow else self.parts.append(part)
         except NotAsked as error:
             self.faults.append(self.watch.fault(use, self.candidates.count, error))
+            if isinstance(error, LeftBehind):
+                self.watch.turned(use, self.watch.rules.clock() - began)
             return
         except BaseException as error:
             self._failed(one, use, contained(error))
@@ -285,12 +264,13 @@ class _Turn:
             raise WeightMissing(f"{one.name} lacks what it needs to weigh a host.", weigher=one.name) from None
         self.faults.append(self.watch.fault(use, self.candidates.count, error))
 
-    def _part(self, one: Weigher) -> Part:
+    def _part(self, one: Weigher, call: Callable[..., Column] | None = None) -> Part:
         """What one weigher says. Raises what it raises, or Nonsense."""
         hosts = self.hosts
         multiplier: float | Column = self.multipliers.general(one)
         asked = multiplier or one.asked_at_zero
-        column = one.weigh_among(hosts, self.spec, self.candidates.passing) if asked else self.zeros
+        weigh = partial(call, one.weigh_among) if call else one.weigh_among
+        column = weigh(hosts, self.spec, self.candidates.passing) if asked else self.zeros
         if one.multiplier_option in self.said:
             multiplier = self.multipliers.of(one, hosts)
         if column is self.zeros and not one.minval and not one.maxval:  # nothing to say
@@ -392,15 +372,6 @@ def _shares_in(part: Part, rows: slice, scratch: Column) -> Column:
     if part.low:
         numbers = np.subtract(numbers, part.low, out=scratch)
     return np.divide(numbers, part.high - part.low, out=scratch)
-
-
-def said_of(hosts: HostTable) -> frozenset[str]:
-    """What aggregates say anything of."""
-    return hosts.factor("aggregate_keys", _keys).union
-
-
-def _keys(state: HostState) -> frozenset[str]:
-    return frozenset(state.aggregate_metadata)
 
 
 def _check(column: Column, count: int) -> None:
