@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.db import IntegrityError
 
+from conductor.core import json_text
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 from conductor.identity import projects, users
 from conductor.identity.listing import Question, narrowed, paged
@@ -77,7 +78,7 @@ def _access_of(blob: str, project_id: str | None) -> str:
     if project_id is None:
         raise Invalid("Invalid input for field/attribute project_id. EC2 credentials belong to a project.")
     try:
-        access = json.loads(blob)["access"]
+        access = json_text.loads(blob)["access"]
     except (ValueError, TypeError, KeyError):
         access = None
     if not isinstance(access, str) or not access:

@@ -94,6 +94,7 @@ _OWNED: dict[str, Condition] = {
     "revision_number": number("revision_number"),
 }
 _TAGGED = _OWNED | tags.CONDITIONS
+_NAMELESS = {name: condition for name, condition in _TAGGED.items() if name != "name"}
 NETWORKS = _TAGGED | {
     "shared": boolean("is_shared"),
     "router:external": boolean("is_external"),
@@ -142,7 +143,7 @@ ROUTERS = _TAGGED | {
     "distributed": constant("False"),
     "ha": constant("False"),
 }
-FLOATING_IPS = _TAGGED | {
+FLOATING_IPS = _NAMELESS | {
     "floating_network_id": uuid("network__uuid"),
     "floating_ip_address": text("address"),
     "fixed_ip_address": text("fixed_ip_address"),

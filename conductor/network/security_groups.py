@@ -240,9 +240,9 @@ def _check_rule(wish: RuleWish) -> None:
 
 
 def _check_ports(low: int | None, high: int | None) -> None:
-    for port in (low, high):
+    for name, port in (("port_range_min", low), ("port_range_max", high)):
         if port is not None and not 1 <= port <= LAST_PORT:
-            raise InvalidInput(f"Invalid value for port {port}: ports are 1 to {LAST_PORT}.")
+            raise InvalidInput(f"Invalid value for port {port} in {name}: ports are 1 to {LAST_PORT}.")
     if low is None or high is None or low > high:
         raise InvalidInput("For TCP/UDP protocols, port_range_min must be <= port_range_max")
 

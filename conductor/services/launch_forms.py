@@ -11,6 +11,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
+from conductor.core import json_text
 from conductor.core.errors import Invalid
 from conductor.core.extensions import LaunchForm
 from conductor.core.extensions.launch_form import PREFIX, Additions
@@ -109,7 +110,7 @@ def _value(rule: Mapping[str, Any], text: str) -> Any:
     if rule.get("type") not in READ_AS_JSON:
         return text
     try:
-        return json.loads(text)
+        return json_text.loads(text)
     except ValueError:
         return text  # which does not fit, and is refused by the schema
 

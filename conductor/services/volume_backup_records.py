@@ -12,6 +12,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from conductor.core import json_text
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.core.identifiers import uuid_or_none
@@ -84,8 +85,8 @@ def import_record(context: RequestContext, record: Record) -> Backup:
 
 def _read(text: str) -> dict[str, Any]:
     try:
-        said = json.loads(base64.b64decode(text, validate=True))
-    except (binascii.Error, ValueError, RecursionError):
+        said = json_text.loads(base64.b64decode(text, validate=True).decode())
+    except (binascii.Error, ValueError):
         said = None
     if not isinstance(said, dict):
         raise Invalid("The record cannot be read: it must be one that an export gave.", field="backup_url")

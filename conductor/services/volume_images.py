@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from conductor.cell_db.models import BlockDevice, Instance
+from conductor.core import json_text
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.server_actions import ACTIONS
@@ -53,7 +54,7 @@ def devices_of(context: RequestContext, image_ref: str) -> tuple[DeviceWish, ...
     if not listed:
         return ()
     try:
-        return tuple(_wish(device) for device in json.loads(listed))
+        return tuple(_wish(device) for device in json_text.loads(listed))
     except (AttributeError, KeyError, TypeError, ValueError):
         message = f"Image {image_ref} lists devices in property {MAPPING} in a form that cannot be read."
         raise Invalid(message, field="server.imageRef") from None

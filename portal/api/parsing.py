@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import IO, Any, NoReturn
 
 from django.conf import settings
 from rest_framework.parsers import BaseParser
 
+from conductor.core import json_text
 from conductor.core.errors import Invalid
 from portal.api.errors import TooLarge
+
+UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
+LONGEST_PATH = 200
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -31,8 +35,8 @@ class JsonParser(BaseParser):
         if len(raw) > limit:
             raise TooLarge(f"The request body is larger than {limit} bytes.")
         try:
-            data = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
-        except RecursionError:
+            data = json_text.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        except json_text.TooDeep:
             raise Invalid("Malformed request body: nested too deeply.") from None
         except ValueError:
             raise Invalid("Malformed request body: it is not valid JSON in UTF-8.") from None
@@ -43,14 +47,21 @@ class JsonParser(BaseParser):
 
 def _refuse_unstorable(data: Any) -> None:
     """Half of a surrogate pair and NUL are JSON, but no database stores them as text."""
-    text = json.dumps(data, ensure_ascii=False)
-    if any("\ud800" <= character <= "\udfff" for character in text) or _has_nul(data):
-        raise Invalid("Malformed request body: text holds a character that cannot be stored.")
+    field = next(_unstorable(data), None)
+    if field is not None:
+        where = f"Invalid input for field/attribute {field[:LONGEST_PATH]}" if field else "Malformed request body"
+        raise Invalid(f"{where}: text holds a character that cannot be stored.", field=field)
 
 
-def _has_nul(data: Any) -> bool:
+def _unstorable(data: Any, path: str = "") -> Iterator[str]:
+    """The paths of texts that no database stores; a name that is such a text is told by what holds it."""
     if isinstance(data, str):
-        return "\0" in data
-    if isinstance(data, dict):
-        return any(_has_nul(key) or _has_nul(value) for key, value in data.items())
-    return isinstance(data, list) and any(_has_nul(item) for item in data)
+        if UNSTORABLE.search(data):
+            yield path
+    elif isinstance(data, dict):
+        for name, value in data.items():
+            yield from _unstorable(name, path)
+            yield from _unstorable(value, f"{path}.{name}" if path else name)
+    elif isinstance(data, list):
+        for number, item in enumerate(data):
+            yield from _unstorable(item, f"{path}.{number}" if path else str(number))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import suppress
 from typing import Any
@@ -12,6 +11,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
+from conductor.core import json_text
 from portal import languages
 from portal.live import audiences, follower, viewers
 from portal.live.seats import BROKEN, MISUNDERSTOOD, NOT_FROM_HERE, SIGN_IN_AGAIN, Guest
@@ -109,7 +109,7 @@ def _parse(text: str | None) -> dict[str, Any] | None:
     if not text or len(text) > LONGEST_MESSAGE:
         return None
     try:
-        message = json.loads(text)
+        message = json_text.loads(text)
     except ValueError:
         return None
     return message if isinstance(message, dict) else None

@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.http import parse_cookie
 
+from conductor.core import json_text
 from portal.live import audiences, consumers
 from portal.live.seats import SIGN_IN_AGAIN, Guest
 from portal.live.viewers import SignedOut, Ticket
@@ -144,7 +145,7 @@ async def _body(receive: Receive) -> bytes:
 
 def _wish(body: bytes) -> _Wish | None:
     try:
-        asked: Any = json.loads(body) if len(body) <= LONGEST_BODY else None
+        asked: Any = json_text.loads(body.decode()) if len(body) <= LONGEST_BODY else None
         follow = [(str(one["topic"]), str(one["view"]), str(one.get("since") or "")) for one in asked["follow"]]
         return _Wish(follow[: audiences.MOST_TOPICS], bool(asked.get("first")))
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from conductor.core import json_text
 from conductor.core.errors import Conflict, Invalid, NovellaError, StaleRevision
 from conductor.core.plugin_choice import CONSEQUENCES, KINDS, MODES
 from conductor.services import plugin_details, plugin_views, plugins
@@ -276,7 +277,7 @@ def _value(view: PluginView, option: OptionView, text: str) -> Any:
     if option.schema.get("type") == "string":
         return text
     try:
-        return json.loads(text, parse_constant=str)
+        return json_text.loads(text, parse_constant=str)
     except ValueError:
         if _widget(option.schema) == "json" and "enum" not in option.schema:
             where = f"plugins.{view.name}.options.{option.name}"

@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
+from conductor.core import json_text
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NovellaError
 from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
@@ -151,7 +152,7 @@ def _option_of(field: str) -> tuple[str, str, str]:
 def _value(text: str) -> Any:
     """JSON where it is, else the text itself."""
     try:
-        return json.loads(text)
+        return json_text.loads(text)
     except ValueError:
         return text
 

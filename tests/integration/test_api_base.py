@@ -147,6 +147,10 @@ def test_methods_and_routes_that_are_not_there(api_client: Any) -> None:
         (b'{"a": ' + b"9" * 5000 + b"}", 400),
         (b'{"a": "\\u0000"}', 400),
         (b'{"a": "\\udc00"}', 400),
+        (b"[" * 101 + b"1" + b"]" * 101, 400),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, 400),
+        (b"[" * 100 + b"1" + b"]" * 100, 202),
+        (b"[" + b"[1]," * 1000 + b"1]", 202),
         (b'"' + b"x" * 2_600_000 + b'"', 413),
         (b'{"a": "\\u00e9\\ud83d\\ude00"}', 202),
     ],
@@ -155,6 +159,21 @@ def test_bodies_of_every_kind(api_client: Any, body: bytes, status: int) -> None
     answer = api_client("ana").post(THINGS, body)
     assert answer.status_code == status, answer.content[:200]
     check_headers(answer, "2.1")
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        (b'{"a": "\\u0000"}', "field/attribute a:"),
+        (b'{"a": [{"b": 1}, {"c": "\\ud800"}]}', "field/attribute a.1.c:"),
+        (b'{"a": {"x\\u0000": 1}}', "field/attribute a:"),
+        (b'"\\u0000"', "Malformed request body:"),
+    ],
+)
+def test_text_that_no_database_stores_is_named(api_client: Any, body: bytes, where: str) -> None:
+    answer = api_client("ana").post(THINGS, body)
+    assert answer.status_code == 400
+    assert where in answer.json()["badRequest"]["message"]
 
 
 def test_media_types(api_client: Any) -> None:

@@ -31,7 +31,8 @@ def test_hints_that_can_be_read(hints: dict[str, list[str]]) -> None:
     ("hints", "name", "fault"),
     [
         ({"query": ["{"]}, "query", "no JSON"),
-        ({"query": ["[" * 100_000]}, "query", "no JSON"),
+        ({"query": ["[" * 100_000]}, "query", "deeper than 100"),
+        ({"query": ['["not",' * 101 + '["=", 1]' + "]" * 101]}, "query", "deeper than 100"),
         ({"query": ['{"=": 1}']}, "query", "no list"),
         ({"query": ['["and", ["~", 1]]']}, "query", 'no command "~"'),
         ({"query": ["[]", "[]"]}, "query", "one text"),

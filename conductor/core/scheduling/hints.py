@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
+from conductor.core import json_text
 from conductor.core.request_spec import RequestSpec
 
 QUERY_HINT = "query"
@@ -41,8 +42,10 @@ def network_of(address: str, length: str) -> IPv4Network | IPv6Network | None:
 def query_fault(text: str) -> str:
     """What is wrong with a query, whatever hosts have; empty where nothing is."""
     try:
-        query = json.loads(text) if text else None
-    except (ValueError, RecursionError):
+        query = json_text.loads(text) if text else None
+    except json_text.TooDeep:
+        return f"it nests deeper than {json_text.MOST_LEVELS} levels"
+    except ValueError:
         return "it is no JSON"
     return _fault_in(query) if query else ""
 

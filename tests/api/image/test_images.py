@@ -89,6 +89,7 @@ def test_create_answers_the_whole_image(api_client: Any, people: Any) -> None:
         ({"visibility": "public"}, 403, "public"),
         ({"owner": "f" * 32}, 403, "owner"),
         ([], 400, "object"),
+        (b"", 400, "Body expected"),
     ],
 )
 def test_wrong_bodies_make_nothing(api_client: Any, body: Any, status: int, word: str) -> None:

@@ -76,9 +76,12 @@ def test_an_image_of_a_root_volume_is_a_list_of_snapshots_that_boots(hosts: Stor
     assert_nothing_under_way(first)
 
 
-def test_devices_of_an_image_that_cannot_be_read_are_refused(hosts: StorageHosts, ana: Any, image: str) -> None:
+@pytest.mark.parametrize("listed", ["x", "[" * 5000], ids=["no JSON", "too deep"])
+def test_devices_of_an_image_that_cannot_be_read_are_refused(
+    hosts: StorageHosts, ana: Any, image: str, listed: str
+) -> None:
     odd = images.create(
-        ana, {"name": "o", "disk_format": "raw", "container_format": "bare", "block_device_mapping": "x"}
+        ana, {"name": "o", "disk_format": "raw", "container_format": "bare", "block_device_mapping": listed}
     )
     with pytest.raises(Invalid, match="cannot be read"):
         instances.create(ana, wish(image_ref=str(odd.uuid)))

@@ -51,6 +51,8 @@ class Images(ImageView):
 
     def post(self, request: ApiRequest) -> Response:
         self.authorize("add_image")
+        if request.data == {} and not request.META.get("CONTENT_LENGTH", "").strip("0"):
+            raise Invalid("Body expected in request.")  # {} is one: an image needs no name
         wanted = serializers.wanted_image(request.data)
         image_id = wanted.pop("id", None)
         created = operations.create(request.context, wanted, image_uuid=UUID(image_id) if image_id else None)

@@ -1,0 +1,26 @@
+"""JSON that people write is read down to a depth that everything else can follow, and never ends in RecursionError."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conductor.core import json_text
+
+MOST = json_text.MOST_LEVELS
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * MOST + "1" + "]" * MOST, '{"a":' * MOST + "{}" + "}" * MOST, "[" + "[]," * 999 + "1]", '"[["']
+)
+def test_what_is_not_too_deep_is_read(text: str) -> None:
+    assert json_text.loads(text) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * (MOST + 1) + "1" + "]" * (MOST + 1), '{"a":[' * MOST + "1" + "]}" * MOST, "[" * 100_000]
+)
+def test_what_is_too_deep_is_refused(text: str) -> None:
+    with pytest.raises(json_text.TooDeep):
+        json_text.loads(text)
