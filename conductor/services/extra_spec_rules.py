@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+import os_resource_classes
+import os_traits
 
 from conductor.core.errors import Invalid
 from conductor.core.extra_spec_operators import fault_of
@@ -13,6 +16,13 @@ NUMBER = r"\d{1,10}"
 COUNT = r"[1-9]\d{0,9}"
 BOOLEAN = r"(?i:true|false|yes|no|1|0|on|off|t|f|y|n)"
 ANYTHING = r".*"
+
+
+def _one_of(standard: Iterable[str]) -> str:
+    """A name that is known everywhere, or one that a cloud has of its own."""
+    return f"({'|'.join(standard)}|CUSTOM_[A-Z0-9_]{{1,248}})"
+
+
 # Key pattern → value pattern, by the part of the key before the first colon (or dot, for hw_video and the like).
 RULES: Mapping[str, Mapping[str, str]] = {
     "hw": {
@@ -52,8 +62,8 @@ RULES: Mapping[str, Mapping[str, str]] = {
         "quota:vif_(inbound|outbound)_(average|burst|peak)": NUMBER,
         "quota:(cpu|memory|disk_io|vif)_(limit|reservation|shares_level|shares_share)": ANYTHING,
     },
-    "trait": {r"trait\d*:[A-Z0-9_]{1,249}": "required|forbidden"},
-    "resources": {r"resources\d*:[A-Z0-9_]{1,249}": NUMBER},
+    "trait": {rf"trait\d*:{_one_of(os_traits.get_traits())}": "required|forbidden"},
+    "resources": {rf"resources\d*:{_one_of(os_resource_classes.STANDARDS)}": NUMBER},
     "os": {"os:(secure_boot)": "required|disabled|optional", "os:(monitors|vif_multiqueue_enabled)": ANYTHING},
     "accel": {"accel:device_profile": r"\S+"},
     "pci_passthrough": {"pci_passthrough:alias": r"[^:]+:\d+(,[^:]+:\d+)*"},

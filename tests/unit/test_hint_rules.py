@@ -108,3 +108,15 @@ def test_numbers_that_aggregates_give(key: str, good: tuple[str, ...], bad: tupl
         with pytest.raises(Invalid, match=f"Aggregate metadata {key}: ") as refused:
             aggregate_numbers.check({key: value})
         assert refused.value.details["field"] == f"metadata.{key}"
+
+
+@pytest.mark.parametrize("key", ["resources:VCPU", "resources2:CUSTOM_GOLD", "trait:HW_CPU_X86_AVX", "trait1:CUSTOM_X"])
+def test_names_that_are_known_or_custom(key: str) -> None:
+    extra_spec_rules.check({key: "required" if key.startswith("trait") else "1"})
+
+
+@pytest.mark.parametrize("key", ["resources:VCPUS", "resources2:GOLD", "trait:HW_CPU", "trait1:CUSTOM_", "trait:"])
+def test_names_that_no_host_can_have(key: str) -> None:
+    with pytest.raises(Invalid, match=f"extra spec '{key}' does not appear") as refused:
+        extra_spec_rules.check({key: "required" if key.startswith("trait") else "1"})
+    assert refused.value.details["field"] == key

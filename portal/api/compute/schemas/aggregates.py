@@ -22,6 +22,7 @@ HOST: Schema = {
 _VALUE: Schema = {"type": ["string", "null"], "maxLength": 255}
 METADATA: Schema = {
     "type": "object",
+    "properties": {"availability_zone": ZONE},
     "patternProperties": {r"^[a-zA-Z0-9-_:. ]{1,255}\Z": _VALUE},
     "additionalProperties": False,
 }
