@@ -28,6 +28,7 @@ class LibvirtMoves(LibvirtActions):
             put_aside.put_aside(self._places, uuid)
         if not self._places.has_folder(uuid):  # else it is here already, in its new size
             self._connection.remove(uuid)
+            self._places.remove_lines(uuid)
             self._places.own_drive_of(uuid).unlink(missing_ok=True)
             self._networks.close(uuid)
         return put_aside.told_of(self._places, uuid)

@@ -202,11 +202,17 @@ class Places(HostPlaces):
             for path in (
                 self.console_of(instance_uuid),
                 self.root_dir / "log" / "qemu" / f"{name_of(instance_uuid)}.log",
-                *self.lines_dir.glob(f"{instance_uuid}.*"),
             ):
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise DriverError(f"Files of the guest could not be removed: {error.strerror}.") from error
+        self.remove_lines(instance_uuid)
+
+    def remove_lines(self, instance_uuid: str) -> None:
+        """The sockets of its consoles: a QEMU that was killed leaves them. Raises DriverError."""
+        with files("The sockets of the guest's consoles could not be removed"):
+            for path in self.lines_dir.glob(f"{instance_uuid}.*"):
+                path.unlink(missing_ok=True)
 
     def _short_lines(self) -> Path:
         try:

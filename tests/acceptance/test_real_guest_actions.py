@@ -3,68 +3,73 @@
 from __future__ import annotations
 
 import base64
+import os
+import signal
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import migrated
 from tests.acceptance.cloud import Cloud, wait_until
-from tests.acceptance.serial_line import SerialLine
+from tests.acceptance.real_server import PAIR, SECONDS, SERVERS, UPTIME, Real
+from tests.compute_drivers.libvirtd import Daemon
 from tests.guests import qemu_of
 from tests.tiny_linux import copy_image
 
-SERVERS = "/compute/v2.1/servers"
-SECONDS = 240.0
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHBvdGF0b2VzIGFuZCBsZWVrcyBtYWtlIHNvdXA= ana"
+READ_WORD = "dd if=/dev/vda bs=1 skip=4096 count=8 2> /dev/null"
+SERVICES = "/compute/v2.1/os-services"
 SAYS_HELLO = b"#!/bin/sh\necho user data of $(hostname)\n"
-UPTIME = "cut -d. -f1 /proc/uptime"
 PROCESSORS = "grep -c ^processor /proc/cpuinfo"
+NMIS = "awk '/^ *NMI:/ {print $2}' /proc/interrupts"
 MEMORY_MB = "awk '/MemTotal/ {print int($2/1024)}' /proc/meminfo"
 
 
-class Real:
-    """One server of the cloud: actions go by the API, questions by its serial line."""
-
-    def __init__(self, cloud: Cloud, uuid: str) -> None:
-        self.cloud, self.uuid = cloud, uuid
-        self.line = SerialLine(cloud.data_dir / "libvirt", uuid)
-
-    def act(self, body: Any, status: str, *, user: str = "demo", version: str = "2.90") -> None:
-        """An action, and the server once it has the status and nothing is under way."""
-        path = f"{SERVERS}/{self.uuid}/action"
-
-        def ask() -> Any:
-            """Again where the workflow before this one holds a lock for its last moment."""
-            answer = self.cloud.call("POST", path, body, user=user, version=version)
-            return None if answer.status == 409 and b"is locked by workflow" in answer.raw else answer
-
-        answer = wait_until("a lock", ask)
-        assert answer.status in (200, 202, 204), answer.raw
-        self.wait(status)
-
-    def wait(self, status: str) -> dict[str, Any]:
-        def look() -> dict[str, Any] | None:
-            server = self.cloud.server(self.uuid)
-            assert server["status"] != "ERROR" or status == "ERROR", f"{server.get('fault')}\n{self.cloud.log_tail()}"
-            is_there = server["status"] == status and server["OS-EXT-STS:task_state"] is None
-            return server if is_there else None
-
-        found: dict[str, Any] = wait_until(f"{self.uuid} {status}\n{self.cloud.log_tail()}", look, SECONDS, pause=0.25)
-        return found
-
-    def has_booted(self) -> bool:
-        """Wait until its shell answers, and until it has been up for less than `SECONDS`."""
-        return self.line.number(UPTIME) < SECONDS
+HOST = """
+[[host]]
+name = "{name}"
+driver = "libvirt"
+zone = "live"
+[host.options]
+state_dir = "{folder}/{name}"
+shared_dir = "{folder}/shared"
+uri = "{uri}"
+migration_uri = "{uri}"
+migration_address = "unix"
+"""
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+def daemons() -> Iterator[dict[str, Daemon]]:
+    """A libvirt for each of two hosts that share disks; what else is a host has its hypervisor inside."""
+    with tempfile.TemporaryDirectory(prefix="nv-") as folder:  # short, as sockets need it
+        made = {name: Daemon(Path(folder) / name) for name in PAIR}
+        for daemon in made.values():
+            daemon.start()
+        yield made
+        for daemon in made.values():
+            daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory, daemons: dict[str, Daemon]) -> Iterator[Cloud]:
     folder = tmp_path_factory.mktemp("actions") / "var"
     migrated.copy_files(folder)
     copy_image(folder / "tiny-linux")  # test_real_guest.py has it built by the first start
-    cloud = Cloud(folder, NOVELLA_REAL_HOST="on").start()
+    (folder / "shared").mkdir()
+    hosts = [HOST.format(name=name, folder=folder, uri=daemon.uri) for name, daemon in daemons.items()]
+    (folder / "hosts.toml").write_text("".join(hosts))
+    cloud = Cloud(
+        folder,
+        NOVELLA_REAL_HOST="on",
+        NOVELLA_HOSTS_FILE=str(folder / "hosts.toml"),
+        NOVELLA_RECLAIM_SECONDS="3600",
+        NOVELLA_SHELVED_OFFLOAD_SECONDS="3600",
+    ).start()
     for name, vcpus, ram, disk in (("one", 1, 128, 1), ("two", 2, 192, 2)):
         flavor = {"name": name, "vcpus": vcpus, "ram": ram, "disk": disk, "id": name}
         assert cloud.call("POST", "/compute/v2.1/flavors", {"flavor": flavor}, user="admin").status == 200
@@ -72,7 +77,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     assert cloud.call("POST", "/compute/v2.1/os-keypairs", key).status in (200, 201)
     yield cloud
     for server in cloud.servers():
-        cloud.call("DELETE", f"{SERVERS}/{server['id']}")
+        cloud.call("POST", f"{SERVERS}/{server['id']}/action", {"forceDelete": None})
     wait_until("no servers", lambda: not cloud.servers())
     cloud.stop()
 
@@ -80,7 +85,10 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 @pytest.fixture(scope="module")
 def web(cloud: Cloud) -> Real:
     user_data = base64.b64encode(SAYS_HELLO).decode()
-    launched = cloud.launch("web-1", image="tiny-linux", flavor="one", key_name="ana", user_data=user_data)
+    zone = "az-1"  # where the host is that has its hypervisor inside
+    launched = cloud.launch(
+        "web-1", image="tiny-linux", flavor="one", key_name="ana", user_data=user_data, availability_zone=zone
+    )
     assert launched.status == 202, launched.raw
     server = Real(cloud, launched.json["server"]["id"])
     server.wait("ACTIVE")
@@ -109,20 +117,22 @@ def test_it_stands_still_and_goes_on(web: Real) -> None:
 
 
 def test_volumes_and_ports_come_and_go_while_it_runs(web: Real) -> None:
-    cloud = web.cloud
-    volume = cloud.call("POST", "/volume/v3/volumes", {"volume": {"size": 1, "name": "data"}}, version="3.60")
-    uuid = volume.json["volume"]["id"]
-    wait_until("the volume", lambda: _volume(cloud, uuid)["status"] == "available")
-    attached = cloud.call(
-        "POST", f"{SERVERS}/{web.uuid}/os-volume_attachments", {"volumeAttachment": {"volumeId": uuid}}
-    )
+    cloud, (uuid, larger) = web.cloud, (_new_volume(web.cloud, size) for size in (1, 2))
+    attachments = f"{SERVERS}/{web.uuid}/os-volume_attachments"
+    attached = cloud.call("POST", attachments, {"volumeAttachment": {"volumeId": uuid}})
     assert attached.status in (200, 202), attached.raw
     wait_until("attached", lambda: _volume(cloud, uuid)["status"] == "in-use")
     assert web.line.number("sleep 1; cat /sys/block/vdb/size") == 2 << 20
-    assert cloud.call("DELETE", f"{SERVERS}/{web.uuid}/os-volume_attachments/{uuid}").status == 202
-    wait_until("detached", lambda: _volume(cloud, uuid)["status"] == "available")
+    web.line.ask("printf moved | dd of=/dev/vdb conv=notrunc 2> /dev/null; sync")
+    body = {"volumeAttachment": {"volumeId": larger}}
+    assert cloud.call("PUT", f"{attachments}/{uuid}", body, user="admin").status == 202
+    wait_until("swapped", lambda: [_volume(cloud, one)["status"] for one in (uuid, larger)] == ["available", "in-use"])
+    assert web.line.ask("head -c 5 /dev/vdb") == "moved"
+    assert cloud.call("DELETE", f"{attachments}/{larger}").status == 202
+    wait_until("detached", lambda: _volume(cloud, larger)["status"] == "available")
     assert web.line.ask("ls /sys/block | grep -c vdb") == "0"
-    cloud.call("DELETE", f"/volume/v3/volumes/{uuid}")
+    for one in (uuid, larger):
+        cloud.call("DELETE", f"/volume/v3/volumes/{one}")
     _plug_a_port(web)
 
 
@@ -170,7 +180,7 @@ def test_it_is_resized_reverted_and_resized_for_good(web: Real) -> None:
     web.act({"resize": {"flavorRef": "two"}}, "VERIFY_RESIZE")
     web.act({"confirmResize": None}, "ACTIVE")
     assert size() == large
-    assert web.line.ask("dd if=/dev/vda bs=1 skip=4096 count=8 2> /dev/null") == "precious"
+    assert web.line.ask(READ_WORD) == "precious"
     assert list((web.cloud.data_dir / "libvirt" / "kept").iterdir()) == []
 
 
@@ -199,7 +209,18 @@ def test_an_image_of_it_and_a_rebuild(web: Real) -> None:
     web.wait("ACTIVE")
     (image,) = web.cloud.call("GET", "/image/v2/images?name=tiny-linux").json["images"]
     web.act({"rebuild": {"imageRef": image["id"]}}, "ACTIVE")
-    assert web.line.ask("dd if=/dev/vda bs=1 skip=4096 count=8 2> /dev/null | tr -d '\\000'") == ""
+    assert web.line.ask(f"{READ_WORD} | tr -d '\\000'") == ""
+
+
+def test_a_backup_is_one_of_so_many_and_a_crash_dump_is_the_guest_s_own(web: Real) -> None:
+    for name in ("monday", "tuesday"):
+        backup = {"name": name, "backup_type": "daily", "rotation": 1}
+        web.act({"createBackup": backup}, "ACTIVE")
+        wait_until(name, lambda: _images(web.cloud, name, "active"), SECONDS)  # noqa: B023
+    assert _images(web.cloud, "monday", "active") == []
+    before = web.line.number(NMIS)
+    web.act({"trigger_crash_dump": None}, "ACTIVE")
+    wait_until("its NMI", lambda: web.line.number(NMIS) > before)  # its kernel would dump itself if told to by sysctl
 
 
 def test_a_guest_that_ends_by_itself_is_seen_at_once(web: Real) -> None:
@@ -212,12 +233,91 @@ def test_a_guest_that_ends_by_itself_is_seen_at_once(web: Real) -> None:
     web.act({"os-start": None}, "ACTIVE")
 
 
-def test_nothing_is_left_of_it(web: Real) -> None:
-    assert web.cloud.call("DELETE", f"{SERVERS}/{web.uuid}").status == 204
-    web.cloud.wait_until_gone(web.uuid)
-    assert qemu_of(web.uuid) == []
-    assert [path for path in (web.cloud.data_dir / "libvirt").rglob("*") if web.uuid in path.name] == []
+@pytest.fixture(scope="module")
+def mover(cloud: Cloud) -> Real:
+    """On one of two hosts that share disks, with a word on its own."""
+    launched = cloud.launch("mover", image="tiny-linux", flavor="one", availability_zone="live")
+    assert launched.status == 202, launched.raw
+    server = Real(cloud, launched.json["server"]["id"])
+    server.wait("ACTIVE")
+    server.line.ask("printf precious | dd of=/dev/vda bs=1 seek=4096 conv=notrunc 2> /dev/null; sync")
+    return server
+
+
+def _other(server: Real) -> str:
+    return next(name for name in PAIR if name != server.host)
+
+
+def test_it_has_not_noticed_a_live_migration(mover: Real) -> None:
+    destination = _other(mover)
+    mover.line.ask("echo kept > /run/mark")
+    before = mover.line.number(UPTIME)
+    body = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
+    mover.act(body, "ACTIVE", user="admin")
+    assert mover.host == destination
+    assert mover.line.ask("cat /run/mark") == "kept"
+    assert mover.line.number(UPTIME) >= before
+    assert len(qemu_of(mover.uuid)) == 1
+
+
+def test_it_is_moved_cold_and_has_its_disk(mover: Real) -> None:
+    destination = _other(mover)
+    mover.act({"migrate": None}, "VERIFY_RESIZE", user="admin")
+    mover.act({"confirmResize": None}, "ACTIVE")
+    assert mover.host == destination
+    assert mover.line.ask(READ_WORD) == "precious"
+    assert mover.line.ask("cat /run/mark 2> /dev/null || echo new") == "new"
+
+
+def test_it_is_shelved_and_taken_from_the_shelf(mover: Real) -> None:
+    mover.act({"shelve": None}, "SHELVED")
+    mover.act({"shelveOffload": None}, "SHELVED_OFFLOADED", user="admin")
+    assert qemu_of(mover.uuid) == []
+    mover.act({"unshelve": None}, "ACTIVE")
+    assert mover.line.ask(READ_WORD) == "precious"
+
+
+def test_it_is_deleted_softly_and_restored(mover: Real) -> None:
+    assert mover.cloud.call("DELETE", f"{SERVERS}/{mover.uuid}").status == 204
+    mover.wait("SOFT_DELETED")
+    assert qemu_of(mover.uuid) == []
+    mover.act({"restore": None}, "ACTIVE")
+    assert mover.line.ask(READ_WORD) == "precious"
+
+
+def test_of_a_dead_host_another_takes_it_over_with_its_disk(mover: Real, daemons: dict[str, Daemon]) -> None:
+    dead, taker = mover.host, _other(mover)
+    daemons[dead].kill_9()
+    for process in qemu_of(mover.uuid):
+        os.kill(process, signal.SIGKILL)
+    (service,) = mover.cloud.call("GET", f"{SERVICES}?host={dead}", user="admin").json["services"]
+    path = f"{SERVICES}/{service['id']}"
+    assert mover.cloud.call("PUT", path, {"forced_down": True}, user="admin").status == 200
+    mover.act({"evacuate": {}}, "ACTIVE", user="admin")
+    assert mover.host == taker
+    assert mover.line.ask(READ_WORD) == "precious"
+    daemons[dead].start()
+    # It is refused until the host has cleared away what it finds of the guest.
+    up = {"forced_down": False}
+    wait_until("up again", lambda: mover.cloud.call("PUT", path, up, user="admin").status == 200, SECONDS)
+    assert len(qemu_of(mover.uuid)) == 1
+
+
+def test_nothing_is_left_of_them(web: Real, mover: Real) -> None:
+    for server in (web, mover):
+        server.cloud.call("POST", f"{SERVERS}/{server.uuid}/action", {"forceDelete": None})
+        server.cloud.wait_until_gone(server.uuid)
+        assert qemu_of(server.uuid) == []
+        for place in ("libvirt", "shared", *PAIR):
+            assert [path for path in (server.cloud.data_dir / place).rglob("*") if server.uuid in path.name] == []
     assert web.cloud.leftovers() == {}
+
+
+def _new_volume(cloud: Cloud, size: int) -> str:
+    body = {"volume": {"size": size, "name": "data"}}
+    uuid: str = cloud.call("POST", "/volume/v3/volumes", body, version="3.60").json["volume"]["id"]
+    wait_until("the volume", lambda: _volume(cloud, uuid)["status"] == "available")
+    return uuid
 
 
 def _volume(cloud: Cloud, uuid: str) -> dict[str, Any]:
