@@ -54,7 +54,7 @@ chaos: setup-dev ## kill everything on purpose: simulated schedules, every place
 	@$(VENV_PYTHON) -m tests.chaos --mode every-point
 	@$(VENV_PYTHON) -m tests.chaos --mode random --seed $(SEED) --actions 10000 --kills 1000 --server-kills 40
 
-pictures: setup-dev ## draw the pictures of the README anew
+pictures: setup-dev ## draw the pictures of the README and all screens of docs/screens anew
 	@$(VENV_PYTHON) -m pytest -q tests/browser/pictures.py
 
 lock: setup-dev ## resolve requirements/*.in and package.json anew into their hashed locks

@@ -120,13 +120,21 @@ def _again(request: PageRequest, choices: LaunchChoices) -> LaunchForm:
 
 
 def _with_defaults(form: LaunchForm, choices: LaunchChoices) -> LaunchForm:
-    """What most people want: the first of each kind."""
+    """What most people want: the first of each kind. Of several networks none is automatic."""
+    first = choices.networks[0].network_id if len(choices.networks) > 1 else AUTO_NETWORK
+    fitting = [one for one in choices.flavors if not _over_quota(one, choices)]
     return replace(
         form,
         image=form.image or (choices.images[0].image_id if choices.images else ""),
-        flavor=form.flavor or (choices.flavors[0].flavor_id if choices.flavors else ""),
-        network=form.network or AUTO_NETWORK,
+        flavor=form.flavor or (fitting[0].flavor_id if fitting else ""),
+        network=form.network or first,
     )
+
+
+def _over_quota(flavor: FlavorSpec, choices: LaunchChoices) -> str:
+    """Why not even one server of this size fits into what the quota leaves; empty where it does."""
+    bars = quota_bars.bars(choices.quotas, {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb})
+    return next((f"{gettext(bar.name)}: {bar.over_text}" for bar in bars if bar.is_over), "")
 
 
 def _check(form: LaunchForm, choices: LaunchChoices) -> list[Problem]:
@@ -153,6 +161,8 @@ def _check_choices(form: LaunchForm, choices: LaunchChoices) -> list[Problem]:
         problems.append(Problem(gettext("Choose an image."), "image"))
     if form.flavor not in {flavor.flavor_id for flavor in choices.flavors}:
         problems.append(Problem(gettext("Choose a flavor."), "flavor"))
+    if form.network in ("", AUTO_NETWORK) and len(choices.networks) > 1:
+        problems.append(Problem(gettext("Choose a network, or none."), "networks"))
     return problems
 
 
@@ -161,7 +171,7 @@ def _page(request: PageRequest, form: LaunchForm, choices: LaunchChoices, proble
         "problems": problems,
         "errors": {problem.field: problem.message for problem in problems if problem.field},
         "images": [_image_words(image) for image in choices.images],
-        "flavors": choices.flavors,
+        "flavors": [{"spec": one, "why_not": _over_quota(one, choices)} for one in choices.flavors],
         "networks": _network_words(choices),
         "keys": choices.keys,
         "zones": choices.zones,

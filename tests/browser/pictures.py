@@ -1,49 +1,203 @@
-"""Draws the pictures of the documentation: `make pictures`. Not part of the suite, which leaves the tree as it is."""
+"""Draws the screens of the documentation: `make pictures`. Not part of the suite, which leaves the tree as it is."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import pytest
+from django.test import Client
+
+from conductor.cell_db.models import Service
+from conductor.journal.models import WorkflowRun
+from conductor.placement.allocations import Claim, claim
+from conductor.rpc.versions import SERVICE_VERSION
+from conductor.services import announcements, flavors, quota_requests
 from tests import factories
-from tests.browser.conftest import PHONE, OpenPage, wait_until_live
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage, wait_until_live
+from tests.fleet import add_host, silence
+from tests.people import PASSWORD
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+SCREENS = Path(__file__).parents[2] / "docs" / "screens"
 SIZE = {"width": 1280, "height": 720}
 LARGEST = 300_000
+LARGEST_SCREEN = 150_000
+QUALITY = 55  # of a JPEG: the letters stay sharp, and all screens together take a few megabytes
+# Each screen of the tour: who looks at it, and its address, with ids of what `shop` has made.
+TOUR: dict[str, tuple[str, str]] = {
+    "sign-in": ("", "/sign-in"),
+    "home": ("ana", "/"),
+    "servers": ("ana", "/servers"),
+    "launch": ("ana", "/servers/launch?name=web-9&count=2"),
+    "server": ("ana", "/servers/{server}"),
+    "console": ("ana", "/servers/{server}/console"),
+    "failed-server": ("ana", "/servers/{failed}"),
+    "workflows": ("ana", "/workflows"),
+    "timeline": ("ana", "/workflows/{run}"),
+    "graph": ("ana", "/workflows/{run}/graph"),
+    "steps": ("ana", "/workflows/{run}/steps"),
+    "placement": ("admin", "/workflows/{run}/placement"),
+    "decision": ("ana", "/decisions/{decision}"),
+    "locks": ("admin", "/workflows/{run}/locks"),
+    "log": ("ana", "/workflows/{run}/logs"),
+    "events": ("ana", "/workflows/{run}/events"),
+    "not-clean": ("admin", "/workflows/{broken}"),
+    "images": ("ana", "/images"),
+    "volumes": ("ana", "/volumes"),
+    "networks": ("ana", "/networks"),
+    "topology": ("ana", "/networks/picture"),
+    "security-groups": ("ana", "/security-groups"),
+    "server-groups": ("ana", "/server-groups"),
+    "quotas": ("ana", "/quotas"),
+    "usage": ("ana", "/usage"),
+    "notifications": ("ana", "/notifications"),
+    "profile": ("ana", "/profile"),
+    "fleet": ("admin", "/fleet"),
+    "hosts": ("admin", "/hosts"),
+    "host": ("admin", "/hosts/sim-2"),
+    "drain": ("admin", "/hosts/sim-2/drain"),
+    "cells": ("admin", "/cells"),
+    "triage": ("admin", "/triage"),
+    "what-if": ("admin", "/what-if?decision={decision}"),
+    "plugins": ("admin", "/plugins"),
+    "plugin": ("admin", "/plugins/filter/of/IoOpsFilter"),
+    "audit": ("admin", "/audit"),
+    "system": ("admin", "/system"),
+    "project-quotas": ("admin", "/project-quotas"),
+    "quota-requests": ("admin", "/quota-requests"),
+}
 
 
-def test_draw(open_page: OpenPage, people: Any) -> None:
-    asker = people.ana.context()
-    for number, zone in enumerate(("az-1", "az-2", "az-3")):
-        factories.host(f"sim-{number + 1}", zone=zone)
-    for number in range(4):
+@pytest.fixture
+def ids(open_page: OpenPage, people: Any, settings: Any) -> dict[str, str]:
+    """A small cloud in use: what the tour's addresses name."""
+    settings.NOVELLA_HOST_DOWN_SECONDS = 1800.0  # nobody reports here, however long the browser takes
+    ana, admin = people.ana.context(), people.admin.context()
+    flavors.seed()
+    factories.image("simulated-linux", admin, is_simulated=True)
+    factories.network("private", admin)
+    make_fleet(ana)
+    made = [
         factories.instance(
-            asker,
+            ana,
             f"web-{number + 1}",
             age=3600 * (number + 1),
             host=f"sim-{number % 3 + 1}",
             availability_zone=f"az-{number % 3 + 1}",
             addresses=[factories.address(f"10.64.0.{20 + number}")],
         )
-    factories.instance(asker, "db-1", age=200_000, vm_state="stopped", addresses=[factories.address("10.64.0.9")])
-    failed = factories.instance(asker, "db-2", age=300, vm_state="error", host=None, launched_at=None)
+        for number in range(4)
+    ]
+    factories.instance(ana, "db-1", age=200_000, vm_state="stopped", addresses=[factories.address("10.64.0.9")])
+    failed = factories.instance(ana, "db-2", age=300, vm_state="error", host=None, launched_at=None)
     factories.fault(failed, "No valid host was found. 17 of 17 hosts: not enough memory", "cell1")
+    factories.console(made[0], "[    0.00] Linux version 6.12\n[    1.84] eth0: 10.64.0.20\n\nweb-1 login: ")
+    announcements.announce(
+        admin, {"title": "Cell 2 rests on Sunday", "text": "Its servers go on.", "severity": "warning"}
+    )
+    quota_requests.ask(ana, {"cores": 300}, "the autumn sale")
+    make_things()
+    broken = factories.run(
+        ana, "cell1", state="failed (not clean)", instance_name="web-7", leftovers=["a guest on sim-1"], age=900
+    )
+    child = rescheduled(ana)
+    parent = WorkflowRun.objects.get(uuid=child.parent_uuid)
+    factories.decision(parent, **factories.some_decision())
+    told(child)
+    names = {"server": made[0].uuid, "failed": failed.uuid, "run": child.uuid, "broken": broken.uuid}
+    names["decision"] = factories.failed_decision(broken).uuid
+    factories.builds(ana, ["batch-7"])
+    return {name: str(uuid) for name, uuid in names.items()}
+
+
+def make_fleet(asker: Any) -> None:
+    """Nine hosts in two cells, fuller and fuller, the last of them silent."""
+    for number in range(9):
+        cell, zone = f"cell{number % 2 + 1}", f"az-{number % 3 + 1}"
+        provider = add_host(f"sim-{number + 1}", cell, zone=zone, size=(16, 32_768, 400))
+        Service.objects.using(cell).filter(host=f"sim-{number + 1}").update(availability_zone=zone)
+        taken = {"VCPU": 2 * number, "MEMORY_MB": 3000 * number, "DISK_GB": 20 * number}
+        if number:
+            claim(Claim(str(uuid4()), provider, taken, asker.project_id, asker.user_id))
+    silence("sim-9")
+    for cell in ("cell0", "cell1", "cell2"):
+        values = {"host": "conductor-1", "version": SERVICE_VERSION, "last_seen_at": factories.ago(0)}
+        Service.objects.using(cell).create(binary="nova-conductor", created_at=factories.ago(900), **values)
+
+
+def make_things() -> None:
+    """What a project has beside servers, made through the forms."""
+    ana = Client()
+    ana.post("/sign-in", {"username": "ana", "password": PASSWORD})
+    for path, values in (
+        ("/volumes/do/create", {"name": "db-data", "size": "20"}),
+        ("/volumes/do/create", {"name": "logs", "size": "5"}),
+        ("/networks/do/create", {"name": "shop-net", "subnet": "10.70.0.0/24", "cidr": "10.70.0.0/24"}),
+        ("/security-groups/do/create", {"name": "web"}),
+        ("/server-groups/do/create", {"name": "apart", "policy": "anti-affinity"}),
+    ):
+        answer = ana.post(path, values)
+        assert answer.status_code in (200, 302), (path, answer.content)
+
+
+def told(child: WorkflowRun) -> None:
+    """What its log says so far."""
+    for kind, data in (
+        ("run.started", {}),
+        ("step.started", {"step": "SpawnOnHost", "attempt": 1, "host": "sim-1"}),
+        ("step.progress", {"step": "SpawnOnHost", "progress": {"message": "copying the image", "share": 0.4}}),
+        ("step.failed", {"step": "SpawnOnHost", "error": {"class": "DriverError", "message": "no memory"}}),
+        ("step.started", {"step": "SpawnOnHost", "attempt": 2, "host": "sim-2"}),
+    ):
+        factories.tell(child, kind, **data)
+
+
+def test_draw(open_page: OpenPage, ids: dict[str, str]) -> None:
+    """The pictures of the README and of docs/portal.md."""
     page = open_page("ana", viewport=SIZE)
-    factories.builds(asker, ["batch-7"])
     page.goto("/servers")
     wait_until_live(page)
     shoot(page, "servers")
-    child = rescheduled(asker)
-    page.goto(f"/workflows/{child.uuid}")
+    page.goto(f"/workflows/{ids['run']}")
     wait_until_live(page)
     shoot(page, "workflow")
-    page.goto(f"/decisions/{factories.failed_decision(child).uuid}")
+    page.goto(f"/decisions/{ids['decision']}")
     shoot(page, "decision")
     phone = open_page("ana", viewport=PHONE, color_scheme="dark")
     phone.goto("/servers")
     wait_until_live(phone)
     shoot(phone, "phone")
+
+
+def test_draw_the_tour(open_page: OpenPage, ids: dict[str, str]) -> None:
+    """Each screen in the light at a desk and in the dark on a phone, and a page that shows them all."""
+    (SCREENS / "tour").mkdir(parents=True, exist_ok=True)
+    for kind, look in (
+        ("desk", {"viewport": DESKTOP, "color_scheme": "light"}),
+        ("phone", {"viewport": PHONE, "color_scheme": "dark"}),
+    ):
+        pages = {who: open_page(who, reduced_motion="reduce", **look) for who in ("", "ana", "admin")}
+        for name, (who, address) in TOUR.items():
+            answer = pages[who].goto(address.format(**ids))
+            assert answer is not None
+            assert answer.status == 200, address
+            pages[who].wait_for_timeout(400)
+            path = SCREENS / "tour" / f"{name}-{kind}.jpg"
+            pages[who].screenshot(path=path, type="jpeg", quality=QUALITY, animations="disabled")
+            assert path.stat().st_size < LARGEST_SCREEN, name
+    lines = [
+        "# Screens",
+        "",
+        "Drawn by `make pictures` from a small cloud in use: at a desk, and on a phone in the dark.",
+        "",
+    ]
+    for name, (who, address) in TOUR.items():
+        address = address.partition("?")[0].format(**dict.fromkeys(ids, "ID"))
+        seen_by = "for administrators" if who == "admin" else ""
+        lines += [f"## {name.replace('-', ' ').capitalize()}", "", f"`{address}` {seen_by}".strip(), ""]
+        lines += [f"![{name} at a desk](tour/{name}-desk.jpg) ![{name} on a phone](tour/{name}-phone.jpg)", ""]
+    (SCREENS / "README.md").write_text("\n".join(lines))
 
 
 def rescheduled(asker: Any) -> Any:
@@ -66,6 +220,6 @@ def rescheduled(asker: Any) -> Any:
 
 
 def shoot(page: Any, name: str) -> None:
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=IMAGES / f"{name}.png", animations="disabled", full_page=name == "workflow")
-    assert (IMAGES / f"{name}.png").stat().st_size < LARGEST
+    SCREENS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENS / f"{name}.png", animations="disabled", full_page=name == "workflow")
+    assert (SCREENS / f"{name}.png").stat().st_size < LARGEST

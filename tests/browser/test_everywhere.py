@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,17 +131,17 @@ def test_every_page_can_be_read_by_everybody(open_page: OpenPage, ids: dict[str,
         page.emulate_media(color_scheme="light")
         page.goto(address(ids))
         page.evaluate(AXE)
-        found = [*page.evaluate(f"({CHECKS}).all()"), *asked_of_axe(page, "light")]
+        found = [*page.evaluate(f"({CHECKS}).all()"), *asked_of_axe(page, "light"), *too_wide(page, DESKTOP)]
         page.emulate_media(color_scheme="dark")
         found += asked_of_axe(page, "dark")
         page.set_viewport_size(PHONE)
-        wrong[name] = [*found, *too_wide(page), *page.evaluate(f"({CHECKS}).smallTargets()")]
+        wrong[name] = [*found, *too_wide(page, PHONE), *page.evaluate(f"({CHECKS}).smallTargets()")]
     assert_nothing(wrong)
 
 
-def too_wide(page: Any) -> list[str]:
-    """What makes a phone scroll sideways."""
-    is_wide = page.evaluate("document.documentElement.scrollWidth") > PHONE["width"]
+def too_wide(page: Any, size: Mapping[str, int]) -> list[str]:
+    """What makes a page scroll sideways."""
+    is_wide = page.evaluate("document.documentElement.scrollWidth") > size["width"]
     return [f"too wide: {one}" for one in page.evaluate(f"({CHECKS}).wide()")] if is_wide else []
 
 
@@ -161,7 +161,7 @@ def test_the_sign_in_page_too(open_page: OpenPage) -> None:
     page = open_page(viewport=PHONE, reduced_motion="reduce")  # colours change at once with the scheme
     page.goto("/sign-in")
     page.evaluate(AXE)
-    found = [*too_wide(page), *page.evaluate(f"({CHECKS}).all()")]
+    found = [*too_wide(page, PHONE), *page.evaluate(f"({CHECKS}).all()")]
     for scheme in ASKED_OF_AXE:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         found += asked_of_axe(page, scheme)

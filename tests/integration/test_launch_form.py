@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from conductor.api_db.models import BuildRequest, InstanceMapping
-from conductor.services import flavors, instance_groups
+from conductor.services import flavors, instance_groups, quotas
 from conductor.volume.models import Volume
 from tests import factories
 from tests.integration.page_clients import text
@@ -106,3 +107,23 @@ def test_prices_are_shown_where_there_are_any(ana: Client, wares: dict[str, str]
     settings.NOVELLA_PRICES = {"currency": "EUR", "vcpu": 0.02, "memory_gb": 0.01, "disk_gb": 0.001}
     page = text(ana.post("/servers/launch/summary", {**wares, "count": "2"}))
     assert "0.0600 EUR an hour" in page
+
+
+def test_of_several_networks_one_is_chosen_and_said_at_its_field(
+    ana: Client, people: Any, wares: dict[str, str]
+) -> None:
+    factories.network("other", people.admin.context(), cidr="10.65.0.0/24")
+    page = text(ana.get("/servers/launch"))
+    assert page.count('name="network" value=') == 3  # both, and none
+    assert re.search(r'name="network" value="[0-9a-f-]{36}" checked', page)
+    answer = ana.post("/servers/launch", {**wares, "name": "web", "network": "auto"})
+    assert answer.status_code == 400
+    assert '<a href="#field-networks">Choose a network, or none.</a>' in text(answer)
+    assert InstanceMapping.objects.count() == 0
+
+
+def test_sizes_beyond_the_quota_say_why_they_cannot_be_chosen(ana: Client, people: Any, wares: dict[str, str]) -> None:
+    quotas.update(people.admin.context(), people.ana.project.id, {"cores": 1})
+    page = text(ana.get("/servers/launch"))
+    assert page.count("vCPU: 1 more than the quota allows") == page.count('name="flavor" value="3" disabled') == 1
+    assert 'name="flavor" value="1" checked required' in page

@@ -27,5 +27,9 @@ showScripted(document);
 document.addEventListener("novella:changed", () => showScripted(document));
 document.addEventListener("htmx:afterSwap", () => document.dispatchEvent(new CustomEvent("novella:changed")));
 
+/** The navigation of operators is longer than most screens: show where one is. */
+const here = document.querySelector(".nav [aria-current]");
+if (here) here.closest(".nav").scrollTop = here.offsetTop - here.closest(".nav").clientHeight / 2;
+
 // From here on the keyboard is heard; tests wait for it.
 document.documentElement.dataset.ready = "";
