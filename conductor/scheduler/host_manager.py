@@ -190,32 +190,35 @@ class HostManager:
 
     def _all_states(self) -> Iterable[HostState]:
         for alias in self._answering:
-            for uuid, node in self._cells[alias].nodes.items():
+            cell = self._cells[alias]
+            for uuid, node in cell.nodes.items():
                 if uuid in self._providers:  # a node of which placement knows nothing has nothing to give
-                    yield self._state(alias, node)
+                    yield self._state(alias, cell, node)
 
     def _state_of(self, uuid: str) -> HostState | None:
         for alias in self._answering:
-            node = self._cells[alias].nodes.get(uuid)
+            cell = self._cells[alias]
+            node = cell.nodes.get(uuid)
             if node is not None and uuid in self._providers:
-                return self._state(alias, node)
+                return self._state(alias, cell, node)
         return None
 
-    def _state(self, alias: str, node: NodeFacts) -> HostState:
-        cell = self._cells[alias]
+    def _state(self, alias: str, cell: CellFacts, node: NodeFacts) -> HostState:
+        host, uuid = node.host, node.uuid
+        provider, membership = self._providers[uuid], self._aggregates.of(host)
         return row_of(
             Sources(
                 node,
-                self._providers[node.uuid],
+                provider,
                 alias,
-                cell.service_of(node.host),
-                num_io_ops=cell.io_ops.get(node.host, 0),
-                failed_builds=cell.failed_builds.get(node.host, 0),
-                image_properties=cell.image_properties.get(node.host, NO_IMAGES),
-                membership=self._aggregates.of(node.host),
-                inside=self._insides.get(node.uuid, NOTHING),
-                tree=self._trees.tree_of(node.uuid, self._aggregates.of(node.host).aggregates),
-                num_tree_consumers=self._tree_consumers.get(self._providers[node.uuid].root_uuid),
+                cell.service_of(host),
+                num_io_ops=cell.io_ops.get(host, 0),
+                failed_builds=cell.failed_builds.get(host, 0),
+                image_properties=cell.image_properties.get(host, NO_IMAGES),
+                membership=membership,
+                inside=self._insides.get(uuid, NOTHING),
+                tree=self._trees.tree_of(uuid, membership.aggregates),
+                num_tree_consumers=self._tree_consumers.get(provider.root_uuid),
             )
         )
 

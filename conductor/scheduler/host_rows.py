@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, make_dataclass
+from typing import Any, NamedTuple
 
-from conductor.core.frozen import FrozenDict
+from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.host_state import HostState
 from conductor.core.placement.amounts import MOST, Amount
 from conductor.core.placement.forest import ProviderNode
@@ -23,9 +23,6 @@ NOTHING_ELSE: Mapping[str, Amount] = FrozenDict()
 
 # What is worked out later.
 _OF_NOBODY: Mapping[str, Any] = {"tree": (), "drift_vcpus": 0, "drift_memory_mb": 0, "drift_disk_gb": 0}
-_PUT: Mapping[str, Callable[[HostState, Any], None]] = {
-    one.name: getattr(HostState, one.name).__set__ for one in fields(HostState)
-}
 Units = tuple[tuple[str, int, int, int], ...]
 Metadata = Mapping[str, frozenset[str]]
 NO_METADATA: Metadata = FrozenDict()
@@ -39,8 +36,7 @@ class Membership:
     metadata: Metadata = field(default_factory=lambda: NO_METADATA)
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(NamedTuple):
     """All that is known of one node, by who said it."""
 
     node: NodeFacts
@@ -49,7 +45,7 @@ class Sources:
     service: ServiceFacts
     num_io_ops: int = 0
     failed_builds: int = 0
-    image_properties: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    image_properties: Mapping[tuple[str, str], int] = FrozenDict()
     membership: Membership = Membership()
     inside: Inside = NOTHING
     tree: tuple[ProviderNode, ...] = ()
@@ -59,17 +55,13 @@ class Sources:
 def row_of(sources: Sources) -> HostState:
     """Field by field and without dicts between: a scheduler that starts makes one of each host that there is."""
     node, provider, service, metadata = sources.node, sources.provider, sources.service, sources.membership.metadata
-    amounts = provider.amounts
-    cpu, memory, disk = (amounts.get(name, NONE_OF_IT) for name in STANDARD)
-    units, others = _beside_sizes(amounts)
     consumers = sources.num_tree_consumers
-    state = _made(
+    draft = _Draft(
         host=node.host,
         node=node.node,
         cell=sources.cell,
         provider_uuid=node.uuid,
         availability_zone=min(metadata[ZONE_KEY], default=DEFAULT_ZONE) if ZONE_KEY in metadata else DEFAULT_ZONE,
-        **_room(cpu, memory, disk),
         disk_available_least_gb=node.disk_available_least_gb,
         is_up=service.is_up,
         is_disabled=service.is_disabled,
@@ -81,59 +73,52 @@ def row_of(sources: Sources) -> HostState:
         hypervisor_version=node.hypervisor_version,
         supported_instances=node.supported_instances,
         traits=provider.traits,
-        aggregate_metadata=metadata,
-        capabilities=node.capabilities,
-        units=units,
-        amounts=others,
+        aggregate_metadata=frozen(metadata),
+        capabilities=frozen(node.capabilities),
         aggregates=_together(sources.membership.aggregates, provider.aggregates),
         host_ip=node.host_ip,
         failed_builds=sources.failed_builds,
-        metrics=node.metrics,
-        image_properties=sources.image_properties,
+        metrics=frozen(node.metrics),
+        image_properties=frozen(sources.image_properties),
         topology=sources.inside[0],
         pci_pools=sources.inside[1],
-        **_OF_NOBODY,
     )
+    _measure(draft, provider.amounts)
+    draft.__class__ = HostState
+    state: HostState = draft
     return with_tree(state, sources.tree) if sources.tree else state
 
 
-def _made(**values: Any) -> HostState:
-    """A state without the call for each field by which frozen ones are set: that took half of the time."""
-    state = HostState.__new__(HostState)
-    for name, value in values.items():
-        _PUT[name](state, value)
-    state.__post_init__()
-    return state
+# A state while it is written: the same slots, which no lock keeps shut. A frozen one costs a call for each field.
+# Its mappings have to be frozen by who writes them. What is not written here is of nobody yet.
+_Draft: Any = make_dataclass(
+    "_Draft", [(one.name, Any, _OF_NOBODY.get(one.name)) for one in fields(HostState)], slots=True
+)
 
 
-def _room(cpu: Amount, memory: Amount, disk: Amount) -> dict[str, Any]:
-    """As `STANDARD` calls them, which `with_tree` goes by."""
-    return {
-        "vcpus": cpu.total,
-        "vcpus_used": cpu.used,
-        "reserved_vcpus": cpu.reserved,
-        "cpu_ratio": cpu.allocation_ratio,
-        "memory_mb": memory.total,
-        "memory_mb_used": memory.used,
-        "reserved_memory_mb": memory.reserved,
-        "ram_ratio": memory.allocation_ratio,
-        "disk_gb": disk.total,
-        "disk_gb_used": disk.used,
-        "reserved_disk_gb": disk.reserved,
-        "disk_ratio": disk.allocation_ratio,
-    }
+def _measure(draft: Any, amounts: Mapping[str, Amount]) -> None:
+    """What there is of everything; the sizes as `STANDARD` calls them, which `with_tree` goes by."""
+    cpu, memory, disk = [amounts.get(name, NONE_OF_IT) for name in STANDARD]
+    draft.vcpus, draft.vcpus_used = cpu.total, cpu.used
+    draft.reserved_vcpus, draft.cpu_ratio = cpu.reserved, cpu.allocation_ratio
+    draft.memory_mb, draft.memory_mb_used = memory.total, memory.used
+    draft.reserved_memory_mb, draft.ram_ratio = memory.reserved, memory.allocation_ratio
+    draft.disk_gb, draft.disk_gb_used = disk.total, disk.used
+    draft.reserved_disk_gb, draft.disk_ratio = disk.reserved, disk.allocation_ratio
+    draft.units, draft.amounts = _beside_sizes(amounts)
 
 
 def _beside_sizes(amounts: Mapping[str, Amount]) -> tuple[Units, Mapping[str, Amount]]:
     """The rules of asking, only those that bind: hosts without any of their own share one value. And other classes."""
-    units = []
-    for name, amount in amounts.items():
-        if amount.min_unit != 1 or amount.max_unit != MOST or amount.step_size != 1:
-            units.append((name, amount.min_unit, amount.max_unit, amount.step_size))
+    binding = [
+        (name, amount.min_unit, amount.max_unit, amount.step_size)
+        for name, amount in amounts.items()
+        if amount.min_unit != 1 or amount.max_unit != MOST or amount.step_size != 1
+    ]
+    units: Units = tuple(sorted(binding)) if binding else ()
     if amounts.keys() <= STANDARD.keys():
-        return tuple(sorted(units)), NOTHING_ELSE
-    others = {name: amount for name, amount in amounts.items() if name not in STANDARD}
-    return tuple(sorted(units)), others
+        return units, NOTHING_ELSE
+    return units, frozen({name: amount for name, amount in amounts.items() if name not in STANDARD})
 
 
 def _together(ours: frozenset[str], placements: frozenset[str]) -> frozenset[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connections
 
@@ -25,8 +24,7 @@ _CHANGED = f"{_NODES} WHERE change_number > %s"
 Said = tuple[tuple[tuple[str, str, str], ...], Mapping[str, Any], int | None, Mapping[str, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(NamedTuple):  # a dataclass that is frozen takes four times as long to make
     """A compute node as its host last reported it."""
 
     uuid: str
@@ -39,7 +37,7 @@ class NodeFacts:
     capabilities: Mapping[str, Any]
     disk_available_least_gb: int | None
     host_ip: str = ""
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = NOTHING
 
 
 def read(alias: str, since: int | None = None) -> dict[str, NodeFacts]:

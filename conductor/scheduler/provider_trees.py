@@ -32,9 +32,9 @@ class ProviderTrees:
             touched.add(state.uuid)
             for one in (before, state) if before else (state,):
                 reached |= _shared_with(one)
-                touched |= self._members(one.root_uuid)
+                touched |= self._beside(one)
             self._place(before, state)
-            touched |= self._members(state.root_uuid)
+            touched |= self._beside(state)
         return touched, frozenset(reached)
 
     def roots(self, uuids: Iterable[str]) -> set[str]:
@@ -61,6 +61,11 @@ class ProviderTrees:
         return tuple(
             _node(self._states[one], at.get(one, self._states[one].aggregates)) for one in (*own, *sorted(others))
         )
+
+    def _beside(self, state: ProviderState) -> set[str] | Names:
+        """The members of its tree, where it is not alone, as nearly all are."""
+        is_alone = state.root_uuid == state.uuid and state.uuid not in self._trees
+        return NOBODY if is_alone else self._members(state.root_uuid)
 
     def _members(self, root: str) -> set[str]:
         return {root, *self._trees[root]} if root in self._trees else {root} & self._states.keys()
