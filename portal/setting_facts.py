@@ -23,6 +23,7 @@ LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 FROM_SHELL, FROM_DEFAULT, FROM_FILE = "environment", "default", "portal/settings.py"
 DERIVED, MADE, NOT_SET = "derived", "made at the first start", "not set"
 HIDDEN = "set, not shown"
+ONE_OF_DATABASES = "where one of the databases is; a URL may hold a password"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def sections() -> list[Section]:
     order = list(dict.fromkeys(one.section for one in told.values()))
     for name in sorted(environment.given):
         if name.startswith(ONE_DATABASE):
-            meaning = "where one of the databases is; a URL may hold a password"
+            meaning = ONE_OF_DATABASES
             found["PostgreSQL"] = [
                 *found.get("PostgreSQL", []),
                 Setting(name, HIDDEN, FROM_SHELL, "none", meaning, is_secret=True),
@@ -75,6 +76,12 @@ def sections() -> list[Section]:
     found[ELSEWHERE] = _of_file()
     titles = sorted(found, key=lambda title: order.index(title) if title in order else len(order))
     return [Section(title, f"{PAGE}#{_anchor(title)}", found[title]) for title in titles if found[title]]
+
+
+def words() -> list[str]:
+    """What pages say of settings, in English."""
+    fixed = [FROM_SHELL, FROM_DEFAULT, DERIVED, MADE, NOT_SET, HIDDEN, ONE_OF_DATABASES]
+    return [*fixed, *(one.meaning for one in _documentation().values() if one.meaning)]
 
 
 def _of_variable(environment: Environment, item: Field[Any], about: _Told) -> Setting:

@@ -101,6 +101,7 @@ def texts_of_pages() -> Texts:
     found |= dict.fromkeys(_states(), "")
     found |= dict.fromkeys(_step_titles(), "")
     found |= dict.fromkeys(_plugin_descriptions(), "")
+    found |= dict.fromkeys(_settings(), "")
     return found | _nouns()
 
 
@@ -295,6 +296,13 @@ def _plugin_descriptions() -> Iterator[str]:
             elif isinstance(node, ast.Dict):
                 pairs = zip(node.keys, node.values, strict=True)
                 yield from (_literal(value) for key, value in pairs if key and _literal(key) == "description")
+
+
+def _settings() -> list[str]:
+    """What the documentation says of variables, as the page of settings shows it."""
+    from portal import setting_facts
+
+    return setting_facts.words()
 
 
 def _is_named(node: ast.ClassDef) -> bool:

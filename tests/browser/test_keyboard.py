@@ -74,6 +74,9 @@ def test_brackets_turn_tabs(open_page: OpenPage, people: Any) -> None:
     wait_until_ready(page)
     page.keyboard.press("[")
     expect(page).to_have_url(re.compile(f"/{parent.uuid}$"))
+    wait_until_ready(page)
+    page.keyboard.press("4")
+    expect(page).to_have_url(re.compile("/placement$"))
 
 
 def test_the_first_tab_stop_skips_the_navigation(open_page: OpenPage) -> None:

@@ -158,3 +158,10 @@ def test_settings_are_narrowed(admin: Client) -> None:
     assert "NOVELLA_HOST_DOWN_SECONDS" not in page
     assert "No setting fits." in text(admin.get("/settings", {"q": "nothing of the kind"}))
     assert "docs/configuration.md#workflows" in text(admin.get("/settings"))
+
+
+def test_settings_are_explained_in_the_language_of_the_page(admin: Client) -> None:
+    page = text(admin.get("/settings", headers={"Accept-Language": "de"}))
+    assert "Port für Seiten, APIs und Websockets zugleich" in page
+    assert "beim ersten Start gemacht" in page
+    assert "the same for" not in page

@@ -16,7 +16,7 @@ export function startKeys() {
       location.assign(place.href);
       return;
     }
-    const act = ACTIONS[event.key];
+    const act = ACTIONS[event.key] ?? (/^[1-9]$/.test(event.key) ? () => turnTo(Number(event.key) - 1) : undefined);
     if (act && act(event) !== false) event.preventDefault();
   });
 }
@@ -82,9 +82,13 @@ function follow(selector) {
 }
 
 function turn(by) {
-  const tabs = [...document.querySelectorAll(".tab")];
-  const now = tabs.findIndex((tab) => tab.hasAttribute("aria-current"));
-  const next = tabs[now + by];
-  if (now < 0 || !next) return false;
-  location.assign(next.href);
+  const now = [...document.querySelectorAll(".tab")].findIndex((tab) => tab.hasAttribute("aria-current"));
+  return now < 0 ? false : turnTo(now + by);
+}
+
+/** The tab of this number, counted from 0. */
+function turnTo(number) {
+  const tab = document.querySelectorAll(".tab")[number];
+  if (!tab) return false;
+  location.assign(tab.href);
 }
