@@ -160,6 +160,7 @@ NOVELLA_SHUTDOWN_SECONDS = environment.shutdown_seconds
 NOVELLA_RECLAIM_SECONDS = environment.reclaim_seconds
 NOVELLA_REQUEST_SECONDS = environment.request_seconds
 NOVELLA_REQUESTS_PER_MINUTE = environment.requests_per_minute
+NOVELLA_LISTS_PASS_OVER_SILENT_CELLS = environment.lists_pass_over_silent_cells
 NOVELLA_CHANGES_PER_MINUTE = environment.changes_per_minute
 NOVELLA_TOKEN_RECHECK_SECONDS = environment.token_recheck_seconds
 NOVELLA_CONSOLE_LISTEN = environment.console_listen

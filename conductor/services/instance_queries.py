@@ -16,7 +16,7 @@ from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS, cell_aliases
 from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
-from conductor.core.errors import Invalid, NotFound
+from conductor.core.errors import CellUnavailable, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.services import instance_filters, instance_rows, instance_views
 from conductor.services.values import InstanceQuery, InstanceView, Page
@@ -63,7 +63,7 @@ def list_page(context: RequestContext, query: InstanceQuery) -> Page[InstanceVie
     """One page of instances of the asker's project (of all, for an administrator who asks for that).
 
     Requests are read before cells: an instance that moves meanwhile is seen twice, never missed, and its cell's
-    row wins. Raises Invalid for an unknown filter, sort key or marker.
+    row wins. Raises Invalid for an unknown filter, sort key or marker, and CellUnavailable where the query says so.
     """
     query = instance_filters.checked(query)
     scope = Q() if query.all_projects and context.is_admin else Q(project_id=context.project_id)
@@ -72,7 +72,10 @@ def list_page(context: RequestContext, query: InstanceQuery) -> Page[InstanceVie
     gathered = _from_cells(query, scope, anchor)
     for views in gathered.answers.values():
         found |= {view.uuid: view for view in views}
-    if gathered.failures and instance_filters.is_plain(query):
+    can_be_partial = query.with_partial and instance_filters.is_plain(query)
+    if gathered.failures and query.must_be_whole and not can_be_partial:
+        raise CellUnavailable(f"A list would lack what is in cells that do not answer: {', '.join(gathered.failures)}.")
+    if gathered.failures and can_be_partial:
         silent = _unanswered(list(gathered.failures), query, scope, anchor)
         found |= {view.uuid: view for view in silent if view.uuid not in found}
     ordered = instance_filters.in_order(list(found.values()), query)

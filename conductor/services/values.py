@@ -177,6 +177,8 @@ class InstanceQuery:
     limit: int = 1000
     marker: str = ""
     with_runs: bool = True
+    with_partial: bool = True  # those of silent cells, with what else is known of them
+    must_be_whole: bool = False  # CellUnavailable rather than a list without what is in silent cells
 
 
 @dataclass(frozen=True)

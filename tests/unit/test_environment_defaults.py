@@ -41,6 +41,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "reconcile_seconds": 60.0,
     "resize_confirm_seconds": 0.0,
     "allow_resize_to_same_host": True,
+    "lists_pass_over_silent_cells": True,
     "shelved_offload_seconds": 0.0,
     "keep_workflows_days": 90,
     "keep_events_days": 30,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from django.conf import settings
 from rest_framework.response import Response
 
 from conductor.core.errors import CellUnavailable, Invalid
@@ -62,10 +63,10 @@ class ServerView(ComputeView):
                 is_operator[view.project_id] = self.allows(rule, target_project_id=view.project_id)
             yield Server(view, self.request, is_operator[view.project_id])
 
-    def find(self, server_id: str) -> InstanceView:
-        """The server. Raises NotFound; CellUnavailable when too little of it is known for this version."""
+    def find(self, server_id: str, *, may_be_partial: bool = False) -> InstanceView:
+        """The server. Raises NotFound; CellUnavailable when too little of it is known to say more than that it is."""
         found = instances.get(self.request.context, server_id)
-        if found.is_partial and not self.request.microversion.covers(DOWN_CELLS_SINCE):
+        if found.is_partial and not may_be_partial:
             raise CellUnavailable(f"The cell of server {server_id} does not answer.")
         return found
 
@@ -76,8 +77,11 @@ class ServerView(ComputeView):
         query = server_queries.instance_query(self.request, is_operator=self.allows("servers:allow_all_filters"))
         if query is None:
             return Page([])
+        shows_partial = self.request.microversion.covers(DOWN_CELLS_SINCE)
+        is_strict = not settings.NOVELLA_LISTS_PASS_OVER_SILENT_CELLS
+        query = replace(query, with_partial=shows_partial, must_be_whole=is_strict)
         found = instances.list_page(self.request.context, query)
-        if self.request.microversion.covers(DOWN_CELLS_SINCE):
+        if shows_partial:
             return found
         return Page([view for view in found.items if not view.is_partial], found.has_more)
 
@@ -137,7 +141,8 @@ class ServerById(ServerView):
 
     def get(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("servers:show")
-        return Response({"server": servers.show(self.shown(self.find(server_id)))})
+        found = self.find(server_id, may_be_partial=request.microversion.covers(DOWN_CELLS_SINCE))
+        return Response({"server": servers.show(self.shown(found))})
 
     def put(self, request: ApiRequest, server_id: str) -> Response:
         self.allow("servers:update")
