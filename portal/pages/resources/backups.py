@@ -9,6 +9,7 @@ from portal.pages.resources.fields import (
     DESCRIPTION,
     NAME_OR_NOT,
     VOLUMES,
+    any_state,
     filled,
     named,
     options,
@@ -117,15 +118,7 @@ BACKUPS = Resource(
     empty="A backup keeps a volume's data apart from it, and outlives it. Incremental ones keep what changed since.",
     names=("volumes",),
     lock="backup",
-    filters=(
-        Field(
-            "status",
-            "State",
-            "choice",
-            nothing="Any state",
-            choices=tuple(Choice(name, FACES[name].word.capitalize()) for name in ("available", "creating", "error")),
-        ),
-    ),
+    filters=(any_state(FACES, "available", "creating", "error"),),
     columns=(
         Column("Name", cells.text("name"), sort="name"),
         Column("State", cells.state(FACES), sort="status"),

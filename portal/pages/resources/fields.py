@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from portal.pages.resources.model import Field, Item, Source, Values
+from portal.pages.faces import Face
+from portal.pages.resources.model import Choice, Field, Item, Source, Values
 
 NAME = Field("name", "Name", is_required=True)
 NAME_OR_NOT = Field("name", "Name")
@@ -15,6 +17,12 @@ REASON = Field("reason", "Reason", is_required=True, help="Kept in the audit log
 def own(name: str, label: str, **more: Any) -> Field:
     """A field that begins as the resource has it."""
     return Field(name, label, start=lambda item: str(item.get(name) or ""), **more)
+
+
+def any_state(faces: Mapping[str, Face], *names: str) -> Field:
+    """The field of a list that keeps those in one state; these are offered."""
+    choices = tuple(Choice(name, faces[name].word.capitalize()) for name in names)
+    return Field("status", "State", "choice", nothing="Any state", choices=choices)
 
 
 OWN_NAME = own("name", "Name")

@@ -11,7 +11,7 @@ from portal.pages.amounts import megabytes
 from portal.pages.api_calls import Call
 from portal.pages.faces import Face
 from portal.pages.resources import cells
-from portal.pages.resources.fields import NAME, OWN_NAME, REASON, filled, named, options, whole
+from portal.pages.resources.fields import NAME, OWN_NAME, REASON, any_state, filled, named, options, whole
 from portal.pages.resources.flavor_deeds import ACCESS, FLAVOR_DEEDS
 from portal.pages.resources.model import Asked, Cell, Choice, Column, Deed, Field, Item, Names, Resource
 
@@ -107,13 +107,7 @@ IMAGES = Resource(
             nothing="All that you may use",
             choices=tuple(Choice(word, word.capitalize()) for word in ("public", "private", "shared", "community")),
         ),
-        Field(
-            "status",
-            "State",
-            "choice",
-            nothing="Any state",
-            choices=tuple(Choice(name, FACES[name].word.capitalize()) for name in ("active", "queued", "deactivated")),
-        ),
+        any_state(FACES, "active", "queued", "deactivated"),
     ),
     columns=(
         Column("Name", cells.text("name"), sort="name"),

@@ -11,12 +11,13 @@ from portal.pages.resources.fields import (
     REASON,
     SERVERS,
     VOLUMES,
+    any_state,
     filled,
     named,
     options,
     whole,
 )
-from portal.pages.resources.model import Asked, Cell, Choice, Column, Deed, Field, Item, Names, Part, Resource, Source
+from portal.pages.resources.model import Asked, Cell, Column, Deed, Field, Item, Names, Part, Resource, Source
 from portal.pages.resources.shared_deeds import rename
 
 PATH = "/volume/v3/volumes"
@@ -150,15 +151,7 @@ VOLUMES_KIND = Resource(
     empty="A volume is a disk that outlives servers: attach it, keep snapshots of it, make it larger.",
     names=("servers",),
     lock="volume",
-    filters=(
-        Field(
-            "status",
-            "State",
-            "choice",
-            nothing="Any state",
-            choices=tuple(Choice(name, FACES[name].word.capitalize()) for name in ("available", "in-use", "error")),
-        ),
-    ),
+    filters=(any_state(FACES, "available", "in-use", "error"),),
     columns=(
         Column("Name", cells.text("name"), sort="name"),
         Column("State", cells.state(FACES), sort="status"),
