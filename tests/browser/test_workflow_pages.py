@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from conductor.journal.models import LockWait, WorkflowRun
+from conductor.journal.models import AuditRecord, Event, LockWait, WorkflowRun
 from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, wait_until_live, wait_until_ready
 from tests.browser.pictures import rescheduled
+from tests.integration.test_workflow_pages import asker, moving
 
+__all__ = ["asker", "moving"]
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 
 
@@ -167,3 +169,23 @@ def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: Wor
     expect(page.locator("tr.here")).to_contain_text("step.started")
     page.get_by_role("link", name="Back to now").click()
     expect(page.locator("tr.here")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("button", "what"), [("Finish now", "force_complete"), ("Abort", "abort")])
+def test_a_move_that_does_not_converge_is_ended_by_its_operator(
+    open_page: OpenPage, moving: WorkflowRun, button: str, what: str
+) -> None:
+    for number, told in enumerate(Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")):
+        told.data["figures"] |= {"memory_remaining": 900, "memory_pass": number + 1}
+        told.save(using="cell1")
+    page = open_page("admin", viewport=DESKTOP)
+    page.goto(f"/workflows/{moving.uuid}")
+    wait_until_live(page)
+    expect(page.get_by_text("Not converging: the guest changes 75 B/s, the link moves 75 B/s.")).to_be_visible()
+    keep(page, f"not-converging-{what}")
+    page.get_by_role("link", name=button).click()
+    expect(page.get_by_text("Not converging")).to_be_visible()
+    page.locator("main form button").click()
+    expect(page.get_by_role("status").filter(has_text=f"{button} was requested")).to_be_visible()
+    record = AuditRecord.objects.using("cell1").get()
+    assert (record.action, record.result, record.user_name) == (f"live_migration.{what}", "done", "admin")

@@ -213,3 +213,12 @@ def test_nobody_outside_can_speak_for_somebody(people: Any) -> None:
     factories.cells()
     for headers in ({"Novella-Spoken-For": "admin"}, {"novella_spoken_for": "admin"}):
         assert Client().get("/volume/v3/volumes/detail", headers=headers).status_code == 401
+
+
+def test_a_field_says_what_is_wrong_without_its_name_in_the_api(ana: Client) -> None:
+    page = text(ana.post("/volumes/do/create", {"name": "data", "size": "-7"}, headers={"Accept-Language": "de"}))
+    assert "Es muss eine Zahl von 1 bis 999.999 sein." in page
+    assert "field/attribute" not in page
+    page = text(ana.post("/networks/do/create", {"name": "lan", "mtu": "-7"}))
+    assert page.count("It cannot be written like this.") == 2  # at the top, and at its field
+    assert 'value="lan"' in page

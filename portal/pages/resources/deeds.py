@@ -104,7 +104,8 @@ def _do(request: PageRequest, sheet: Sheet) -> HttpResponse:
         return _done(request, sheet, asked, answer)
     place = forms.place_of(sheet.deed, answer)
     status = answer.status if answer.status in KEPT_STATUS else 400 if answer.status < 500 else 503
-    return _form(request, replace(sheet, wrong={place: answer.message}), status=status)
+    said = forms.at_its_field(answer.message) if place else answer.message
+    return _form(request, replace(sheet, wrong={place: said}), status=status)
 
 
 def _done(request: PageRequest, sheet: Sheet, asked: Asked, answer: Answer) -> HttpResponse:

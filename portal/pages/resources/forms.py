@@ -15,6 +15,8 @@ from portal.pages.api_calls import Answer, ask
 from portal.pages.resources.model import Asked, Choice, Deed, Field, Item, Source
 
 LONGEST = 20_000
+OF_A_FIELD = re.compile(r"Invalid input for field/attribute \S+?\. (?:Value: .*\. )?(?P<why>[A-Z][^.]*.*\.)", re.DOTALL)
+NOT_SO_WRITTEN = "It cannot be written like this."
 MOST_CHOICES = 1000
 
 
@@ -89,6 +91,14 @@ def place_of(deed: Deed, answer: Answer) -> str:
             return field.name
     quoted = set(re.findall(r"'([a-z_A-Z]+)' is a required property", answer.message))
     return next((field.name for field in deed.fields if quoted & {field.name, *field.also}), "")
+
+
+def at_its_field(message: str) -> str:
+    """A refusal as it stands beside its field, where the field's name and what was typed are to be seen."""
+    found = OF_A_FIELD.fullmatch(message)
+    if found is None:
+        return message
+    return NOT_SO_WRITTEN if found["why"].startswith("It does not match ") else found["why"]
 
 
 def command(deed: Deed, asked: Asked) -> str:
