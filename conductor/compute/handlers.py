@@ -17,7 +17,7 @@ from conductor.core.compute_driver import (
     StoreImage,
     VolumeConnection,
 )
-from conductor.core.errors import GuestMissing, NotSupported
+from conductor.core.errors import DriverError, GuestMissing, NotSupported
 from conductor.rpc import messages as m
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,13 @@ def _spawn(at: Hands, command: m.SpawnInstance) -> None:
     at.driver.spawn(guest, at.progress)
     if not command.is_running:
         at.driver.power_off(guest.instance_uuid, 0.0)
+
+
+def _destroy(at: Hands, command: m.DestroyInstance) -> None:
+    """What a driver still lists is there, whatever it answered."""
+    at.driver.destroy(command.instance_uuid)
+    if _is_here(at, command.instance_uuid):
+        raise DriverError("The driver says that it destroyed the guest, and still lists it.")
 
 
 def _take_over(at: Hands, command: m.TakeOverInstance) -> None:
@@ -121,7 +128,7 @@ def _migrate_in(at: Hands, command: m.MigrateIn) -> None:
 
 HANDLERS: Mapping[type[Any], Handler] = {
     m.SpawnInstance: Handler(_spawn, builds=True),
-    m.DestroyInstance: Handler(lambda at, it: at.driver.destroy(it.instance_uuid)),
+    m.DestroyInstance: Handler(_destroy),
     m.RebuildInstance: Handler(
         lambda at, it: at.driver.rebuild(_guest(it), at.progress, is_running=it.is_running), "rebuild"
     ),

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 # A report may be older than what the cell has learnt since: nothing follows from one alone.
 ENOUGH_SIGHTINGS = 2
+RARELY = 256  # reports between two orders to destroy the same guest, at most
 
 KNOWN_POWER_STATES = frozenset(int(state) for state in PowerState)
 
@@ -104,12 +105,17 @@ def _unwanted(cell: str, host: str, strangers: set[UUID]) -> list[UUID]:
     return sorted(known - under_work)
 
 
+def _is_time(sightings: int) -> bool:
+    """A host that answers and does not do it is told again, but ever more rarely: each answer brings a report."""
+    return sightings & (sightings - 1) == 0 or sightings % RARELY == 0
+
+
 def _turn_out(cell: str, host: str, uuid: UUID, seen_before: Mapping[str, int], unsettled: Unsettled) -> None:
     sightings = seen_before.get(str(uuid), 0) + 1
     unsettled.strangers[str(uuid)] = sightings
-    if sightings < ENOUGH_SIGHTINGS:
+    if sightings < ENOUGH_SIGHTINGS or not _is_time(sightings):
         return
     outbox.owe_destroy(cell, host, uuid)
+    log.warning("guest does not belong here and goes: host=%s instance=%s sightings=%d", host, uuid, sightings)
     if sightings == ENOUGH_SIGHTINGS:
-        log.warning("guest does not belong here and goes: host=%s instance=%s", host, uuid)
         events.append(cell, events.about_host(host, uuid), "host.guest_turned_out")

@@ -333,6 +333,16 @@ def test_a_guest_that_does_not_belong_goes_after_two_reports_and_only_once(kind:
     assert service().unsettled == {"strangers": {}, "missing": {}, "odd": {}, "is_pending": False}
 
 
+def test_a_host_that_answers_and_keeps_the_guest_is_told_again_ever_more_rarely() -> None:
+    instance = make_instance(host="host-2")
+    told = []
+    for number in range(1, 21):
+        host_reports.record(CELL, report(number, {str(instance.uuid): PowerState.RUNNING}))
+        told += [number] * len(owed())
+        OutboxMessage.objects.using(CELL).all().delete()  # it says that it did
+    assert told == [2, 4, 8, 16]
+
+
 def test_a_guest_that_was_gone_in_between_is_given_grace_again() -> None:
     instance = make_instance(host="host-2")
     guests = {str(instance.uuid): PowerState.RUNNING}

@@ -25,7 +25,15 @@ from conductor.core.errors import DriverError
 from conductor.core.guest_questions import GuestQuestion
 from conductor.core.states import PowerState
 from conductor.rpc.codec import encode
-from conductor.rpc.messages import HostReported, LiveMigrate, MigrateOut, PauseInstance, SpawnInstance, StepAnswered
+from conductor.rpc.messages import (
+    DestroyInstance,
+    HostReported,
+    LiveMigrate,
+    MigrateOut,
+    PauseInstance,
+    SpawnInstance,
+    StepAnswered,
+)
 from tests.tiny_driver import TinyDriver, guest_json
 
 ANA, BO = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
@@ -121,6 +129,14 @@ def test_an_answer_that_is_no_json_is_a_failure_that_is_kept(host: Host, answers
     assert answer.error is not None
     assert answer.error["class"] == "DriverError"
     assert complaint in answer.error["message"]
+
+
+def test_a_guest_that_is_still_listed_was_not_destroyed(host: Host) -> None:
+    host.driver.listing = lambda: [GuestInfo(ANA, PowerState.RUNNING)]
+    answer = host.does(DestroyInstance)
+    assert answer.error is not None
+    assert answer.error["message"] == "The driver says that it destroyed the guest, and still lists it."
+    assert host.does(DestroyInstance, BO).ok
 
 
 def test_one_that_cannot_do_what_it_says_is_told_from_one_that_failed(host: Host) -> None:
