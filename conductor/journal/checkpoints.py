@@ -113,11 +113,21 @@ def drop_locks(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
 
     In order, as those who want to wait for one hold them: they have either written so, or find it gone.
     """
-    mine = "FROM journal_resourcelock WHERE run_id = %s"
-    if connection.vendor != "sqlite":  # there nobody else writes now
-        run(connection, f"SELECT 1 {mine} ORDER BY resource {{for update}}", (run_id,))
-    gone = run(connection, f"DELETE {mine} RETURNING resource", (run_id,))
-    return [*(resource for (resource,) in gone), *leave_queues(connection, run_id)]
+    if connection.vendor == "sqlite":  # where nobody else writes now
+        gone = run(connection, "DELETE FROM journal_resourcelock WHERE run_id = %s RETURNING resource", (run_id,))
+        return [*(resource for (resource,) in gone), *leave_queues(connection, run_id)]
+    return [resource for (resource,) in run(connection, _DROP_LOCKS, (run_id, run_id))]
+
+
+_DROP_LOCKS = """
+    WITH mine AS (
+        SELECT resource FROM journal_resourcelock WHERE run_id = %s ORDER BY resource FOR UPDATE
+    ), freed AS (
+        DELETE FROM journal_resourcelock held USING mine WHERE held.resource = mine.resource RETURNING held.resource
+    ), left_queues AS (
+        DELETE FROM journal_lockwait WHERE run_id = %s RETURNING resource
+    )
+    SELECT resource FROM freed UNION ALL SELECT resource FROM left_queues"""
 
 
 def is_any_held(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> bool:
