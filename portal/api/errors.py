@@ -177,7 +177,10 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     details = getattr(error, "details", {})
     kind = str(details.get("type", type(error).__name__))
     message = message_of(error, status, request_id)
-    response = Response(fault_body(service, status, message, kind=kind, request_id=request_id), status=status)
+    body = fault_body(service, status, message, kind=kind, request_id=request_id)
+    if "retry_after" in details and "overLimit" in body:  # compute and volume say it there too
+        body["overLimit"]["retryAfter"] = str(details["retry_after"])
+    response = Response(body, status=status)
     response.cause = error  # type: ignore[attr-defined]  # pages put it beside the field that it is about
     if "retry_after" in details:
         response["Retry-After"] = str(details["retry_after"])

@@ -27,6 +27,7 @@ def test_a_project_that_asks_too_often_is_told_when_to_come_back(
     late = bo.get("/compute/v2.1/flavors")
     assert (late.status_code, late.headers["Retry-After"]) == (429, "10")
     assert "6 requests a minute" in late.json()["overLimit"]["message"]
+    assert late.json()["overLimit"]["retryAfter"] == "10"
     assert chi.get("/api/workflows").status_code == 200  # another project
     fresh_buckets[0] += 10
     assert [ana.get("/api/workflows").status_code for _ in range(2)] == [200, 429]
