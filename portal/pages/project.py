@@ -1,4 +1,4 @@
-"""The project's numbers: quotas of all services, usage and cost of a period with its CSV, and who did what."""
+"""The project's numbers: quotas of all services, usage and cost of a period with its CSV."""
 
 from __future__ import annotations
 
@@ -17,22 +17,18 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid
-from conductor.services import audit, costs, usage
-from conductor.services.audit import AuditQuery
+from conductor.services import costs, usage
 from conductor.services.costs import CostLine
 from conductor.services.usage import UsageQuery
 from portal.pages import quota_requests
 from portal.pages.access import PageRequest, signed_in
-from portal.pages.faces import Face
 from portal.pages.quota_groups import groups
 
-PAGE_SIZE = 50
 MOST_GROUPS = 500  # lines of a page; all of them are in the CSV
 DAY = timedelta(days=1)
 LONGEST_DAYS = 400
 COLUMNS: tuple[str, ...] = ("server", "name", "flavor", "state", "vcpus", "memory_mb", "disk_gb", "hours", "vcpu_hours")
 COLUMNS += ("memory_gb_hours", "disk_gb_hours", "cost", "currency")
-RESULT_FACES = {"done": Face("good", "done"), "refused": Face("bad", "refused")}
 
 
 @dataclass(frozen=True)
@@ -180,24 +176,3 @@ def _group(name: str, lines: list[CostLine]) -> Group:
         sum(line.memory_gb_hours for line in lines),
         sum((line.cost for line in lines), Decimal(0)),
     )
-
-
-@require_safe
-@signed_in
-def activity(request: PageRequest) -> HttpResponse:
-    """Who did what, what was refused, and to which work it led."""
-    given = {name: request.GET.get(name, "").strip()[:255] for name in ("result", "action", "marker")}
-    if given["result"] not in ("", *RESULT_FACES):
-        given["result"] = ""
-    query = AuditQuery(action=given["action"], result=given["result"], limit=PAGE_SIZE, marker=given["marker"])
-    page = audit.list_records(request.asker, query)
-    kept = {name: value for name, value in given.items() if value and name != "marker"}
-    following = {**kept, "marker": page.items[-1].uuid} if page.has_more and page.items else {}
-    context = {
-        "rows": [{"view": one, "face": RESULT_FACES.get(one.result, Face("none", one.result))} for one in page.items],
-        "given": given,
-        "next_url": f"{reverse('activity')}?{urlencode(following)}" if following else "",
-        "first_url": f"{reverse('activity')}?{urlencode(kept)}" if given["marker"] else "",
-        "missing_cells": page.missing_cells,
-    }
-    return render(request, "project/_activity.html" if request.htmx else "project/activity.html", context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from decimal import Decimal
 from io import StringIO
 from typing import Any
@@ -13,7 +14,7 @@ from django.test import Client
 from conductor.core.errors import Invalid
 from conductor.services import audit, costs, preferences
 from conductor.services.audit import Entry
-from portal.pages import project
+from portal.pages import activity, project
 from tests import factories
 from tests.integration.page_clients import signed_in, text
 
@@ -88,14 +89,41 @@ def test_periods_that_cannot_be_are_refused(ana: Client, query: str) -> None:
 
 def test_activity_tells_who_did_what(ana: Client, people: Any) -> None:
     context = people.ana.context()
-    audit.record("default", context, Entry(action="reboot", project_id=context.project_id))
+    factories.run(context, "cell1", flow="reboot_instance", action="reboot", state="done", instance_name="web-1", age=9)
+    factories.run(people.chi.context(), "cell1", instance_name="not-ours")
+    audit.record("default", context, Entry(action="host.close", project_id=context.project_id, reason="new fans"))
     audit.record_refusal(context, "delete", "", Invalid("It is locked."))
     page = text(ana.get("/activity"))
-    assert "reboot" in page
-    only = text(ana.get("/activity", {"action": "reboot"}))
-    assert "No records" not in only
-    assert only.count("data-row>") == 1
-    assert text(signed_in("chi").get("/activity")).count("data-row>") == 0
+    order = [page.index(words) for words in ("It is locked.", "new fans", "Reboot web-1")]
+    assert order == sorted(order)
+    assert page.count("<tr data-row>") == 3
+    for query, words in (
+        ({"action": "reboot"}, "Reboot web-1"),
+        ({"action": "delete"}, "It is locked."),
+        ({"action": "host.close"}, "new fans"),
+        ({"result": "refused"}, "It is locked."),
+    ):
+        only = text(ana.get("/activity", query))
+        assert words in only
+        assert only.count("<tr data-row>") == 1, query
+    assert text(signed_in("chi").get("/activity")).count("<tr data-row>") == 1
+
+
+def test_activity_goes_on_after_what_was_shown(ana: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activity, "PAGE_SIZE", 2)
+    context = people.ana.context()
+    for age in (50, 40, 30):
+        factories.run(context, "cell1", state="done", instance_name=f"web-{age}", age=age)
+    for reason in ("one", "two"):
+        audit.record("default", context, Entry(action="host.close", project_id=context.project_id, reason=reason))
+    address, seen = "/activity", []
+    while address:
+        page = text(ana.get(address))
+        seen += re.findall(r"web-\d+|>(?:one|two)<", page)
+        following = re.search(r'href="([^"]+)" rel="next"', page)
+        address = following[1] if following else ""
+    assert sorted(seen[:2]) == [">one<", ">two<"]  # of the same moment
+    assert seen[2:] == ["web-30", "web-40", "web-50"]
 
 
 def test_a_profile_is_kept_with_the_person(ana: Client, people: Any) -> None:
