@@ -14,6 +14,7 @@ from functools import lru_cache
 from django.utils.formats import number_format
 from django.utils.translation import gettext
 
+from portal.pages.plugin_words import words
 from portal.pages.told_shapes import SENTENCES, SHAPE_PARTS
 
 PLACE = re.compile(r"%\((\w+)\)s")
@@ -23,6 +24,7 @@ VALUES = {
 }
 BETWEEN_SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z0-9“])")
 LONG_NUMBER = re.compile(r"(?<![\w.,#-])\d{5,}(?= (?:MB|GB|vCPUs?|free)\b)")
+A_FILTER = re.compile(r"(?<=nothing but what )\w+(?= asks for)|(?<=turned away by )\w+")  # by what people call it
 MOST_KEPT = 4096
 LONGEST = 2000
 
@@ -31,7 +33,7 @@ def told(text: str, language: str) -> str:
     """The text in that language, which must be the one in use: shapes are filled from its catalogue."""
     if not text or len(text) > LONGEST:
         return text
-    return _told(str(text), language)
+    return _told(A_FILTER.sub(lambda found: f"“{words(found[0])}”", str(text)), language)
 
 
 @lru_cache(MOST_KEPT)

@@ -54,6 +54,9 @@ def test_english_pages_get_the_text_with_numbers_that_can_be_read() -> None:
             "6 of 6 hosts: not enough memory (400,000 MB needed)."
         )
         assert words.told("req-12345678 at port 59527") == "req-12345678 at port 59527"
+        assert words.told("Nearest: 1 host lacks nothing but what ComputeFilter asks for.") == (
+            "Nearest: 1 host lacks nothing but what “Compute service” asks for."
+        )
 
 
 def test_no_shape_is_there_twice_and_each_has_its_translation() -> None:
