@@ -224,6 +224,12 @@ ACCOUNTS: tuple[Route, ...] = (
         audit_log.AuditLogBefore,
         {"GET": Op("os-instance-usage-audit-log:show")},
     ),
+    *(
+        Route(
+            path, hosts.BareMetalNodes, {"GET": Op(f"os-baremetal-nodes:{rule}", 501, until="2.35")}, "no such service"
+        )
+        for path, rule in (("os-baremetal-nodes", "list"), ("os-baremetal-nodes/<str:node_id>", "show"))
+    ),
     Route("os-hosts", hosts.Hosts, {"GET": Op("os-hosts:list", until=HOSTS_UNTIL)}, "`zone`"),
     Route(
         HOST,

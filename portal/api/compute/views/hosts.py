@@ -60,6 +60,14 @@ class HostPower(HostView):
         raise NotSupported(f"No hypervisor driver can {self.verb} its own host.")
 
 
+class BareMetalNodes(ComputeView):
+    """/os-baremetal-nodes and /{id}: a view into a service that is not here; whole machines are hypervisors."""
+
+    def get(self, request: ApiRequest, node_id: str = "") -> Response:
+        self.allow(f"os-baremetal-nodes:{'show' if node_id else 'list'}")
+        raise NotSupported("No service of bare metal is behind this part of the API; whole machines are hypervisors.")
+
+
 def _resource(name: str, share: HostShare) -> dict[str, Any]:
     amounts = {"cpu": share.vcpus, "memory_mb": share.memory_mb, "disk_gb": share.disk_gb}
     return {"resource": {"host": name, "project": share.name, **amounts}}
