@@ -94,6 +94,14 @@
   }
 
   return {
+    // The sum of what moved without being touched, once the browser has told of it.
+    shift: () =>
+      new Promise((tell) => {
+        let sum = 0;
+        const add = (list) => list.getEntries().forEach((one) => (sum += one.hadRecentInput ? 0 : one.value));
+        new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
+        setTimeout(() => tell(sum), 50);
+      }),
     all: () => Object.values(checks).flatMap((check) => check()),
     wide: () => [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && isShown(e)).slice(0, 8).map(short),
     smallTargets: () =>

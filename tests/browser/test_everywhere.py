@@ -1,12 +1,14 @@
-"""What holds on every page: it fits a phone, has names for everything, and can be read in both themes."""
+"""What holds on every page: it fits a phone, has names for everything, can be read in both themes, and stands still."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import Page
 
 from conductor.services import announcements, quota_requests
 from conductor.services.notifications import subscriptions
@@ -21,6 +23,7 @@ ASKED_OF_AXE = {
     "light": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]},
     "dark": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]},
 }
+MOST_SHIFT = 0.1
 PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "home": lambda ids: "/",
     "servers": lambda ids: "/servers",
@@ -126,17 +129,41 @@ def test_every_page_can_be_read_by_everybody(open_page: OpenPage, ids: dict[str,
     """Each page is asked for once, and looked at in the light, in the dark and on a phone."""
     page = open_page("admin", viewport=DESKTOP, has_touch=True, reduced_motion="reduce")
     wrong: dict[str, list[str]] = {}
+    complaints, asked = heard_of(page)
     for name, address in PAGES.items():
         page.set_viewport_size(DESKTOP)
         page.emulate_media(color_scheme="light")
+        complaints.clear()
         page.goto(address(ids))
+        found = [*moved(page), *([] if name == "not found" else complaints), *elsewhere(page, asked)]
         page.evaluate(AXE)
-        found = [*page.evaluate(f"({CHECKS}).all()"), *asked_of_axe(page, "light"), *too_wide(page, DESKTOP)]
+        found += [*page.evaluate(f"({CHECKS}).all()"), *asked_of_axe(page, "light"), *too_wide(page, DESKTOP)]
         page.emulate_media(color_scheme="dark")
         found += asked_of_axe(page, "dark")
         page.set_viewport_size(PHONE)
         wrong[name] = [*found, *too_wide(page, PHONE), *page.evaluate(f"({CHECKS}).smallTargets()")]
     assert_nothing(wrong)
+
+
+def heard_of(page: Page) -> tuple[list[str], list[str]]:
+    """What the browser complains of, and all addresses that it asks; both go on growing."""
+    complaints: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda line: complaints.append(f"console: {line.text}") if line.type == "error" else None)
+    page.on("request", lambda request: asked.append(request.url))
+    return complaints, asked
+
+
+def elsewhere(page: Page, asked: Iterable[str]) -> list[str]:
+    """Whom a page asks besides the one that it came from."""
+    here = ("", urlsplit(page.url).netloc)  # data that are in the address have no host
+    return [f"asks elsewhere: {url}" for url in asked if urlsplit(url).netloc not in here]
+
+
+def moved(page: Page) -> list[str]:
+    """How far what had been drawn moved while the page came, by the browser's own measure."""
+    shift = page.evaluate(f"({CHECKS}).shift()")
+    return [f"moved by {shift:.3f} while it came"] if shift > MOST_SHIFT else []
 
 
 def too_wide(page: Any, size: Mapping[str, int]) -> list[str]:

@@ -194,7 +194,7 @@ def socket(page: Page, wire: Wire, **headers: str) -> ClientConnection:
 
 def ask(link: ClientConnection, topic: str, view: str, since: str = "") -> dict[str, Any]:
     link.send(json.dumps({"subscribe": topic, "view": view, "since": since}))
-    return json.loads(link.recv(timeout=5))  # type: ignore[no-any-return]
+    return json.loads(link.recv(timeout=60))  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("origin", ["http://evil.test", "null", ""])
@@ -208,7 +208,7 @@ def test_pages_of_other_sites_get_no_socket(open_page: OpenPage, wire: Wire, ori
 def test_strangers_get_no_socket(open_page: OpenPage, wire: Wire) -> None:
     page = open_page()
     with socket(page, wire) as link, pytest.raises(ConnectionClosed) as closed:
-        link.recv(timeout=5)
+        link.recv(timeout=60)
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 4401
 
@@ -275,6 +275,6 @@ def test_what_is_not_understood_ends_the_socket(open_page: OpenPage, wire: Wire,
     with socket(open_page("ana"), wire) as link:
         link.send(text)
         with pytest.raises(ConnectionClosed) as closed:
-            link.recv(timeout=5)
+            link.recv(timeout=60)
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 4400
