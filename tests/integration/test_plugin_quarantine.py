@@ -64,7 +64,7 @@ class Moody(Filter):
                 import time
                 time.sleep(0.01)
             except Exception:
-                pass
+                continue
         if mood == "sleeps":
             import time
             time.sleep(3600)
