@@ -109,9 +109,8 @@ class InstanceView:
     """An instance, whether still a build request or in a cell; the same fields for both.
 
     `addresses` are core.NetworkPort values as JSON, `volumes` are ids, with whether each goes with the instance.
-    `run_uuid` is the newest workflow on it. `is_simulated` tells whether its host is. `is_partial` marks one whose cell
-    does not answer: status UNKNOWN, and of the rest only what the API database knows. `host_status` is UP, UNKNOWN,
-    MAINTENANCE, DOWN or "" without a host.
+    `run_uuid` is the newest workflow on it. `is_simulated` tells of its host. `is_partial`: its cell is silent, and
+    only what the API database knows is here. `host_status` is UP, UNKNOWN, MAINTENANCE, DOWN or "" without a host.
     """
 
     uuid: str
@@ -163,11 +162,10 @@ class InstanceView:
 
 @dataclass(frozen=True)
 class InstanceQuery:
-    """Filters, order and page of an instance list: `filters` by names of `instance_filters.FILTERS`, `sort` as (key,
-    is_descending). `is_deleted` asks for those that are gone, or none of them; open, changes are told of both."""
+    """Filters (by names of `instance_filters.FILTERS`), order (key, is_descending) and page of an instance list."""
 
     all_projects: bool = False
-    is_deleted: bool | None = None
+    is_deleted: bool | None = None  # those that are gone, or none of them; open, changes are told of both
     with_soft_deleted: bool = True
     filters: Mapping[str, Any] = field(default_factory=dict)
     statuses: tuple[str, ...] = ()
