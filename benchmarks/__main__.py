@@ -17,6 +17,7 @@ ALL = (
     "takeover.py",
     "parked.py",
     "live_sockets.py",
+    "first_paint.py",
 )
 
 

@@ -55,9 +55,10 @@ def serve(folder: Path, servers: int) -> None:
     from conductor.management import web_server
     from portal import urls
 
-    urls.urlpatterns.insert(0, path(EMPTY.lstrip("/"), lambda request: HttpResponse(b"")))
+    urls.urlpatterns.insert(0, path(EMPTY.lstrip("/"), lambda request: HttpResponse(b"nothing")))
     paths = [f"/compute/v2.1/servers/{uuid_of(number)}" for number in range(0, servers, max(1, servers // 500))]
-    told = {"port": port, "token": people.ana.token(), "paths": paths}
+    cookie = {"name": settings.SESSION_COOKIE_NAME, "value": people.admin.session()}
+    told = {"port": port, "token": people.ana.token(), "paths": paths, "cookie": cookie}
     config = web_server.config_of(settings.NOVELLA_WEB_APPLICATION, "127.0.0.1", port)
     web_server.serve(config, lambda: print(json.dumps(told), flush=True))
 
@@ -88,6 +89,7 @@ class Web:
             raise RuntimeError("the web process has ended; its words are above")
         told = json.loads(line)
         self.port, self.token, self.paths = told["port"], told["token"], told["paths"]
+        self.cookie = told["cookie"]  # of an operator, for pages
 
     def processor_seconds(self) -> float:
         """As Linux counts it for the whole process."""

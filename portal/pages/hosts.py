@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_safe
 
@@ -21,7 +23,7 @@ from portal.pages.amounts import megabytes
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
-MOST_HOSTS = 1000
+HOSTS_PER_PAGE = 100
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,15 @@ class HostRow:
 @require_safe
 @operators_only
 def host_list(request: PageRequest) -> HttpResponse:
-    """All hosts by cell; simulated ones are marked."""
-    context = {**live_marks("hosts", "list"), **list_context(request.asker)}
+    """Hosts by cell, a hundred at a time by name; `q` narrows by name. Simulated ones are marked."""
+    context = {**live_marks("hosts", "list"), **list_context(request.asker, request.GET)}
     return render(request, "hosts/_list.html" if request.htmx else "hosts/list.html", context)
 
 
-def list_context(asker: RequestContext) -> dict[str, Any]:
-    """Context of the list of hosts."""
-    page = hosts.list_hypervisors(asker, HypervisorQuery(limit=MOST_HOSTS))
+def list_context(asker: RequestContext, given: Mapping[str, str]) -> dict[str, Any]:
+    """Context of one page of the list of hosts."""
+    text, marker = given.get("q", "").strip()[:255], given.get("marker", "")
+    page = hosts.list_hypervisors(asker, HypervisorQuery(text, HOSTS_PER_PAGE, marker))
     ordered = sorted(page.items, key=lambda found: (found.service.cell, found.is_simulated, found.node))
     cells = [_cell(name, list(found)) for name, found in groupby(ordered, key=lambda found: found.service.cell)]
     down = sum(not found.service.is_up for found in ordered)
@@ -65,7 +68,16 @@ def list_context(asker: RequestContext) -> dict[str, Any]:
     said = {"hosts": _hosts(len(ordered)), "cells": _cells(len(cells)), "down": down or none}
     said["simulated"] = simulated or none
     sentence = gettext("%(hosts)s in %(cells)s; %(down)s down; %(simulated)s simulated.") % said
-    return {"asker": asker, "cells": cells, "sentence": sentence, "missing_cells": page.missing_cells}
+    here, narrowed = reverse("hosts"), {"q": text} if text else {}
+    return {
+        "asker": asker,
+        "cells": cells,
+        "sentence": sentence,
+        "missing_cells": page.missing_cells,
+        "text": text,
+        "first_url": f"{here}?{urlencode(narrowed)}" if marker else "",
+        "next_url": f"{here}?{urlencode({**narrowed, 'marker': page.items[-1].uuid})}" if page.has_more else "",
+    }
 
 
 def _hosts(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import Any
 from uuid import uuid4
 
@@ -141,6 +142,25 @@ def test_the_fleet_is_for_operators(ana: Client, people: Any) -> None:
     assert "2 hosts in 1 cell; 1 down; 2 simulated." in html
     assert html.count('<span class="tag">simulated</span>') == 2
     assert "not heard of" in html
+
+
+def test_a_large_fleet_comes_page_by_page_and_by_name(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portal.pages.hosts.HOSTS_PER_PAGE", 2)
+    factories.cells()
+    for number in range(5):
+        factories.host(f"rack-{number}", ("cell1", "cell2")[number % 2])
+    admin = signed_in("admin")
+    seen: list[str] = []
+    url = "/hosts?q=ack"
+    while url:
+        html = admin.get(url).content.decode()
+        seen += re.findall(r'<tr id="host-([^"]+)"', html)
+        found = re.search(r'href="([^"]+)" rel="next"', html)
+        url = unescape(found[1]) if found else ""
+    assert sorted(seen) == [f"rack-{number}" for number in range(5)]
+    assert "On this page: 1 host in 1 cell" in html
+    assert "No host is called so." in admin.get("/hosts?q=nothing").content.decode()
+    assert admin.get("/hosts?marker=nobody").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/servers/x", "/workflows/x", "/workflows?view=odd", "/servers/x/y"])
