@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from conductor.compute.attempts import Attempts
 from conductor.compute.console_door import DoorOffer
 from conductor.compute.driver_account import DriverAccount
 from conductor.compute.driver_words import ENDS_THREADS
@@ -18,7 +19,7 @@ from conductor.compute.host_journal import Command, Decision, HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.lanes import Lanes
 from conductor.core.compute_driver import ComputeDriver, Progress, StoreImage
-from conductor.core.errors import NotSupported, NovellaError, StaleToken, Unavailable
+from conductor.core.errors import DriverError, NotSupported, NovellaError, StaleToken, Unavailable
 from conductor.failpoints import reach
 from conductor.rpc.codec import UnknownMessage, decode
 from conductor.rpc.messages import StepAnswered, StepProgressed
@@ -30,6 +31,7 @@ Send = Callable[[str, Any], None]
 Answer = dict[str, Any]
 
 PROGRESS_PAUSE_SECONDS = 1.0
+MOST_ENDS = 3  # of the agent's process within one command, until that has failed
 
 
 def store_nowhere(image_id: str, disk_format: str, data: BinaryIO) -> None:
@@ -70,6 +72,7 @@ class ComputeManager:
         self._journal = journal
         self._shared = shared
         self._on_finished = on_finished
+        self._attempts = Attempts(config.journal_path.with_suffix(".underway"))
         self._account = account or DriverAccount(driver.name)
 
     def receive(self, body: Mapping[str, Any]) -> None:
@@ -102,8 +105,9 @@ class ComputeManager:
         """Do what the command says, keep the answer, and only then give it."""
         place = f"host.{command.MESSAGE_NAME}"
         try:
+            ended = self._attempts.begin(command.step_key)
             reach(f"{place}.before")
-            answer = self._try(command)
+            answer = self._try(command) if ended < MOST_ENDS else self._given_up(command, ended)
             reach(f"{place}.effect")
             self._journal.finish(command.step_key, answer)
             reach(f"{place}.kept")
@@ -111,8 +115,17 @@ class ComputeManager:
             # What is not kept is not said: a repeated command must never get another answer.
             self._journal.abandon(command.step_key)
             raise
+        finally:
+            self._attempts.end(command.step_key)
         self._answer(command, answer)
         self._on_finished(command.instance_uuid)
+
+    def _given_up(self, command: Any, ended: int) -> Answer:
+        words = self._config.host, command.instance_uuid, type(command).__name__
+        log.error("command ends the process and is given up: host=%s instance=%s command=%s", *words)
+        return _failure(
+            DriverError(f"The agent's process ended {ended} times while the driver was at this: it is not tried again.")
+        )
 
     def _try(self, command: Any) -> Answer:
         if self._journal.is_stale(command):  # it waited for its turn, and was overtaken

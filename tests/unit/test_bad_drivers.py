@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from conductor.compute import driver_words
+from conductor.compute.attempts import Attempts
 from conductor.compute.console_follower import ConsoleFollower
 from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_agent import HostAgent
@@ -129,6 +130,18 @@ def test_an_answer_that_is_no_json_is_a_failure_that_is_kept(host: Host, answers
     assert answer.error is not None
     assert answer.error["class"] == "DriverError"
     assert complaint in answer.error["message"]
+
+
+def test_what_ends_the_process_again_and_again_is_given_up(host: Host, tmp_path: Path) -> None:
+    folder = tmp_path / "1.underway"
+    for _ in range(3):
+        Attempts(folder).begin("k1")  # and there the process ended
+    answer = host.does(SpawnInstance, guest=guest_json(ANA))
+    assert answer.error is not None
+    assert "The agent's process ended 3 times while the driver was at this" in answer.error["message"]
+    Attempts(folder).begin("k2")  # it may have been another's fault
+    assert host.does(SpawnInstance, guest=guest_json(ANA)).ok
+    assert list(folder.iterdir()) == []
 
 
 def test_a_guest_that_is_still_listed_was_not_destroyed(host: Host) -> None:
