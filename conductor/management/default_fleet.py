@@ -15,7 +15,8 @@ from django.utils.module_loading import import_string
 from conductor.compute.hosts import HostConfig
 from conductor.management import hosts_file
 
-ZONES = ("az-1", "az-2", "az-3")
+# The last is that of hosts in no zone of their own, which clients expect to be there.
+ZONES = ("az-1", "az-2", "nova")
 PROBE = "compute_drivers.libvirt.capability.probe"
 
 
