@@ -15,8 +15,9 @@ from conductor.core.membership import Member, OnGone
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-# After an outage of the group: whoever vanishes now may have lost his place only, and is just coming back.
-QUIET_SECONDS = 4.0
+# After an outage of the group: whoever vanishes now may have lost his place only, and is just coming back. A place is
+# kept for four to six seconds (servers round up to their ticks), and a busy process takes as long to be back.
+QUIET_SECONDS = 10.0
 STOP_SECONDS = 5.0
 
 # Who is there; None when that cannot be told just now.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.nursery import Child, Nursery, inherited_environment
+from tests.services.process import free_port
 
 PROJECT = Path(__file__).resolve().parents[2]
 READY = "Novella is ready: "
@@ -26,12 +26,6 @@ LONGEST_PAUSE_SECONDS = 0.4
 # What servers have on networks; the cloud's first router has ports, too.
 GUESTS_PORTS = "network_port where device_owner not like 'network:%'"
 GUESTS_ADDRESSES = f"network_addressallocation where port_id in (select id from {GUESTS_PORTS})"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until(what: str, ask: Callable[[], Any], seconds: float = WAIT_SECONDS, *, pause: float = 0.05) -> Any:

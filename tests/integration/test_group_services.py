@@ -26,7 +26,7 @@ from tests.services import etcd, zookeeper
 PROJECT = Path(__file__).resolve().parents[2]
 SECONDS = 30.0
 # By then whoever has not been heard counts as dead, and everybody has asked again.
-SETTLED_SECONDS = 6.0
+SETTLED_SECONDS = 11.0
 SERVICES = {"zookeeper": zookeeper.start, "etcd": etcd.start}
 Service = zookeeper.Service | etcd.Service
 # A process that joins and then does nothing.

@@ -16,6 +16,7 @@ from portal import environment, setting_facts
 from tests import factories
 from tests import fleet as made
 from tests.integration.page_clients import signed_in, text
+from tests.services.process import free_port
 
 
 @pytest.fixture
@@ -26,12 +27,6 @@ def admin(people: Any) -> Client:
 
 def part(asker: Any, ident: str) -> system_health.Component:
     return next(one for one in system_health.survey(asker).parts if one.id == ident)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
