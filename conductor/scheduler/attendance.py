@@ -8,6 +8,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from conductor.core.scheduling.watching import LeftBehind
@@ -18,7 +19,7 @@ MOST_LEFT_BEHIND = 32
 T = TypeVar("T")
 
 
-class _Stop(BaseException):
+class Stop(BaseException):
     """Thrown into a thread that was left behind, so that a loop ends whatever it catches."""
 
 
@@ -53,13 +54,24 @@ class _Attendant:
         self.thread.start()
 
     def _serve(self) -> None:
-        while (call := self.calls.get()) is not None:
-            call.run()
+        with suppress(Stop):  # it came back just then
+            while (call := self.calls.get()) is not None:
+                call.run()
 
     def stop(self) -> None:
         """Raise in the thread as soon as it runs Python again; what sleeps in a library sleeps on."""
-        self.calls.put(None)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident or 0), ctypes.py_object(_Stop))
+        _throw_into(self.thread.ident or 0)
+        self.calls.put(None)  # not before: the number of a thread that has ended may be another's
+        # The interpreter looks at every step whether somebody is to raise, until somebody has: who sleeps for long
+        # would slow all threads down, and hang those that a profiler watches. So somebody raises at once.
+        with suppress(Stop):
+            _throw_into(threading.get_ident())
+            while True:
+                pass
+
+
+def _throw_into(thread: int) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Stop))
 
 
 _idle: list[_Attendant] = []

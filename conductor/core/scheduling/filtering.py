@@ -325,15 +325,16 @@ class _Asked:
     def __init__(self, count: int) -> None:
         self.mask = np.zeros(count, np.bool_)
         self.said: dict[int, Verdict] = {}
-        self.judged = 0
-        self.failed = 0
-        self.last: Exception | None = None
+        # How many were judged, about how many it failed, and how the last time: in one piece, as who does not wait
+        # any more reads it at any moment.
+        self.tally: tuple[int, int, Exception | None] = (0, 0, None)
 
-    def note(self, row: int, verdict: Verdict) -> None:
+    def note(self, row: int, verdict: Verdict, error: Exception | None = None) -> None:
         self.mask[row] = verdict.passed
         if not verdict.passed and len(self.said) < REASONS_HELD:
             self.said[row] = verdict
-        self.judged += 1
+        judged, failed, last = self.tally
+        self.tally = judged + 1, failed + (error is not None), error or last
 
 
 def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
@@ -341,9 +342,9 @@ def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask
     use, rows, asked = watch.of(FILTER, one), np.flatnonzero(passing), _Asked(len(hosts))
     with suppress(LeftBehind):  # then it hangs about the host that it was asked about last
         watch.call(use, _ask_rows, one, hosts, spec, rows, asked, watch)
-    judged = asked.judged  # read first: it may come back, and goes on noting
+    judged, count, last = asked.tally  # read first: it may come back, and goes on noting
     mask, said = asked.mask.copy(), dict(asked.said)
-    failed = _failed(use, asked.failed, asked.last, watch)
+    failed = _failed(use, count, last, watch)
     if judged == len(rows):
         return mask, failed, Said(said)
     mask[rows[judged:]] = watch.lets_pass(use)
@@ -358,11 +359,9 @@ def _ask_rows(one: Filter, hosts: HostTable, spec: RequestSpec, rows: Rows, aske
         if clock() > ends:
             return
         try:
-            verdict = verdict_of(one, hosts, spec, row)
+            asked.note(row, verdict_of(one, hosts, spec, row))
         except Exception as error:
-            verdict = PASS if watch.lets_pass(use) else _excuse(error)
-            asked.failed, asked.last = asked.failed + 1, error
-        asked.note(row, verdict)
+            asked.note(row, PASS if watch.lets_pass(use) else _excuse(error), error)
 
 
 def _failed(use: Use, count: int, last: Exception | None, watch: Watch) -> list[PluginFault]:

@@ -27,7 +27,7 @@ ONLY_WATCHED = "none, it only watches"
 LEAST_PATIENCE_SECONDS = 1.0  # a machine may be busy
 
 LONGEST_ERROR = 100
-INTERRUPTS = frozenset({"dramatiq.threading.Interrupt"})
+INTERRUPTS = frozenset({"dramatiq.threading.Interrupt", "conductor.scheduler.attendance.Stop"})
 T = TypeVar("T")
 
 
@@ -260,7 +260,7 @@ def describe(error: Exception) -> str:
 def guarded(method: Callable[..., T], *args: Any) -> T:
     """What a plugin's method returns. All that it raises is an Exception: it cannot end the thread that asks it.
 
-    But for what is meant for that thread: somebody at the keyboard, a worker's time limit.
+    But for what is meant for that thread: somebody at the keyboard, a worker's time limit, nobody who waits any more.
     """
     try:
         return method(*args)
