@@ -40,7 +40,9 @@ print(json.dumps({
 
 def python(*words: str | Path, paths: tuple[Path, ...] = (), cwd: Path | None = None) -> str:
     """What a fresh interpreter without Django's settings prints."""
-    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "PYTEST_ADDOPTS")
+    }
     environment |= {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, *paths))), "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # who starts a package has pytest, and not all that we have
     done = subprocess.run(

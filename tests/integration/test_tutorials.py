@@ -82,7 +82,9 @@ def judged(*folders: Path) -> subprocess.CompletedProcess[str]:
     """What pytest says of packages, with nothing else of ours loaded into it."""
     paths = [ROOT, *(folder / "src" for folder in folders)]
     words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", folders[0].parent]
-    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "PYTEST_ADDOPTS")
+    }
     environment |= {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     tests = [folder / "tests" for folder in folders]
     return subprocess.run(
