@@ -18,7 +18,7 @@ from tests.acceptance.cloud import Cloud, wait_until
 from tests.acceptance.real_server import PAIR, SECONDS, SERVERS, UPTIME, Real
 from tests.compute_drivers.libvirtd import Daemon
 from tests.guests import qemu_of
-from tests.tiny_linux import copy_image
+from tests.tiny_linux import STARTS_AGENT, agent_files, copy_image
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHBvdGF0b2VzIGFuZCBsZWVrcyBtYWtlIHNvdXA= ana"
 READ_WORD = "dd if=/dev/vda bs=1 skip=4096 count=8 2> /dev/null"
@@ -27,7 +27,11 @@ SAYS_HELLO = b"#!/bin/sh\necho user data of $(hostname)\n"
 PROCESSORS = "grep -c ^processor /proc/cpuinfo"
 NMIS = "awk '/^ *NMI:/ {print $2}' /proc/interrupts"
 MEMORY_MB = "awk '/MemTotal/ {print int($2/1024)}' /proc/meminfo"
-
+# "same" when the password after it is root's.
+IS_ROOTS = (
+    "has=$(grep ^root: /etc/passwd | cut -d: -f2); salt=$(echo $has | cut -d'$' -f3); "
+    '[ "$has" = "$(mkpasswd -m sha512 {} $salt)" ] && echo same'
+)
 
 HOST = """
 [[host]]
@@ -202,14 +206,39 @@ def test_a_password_without_an_agent_is_refused_in_a_sentence_and_the_server_goe
     assert "correct-horse" not in told
 
 
-def test_an_image_of_it_and_a_rebuild(web: Real) -> None:
+@pytest.fixture(scope="module")
+def with_agent(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image tiny-linux, with the agent for guests in its first file system."""
+    (plain,) = cloud.call("GET", "/image/v2/images?name=tiny-linux").json["images"]
+    first = (cloud.data_dir / "tiny-linux" / "ramdisk.cpio.gz").read_bytes()
+    ramdisk = {"name": "with-agent-ramdisk", "disk_format": "ari", "container_format": "ari"}
+    wanted = {name: plain[name] for name in ("disk_format", "container_format", "min_ram", "kernel_id")}
+    wanted |= {"name": "with-agent", "hw_qemu_guest_agent": "yes"}
+    wanted["ramdisk_id"] = _new_image(cloud, ramdisk, first + agent_files(tmp_path_factory.mktemp("agent")))
+    return _new_image(cloud, wanted, (cloud.data_dir / "tiny-linux" / "disk.raw").read_bytes())
+
+
+def _new_image(cloud: Cloud, wanted: dict[str, Any], data: bytes) -> str:
+    uuid: str = cloud.call("POST", "/image/v2/images", wanted).json["id"]
+    assert cloud.call("PUT", f"/image/v2/images/{uuid}/file", data).status == 204
+    return uuid
+
+
+def test_an_image_of_it_and_a_rebuild_from_one_with_an_agent(web: Real, with_agent: str) -> None:
     answer = web.cloud.call("POST", f"{SERVERS}/{web.uuid}/action", {"createImage": {"name": "copy"}})
     assert answer.status == 202, answer.raw
     wait_until("the image", lambda: _images(web.cloud, "copy", "active"), SECONDS)
     web.wait("ACTIVE")
-    (image,) = web.cloud.call("GET", "/image/v2/images?name=tiny-linux").json["images"]
-    web.act({"rebuild": {"imageRef": image["id"]}}, "ACTIVE")
+    user_data = base64.b64encode(STARTS_AGENT).decode()
+    web.act({"rebuild": {"imageRef": with_agent, "user_data": user_data}}, "ACTIVE")
     assert web.line.ask(f"{READ_WORD} | tr -d '\\000'") == ""
+
+
+def test_a_password_is_set_by_the_agent_inside(web: Real) -> None:
+    wait_until("the agent", lambda: web.line.ask("pidof qemu-ga"))
+    assert web.line.ask(IS_ROOTS.format("battery-staple")) == ""
+    web.act({"changePassword": {"adminPass": "battery-staple"}}, "ACTIVE")
+    assert web.line.ask(IS_ROOTS.format("battery-staple")) == "same"
 
 
 def test_a_backup_is_one_of_so_many_and_a_crash_dump_is_the_guest_s_own(web: Real) -> None:
@@ -231,6 +260,28 @@ def test_a_guest_that_ends_by_itself_is_seen_at_once(web: Real) -> None:
     wait_until("SHUTOFF", lambda: web.cloud.server(web.uuid)["status"] == "SHUTOFF", SECONDS)
     assert time.monotonic() - began < 30.0
     web.act({"os-start": None}, "ACTIVE")
+
+
+def test_a_root_volume_outlives_its_shelf_and_is_filled_anew_by_a_rebuild(cloud: Cloud) -> None:
+    (image,) = cloud.call("GET", "/image/v2/images?name=tiny-linux").json["images"]
+    root = {"boot_index": 0, "uuid": image["id"], "source_type": "image", "destination_type": "volume"}
+    root |= {"volume_size": 1, "delete_on_termination": True}
+    wanted = {"flavor": "one", "availability_zone": "az-1", "imageRef": "", "block_device_mapping_v2": [root]}
+    launched = cloud.launch("rooted", image="tiny-linux", **wanted)
+    assert launched.status == 202, launched.raw
+    server = Real(cloud, launched.json["server"]["id"])
+    server.wait("ACTIVE")
+    (volume,) = (one["id"] for one in cloud.server(server.uuid)["os-extended-volumes:volumes_attached"])
+    server.line.ask("printf precious | dd of=/dev/vda bs=1 seek=4096 conv=notrunc 2> /dev/null; sync")
+    server.act({"shelve": None}, "SHELVED_OFFLOADED")  # there is nothing on its host to keep
+    assert (qemu_of(server.uuid), _volume(cloud, volume)["status"]) == ([], "in-use")
+    server.act({"unshelve": None}, "ACTIVE")
+    assert server.line.ask(READ_WORD) == "precious"
+    server.act({"rebuild": {"imageRef": image["id"]}}, "ACTIVE", version="2.93")
+    assert server.line.ask(f"{READ_WORD} | tr -d '\\000'") == ""
+    cloud.call("POST", f"{SERVERS}/{server.uuid}/action", {"forceDelete": None})
+    cloud.wait_until_gone(server.uuid)
+    wait_until("its volume gone", lambda: cloud.call("GET", f"/volume/v3/volumes/{volume}").status == 404)
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import re
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,14 +25,8 @@ from conductor.core.request_spec import FlavorSpec
 from conductor.core.states import PowerState
 from tests.compute_drivers.real_guests import SECONDS, SHELF, ask, files_of, state_dir, wait_for
 from tests.guests import guest_of, image_of
-from tools import cpio
+from tests.tiny_linux import STARTS_AGENT, agent_files
 
-AGENT_PACKAGE = "qemu-guest-agent"
-STARTS_AGENT = (
-    b"#!/bin/sh\nmkdir -p /var/run /var/log\n"
-    b"printf '#!/bin/sh\\necho files: $1 > /dev/ttyS0\\n' > /bin/hook\nchmod +x /bin/hook\n"
-    b"qemu-ga -d -m virtio-serial -F/bin/hook -p $(ls -d /dev/vport*)\n"
-)
 FIRST = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
 SECOND = NetworkPort("p2", "back", "fa:16:3e:00:00:02", "192.168.7.20", 24, "192.168.7.0/24")
 READS = rb"""#!/bin/sh
@@ -50,25 +42,6 @@ nc -w 9 192.0.2.1 80 < /dev/null || echo "way to elsewhere: closed"
 echo "all read"
 """
 UNADDRESSED = NetworkPort("p3", "bare", "fa:16:3e:00:00:03", "", 0, "")
-
-
-@pytest.fixture(scope="session")
-def agent_files(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Debian's agent for guests with the libraries of this machine, to be unpacked beside the first file system."""
-    folder = tmp_path_factory.mktemp("agent")
-    folder.chmod(0o777)  # apt downloads as a user of its own
-    for words in (["apt-get", "-qq", "download", AGENT_PACKAGE], ["sh", "-c", f"dpkg-deb -x {AGENT_PACKAGE}_*.deb ."]):
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
-        assert done.returncode == 0, done.stderr
-    program = folder / "usr" / "sbin" / "qemu-ga"
-    linked = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
-    libraries = [Path(found) for found in re.findall(r"(/\S+) \(0x", linked)]
-    folders = dict.fromkeys(
-        str(parent).lstrip("/") for path in libraries for parent in reversed(path.parents) if parent != Path("/")
-    )
-    entries = [*map(cpio.directory, folders), cpio.file("bin/qemu-ga", program.read_bytes(), 0o755)]
-    entries += [cpio.file(str(path).lstrip("/"), path.read_bytes(), 0o755) for path in libraries]
-    return gzip.compress(cpio.archive(entries), compresslevel=1, mtime=0)
 
 
 def linux(tiny_linux: Path, *, more: bytes = b"", **values: Any) -> GuestSpec:
@@ -149,11 +122,10 @@ def _boots_and_reads(driver: LibvirtDriver, guest: GuestSpec, record_property: C
         assert f"novella: {said}\r\n" in text
 
 
-def test_the_guest_sees_what_is_done_to_it(
-    driver: LibvirtDriver, tiny_linux: Path, agent_files: bytes, tmp_path: Path
-) -> None:
+def test_the_guest_sees_what_is_done_to_it(driver: LibvirtDriver, tiny_linux: Path, tmp_path: Path) -> None:
     """One guest through it all, as each boot takes its time; its kernel says on the console what it sees."""
-    guest = linux(tiny_linux, more=agent_files, ports=(FIRST,), user_data=base64.b64encode(STARTS_AGENT).decode())
+    agent = agent_files(tmp_path)
+    guest = linux(tiny_linux, more=agent, ports=(FIRST,), user_data=base64.b64encode(STARTS_AGENT).decode())
     loud = {
         "os_command_line": "console=ttyS0 no_timer_check panic=-1 ignore_loglevel",
         "hw_qemu_guest_agent": "yes",
