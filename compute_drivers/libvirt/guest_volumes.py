@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -16,6 +17,8 @@ import libvirt
 from compute_drivers.libvirt.devices_xml import alias_of, source_of
 from conductor.core.compute_driver import VolumeConnection
 from conductor.core.errors import DriverError
+
+log = logging.getLogger(__name__)
 
 NAMESPACE, PREFIX = "urn:novella:volumes", "volumes"
 ALIAS = re.compile(r"ua-volume-([0-9a-f-]{36})(?:-[0-9]+)?")
@@ -50,7 +53,8 @@ class GuestVolumes:
                 return  # it was swapped before
             raise DriverError("The guest does not have the volume that is to be swapped.")
         name = _target(disks[old_uuid])
-        wanted = _described(volume, int(self._domain.blockInfo(name)[0]))
+        size = int(self._domain.blockInfo(name)[0])
+        wanted = _described(volume, size)
         self._drop_job(name)  # of a call that was cut off
         self._note(volume.path, volume.volume_uuid)
         self._domain.blockCopy(name, wanted, {}, COPY)
@@ -60,6 +64,16 @@ class GuestVolumes:
         except BaseException:
             self._drop_job(name)
             raise
+        self._show_all(name, volume, size)
+
+    def _show_all(self, name: str, volume: VolumeConnection, size: int) -> None:
+        """What a larger volume has more, at once where libvirt can (10.0 and later), else at the guest's next start."""
+        if volume.disk_format != "raw" or (has := _bytes_of(volume.path)) <= size:
+            return
+        try:
+            self._domain.blockResize(name, has, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+        except libvirt.libvirtError as error:
+            log.info("a swapped volume shows its size later: %s %s: %s", self._domain.name(), name, error)
 
     def _follow(self, name: str, tell: Callable[[float], None]) -> None:
         while not self._is_ready(name):
@@ -130,7 +144,7 @@ def _target(disk: Element) -> str:
 
 
 def _described(volume: VolumeConnection, size: int) -> str:
-    """QEMU copies between equals: of a larger volume the guest sees the rest after its next start."""
+    """QEMU copies between equals: what a larger volume has more is left out."""
     disk, attributes = source_of(Path(volume.path))
     wanted = Element("disk", disk)
     source = SubElement(wanted, "source", attributes)
