@@ -149,11 +149,12 @@ def bootable_image(context: RequestContext, ref: str, flavor: FlavorSpec | None 
         raise Invalid(f"Image {ref} is a kernel or ramdisk: nothing boots from it alone.", field="imageRef")
     image = image_spec(row)
     if flavor is not None:
-        _check_fit(image, flavor)
+        refuse_too_small(image, flavor)
     return image
 
 
-def _check_fit(image: ImageSpec, flavor: FlavorSpec) -> None:
+def refuse_too_small(image: ImageSpec, flavor: FlavorSpec) -> None:
+    """Raises Invalid for a flavor with less memory or root disk than the image asks for."""
     if flavor.memory_mb < image.min_ram_mb:
         raise Invalid(
             f"Flavor's memory is too small for requested image: {flavor.name} has {flavor.memory_mb} MB, "

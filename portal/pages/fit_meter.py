@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +17,11 @@ MOST_REMEDIES = 3
 NAMELESS = "server"
 
 
-def fit_meter(asker: RequestContext, wish: BuildWish) -> dict[str, Any] | None:
-    """What the meter says; None where the launch itself has something against the form, which says so there."""
+def fit_meter(asker: RequestContext, wish: BuildWish, zones: Mapping[str, int]) -> dict[str, Any] | None:
+    """What the meter says; None where the launch itself has something against the form, which says so there.
+
+    `zones` are the hosts that could take one such server, by availability zone.
+    """
     try:
         found = what_if.launch(asker, replace(wish, name=wish.name or NAMELESS, run_uuid=""))
     except NovellaError:
@@ -37,4 +41,8 @@ def fit_meter(asker: RequestContext, wish: BuildWish) -> dict[str, Any] | None:
         "headline": headline,
         "advice": [] if found.fits else found.advice[:MOST_REMEDIES],
         "remedies": [one["text"] for one in found.fits_if[:MOST_REMEDIES]],
+        "zones": [
+            {"name": name, "count": count, "share": count / max(zones.values())} for name, count in zones.items()
+        ],
+        "age": round(found.snapshot_age_seconds),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 from uuid import uuid4
@@ -15,8 +16,9 @@ from django.views.decorators.http import require_http_methods
 from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import FlavorSpec
-from conductor.services import costs, instances, launch_choices, launch_forms
+from conductor.services import costs, instances, launch_choices, launch_fits, launch_forms
 from conductor.services.launch_choices import LaunchChoices
+from conductor.services.launch_fits import SizeFit
 from conductor.services.launch_forms import FieldView
 from portal.pages import quota_bars
 from portal.pages.access import PageRequest, signed_in
@@ -37,6 +39,7 @@ from portal.pages.launch_body import (
 MOST_AT_ONCE = 100
 LONGEST_NAME = 255
 MOST_TEXT = 60_000
+NO_FIT = SizeFit()  # nobody could ask
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,7 @@ def launch(request: PageRequest) -> HttpResponse:
     """The form; on POST the launch, or the form again with everything kept and each problem at its field."""
     choices = launch_choices.choices(request.asker)
     if request.method != "POST":
-        form = _with_defaults(_again(request, choices), choices)
-        return _page(request, form, choices, [])
+        return _page(request, _with_defaults(request, _again(request, choices), choices), choices, [])
     form = _read(request.POST)
     problems = _check(form, choices)
     if not problems:
@@ -72,19 +74,39 @@ def summary(request: PageRequest) -> HttpResponse:
     """The summary alone, for the form as it stands."""
     choices = launch_choices.choices(request.asker)
     form = _read(request.POST if request.method == "POST" else request.GET)
-    return render(
-        request, "servers/_launch_summary.html", {**_summary(form, choices), "fit": _fit(request, form, choices)}
-    )
+    context = {**_summary(form, choices), **_fits(request, form, choices), "is_answer": True}
+    return render(request, "servers/_launch_answer.html", context)
 
 
-def _fit(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> dict[str, Any] | None:
-    """The meter, once the form holds enough to ask."""
-    if _check_choices(form, choices):
-        return None
+def _fits(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> dict[str, Any]:
+    """Every flavor, with why it cannot be had now; and the meter, once the form holds enough to ask."""
+    sizes = _sizes(request, form, choices)
+    flavors: list[dict[str, Any]] = [
+        {"spec": one, "over_quota": _over_quota(one, choices), "why_not": sizes.get(one.flavor_id, NO_FIT).why_not}
+        for one in choices.flavors
+    ]
+    meter = None
+    if not _check_choices(form, choices):
+        # What is wrong with it is said when it is sent, at its field.
+        with suppress(Invalid):
+            meter = fit_meter(request.asker, wish_of(form), sizes.get(form.flavor, NO_FIT).zones)
+    no_room = [
+        one for one in flavors if one["why_not"] and not one["over_quota"] and one["spec"].flavor_id != form.flavor
+    ]
+    return {"flavors": flavors, "no_room": no_room, "fit": meter}
+
+
+def _sizes(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> dict[str, SizeFit]:
+    """Which flavors would find a host now, with all else as the form says; empty while something else is missing."""
+    if not choices.flavors:
+        return {}
+    asked = replace(form, flavor=choices.flavors[0].flavor_id)
+    if _check_choices(asked, choices):
+        return {}
     try:
-        return fit_meter(request.asker, wish_of(form))
+        return launch_fits.of_flavors(request.asker, wish_of(asked), choices.flavors)
     except Invalid:
-        return None  # said when it is sent, at its field
+        return {}
 
 
 def _read(query: Mapping[str, str]) -> LaunchForm:
@@ -119,16 +141,17 @@ def _again(request: PageRequest, choices: LaunchChoices) -> LaunchForm:
     )
 
 
-def _with_defaults(form: LaunchForm, choices: LaunchChoices) -> LaunchForm:
+def _with_defaults(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> LaunchForm:
     """What most people want: the first of each kind. Of several networks none is automatic."""
     first = choices.networks[0].network_id if len(choices.networks) > 1 else AUTO_NETWORK
-    fitting = [one for one in choices.flavors if not _over_quota(one, choices)]
-    return replace(
-        form,
-        image=form.image or (choices.images[0].image_id if choices.images else ""),
-        flavor=form.flavor or (fitting[0].flavor_id if fitting else ""),
-        network=form.network or first,
-    )
+    image = form.image or (choices.images[0].image_id if choices.images else "")
+    form = replace(form, image=image, network=form.network or first)
+    if form.flavor:
+        return form
+    sizes = _sizes(request, form, choices)
+    allowed = [one.flavor_id for one in choices.flavors if not _over_quota(one, choices)]
+    fitting = [one for one in allowed if not sizes.get(one, NO_FIT).why_not]
+    return replace(form, flavor=next(iter(fitting or allowed), ""))
 
 
 def _over_quota(flavor: FlavorSpec, choices: LaunchChoices) -> str:
@@ -171,7 +194,6 @@ def _page(request: PageRequest, form: LaunchForm, choices: LaunchChoices, proble
         "problems": problems,
         "errors": {problem.field: problem.message for problem in problems if problem.field},
         "images": [_image_words(image) for image in choices.images],
-        "flavors": [{"spec": one, "why_not": _over_quota(one, choices)} for one in choices.flavors],
         "networks": _network_words(choices),
         "keys": choices.keys,
         "zones": choices.zones,
@@ -181,7 +203,7 @@ def _page(request: PageRequest, form: LaunchForm, choices: LaunchChoices, proble
         "security_groups": choices.security_groups,
         "questions": _questions(form, problems),
         **_summary(form, choices),
-        "fit": _fit(request, form, choices),
+        **_fits(request, form, choices),
     }
     return render(request, "servers/launch.html", context, status=400 if problems else 200)
 

@@ -13,6 +13,7 @@ from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.services import flavors
 from tests import factories
 from tests.browser.conftest import OpenPage, go
+from tests.fleet import add_host
 from tests.people import PASSWORD
 
 
@@ -41,6 +42,26 @@ def test_the_summary_follows_the_form(open_page: OpenPage) -> None:
     expect(summary.get_by_role("button", name="Launch 2 servers")).to_be_visible()
     summary.get_by_text("As CLI and API").click()
     expect(summary.get_by_text("openstack server create")).to_contain_text("--flavor medium")
+
+
+def test_sizes_that_no_host_can_take_are_greyed_and_say_what_would_fit(open_page: OpenPage) -> None:
+    add_host("quokka", size=(8, 2048, 100))
+    page = open_page("ana")
+    go(page, "/servers/launch")
+    expect(page.get_by_label("large")).to_be_disabled()
+    expect(page.get_by_text("1 of 1 host: not enough memory (4096 MB needed).")).to_be_visible()
+    page.get_by_label("tiny").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_label("Summary").get_by_role("status")).to_contain_text("512 MB")
+    expect(page.get_by_label("small")).to_be_focused()  # the sizes are drawn anew around it
+    page.get_by_role("link", name="large", exact=True).click()
+    summary = page.get_by_label("Summary")
+    expect(summary.get_by_text("Does not fit now")).to_be_visible()
+    expect(summary.get_by_text("It fits with 2048 MB of memory in place of 4096.")).to_be_visible()
+    expect(page.get_by_label("large")).to_be_checked()
+    page.get_by_label("medium").click()
+    expect(summary.get_by_text("Fits now: 1 of 1 host")).to_be_visible()
+    expect(page.get_by_label("large")).to_be_disabled()
 
 
 def test_a_double_click_launches_once(open_page: OpenPage) -> None:

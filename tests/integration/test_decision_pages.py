@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -174,5 +175,12 @@ def test_the_launch_form_says_whether_it_fits(run: WorkflowRun, people: Any) -> 
     assert "Does not fit now" in none
     assert not any(name in few + none for name in HOSTS)
     assert "Fits" not in page(ana, "/servers/launch/summary?image=none&flavor=1")
-    assert "Fits now" in page(ana, "/servers/launch")
+    form = page(ana, "/servers/launch")
+    assert "Fits now" in form
+    # Sizes that no host takes are greyed, say why, and can be asked what would make them fit; the chosen one stays.
+    offered = re.findall(r'name="flavor" value="(.)"( checked| disabled)?', form)
+    assert offered == [("1", " checked"), ("2", ""), ("3", ""), ("4", " disabled")]
+    assert "2 of 3 hosts: not enough memory (4096 MB needed)." in form
+    assert re.search(r'flavor=4&amp;image=[^"]+" hx-post="/servers/launch/summary"', form)
+    assert 'value="4" checked' in page(ana, f"/servers/launch?flavor=4&image={image.uuid}")
     assert not SchedulingDecision.objects.exists()
