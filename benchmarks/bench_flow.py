@@ -87,6 +87,9 @@ def _flow(name: str, *, fails: bool = False) -> Any:
             marks["begun"] = time.perf_counter()
             return {}
 
+        def revert(self, work: Work, result: Result) -> None:
+            marks["undone"] = time.perf_counter()
+
     class Fails(Step):
         title = "fails"
 

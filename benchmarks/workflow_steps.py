@@ -49,7 +49,7 @@ def _measure(kind: str) -> None:
 
 
 def _rounds(limit: Callable[[float], float]) -> None:
-    limits, alone, together, cpu, undo = [], [], [], [], []
+    limits, alone, together, cpu, undone, ended = [], [], [], [], [], []
     _one_at_a_time(3)
     for _ in range(ROUNDS):
         before = limit(0.7)
@@ -59,14 +59,17 @@ def _rounds(limit: Callable[[float], float]) -> None:
         between = limit(0.7)
         together.append(_at_once())
         limits.append((before + between + limit(0.7)) / 3)
-        undo.append(_undo_share())
+        shares = _undo_shares()
+        undone.append(shares[0])
+        ended.append(shares[1])
     _print("commit limit per second", limits)
     _print("W1 steps per second, one flow at a time", alone)
     _print("W1 ratio to the limit", [rate / bar for rate, bar in zip(alone, limits, strict=True)])
     _print(f"W2 steps per second, {IN_FLIGHT} flows in flight", together)
     _print("W2 ratio to the limit", [rate / bar for rate, bar in zip(together, limits, strict=True)])
     _print("W5 CPU milliseconds per step", cpu)
-    _print(f"W6 undoing {STEPS} steps / doing them", undo)
+    _print(f"W6 undoing {STEPS} steps / doing them", undone)
+    _print("   the same with the end of the run", ended)
 
 
 def _one_at_a_time(flows: int) -> float:
@@ -99,12 +102,18 @@ def _at_once() -> float:
     return STEPS * FLOWS_PER_THREAD * IN_FLIGHT / (time.perf_counter() - began)
 
 
-def _undo_share() -> float:
-    shares = []
+def _undo_shares() -> tuple[float, float]:
+    """From the failure to the first step undone, and to the end, as shares of the way there.
+
+    There and back are as many transactions; the end of a run is one more, with its locks and its places in queues.
+    """
+    undone, ended = [], []
     for _ in range(UNDONE_PER_ROUND):
         run_flow("bench_undo")
-        shares.append((time.perf_counter() - marks["failed"]) / (marks["failed"] - marks["begun"]))
-    return statistics.median(shares)
+        doing = marks["failed"] - marks["begun"]
+        undone.append((marks["undone"] - marks["failed"]) / doing)
+        ended.append((time.perf_counter() - marks["failed"]) / doing)
+    return statistics.median(undone), statistics.median(ended)
 
 
 def _count() -> None:
