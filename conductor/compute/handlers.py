@@ -18,6 +18,7 @@ from conductor.core.compute_driver import (
     VolumeConnection,
 )
 from conductor.core.errors import DriverError, GuestMissing, NotSupported
+from conductor.core.states import PowerState
 from conductor.rpc import messages as m
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,22 @@ def _destroy(at: Hands, command: m.DestroyInstance) -> None:
         raise DriverError("The driver says that it destroyed the guest, and still lists it.")
 
 
+def _pause(at: Hands, command: m.PauseInstance) -> None:
+    at.driver.pause(command.instance_uuid)
+    _require_still(at, command.instance_uuid, "paused")
+
+
+def _suspend(at: Hands, command: m.SuspendInstance) -> None:
+    at.driver.suspend(command.instance_uuid)
+    _require_still(at, command.instance_uuid, "suspended")
+
+
+def _require_still(at: Hands, instance_uuid: str, deed: str) -> None:
+    """The hypervisor's word counts, not the driver's."""
+    if _found(at, instance_uuid) is PowerState.RUNNING:
+        raise DriverError(f"The driver says that it {deed} the guest, and lists it as running.")
+
+
 def _take_over(at: Hands, command: m.TakeOverInstance) -> None:
     guest = _guest(command)
     at.driver.take_over(guest, command.source_host, at.progress)
@@ -115,11 +132,16 @@ def _live_migrate(at: Hands, command: m.LiveMigrate) -> Mapping[str, Any]:
 
 def _is_here(at: Hands, instance_uuid: str) -> bool:
     """Whether the hypervisor lists the guest; one that cannot be asked does not say so."""
+    return _found(at, instance_uuid) is not None
+
+
+def _found(at: Hands, instance_uuid: str) -> PowerState | None:
+    """What the listed guest does; None where it is not listed, or nobody can tell."""
     try:
-        return any(found.instance_uuid == instance_uuid for found in at.driver.guests())
+        return next((found.power_state for found in at.driver.guests() if found.instance_uuid == instance_uuid), None)
     except (Exception, *ENDS_THREADS):
         log.exception("guests cannot be listed")
-        return False
+        return None
 
 
 def _migrate_in(at: Hands, command: m.MigrateIn) -> None:
@@ -139,9 +161,9 @@ HANDLERS: Mapping[type[Any], Handler] = {
     m.PowerOn: Handler(lambda at, it: at.driver.power_on(_guest(it))),
     m.PowerOff: Handler(lambda at, it: at.driver.power_off(it.instance_uuid, it.timeout_seconds)),
     m.RebootInstance: Handler(_reboot),
-    m.PauseInstance: Handler(lambda at, it: at.driver.pause(it.instance_uuid), "pause"),
+    m.PauseInstance: Handler(_pause, "pause"),
     m.UnpauseInstance: Handler(lambda at, it: at.driver.unpause(it.instance_uuid), "pause"),
-    m.SuspendInstance: Handler(lambda at, it: at.driver.suspend(it.instance_uuid), "suspend"),
+    m.SuspendInstance: Handler(_suspend, "suspend"),
     m.ResumeInstance: Handler(lambda at, it: at.driver.resume(_guest(it)), "suspend"),
     m.RescueInstance: Handler(lambda at, it: at.driver.rescue(_guest(it), it.password, at.progress), "rescue"),
     m.UnrescueInstance: Handler(lambda at, it: at.driver.unrescue(_guest(it), is_running=it.is_running), "rescue"),

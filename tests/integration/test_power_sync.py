@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from conductor.cell_db.models import Instance
+from conductor.core.server_actions import ACTIONS
 from conductor.core.states import PowerState, RunState, TaskState, VmState
 from conductor.journal.models import ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc import outbox
@@ -60,11 +61,14 @@ def answer(run: WorkflowRun, *, ok: bool = True) -> None:
         (VmState.ACTIVE, PowerState.SUSPENDED, "stop_instance", VmState.STOPPED),
         (VmState.STOPPED, PowerState.RUNNING, "stop_instance", VmState.STOPPED),
         (VmState.PAUSED, PowerState.SHUTDOWN, "stop_instance", VmState.STOPPED),
+        (VmState.PAUSED, PowerState.RUNNING, "pause_instance", VmState.PAUSED),
+        (VmState.SUSPENDED, PowerState.RUNNING, "suspend_instance", VmState.SUSPENDED),
         (VmState.SOFT_DELETED, PowerState.RUNNING, "soft_delete_instance", VmState.SOFT_DELETED),
     ],
 )
 def test_the_second_report_has_it_followed(vm_state: str, found: PowerState, flow: str, ends: str) -> None:
     power = PowerState.SHUTDOWN if found == PowerState.RUNNING else PowerState.RUNNING
+    action = next(one for one in ACTIONS.values() if one.flow == flow)
     instance = make_instance(vm_state=vm_state, power_state=power)
     seen(instance, found, 1)
     assert (runs(), now(instance).task_state) == ([], None)
@@ -72,7 +76,7 @@ def test_the_second_report_has_it_followed(vm_state: str, found: PowerState, flo
     (run,) = runs()
     assert (run.flow, run.user_name, run.project_id) == (flow, "system", instance.project_id)
     assert run.inputs["reason"] == f"its guest was found {found.name.lower()}"
-    assert now(instance).task_state in (TaskState.POWERING_OFF, TaskState.SOFT_DELETING)
+    assert now(instance).task_state == action.task_state
     seen(instance, found, 3, 4)  # under work: nothing more
     assert len(runs()) == 1
     answer(run)

@@ -264,6 +264,19 @@ def test_what_a_driver_cannot_do_never_reaches_it(make: Callable[..., Host], gue
     assert host.state(guest) is PowerState.RUNNING
 
 
+@pytest.mark.parametrize(("kind", "deed"), [(m.PauseInstance, "paused"), (m.SuspendInstance, "suspended")])
+def test_a_driver_that_only_says_so_is_not_believed(
+    make: Callable[..., Host], guest: GuestSpec, monkeypatch: pytest.MonkeyPatch, kind: type[Any], deed: str
+) -> None:
+    host = make()
+    host.do(m.SpawnInstance, guest, guest=guest.to_json())
+    for verb in ("pause", "suspend"):
+        monkeypatch.setattr(host.driver, verb, lambda uuid: None)
+    answer = host.answer(host.give(kind, guest))
+    assert answer.error is not None
+    assert answer.error["message"] == f"The driver says that it {deed} the guest, and lists it as running."
+
+
 def test_a_guest_that_is_missing_is_said_to_be(make: Callable[..., Host], guest: GuestSpec) -> None:
     host = make()
     answer = host.answer(host.give(m.PowerOff, guest))
