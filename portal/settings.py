@@ -241,6 +241,7 @@ NOVELLA_CANDIDATES_AT_MOST = -1  # ways after which a search ends; -1: it finds 
 NOVELLA_CANDIDATES_AT_RANDOM = False  # else in the order in which providers were made
 NOVELLA_HEARTBEAT_SECONDS = environment.heartbeat_seconds
 NOVELLA_HOST_DOWN_SECONDS = environment.host_down_seconds
+NOVELLA_COMMAND_SECONDS = environment.command_seconds
 
 LOGGING = {
     "version": 1,

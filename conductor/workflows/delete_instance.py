@@ -9,6 +9,7 @@ from conductor.workflows.steps.free_allocation import FreeAllocation
 from conductor.workflows.steps.mark_deleted import MarkDeleted
 from conductor.workflows.steps.release_volumes import ReleaseVolumes
 from conductor.workflows.steps.remove_shelved_image import RemoveShelvedImage
+from conductor.workflows.steps.show_stuck import ShowStuck
 from conductor.workflows.steps.unplug_networks import UnplugNetworks
 
 DELETE_INSTANCE = Flow(
@@ -23,5 +24,6 @@ DELETE_INSTANCE = Flow(
         ReleaseVolumes(),  # those that are to go with the server go, the others are free again
         MarkDeleted(),
     ),
+    on_stuck=ShowStuck(),
     cancellable_until=None,  # a delete goes forward until it is done
 )

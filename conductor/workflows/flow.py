@@ -175,7 +175,6 @@ class RemoteStep(Step):
     """A step that a compute host does: it sends one command and the run parks until the answer comes."""
 
     lane: ClassVar[str] = "Compute"
-    deadline_seconds: ClassVar[float] = 1800.0
 
     def command(self, work: Work) -> Any:
         """The message for the host (of rpc.messages.to_compute); None when there is nothing to do there."""
@@ -186,7 +185,7 @@ class RemoteStep(Step):
         return None
 
     def on_silence(self, work: Work) -> Result | None:
-        """The result when its host falls silent, for a flow that finds out what became of it; None: it failed."""
+        """The result when its host falls silent or hangs, where the flow finds out what became of it; else None."""
         return None
 
     def apply_progress(self, alias: str, run: WorkflowRun, figures: Mapping[str, int]) -> None:
@@ -208,7 +207,8 @@ class Flow:
     `max_attempts` > 1: after a failure has been undone, `next_attempt` may send the run round again.
     `cancellable_until` is the first step at which a cancel comes too late: "" for never too late, None for never
     cancellable.
-    `on_failure` runs once when all has been undone and the run ends failed.
+    `on_failure` runs once when all has been undone and the run ends failed; `on_stuck` when a step has failed some
+    times and will be tried again.
     `is_retryable` says whether what the flow works on is still there after a failure.
     """
 
@@ -217,6 +217,7 @@ class Flow:
     steps: tuple[Step, ...]
     on_failure: Step | None = None
     on_cancel: Step | None = None
+    on_stuck: Step | None = None
     max_attempts: int = 1
     cancellable_until: str | None = ""
     is_retryable: bool = True

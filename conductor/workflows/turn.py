@@ -20,12 +20,13 @@ from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.rpc import outbox
 from conductor.sql.dialect import NOW, Later
 from conductor.transactions import write_tx
-from conductor.workflows import leases, records, straight_on
+from conductor.workflows import leases, quiet_hosts, records, straight_on
 from conductor.workflows.flow import Flow, NotYet, RemoteStep, Result, Step, Work
 from conductor.workflows.run_row import RunRow
 
 # These say nothing about the step: the turn is given up, and the sweep rings again when the lease has run out.
 NOT_THE_STEPS_FAULT = (StaleToken, OperationalError, InterfaceError)
+TRIES_UNTIL_STUCK = 5
 
 
 class Turn:
@@ -165,11 +166,13 @@ class Turn:
                 self._park(WaitCause.HOST, command.host, settings.NOVELLA_HOST_DOWN_SECONDS)
 
     def _wait_longer(self, step: RemoteStep, record: records.Record) -> None:
-        """Woken without an answer: a host that is alive gets more time, a silent one has failed."""
+        """Woken without an answer: a host that is at it gets more time; one that is silent, or hangs, has failed."""
         sent = OutboxMessage.objects.using(self.alias).filter(step_key=record.step_key)
-        if not is_silent(self.alias, record.host):
+        is_gone = is_silent(self.alias, record.host)
+        why = f"Host {record.host} is silent." if is_gone else quiet_hosts.complaint(self.alias, self.run, record.pk)
+        if not why:
             self._park(WaitCause.HOST, record.host, settings.NOVELLA_HOST_DOWN_SECONDS)
-        elif self._may_be_owed():
+        elif self._may_be_owed() and (is_gone or self.run.direction == "undo"):  # who hangs may still have it all
             sent.update(is_owed=True)
             self._owe(step, record.host)
         elif (known := step.on_silence(self._work(record.step_key))) is not None:
@@ -177,7 +180,7 @@ class Turn:
             self._succeed(step, known)
         else:
             sent.delete()
-            self._fail(step, records.describe(HostSilent(f"Host {record.host} is silent."), step, self.run))
+            self._fail(step, records.describe(HostSilent(why), step, self.run))
 
     def _owe(self, step: Step, host: str) -> None:
         """Go on without the host; it is told until it answers, and refuses what it is told too late."""
@@ -269,6 +272,8 @@ class Turn:
         retry = step.revert_retry if is_undo else step.retry
         is_final = not is_undo and step.is_final(self._work(record.step_key), error)
         if retry.allows(record.try_number) and not is_final:
+            if self.flow.on_stuck is not None and record.try_number == TRIES_UNTIL_STUCK:
+                self.flow.on_stuck.apply(self._work(record.step_key), {})
             self._park(WaitCause.TIMER, f"next try of {step.title}", retry.pause(record.try_number))
         elif self.run.direction == "end":
             self._finish(RunState.NEEDS_OPERATOR, self.run.error or error)
@@ -337,11 +342,7 @@ class Turn:
             outbox.ring_after_commit(self.alias, self.run.uuid)
         waits_for = {"cause": cause, "detail": detail}
         self._save(
-            state=RunState.WAITING,
-            waits_for=waits_for,
-            owner=None,
-            lease_expires_at=None,
-            wake_at=Later(seconds),
+            state=RunState.WAITING, waits_for=waits_for, wake_at=Later(seconds), owner=None, lease_expires_at=None
         )
         records.tell(self.alias, self.run, "run.waiting", waits_for=waits_for)
         self.is_over = True
@@ -372,13 +373,8 @@ class Turn:
         return f"{self.flow.name}.{self.run.direction}.{step.name}"
 
     def _work(self, step_key: str) -> Work:
-        return Work(
-            alias=self.alias,
-            run=self.run,
-            context=self._context,
-            step_key=step_key,
-            token=self.run.fencing_token,
-        )
+        token = self.run.fencing_token
+        return Work(alias=self.alias, run=self.run, context=self._context, step_key=step_key, token=token)
 
     @property
     def _record(self) -> records.Record:

@@ -36,6 +36,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "image_dir": PROJECT_DIR / "var" / "images",
     "heartbeat_seconds": 5.0,
     "host_down_seconds": 30.0,
+    "command_seconds": 14400.0,
     "shutdown_seconds": 60.0,
     "reclaim_seconds": 0.0,
     "reconcile_seconds": 60.0,

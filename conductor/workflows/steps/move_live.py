@@ -34,7 +34,6 @@ class MoveLive(RemoteStep):
 
     title = "Move the running guest"
     event = "compute_live_migration"
-    deadline_seconds = 86_400.0
 
     def apply_start(self, work: Work) -> None:
         move_rows.update(work, status=MigrationStatus.RUNNING)

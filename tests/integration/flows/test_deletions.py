@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError
 
 from conductor.api_db.models import InstanceMapping
-from conductor.cell_db.models import Instance, Migration
+from conductor.cell_db.models import Instance, InstanceFault, Migration
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict
 from conductor.core.states import MigrationStatus, RunState, TaskState, VmState
@@ -19,6 +19,7 @@ from conductor.image.models import Image
 from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.placement.allocations import move
 from conductor.rpc import deletes
+from conductor.rpc.messages import StepAnswered
 from conductor.services import deletions, instances, server_actions
 from conductor.transactions import database_now, write_tx
 from conductor.workflows import engine
@@ -84,6 +85,28 @@ def test_a_silent_host_owes_the_destroy(ana: Any) -> None:
     assert commands() == [("destroy_instance", host)]
     assert OutboxMessage.objects.using("cell1").get().is_owed
     assert held() == {"cell1 OutboxMessage": 1}
+
+
+def test_a_delete_that_fails_again_and_again_shows_its_first_cause_and_goes_on(ana: Any) -> None:
+    uuid = built(ana)
+    instances.delete(ana, uuid)
+    run = WorkflowRun.objects.using("cell1").get(flow="delete_instance")
+    for number in range(1, 7):
+        assert instance_of(uuid).vm_state == (VmState.ERROR if number > 5 else VmState.ACTIVE)
+        engine.run("cell1", run.uuid)
+        command = OutboxMessage.objects.using("cell1").get()
+        error = {"class": "DriverError", "message": f"The disk is busy for the {number}. time."}
+        answered = StepAnswered(
+            step_key=command.step_key, run_uuid=str(run.uuid), fencing_token=1, host=command.host, ok=False, result={},
+            error=error | {"is_reschedulable": True},
+        )  # fmt: skip
+        engine.answer("cell1", answered)
+        WorkflowRun.objects.using("cell1").filter(pk=run.pk).update(wake_at=database_now())
+    fault = InstanceFault.objects.using("cell1").get(instance_uuid=uuid)
+    assert fault.message == "The disk is busy for the 1. time. It is tried again and again."
+    assert instance_of(uuid).task_state == TaskState.DELETING
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
 
 
 def test_a_resized_server_leaves_nothing_at_its_source(ana: Any) -> None:

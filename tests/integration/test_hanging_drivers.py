@@ -1,0 +1,115 @@
+"""A host that is up but says nothing of a command: its driver hangs, and nobody waits for it without end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conductor.cell_db.models import InstanceFault
+from conductor.core.states import RunState, VmState
+from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
+from conductor.rpc.messages import StepProgressed
+from conductor.services import server_actions
+from conductor.transactions import database_now
+from conductor.workflows import engine
+from conductor.workflows.flow import UNTIL_DONE
+from tests.integration.flows.test_power import LIVING, built, engine_wakes
+from tests.integration.test_engine import (
+    ALIAS,
+    DIARY,
+    Noted,
+    NotedRemote,
+    _fresh_diary,
+    _host_is_heard,
+    answer,
+    due_now,
+    flow,
+    fresh,
+    start,
+)
+from tests.integration.test_flows import ana, held, instance_of
+
+__all__ = ["_fresh_diary", "_host_is_heard", "ana", "flow"]
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+
+class Removed(NotedRemote):
+    retry = UNTIL_DONE
+
+
+@pytest.fixture
+def said_nothing(settings: Any) -> Callable[[WorkflowRun], None]:
+    """Have a run's commands be older than the longest that a host may say nothing of one."""
+    settings.NOVELLA_COMMAND_SECONDS = 600.0
+
+    def grow_old(run: WorkflowRun) -> None:
+        StepRecord.objects.using(ALIAS).filter(run=run).update(started_at=database_now(-601.0))
+        due_now(run)
+        engine.run(ALIAS, run.uuid)
+
+    return grow_old
+
+
+@pytest.mark.usefixtures("_host_is_heard")
+def test_a_driver_that_hangs_fails_the_step_and_owes_the_undo(flow: Any, said_nothing: Any) -> None:
+    flow(Noted("claim"), NotedRemote())
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    due_now(run)
+    engine.run(ALIAS, run.uuid)
+    assert fresh(run).state == RunState.WAITING  # there is time
+    said_nothing(run)
+    assert fresh(run).state == RunState.WAITING  # it is asked to undo what it may have done
+    said_nothing(run)
+    ended = fresh(run)
+    assert (ended.state, ended.error["class"]) == (RunState.FAILED_UNDONE, "HostSilent")
+    assert "said nothing of this for 600 seconds: its driver seems to hang" in ended.error["message"]
+    assert OutboxMessage.objects.using(ALIAS).get().is_owed
+    assert DIARY.lines == ["do claim", "undo claim", "final"]
+
+
+@pytest.mark.usefixtures("_host_is_heard")
+def test_a_host_that_tells_how_far_it_is_does_not_hang(flow: Any, said_nothing: Any) -> None:
+    flow(NotedRemote())
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    sent = OutboxMessage.objects.using(ALIAS).get(run_uuid=run.uuid)
+    engine.progress(
+        ALIAS,
+        StepProgressed(
+            step_key=sent.step_key, run_uuid=str(run.uuid), fencing_token=1, host="host-1", message="copying", share=0.5
+        ),
+    )
+    said_nothing(run)
+    assert (fresh(run).state, fresh(run).direction) == (RunState.WAITING, "do")
+    answer(run)
+    assert fresh(run).state == RunState.DONE
+
+
+@pytest.mark.usefixtures("_host_is_heard")
+def test_what_only_goes_forward_is_asked_again_of_a_driver_that_hangs(flow: Any, said_nothing: Any) -> None:
+    flow(Removed(), cancellable_until=None)
+    run = start()
+    engine.run(ALIAS, run.uuid)
+    said_nothing(run)
+    assert fresh(run).waits_for["cause"] == "timer"
+    due_now(run)
+    engine.run(ALIAS, run.uuid)
+    assert not OutboxMessage.objects.using(ALIAS).get().is_owed
+    answer(run)
+    assert fresh(run).state == RunState.DONE
+
+
+def test_a_driver_that_hangs_ends_the_action_with_a_sentence(ana: Any, settings: Any) -> None:
+    uuid = built(ana, VmState.STOPPED)
+    run_uuid = server_actions.begin(ana, uuid, "start")
+    engine.run("cell1", run_uuid)
+    settings.NOVELLA_COMMAND_SECONDS = 0.0
+    engine_wakes(run_uuid)
+    instance = instance_of(uuid)
+    assert (instance.vm_state, instance.task_state) == (VmState.STOPPED, None)
+    assert "its driver seems to hang" in InstanceFault.objects.using("cell1").get(instance_uuid=uuid).message
+    assert OutboxMessage.objects.using("cell1").count() == 0
+    assert held() == LIVING
