@@ -6,9 +6,11 @@ import io
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from time import time
 from typing import Any
 from uuid import uuid4
 
+from compute_drivers.fake.figures import figures
 from compute_drivers.fake.host import Change, FakeHost, late, present, wait
 from compute_drivers.fake.notes import Note
 from conductor.core.compute_driver import GuestSpec, NetworkPort, Progress, StoreImage, VolumeConnection
@@ -95,6 +97,9 @@ class FakeActions(FakeHost):
         self._change("rebuild", guest.instance_uuid, change, progress)
 
     # -- inside of it
+
+    def diagnostics(self, instance_uuid: str) -> Mapping[str, Any]:
+        return figures(_on(present(self._look(), instance_uuid)), time())
 
     def set_admin_password(self, instance_uuid: str, password: str) -> None:
         self._change("set_admin_password", instance_uuid, lambda note: replace(_on(note), has_admin_password=True))

@@ -18,4 +18,4 @@ class FakeDriver(FakeMoves):
     is_simulated: ClassVar[bool] = True
     supports_console_log: ClassVar[bool] = True
     # Its disks are on no shared storage.
-    capabilities: frozenset[str] = frozenset(CAPABILITIES) - {"evacuate", "diagnostics", "guest_password"}
+    capabilities: frozenset[str] = frozenset(CAPABILITIES) - {"evacuate", "guest_password"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from time import time
 from typing import Any
 from uuid import uuid4
 
@@ -38,6 +39,7 @@ class Note:
     has_admin_password: bool = False
     rescued_from: str | None = None  # the image that the guest had before it was rescued
     dumps: int = 0
+    started_at: float = 0.0
     mark: str = ""  # while it leaves: the file that says that it has arrived elsewhere
 
     @property
@@ -46,7 +48,9 @@ class Note:
 
     def started(self) -> Note:
         """After a start: another life."""
-        return replace(self, power_state=int(PowerState.RUNNING), life=str(uuid4()), boots=self.boots + 1)
+        return replace(
+            self, power_state=int(PowerState.RUNNING), life=str(uuid4()), boots=self.boots + 1, started_at=time()
+        )
 
     def in_state(self, state: PowerState) -> Note:
         return replace(self, power_state=int(state))
@@ -82,6 +86,7 @@ def note_of(guest: GuestSpec) -> Note:
         life=str(uuid4()),
         disk=str(uuid4()),
         has_admin_password=bool(guest.admin_password),
+        started_at=time(),
     )
 
 

@@ -17,12 +17,13 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.states import VmState
+from conductor.identity.models import User
 from conductor.services.values import Page
 from conductor.transactions import database_time
 
 SECONDS_PER_HOUR = 3600
 TERMINATED = "terminated"
-COLUMNS = ("uuid", "name", "project_id", "vm_state", "flavor", "launched_at", "terminated_at")
+COLUMNS = ("uuid", "name", "project_id", "user_id", "tags", "vm_state", "flavor", "launched_at", "terminated_at")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class ServerUsage:
     uptime_seconds: int
     began_at: datetime
     ended_at: datetime | None
+    user_id: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,11 @@ def servers(context: RequestContext, query: UsageQuery) -> Page[ServerUsage]:
     return Page(shown, has_more=has_more, missing_cells=found.failures)
 
 
+def user_names(user_ids: Iterable[str]) -> dict[str, str]:
+    """By id, of those who are still there."""
+    return dict(User.objects.filter(pk__in=list(user_ids)).values_list("pk", "username"))
+
+
 def by_project(found: Iterable[ServerUsage]) -> list[ProjectUsage]:
     """The same by project, in the order in which these appear."""
     projects: dict[str, list[ServerUsage]] = {}
@@ -125,6 +133,8 @@ def _usage(row: dict[str, Any], query: UsageQuery, current: datetime) -> ServerU
         uptime_seconds=max(0, int(((ended or current) - began).total_seconds())),
         began_at=began,
         ended_at=ended,
+        user_id=row["user_id"],
+        tags=tuple(row["tags"]),
     )
 
 

@@ -35,6 +35,7 @@ from portal.pages.launch_body import (
     field_of,
     wish_of,
 )
+from portal.pages.launch_hcl import terraform
 
 MOST_AT_ONCE = 100
 LONGEST_NAME = 255
@@ -268,6 +269,7 @@ def _summary(form: LaunchForm, choices: LaunchChoices) -> dict[str, Any]:
         "sentence": _sentence(number, flavor, source),
         "command": command(form, image.name if image else "IMAGE", flavor.name if flavor else "FLAVOR"),
         "body": body_text(form),
+        "terraform": terraform(form),
         "price": _price(flavor, number),
     }
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,32 +13,19 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid
 from conductor.services import costs, usage
-from conductor.services.costs import CostLine
 from conductor.services.usage import UsageQuery
 from portal.pages import quota_requests
 from portal.pages.access import PageRequest, signed_in
-from portal.pages.quota_groups import groups
+from portal.pages.quota_groups import groups as quota_groups
+from portal.pages.usage_groups import DAY, PROJECT, SERVER, Asked, group, groups, offered
 
 MOST_GROUPS = 500  # lines of a page; all of them are in the CSV
-DAY = timedelta(days=1)
 LONGEST_DAYS = 400
 COLUMNS: tuple[str, ...] = ("server", "name", "flavor", "state", "vcpus", "memory_mb", "disk_gb", "hours", "vcpu_hours")
-COLUMNS += ("memory_gb_hours", "disk_gb_hours", "cost", "currency")
-
-
-@dataclass(frozen=True)
-class Group:
-    """Lines under one heading, added up."""
-
-    name: str
-    count: int
-    hours: float
-    vcpu_hours: float
-    memory_gb_hours: float
-    cost: Decimal
+COLUMNS += ("memory_gb_hours", "disk_gb_hours", "cost", "currency", "user", "tags")
+GROUP_COLUMNS = ("servers", "hours", "vcpu_hours", "memory_gb_hours", "cost", "currency")
 
 
 @require_safe
@@ -48,7 +33,7 @@ class Group:
 def quota_page(request: PageRequest) -> HttpResponse:
     """One bar per resource, and what the project has asked for beyond them."""
     context = {
-        "groups": [{"title": title, "bars": bars} for title, bars in groups(request)],
+        "groups": [{"title": title, "bars": bars} for title, bars in quota_groups(request)],
         "lines": quota_requests.of_project(request),
         "may_ask": quota_requests.may_ask(request),
     }
@@ -60,22 +45,24 @@ def quota_page(request: PageRequest) -> HttpResponse:
 def usage_page(request: PageRequest) -> HttpResponse:
     """What ran from one day to another, what it took, and what it cost."""
     begin, end, problem = _period(request.GET)
-    lines, missing = _lines(request.asker, begin, end)
-    by = request.GET.get("by", "server")
+    by = _by(request)
+    asked, missing = _asked(request, begin, end, by)
     rates = costs.prices()
-    query = urlencode({"from": f"{begin:%Y-%m-%d}", "to": f"{end - DAY:%Y-%m-%d}"})
-    shown = _groups(lines, by if by in GROUPINGS else "server")
+    query = {"from": f"{begin:%Y-%m-%d}", "to": f"{end - DAY:%Y-%m-%d}"}
+    shown = groups(asked, by)
     context = {
         "begin": begin,
         "last_day": end - DAY,
         "problem": problem,
-        "by": by if by in GROUPINGS else "server",
-        "groupings": [(key, key.capitalize()) for key in GROUPINGS],
+        "by": by,
+        "by_words": offered(request.asker)[by],
+        "groupings": offered(request.asker).items(),
         "groups": shown[:MOST_GROUPS],
         "group_count": len(shown),
-        "total": _group("All", lines),
+        "total": group("", [(line, 1) for line in asked.lines]),
         "prices": rates,
-        "csv_url": f"{reverse('usage-csv')}?{query}",
+        "csv_url": f"{reverse('usage-csv')}?{urlencode(query)}",
+        "csv_by_url": "" if by == SERVER else f"{reverse('usage-csv')}?{urlencode({**query, 'by': by})}",
         "missing_cells": missing,
     }
     return render(request, "project/usage.html", context, status=400 if problem else 200)
@@ -84,12 +71,14 @@ def usage_page(request: PageRequest) -> HttpResponse:
 @require_safe
 @signed_in
 def usage_csv(request: PageRequest) -> HttpResponse:
-    """A line per server, as it counts. Raises Invalid for a period that cannot be."""
+    """A line per server, as it counts; or one per heading. Raises Invalid for a period that cannot be."""
     begin, end, problem = _period(request.GET)
     if problem:
         raise Invalid(problem, field="from")
-    lines, _ = _lines(request.asker, begin, end)
-    response = HttpResponse("".join(_csv(lines)), content_type="text/csv; charset=utf-8")
+    by = _by(request)
+    asked, _ = _asked(request, begin, end, by)
+    written = _csv(asked) if by == SERVER else _csv_of_groups(asked, by)
+    response = HttpResponse("".join(written), content_type="text/csv; charset=utf-8")
     name = f"usage-{request.asker.project_name}-{begin:%Y-%m-%d}-{end - DAY:%Y-%m-%d}.csv"
     response.headers["Content-Disposition"] = (
         f'attachment; filename="{"".join(c for c in name if c.isalnum() or c in "-.")}"'
@@ -104,18 +93,30 @@ class _Echo:
         return line
 
 
-def _csv(lines: list[CostLine]) -> Iterator[str]:
+def _csv(asked: Asked) -> Iterator[str]:
     rates = costs.prices()
+    names = usage.user_names({line.server.user_id for line in asked.lines})
     writer = csv.writer(_Echo())
     yield writer.writerow(COLUMNS)
-    for line in lines:
+    for line in asked.lines:
         one = line.server
         sizes = (one.vcpus, one.memory_mb, one.disk_gb, f"{one.hours:.6f}", f"{line.vcpu_hours:.6f}")
         amounts = (f"{line.memory_gb_hours:.6f}", f"{line.disk_gb_hours:.6f}")
         price = (str(line.cost), rates.currency) if rates else ("", "")
+        whose = (_plain(names.get(one.user_id, one.user_id)), _plain(" ".join(one.tags)))
         yield writer.writerow(
-            (one.uuid, _plain(one.name), _plain(one.flavor_name), one.state, *sizes, *amounts, *price)
+            (one.uuid, _plain(one.name), _plain(one.flavor_name), one.state, *sizes, *amounts, *price, *whose)
         )
+
+
+def _csv_of_groups(asked: Asked, by: str) -> Iterator[str]:
+    rates = costs.prices()
+    writer = csv.writer(_Echo())
+    yield writer.writerow((by, *GROUP_COLUMNS))
+    for one in groups(asked, by):
+        sums = (f"{one.hours:.6f}", f"{one.vcpu_hours:.6f}", f"{one.memory_gb_hours:.6f}")
+        price = (f"{one.cost:.4f}", rates.currency) if rates else ("", "")
+        yield writer.writerow((_plain(one.name), one.count, *sums, *price))
 
 
 def _plain(text: str) -> str:
@@ -123,11 +124,19 @@ def _plain(text: str) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
-def _lines(asker: RequestContext, begin: datetime, end: datetime) -> tuple[list[CostLine], Any]:
+def _by(request: PageRequest) -> str:
+    wanted = request.GET.get("by", SERVER)
+    return wanted if wanted in offered(request.asker) else SERVER
+
+
+def _asked(request: PageRequest, begin: datetime, end: datetime, by: str) -> tuple[Asked, Any]:
+    """The lines of the project, and of all projects where these are the headings."""
+    asker = request.asker
     if not asker.is_admin and "reader" not in asker.roles:
         raise Forbidden("Who has no role in this project cannot see its usage.")
-    found = usage.servers(asker, UsageQuery(begin, min(end, usage.now()), asker.project_id))
-    return costs.lines(found.items, costs.prices()), found.missing_cells
+    end = min(end, usage.now())
+    found = usage.servers(asker, UsageQuery(begin, end, "" if by == PROJECT else asker.project_id))
+    return Asked(asker, costs.lines(found.items, costs.prices()), begin, end), found.missing_cells
 
 
 def _period(given: Mapping[str, str]) -> tuple[datetime, datetime, str]:
@@ -150,29 +159,3 @@ def _period(given: Mapping[str, str]) -> tuple[datetime, datetime, str]:
 
 def _day(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
-
-
-GROUPINGS: Mapping[str, Any] = {
-    "server": lambda line: line.server.name,
-    "flavor": lambda line: line.server.flavor_name,
-    "state": lambda line: line.server.state,
-    "start": lambda line: f"{line.server.began_at:%Y-%m-%d}",
-}
-
-
-def _groups(lines: list[CostLine], by: str) -> list[Group]:
-    found: dict[str, list[CostLine]] = {}
-    for line in lines:
-        found.setdefault(GROUPINGS[by](line), []).append(line)
-    return [_group(name, members) for name, members in sorted(found.items())]
-
-
-def _group(name: str, lines: list[CostLine]) -> Group:
-    return Group(
-        name,
-        len(lines),
-        sum(line.server.hours for line in lines),
-        sum(line.vcpu_hours for line in lines),
-        sum(line.memory_gb_hours for line in lines),
-        sum((line.cost for line in lines), Decimal(0)),
-    )

@@ -18,7 +18,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.services import flows, instances, server_choices
 from conductor.services.values import InstanceView, RunView
-from portal.pages import consoles, faces, serial, server_queries, server_tabs, stories
+from portal.pages import consoles, faces, metrics, serial, server_queries, server_tabs, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
@@ -160,6 +160,7 @@ TABS: Mapping[str, tuple[str, str, Extra]] = {
     "volumes": ("Volumes", "servers/_volumes.html", _of(server_tabs.volumes_of)),
     "network": ("Network", "servers/_network.html", _of(server_tabs.network_of)),
     "snapshots": ("Snapshots", "servers/_snapshots.html", _of(server_tabs.images_of)),
+    "metrics": ("Metrics", "servers/_metrics.html", _of(metrics.metrics_of)),
     "metadata": ("Metadata and tags", "servers/_metadata.html", _of(server_tabs.words_of)),
     "placement": ("Placement", "servers/_placement.html", _of(server_tabs.placement_of)),
     "topology": ("Topology", "servers/_topology.html", _of(server_tabs.topology_of)),

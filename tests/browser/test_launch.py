@@ -40,7 +40,7 @@ def test_the_summary_follows_the_form(open_page: OpenPage) -> None:
     summary = page.get_by_label("Summary")
     expect(summary.get_by_role("status")).to_have_text("2 servers each with 2 vCPU and 2 GB memory, from other-linux.")
     expect(summary.get_by_role("button", name="Launch 2 servers")).to_be_visible()
-    summary.get_by_text("As CLI and API").click()
+    summary.get_by_text("As CLI, API and Terraform").click()
     expect(summary.get_by_text("openstack server create")).to_contain_text("--flavor medium")
 
 

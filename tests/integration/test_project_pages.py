@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
 from typing import Any
@@ -60,6 +61,32 @@ def test_the_csv_adds_up_to_the_page(ana: Client, people: Any, settings: Any) ->
     page = text(ana.get("/usage"))
     assert f"{total:.2f} EUR" in page
     assert "secret-7" not in page
+
+
+def test_usage_by_tag_user_and_day_adds_up(ana: Client, people: Any, settings: Any) -> None:
+    settings.NOVELLA_PRICES = PRICES
+    factories.instance(people.ana.context(), "a", age=3 * 86400, tags=["blue", "=cmd"])
+    factories.instance(people.ana.context(), "b", age=7200)
+    chi = factories.instance(people.chi.context(), "secret-7", age=7200)
+    since = f"{datetime.now(UTC) - timedelta(days=5):%Y-%m-%d}"
+    lines = rows(ana, f"?from={since}")
+    assert [(row["user"], row["tags"]) for row in lines] == [("ana", "blue =cmd"), ("ana", "")]
+    whole = sum(float(row["hours"]) for row in lines)
+    by_tag = {row["tag"]: row for row in rows(ana, f"?by=tag&from={since}")}
+    assert set(by_tag) == {"blue", "'=cmd", "(no tag)"}
+    assert by_tag["blue"]["hours"] == by_tag["'=cmd"]["hours"]
+    assert abs(float(by_tag["blue"]["hours"]) - float(lines[0]["hours"])) < 0.1
+    (by_user,) = rows(ana, f"?by=user&from={since}")
+    assert (by_user["user"], by_user["servers"]) == ("ana", "2")
+    by_day = rows(ana, f"?by=day&from={since}")
+    assert len(by_day) in (2, 3)  # launched a day and a half ago
+    assert abs(sum(float(row["hours"]) for row in by_day) - whole) < 0.1
+    assert abs(sum(float(row["cost"]) for row in by_day) - float(by_user["cost"])) < 0.01
+    # Projects beside one's own are for administrators.
+    assert "project" not in rows(ana, f"?by=project&from={since}")[0]
+    assert {row["project"] for row in rows(signed_in("admin"), f"?by=project&from={since}")} >= {"shop", "lab"}
+    assert chi.name not in text(ana.get(f"/usage?by=tag&from={since}"))
+    assert "Save these lines as CSV" in text(ana.get(f"/usage?by=tag&from={since}"))
 
 
 def test_without_prices_nothing_is_said_of_cost(ana: Client, people: Any) -> None:

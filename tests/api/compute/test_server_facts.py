@@ -23,6 +23,7 @@ from conductor.network import floating_ips, ports
 from conductor.network.floating_ips import FloatingIpWish
 from conductor.network.models import AddressAllocation, Network, Router, Subnet
 from conductor.placement.models import Consumer, HardwareClaim, ResourceProvider
+from tests.integration.page_clients import signed_in
 
 SERVER = "/compute/v2.1/servers/{}"
 GUEST = {
@@ -146,6 +147,22 @@ def test_diagnostics_are_what_the_host_counted(web: str, answering: Answering, a
     assert "addresses" not in shown["nic_details"][0], "that form is fixed"
     free = api_client("admin", version="2.47").get(f"{web}/diagnostics").json()
     assert free["addresses"] == {"fa:16:3e:00:00:01": ["10.64.0.3", "192.0.2.7"]}
+
+
+def test_the_metrics_of_a_server_are_shown_to_its_project(kept: dict[str, str], answering: Answering) -> None:
+    path = f"/servers/{kept['web']}"
+    page = signed_in("ana").get(f"{path}/metrics").content.decode()
+    assert f'data-metrics="{path}/figures"' in page
+    assert ("64 MB / 128 MB" in page, "5 B received, 0 B sent" in page, "512 B read" in page) == (True, True, True)
+    told = signed_in("rea").get(f"{path}/figures").json()
+    assert told.pop("at") > 0
+    counted = {"cpu_seconds": 17e-9, "vcpus": 1, "memory_mb": 64, "memory_limit_mb": 128}
+    assert told == {**counted, "read_bytes": 512, "received_bytes": 5}
+    assert signed_in("chi").get(f"{path}/figures").status_code == 404
+    answering.error = Unavailable("The hypervisor is not open.")
+    assert "does not count" in signed_in("ana").get(f"{path}/metrics").content.decode()
+    Instance.objects.using("cell1").filter(uuid=kept["web"]).update(power_state=PowerState.SHUTDOWN)
+    assert "does not run" in signed_in("ana").get(f"{path}/figures").json()["why_none"]
 
 
 @pytest.mark.parametrize("trouble", ["refuses", "is another", "is gone"])

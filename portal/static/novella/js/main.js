@@ -8,6 +8,7 @@ import { startDialogs } from "./dialogs.js";
 import { startForms } from "./forms.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live/page.js";
+import { startMetrics } from "./metrics.js";
 import { startPalette } from "./palette.js";
 import { startSession } from "./session.js";
 import { startTables } from "./tables.js";
@@ -17,7 +18,7 @@ import { startTriage } from "./triage.js";
 import { startWindows } from "./window.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startPalette, startAgain, startSession, startLive, startTray, startTriage]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startAgain, startSession, startLive, startTray, startTriage]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {
