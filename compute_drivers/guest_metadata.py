@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-ADDRESS, TCP_PORT = "169.254.169.254", 80
+ADDRESS, ADDRESS_IPV6, TCP_PORT = "169.254.169.254", "fe80::a9fe:a9fe", 80
 LARGEST_PASSWORD = 1020
 PASSWORD = "password"
 READS, WRITES = ("GET", "HEAD"), ("GET", "HEAD", "POST")

@@ -22,6 +22,7 @@ from compute_drivers.host_net.plugs import (
 # Here the host's DHCP server is reached: link-local, so that no network of a guest and none of the host's is hidden.
 SERVER = "169.254.67.67"
 METADATA = guest_metadata.ADDRESS
+METADATA_IPV6 = IPv6Network(guest_metadata.ADDRESS_IPV6)
 # What a guest may ask of the metadata service in a second: the process behind it has others to answer.
 ASKED_PER_SECOND = 1000
 # And for its addresses of IPv6, by a router solicitation or DHCPv6.
@@ -35,7 +36,10 @@ def honest(plug: Plug) -> list[str]:
     Raises BuildAborted for a port whose address is none.
     """
     own, addresses = own_mac(plug), own_addresses(plug)
-    first = _served(own, [address for address in addresses if isinstance(address, IPv4Network)])
+    first = [
+        *_served(own, [one for one in addresses if isinstance(one, IPv4Network)]),
+        *_served_by_ipv6(own, addresses),
+    ]
     if not plug.filter.is_on:
         return [*first, "return"]
     pairs = [(own, address) for address in addresses]
@@ -68,6 +72,20 @@ def _served(mac: str, addresses: Sequence[IPv4Network]) -> list[str]:
         f"{to_it} {_no_more_than(ASKED_PER_SECOND)}",
         f"icmpv6 type nd-router-solicit {_no_more_than(SOLICITED_PER_SECOND)}",
         f"ether type ip6 meta l4proto udp udp dport 547 {_no_more_than(SOLICITED_PER_SECOND)}",
+    ]
+
+
+def _served_by_ipv6(mac: str, addresses: Sequence[Range]) -> list[str]:
+    """The same of the service's other address, which only those ask that have such an address."""
+    to_it = f"ip6 daddr {METADATA_IPV6.network_address}"
+    own = [str(address.network_address) for address in addresses if isinstance(address, IPv6Network)]
+    askers = set_of([*own, str(link_local(mac).network_address)])
+    return [
+        f"ip6 saddr {METADATA_IPV6.network_address} drop",
+        f"icmpv6 type nd-neighbor-advert {_told(METADATA_IPV6)} drop",
+        f"{to_it} ether saddr != {mac} drop",
+        f"{to_it} ip6 saddr != {askers} drop" if own else f"{to_it} drop",
+        f"{to_it} {_no_more_than(ASKED_PER_SECOND)}",
     ]
 
 

@@ -17,11 +17,9 @@ from compute_drivers.user_net import packets
 from compute_drivers.user_net.metadata_segment import OWN_MAC
 from conductor.core.compute_driver import PortAddress
 
-IPV6, ICMP = 0x86DD, 58
 OWN = link_local(OWN_MAC.hex(":")).network_address
 ALL_NODES = IPv6Address("ff02::1")
 SOLICIT_ROUTER, ADVERTISE_ROUTER = 133, 134
-NEAR = 255  # what was sent from another network has been counted down
 CLIENT_PORT, SERVER_PORT = 546, 547
 FOR_EVER = 0xFFFFFFFF
 LEASE_SECONDS = 86400
@@ -29,7 +27,6 @@ ADVERTISED_EVERY_SECONDS = 200.0
 # What subnets say of their guests' addresses.
 STATEFUL, SLAAC, STATELESS = "dhcpv6-stateful", "slaac", "dhcpv6-stateless"
 MANAGED, OTHER, ON_LINK, AUTONOMOUS = 0x80, 0x40, 0x80, 0x40
-_HEAD = struct.Struct("!IHBB16s16s")
 SOLICIT, ADVERTISE, REQUEST, CONFIRM, RENEW, REBIND, REPLY, RELEASE, DECLINE, INFORM = 1, 2, 3, 4, 5, 6, 7, 8, 9, 11
 CLIENT_ID, SERVER_ID, ADDRESSES, ADDRESS, STATUS, AT_ONCE, NAMES = 1, 2, 3, 5, 13, 14, 23
 SUCCESS, NO_ADDRESS, NOT_ON_LINK = 0, 2, 4
@@ -74,17 +71,21 @@ class AddressSegment:
 
     def receive(self, frame: packets.Frame) -> list[bytes]:
         lodger = self._lodgers.get(frame.source)
-        found = _packet_of(frame.payload) if frame.kind == IPV6 else None
+        found = packets.packet_of_ipv6(frame.payload) if frame.kind == packets.IPV6 else None
         if lodger is None or found is None:
             return []
-        source, protocol, hops, payload = found
-        if protocol == ICMP and hops == NEAR and payload[:2] == bytes((SOLICIT_ROUTER, 0)):
+        asks = found.protocol == packets.ICMPV6 and packets.is_near(found)
+        if asks and found.payload[:2] == bytes((SOLICIT_ROUTER, 0)):
             return [_advertisement(frame.source, lodger)]
-        told = packets.udp_of(payload) if protocol == packets.UDP else None
+        told = packets.udp_of(found.payload) if found.protocol == packets.UDP else None
         if told is None or told[:2] != (CLIENT_PORT, SERVER_PORT):
             return []
         said = _answer(told[2], lodger)
-        return [_framed(frame.source, source, packets.UDP, packets.udp(SERVER_PORT, CLIENT_PORT, said))] if said else []
+        return (
+            [_framed(frame.source, found.source, packets.UDP, packets.udp(SERVER_PORT, CLIENT_PORT, said))]
+            if said
+            else []
+        )
 
     def turn(self, now: float) -> list[bytes]:
         """What is due by the clock."""
@@ -108,7 +109,7 @@ def _advertisement(mac: bytes, lodger: Lodger) -> bytes:
         said += prefix.network_address.packed
     if names := lodger.names():
         said += struct.pack("!BBHI", 25, 1 + len(names) // 8, 0, FOR_EVER) + names
-    return _framed(mac, ALL_NODES.packed, ICMP, said)
+    return _framed(mac, ALL_NODES.packed, packets.ICMPV6, said)
 
 
 def _answer(asked: bytes, lodger: Lodger) -> bytes:
@@ -179,21 +180,6 @@ def _packed(options: Sequence[tuple[int, bytes]]) -> bytes:
     return b"".join(struct.pack("!HH", code, len(data)) + data for code, data in options)
 
 
-def _packet_of(data: bytes) -> tuple[bytes, int, int, bytes] | None:
-    """Source, protocol, hops left, payload; None for what is not well-formed."""
-    if len(data) < _HEAD.size:
-        return None
-    first, length, protocol, hops, source, _ = _HEAD.unpack_from(data)
-    if first >> 28 != 6 or _HEAD.size + length > len(data):
-        return None
-    return source, protocol, hops, data[_HEAD.size : _HEAD.size + length]
-
-
 def _framed(mac: bytes, target: bytes, protocol: int, payload: bytes) -> bytes:
-    """With the checksum, which is in the third and fourth byte of ICMP and in the last two of UDP's head."""
-    place = 2 if protocol == ICMP else 6
-    pseudo = OWN.packed + target + struct.pack("!IHBB", len(payload), 0, 0, protocol)
-    checked = packets.checksum(pseudo + payload) or 0xFFFF
-    payload = payload[:place] + struct.pack("!H", checked) + payload[place + 2 :]
-    packet = _HEAD.pack(6 << 28, len(payload), protocol, NEAR, OWN.packed, target) + payload
-    return packets.frame(mac, OWN_MAC, IPV6, packet)
+    packet = packets.packet_ipv6(OWN.packed, target, protocol, payload)
+    return packets.frame(mac, OWN_MAC, packets.IPV6, packet)

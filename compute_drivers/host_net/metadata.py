@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from compute_drivers import programs
 from compute_drivers.host_net.dhcp import Client
-from compute_drivers.host_net.ipv6 import IPV6, AddressSegment
+from compute_drivers.host_net.ipv6 import AddressSegment
+from compute_drivers.host_net.plugs import link_local
 from compute_drivers.user_net import packets
 from compute_drivers.user_net.metadata_segment import MetadataSegment, Reader
 from compute_drivers.user_net.wires import LARGEST_FRAME, Wires
@@ -60,9 +61,8 @@ class BridgeSegment:
 
     def receive(self, data: bytes, now: float) -> list[bytes]:
         frame = packets.frame_of(data)
-        if frame is not None and frame.kind == IPV6:
-            return self.addresses.receive(frame)
-        return self.metadata.receive(data, now)
+        of_addresses = self.addresses.receive(frame) if frame is not None and frame.kind == packets.IPV6 else []
+        return of_addresses or self.metadata.receive(data, now)
 
     def turn(self, now: float) -> list[bytes]:
         return [*self.metadata.turn(now), *self.addresses.turn(now)]
@@ -79,13 +79,8 @@ class MetadataService:
         """Answer these from now on. Raises DriverError."""
         if bridge not in self._segments:
             self._segments[bridge] = self._plugged(bridge, device)
-        readers = {
-            Reader(one.port.mac_address, address.ip_address): one.pages
-            for one in clients
-            for address in one.port.addresses
-            if one.pages is not None and ":" not in address.ip_address
-        }
-        self._segments[bridge].metadata.tell({reader: pages for reader, pages in readers.items() if pages is not None})
+        readers = {reader: one.pages for one in clients if one.pages is not None for reader in _readers(one)}
+        self._segments[bridge].metadata.tell(readers)
         self._segments[bridge].addresses.tell({one.port.mac_address: one.port.addresses for one in clients})
 
     def end(self, bridge: str) -> None:
@@ -111,3 +106,11 @@ class MetadataService:
             self._wires.close(bridge)
             raise
         return segment
+
+
+def _readers(client: Client) -> Iterator[Reader]:
+    """By each of its addresses, and where it speaks IPv6 by what its card calls itself on the link."""
+    mac, addresses = client.port.mac_address, [one.ip_address for one in client.port.addresses]
+    if any(":" in address for address in addresses):
+        addresses.append(str(link_local(mac).network_address))
+    yield from (Reader(mac, address) for address in addresses)

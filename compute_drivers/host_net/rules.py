@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from compute_drivers import guest_metadata
 from compute_drivers.host_net import ipv6
-from compute_drivers.host_net.honest import METADATA, SERVER, honest, speaks_ipv6
+from compute_drivers.host_net.honest import METADATA, METADATA_IPV6, SERVER, honest, speaks_ipv6
 from compute_drivers.host_net.matching import matching, set_of
 from compute_drivers.host_net.plugs import Plug, mac_of, own_mac
 from conductor.core.port_filters import EGRESS, INGRESS
@@ -123,11 +123,14 @@ def _asked(names: Names) -> list[str]:
     return [
         f"{to_it} ip daddr {METADATA} {of_http(port='dport')}",
         f"{to_it} arp daddr ip {METADATA} accept",
-        f"{to_it} icmpv6 type nd-router-solicit accept",
+        f"{to_it} ip6 daddr {METADATA_IPV6.network_address} tcp dport {guest_metadata.TCP_PORT} accept",
+        f"{to_it} icmpv6 type {{ nd-router-solicit, nd-neighbor-solicit }} accept",
         f"{to_it} ether type ip6 meta l4proto udp udp sport 546 udp dport 547 accept",
         f"{to_it} drop",
         f"{by_it} ip saddr {METADATA} {of_http(port='sport')}",
         f"{by_it} arp saddr ip {METADATA} accept",
+        f"{by_it} ip6 saddr {METADATA_IPV6.network_address} tcp sport {guest_metadata.TCP_PORT} accept",
+        f"{by_it} ip6 saddr {METADATA_IPV6.network_address} icmpv6 type nd-neighbor-advert accept",
         f"{by_it} ip6 saddr {ipv6.OWN} icmpv6 type nd-router-advert accept",
         f"{by_it} ip6 saddr {ipv6.OWN} meta l4proto udp udp sport 547 udp dport 546 accept",
         f"{by_it} drop",

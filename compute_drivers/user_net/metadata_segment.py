@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ from compute_drivers.user_net.tcp import TcpServer, refusal
 # Locally administered; other networks have one of their own by the same name.
 OWN_MAC = b"\x02nvmd\x01"
 METADATA = ipaddress.IPv4Address(guest_metadata.ADDRESS).packed
+METADATA_IPV6 = ipaddress.IPv6Address(guest_metadata.ADDRESS_IPV6).packed
+# Of IPv6: whose card has an address, and whose it is.
+SOLICIT, ADVERTISE, SOLICITED_OVERRIDE = 135, 136, 0x60000000
 UNSPECIFIED = bytes(4)
 
 
@@ -53,12 +57,15 @@ class MetadataSegment:
             return []
         if frame.kind == packets.ARP:
             return self._arp(frame)
-        packet = packets.packet_of(frame.payload) if frame.kind == packets.IPV4 else None
-        if packet is None or packet.target != METADATA or packet.protocol != packets.TCP:
+        read = {packets.IPV4: packets.packet_of, packets.IPV6: packets.packet_of_ipv6}.get(frame.kind)
+        packet = read(frame.payload) if read else None
+        served = self._served.get((frame.source, packet.source)) if packet is not None else None
+        if packet is None or served is None:
             return []
-        served = self._served.get((frame.source, packet.source))
-        came = packets.segment_of(packet.payload)
-        if served is None or came is None:
+        if frame.kind == packets.IPV6 and packet.protocol == packets.ICMPV6:
+            return _has_card(frame.source, packet)
+        came = packets.segment_of(packet.payload) if packet.protocol == packets.TCP else None
+        if came is None or packet.target not in (METADATA, METADATA_IPV6):
             return []
         if came.target_port != guest_metadata.TCP_PORT:
             said = [] if came.flags & packets.RST else [refusal(came)]
@@ -82,7 +89,16 @@ class MetadataSegment:
 
 
 def _key(reader: Reader) -> tuple[bytes, bytes]:
-    return bytes.fromhex(reader.mac_address.replace(":", "")), ipaddress.IPv4Address(reader.ip_address).packed
+    return bytes.fromhex(reader.mac_address.replace(":", "")), ipaddress.ip_address(reader.ip_address).packed
+
+
+def _has_card(mac: bytes, asked: packets.Packet) -> list[bytes]:
+    """The answer of IPv6 to who asks where the service is."""
+    if not packets.is_near(asked) or asked.payload[:2] != bytes((SOLICIT, 0)) or asked.payload[8:24] != METADATA_IPV6:
+        return []
+    said = struct.pack("!BBHI", ADVERTISE, 0, 0, SOLICITED_OVERRIDE) + METADATA_IPV6 + bytes((2, 1)) + OWN_MAC
+    packet = packets.packet_ipv6(METADATA_IPV6, asked.source, packets.ICMPV6, said)
+    return [packets.frame(mac, OWN_MAC, packets.IPV6, packet)]
 
 
 def _serving(pages: GuestPages) -> _Served:
@@ -90,5 +106,9 @@ def _serving(pages: GuestPages) -> _Served:
 
 
 def _framed(mac: bytes, address: bytes, wanted: packets.Segment) -> bytes:
-    said = packets.packet(METADATA, address, packets.TCP, packets.segment(METADATA, address, wanted))
-    return packets.frame(mac, OWN_MAC, packets.IPV4, said)
+    if len(address) == len(METADATA):
+        said = packets.packet(METADATA, address, packets.TCP, packets.segment(METADATA, address, wanted))
+        return packets.frame(mac, OWN_MAC, packets.IPV4, said)
+    segment = packets.segment(METADATA_IPV6, address, wanted)
+    said = packets.packet_ipv6(METADATA_IPV6, address, packets.TCP, segment)
+    return packets.frame(mac, OWN_MAC, packets.IPV6, said)

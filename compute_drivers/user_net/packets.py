@@ -6,18 +6,20 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-ARP, IPV4 = 0x0806, 0x0800
-ICMP, TCP, UDP = 1, 6, 17
+ARP, IPV4, IPV6 = 0x0806, 0x0800, 0x86DD
+ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
 BROADCAST = b"\xff" * 6
 EVERYBODY = b"\xff" * 4
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 _ETHERNET = struct.Struct("!6s6sH")
 _ARP = struct.Struct("!HHBBH6s4s6s4s")
 _IPV4 = struct.Struct("!BBHHHBBH4s4s")
+_IPV6 = struct.Struct("!IHBB16s16s")
 _TCP = struct.Struct("!HHIIBBHHH")
 _UDP = struct.Struct("!HHHH")
 FRAGMENT = 0x3FFF  # more to come, or not the first
 TTL = 64
+NEAR = 255  # hops of IPv6: what was sent from another network has been counted down
 
 
 class Frame(NamedTuple):
@@ -35,7 +37,7 @@ class Arp(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """IPv4, as it was sent, and in parts."""
+    """IPv4 or IPv6, as it was sent, and in parts."""
 
     source: bytes
     target: bytes
@@ -96,6 +98,31 @@ def packet(source: bytes, target: bytes, protocol: int, payload: bytes) -> bytes
     total = _IPV4.size + len(payload)
     head = _IPV4.pack(0x45, 0, total, 0, 0x4000, TTL, protocol, 0, source, target)
     return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + payload
+
+
+def packet_of_ipv6(data: bytes) -> Packet | None:
+    if len(data) < _IPV6.size:
+        return None
+    first, length, protocol, _, source, target = _IPV6.unpack_from(data)
+    total = _IPV6.size + length
+    if first >> 28 != 6 or total > len(data):
+        return None
+    return Packet(source, target, protocol, data[_IPV6.size : total], data[:total])
+
+
+def is_near(packet: Packet) -> bool:
+    """Whether IPv6 was sent on this very link."""
+    return packet.whole[7] == NEAR
+
+
+def packet_ipv6(source: bytes, target: bytes, protocol: int, payload: bytes) -> bytes:
+    """With the checksum, which is in the third and fourth byte of ICMP, in the last two of UDP's head, and in TCP."""
+    if protocol != TCP:
+        place = 2 if protocol == ICMPV6 else 6
+        pseudo = source + target + struct.pack("!IHBB", len(payload), 0, 0, protocol)
+        checked = checksum(pseudo + payload) or 0xFFFF
+        payload = payload[:place] + struct.pack("!H", checked) + payload[place + 2 :]
+    return _IPV6.pack(6 << 28, len(payload), protocol, NEAR, source, target) + payload
 
 
 def udp_of(data: bytes) -> tuple[int, int, bytes] | None:

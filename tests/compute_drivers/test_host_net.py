@@ -159,6 +159,11 @@ def test_ipv6_passes_as_groups_and_truth_let_it_and_the_host_tells_who_asks(
     net.filter({"port-ana": PortFilter(rules=(OUT6,)), "port-bo": PortFilter(rules=(OUT6,))})
     assert not ana.reaches(bo, ana.ping6(bo, b"once", source=a, target=b)), "it ended with its rule"
     assert ana.advertised()[5] == 0xC0, "addresses are to be had by DHCPv6, and names"
+    net.filter(dict.fromkeys(("port-ana", "port-bo"), PortFilter(is_on=False)))
+    service = "fe80::a9fe:a9fe"
+    assert ana.reaches(bo, ana.ping6(bo, b"free", source="fd00:64::9", target=b))
+    assert not ana.reaches(bo, ana.ping6(bo, b"trust me", source=service, target=b)), "nobody is the service"
+    assert not ana.reaches(bo, ana.has_card(bo, service, source=a))
 
 
 def test_each_guest_is_offered_the_address_of_its_port_and_strangers_none(

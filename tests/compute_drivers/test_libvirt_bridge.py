@@ -49,6 +49,11 @@ HAS_MADE_ONE = (
     b"\nuntil grep -q '^fd00[0-9a-f]* [0-9a-f]* 40 00 [08]0' /proc/net/if_inet6; do sleep 0.2; done; w=made; "
     b"echo it is $w.\n"
 )
+# From the card's own name on the link, and from the address that it made.
+READS_BY_IPV6 = (
+    b"\nprintf 'GET /openstack/latest/meta_data.json HTTP/1.0\\r\\n\\r\\n' | nc -w 9 fe80::a9fe:a9fe%eth0 80 "
+    b"""| sed -n 's/^ "uuid": "\\(.*\\)",*$/by six it is \\1/p'\n"""
+)
 PINGED = re.compile(rb"it is (answered|silent)\.")
 
 
@@ -133,6 +138,7 @@ def test_two_linux_guests_have_their_addresses_read_of_themselves_and_meet_as_fa
     ask(host, bo, f"\nip address add {second}/20 dev eth0; w=taken; echo it is $w.\n".encode(), b"it is taken.")
     for uuid in (ana, bo):
         ask(host, uuid, HAS_MADE_ONE, b"it is made.")
+        ask(host, uuid, READS_BY_IPV6, f"by six it is {uuid}".encode())
     for address in (BO.ip_address, second, sixth):
         assert pinged(host, ana, address) == "answered"
     host.filter_ports({ANA.port_uuid: SENDS, BO.port_uuid: SENDS})

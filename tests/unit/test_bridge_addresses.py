@@ -35,7 +35,7 @@ def serving(*addresses: PortAddress) -> AddressSegment:
 
 def frame(target: IPv6Address, protocol: int, payload: bytes, *, mac: bytes = CARD, hops: int = 255) -> packets.Frame:
     head = struct.pack("!IHBB", 6 << 28, len(payload), protocol, hops) + LINK_LOCAL.packed + target.packed
-    return packets.Frame(b"\x33\x33" + target.packed[-4:], mac, ipv6.IPV6, head + payload)
+    return packets.Frame(b"\x33\x33" + target.packed[-4:], mac, packets.IPV6, head + payload)
 
 
 def solicits(**options: object) -> packets.Frame:
@@ -158,7 +158,7 @@ def test_whatever_a_guest_says_is_answered_or_not_but_never_an_error(data: bytes
     for asked in (
         frame(ALL_SERVERS, protocol, data),
         frame(ALL_SERVERS, 17, packets.udp(546, 547, data)),
-        packets.Frame(b"", CARD, ipv6.IPV6, data),
+        packets.Frame(b"", CARD, packets.IPV6, data),
     ):
         for said in segment.receive(asked):
             checked(said)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compute_drivers.guest_metadata import GuestPages
 from compute_drivers.user_net import packets
-from compute_drivers.user_net.metadata_segment import METADATA, OWN_MAC, MetadataSegment, Reader
+from compute_drivers.user_net.metadata_segment import METADATA, METADATA_IPV6, OWN_MAC, MetadataSegment, Reader
 from compute_drivers.user_net.packets import ACK, RST, SYN, Segment
 
 ANA, BO = Reader("fa:16:3e:00:00:03", "10.64.0.3"), Reader("fa:16:3e:00:00:04", "10.64.0.4")
@@ -115,9 +115,13 @@ def test_a_reader_finds_it_by_its_address_and_others_do_not() -> None:
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.binary(max_size=120), st.sampled_from([packets.ARP, packets.IPV4, 0x86DD]))
+@given(st.binary(max_size=120), st.sampled_from([packets.ARP, packets.IPV4, packets.IPV6]))
 def test_noise(noise: bytes, kind: int) -> None:
     segment = serving()
     assert segment.receive(noise, 1.0) == []
     segment.receive(packets.frame(OWN_MAC, mac_of(ANA), kind, noise), 1.0)
+    segment.tell({Reader(ANA.mac_address, "fd00::3"): pages_of("ana's")})
+    for protocol in (packets.TCP, packets.ICMPV6):
+        said = packets.packet_ipv6(IPv6Address("fd00::3").packed, METADATA_IPV6, protocol, noise.ljust(8, b"\0"))
+        segment.receive(packets.frame(OWN_MAC, mac_of(ANA), packets.IPV6, said), 1.0)
     assert segment.turn(9.0) == []

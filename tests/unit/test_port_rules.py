@@ -156,7 +156,10 @@ def test_nothing_passes_without_rules_and_all_without_port_security() -> None:
         assert chain(text, f"{direction}-{PLUG.device}") == ["return"]
     honest = chain(text, f"honest-{PLUG.device}")
     assert honest[-1] == "return"
-    of_services = r"169\.254\.|ip6 saddr fe80::6e:76ff:fe6d:6401 |(nd-router-solicit|dport 547) limit rate over 20"
+    of_services = (
+        r"169\.254\.|ip6 saddr fe80::6e:76ff:fe6d:6401 |(nd-router-solicit|dport 547) limit rate over 20|"
+        r"ip6 [sd]addr fe80::a9fe:a9fe |nd-neighbor-advert @th,64,128 0xfe8000000000000000000000a9fea9fe drop"
+    )
     assert all(re.search(of_services, line) for line in honest[:-1])
 
 
