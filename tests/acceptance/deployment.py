@@ -88,10 +88,11 @@ class Member:
 
     def is_ready(self) -> bool:
         assert self.child is not None
+        code = self.child.code  # asked first: it may be killed as soon as it is ready
         with self.log_path.open(errors="replace") as log:
             log.seek(self.began_at)
             is_ready = " is ready: " in log.read()
-        assert is_ready or self.child.code is None, f"{self.name} ended with {self.child.code}\n{self.log_tail()}"
+        assert is_ready or code is None, f"{self.name} ended with {code}\n{self.log_tail()}"
         return is_ready
 
 
