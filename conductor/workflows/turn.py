@@ -272,7 +272,8 @@ class Turn:
         retry = step.revert_retry if is_undo else step.retry
         is_final = not is_undo and step.is_final(self._work(record.step_key), error)
         if retry.allows(record.try_number) and not is_final:
-            if self.flow.on_stuck is not None and record.try_number == TRIES_UNTIL_STUCK:
+            tries_until_stuck = 1 if error["class"] == HostSilent.__name__ else TRIES_UNTIL_STUCK  # who hangs took long
+            if self.flow.on_stuck is not None and record.try_number == tries_until_stuck:
                 self.flow.on_stuck.apply(self._work(record.step_key), {})
             self._park(WaitCause.TIMER, f"next try of {step.title}", retry.pause(record.try_number))
         elif self.run.direction == "end":

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from conductor.cell_db.models import InstanceFault
-from conductor.core.states import RunState, VmState
+from conductor.core.states import RunState, TaskState, VmState
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
 from conductor.rpc.messages import StepProgressed
-from conductor.services import server_actions
+from conductor.services import instances, server_actions
 from conductor.transactions import database_now
 from conductor.workflows import engine
 from conductor.workflows.flow import UNTIL_DONE
@@ -29,7 +29,7 @@ from tests.integration.test_engine import (
     fresh,
     start,
 )
-from tests.integration.test_flows import ana, held, instance_of
+from tests.integration.test_flows import ana, held, instance_of, run_to_the_end
 
 __all__ = ["_fresh_diary", "_host_is_heard", "ana", "flow"]
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
@@ -113,3 +113,17 @@ def test_a_driver_that_hangs_ends_the_action_with_a_sentence(ana: Any, settings:
     assert "its driver seems to hang" in InstanceFault.objects.using("cell1").get(instance_uuid=uuid).message
     assert OutboxMessage.objects.using("cell1").count() == 0
     assert held() == LIVING
+
+
+def test_a_delete_of_whose_driver_hangs_says_so_at_once_and_goes_on(ana: Any, settings: Any) -> None:
+    uuid = built(ana)
+    instances.delete(ana, uuid)
+    run = WorkflowRun.objects.using("cell1").get(flow="delete_instance")
+    engine.run("cell1", run.uuid)
+    settings.NOVELLA_COMMAND_SECONDS = 0.0
+    WorkflowRun.objects.using("cell1").filter(pk=run.pk).update(wake_at=database_now())
+    engine.run("cell1", run.uuid)
+    assert (instance_of(uuid).vm_state, instance_of(uuid).task_state) == (VmState.ERROR, TaskState.DELETING)
+    assert "its driver seems to hang" in InstanceFault.objects.using("cell1").get(instance_uuid=uuid).message
+    run_to_the_end()
+    assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})

@@ -23,7 +23,7 @@ class ShowStuck(Step):
         error = first.error or {}
         InstanceFault.objects.using(work.alias).create(
             instance_uuid=work.instance_uuid,
-            message=f"{error.get('message', '')} It is tried again and again."[:255],
+            message=f"This fails again and again: {error.get('message', '')}"[:255],
             details=f"{error.get('class')} at step {first.name}",
             created_at=database_now(),
         )

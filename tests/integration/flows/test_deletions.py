@@ -103,7 +103,7 @@ def test_a_delete_that_fails_again_and_again_shows_its_first_cause_and_goes_on(a
         engine.answer("cell1", answered)
         WorkflowRun.objects.using("cell1").filter(pk=run.pk).update(wake_at=database_now())
     fault = InstanceFault.objects.using("cell1").get(instance_uuid=uuid)
-    assert fault.message == "The disk is busy for the 1. time. It is tried again and again."
+    assert fault.message == "This fails again and again: The disk is busy for the 1. time."
     assert instance_of(uuid).task_state == TaskState.DELETING
     run_to_the_end()
     assert (instance_of(uuid).vm_state, held()) == (VmState.DELETED, {})
