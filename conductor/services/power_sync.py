@@ -29,10 +29,8 @@ FOLLOWS: Mapping[tuple[str, int], str] = {
     (VmState.ACTIVE, PowerState.CRASHED): "stop",
     (VmState.ACTIVE, PowerState.SUSPENDED): "stop",
     (VmState.STOPPED, PowerState.RUNNING): "stop",
-    (VmState.PAUSED, PowerState.RUNNING): "pause",
     (VmState.PAUSED, PowerState.SHUTDOWN): "stop",
     (VmState.PAUSED, PowerState.CRASHED): "stop",
-    (VmState.SUSPENDED, PowerState.RUNNING): "suspend",
     (VmState.SOFT_DELETED, PowerState.RUNNING): "soft_delete",
 }
 

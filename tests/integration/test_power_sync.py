@@ -61,8 +61,6 @@ def answer(run: WorkflowRun, *, ok: bool = True) -> None:
         (VmState.ACTIVE, PowerState.SUSPENDED, "stop_instance", VmState.STOPPED),
         (VmState.STOPPED, PowerState.RUNNING, "stop_instance", VmState.STOPPED),
         (VmState.PAUSED, PowerState.SHUTDOWN, "stop_instance", VmState.STOPPED),
-        (VmState.PAUSED, PowerState.RUNNING, "pause_instance", VmState.PAUSED),
-        (VmState.SUSPENDED, PowerState.RUNNING, "suspend_instance", VmState.SUSPENDED),
         (VmState.SOFT_DELETED, PowerState.RUNNING, "soft_delete_instance", VmState.SOFT_DELETED),
     ],
 )
