@@ -193,4 +193,6 @@ def _explained(error: Exception) -> str:
         return f"there is no command {error}"[:LONGEST_SHOWN]
     if isinstance(error, RecursionError):
         return "it is too deep"
+    if isinstance(error, AttributeError):
+        return "it asks for the inside of what has none"
     return "it compares what cannot be compared"

@@ -8,7 +8,7 @@ import numpy as np
 
 from conductor.core.host_state import Column, HostTable
 from conductor.core.request_spec import RequestSpec
-from conductor.core.scheduling.group_rules import SOFT_AFFINITY, SOFT_ANTI_AFFINITY, members_by_host
+from conductor.core.scheduling.group_rules import SOFT_AFFINITY, SOFT_ANTI_AFFINITY, STAYING, members_by_host
 from conductor.core.weigher import Weigher
 
 
@@ -35,11 +35,10 @@ class ServerGroupSoftAntiAffinityWeigher(Weigher):
 def _members(hosts: HostTable, spec: RequestSpec, policy: str, *, sign: float) -> Column:
     """Members per host times `sign`; nothing but zeros for groups of another policy."""
     members = members_by_host(spec.group, policy)
-    own = spec.instance_uuid
-    if spec.group is not None and spec.group.policy == policy and own and own not in spec.group.member_hosts:
-        members = members + Counter(
-            filter(None, [spec.instance_hosts.get(own)])
-        )  # one that moves counts where it still is
+    own, group = spec.instance_uuid, spec.group
+    if group is not None and group.policy == policy and group.member_hosts.keys().isdisjoint((own, STAYING + own)):
+        at = spec.instance_hosts.get(own)
+        members = members + Counter([at] if at else ())  # one that moves counts where it still is
     if not members:
         return hosts.zeros
     counts = np.zeros(len(hosts), np.float64)

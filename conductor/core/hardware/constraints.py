@@ -85,9 +85,10 @@ class Wishes:
         _one_of(self.extra_specs.get("hw:cpu_thread_policy"), THREAD_POLICIES, "hw:cpu_thread_policy")
 
     def pci_policy(self) -> str | None:
-        wanted, offered = self._chosen("pci_numa_affinity_policy", PCI_POLICIES)
+        wanted, offered = self.both("pci_numa_affinity_policy")
         if wanted and offered and wanted != offered:
             raise _conflict("pci_numa_affinity_policy", wanted, offered)
+        wanted, offered = self._chosen("pci_numa_affinity_policy", PCI_POLICIES)
         return wanted or offered
 
     def emulator_policy(self) -> str | None:

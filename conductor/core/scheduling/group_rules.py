@@ -11,6 +11,7 @@ ANTI_AFFINITY = "anti-affinity"
 SOFT_AFFINITY = "soft-affinity"
 SOFT_ANTI_AFFINITY = "soft-anti-affinity"
 LEAVING = ":leaving"  # after a member's uuid: the host that it is leaving
+STAYING = "member:"  # before a member's uuid: it counts where it is, also if the request places it anew
 HARD = frozenset({AFFINITY, ANTI_AFFINITY})
 
 

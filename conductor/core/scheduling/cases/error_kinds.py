@@ -56,6 +56,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     (r"MetricsWeigher lacks ", "ComputeHostMetricNotFound"),
     (r"JsonFilter about .* there is no command ", "KeyError"),
     (r"JsonFilter about .* it is no JSON", "JSONDecodeError"),
+    (r"JsonFilter about .* it asks for the inside ", "AttributeError"),
     (r"JsonFilter about ", "TypeError"),
     (r"ImagePropertiesFilter about ", "AttributeError"),
     (r"SimpleCIDRAffinityFilter about .* name no network: a list", "TypeError"),

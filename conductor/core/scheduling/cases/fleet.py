@@ -14,6 +14,7 @@ from conductor.core.hardware.topology import HostCell, HostTopology, Pages, PciP
 from conductor.core.host_state import HostState
 from conductor.core.placement.amounts import MOST, Amount
 from conductor.core.request_spec import GroupSpec
+from conductor.core.scheduling.group_rules import STAYING
 from conductor.core.scheduling.prefilters import ZONE_KEY, AggregateFacts
 
 DEFAULT_ZONE = "nova"
@@ -25,8 +26,6 @@ STANDARD = {
     "MEMORY_MB": ("ram_mb", "memory_mb", "ram_ratio", 1.0),
     "DISK_GB": ("disk_gb", "disk_gb", "disk_ratio", 1.0),
 }
-# Before a member's uuid: the group counts it although the request may place it anew.
-MEMBER = "member:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def _aggregate(data: Mapping[str, Any]) -> AggregateFacts:
 
 def _group(data: Mapping[str, Any], residents: Mapping[str, str]) -> GroupSpec:
     rules = {key: int(value) for key, value in (data.get("rules") or {}).items() if value is not None}
-    members = {MEMBER + uuid: residents.get(uuid, "") for uuid in data.get("members") or ()}
+    members = {STAYING + uuid: residents.get(uuid, "") for uuid in data.get("members") or ()}
     return GroupSpec(uuid_of("group", data["name"]), data["policy"], rules, members)
 
 
