@@ -79,6 +79,65 @@ def test_brackets_turn_tabs(open_page: OpenPage, people: Any) -> None:
     expect(page).to_have_url(re.compile("/placement$"))
 
 
+def test_a_workflow_is_zoomed_followed_linked_and_left_by_keys(open_page: OpenPage, people: Any) -> None:
+    parent, _ = factories.build(people.ana.context(), "web-1")
+    page = open_page("ana")
+    go(page, f"/workflows/{parent.uuid}")
+    track = page.locator(".timeline-row .track svg").nth(1)
+    whole = track.bounding_box()
+    assert whole is not None
+    for key in ("+", "+", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(page).to_have_url(re.compile(r"zoom=2\.25&from=0\.3889$"))
+    zoomed = track.bounding_box()
+    assert zoomed is not None
+    assert abs(zoomed["width"] - 2.25 * whole["width"]) < 2
+    page.keyboard.press("f")
+    expect(page.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("c")
+    copied = page.url
+    expect(page.get_by_text("The link to this view is copied")).to_be_attached()
+    go(page, copied)  # what somebody sees who was given the link
+    expect(page.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
+    assert abs((track.bounding_box() or zoomed)["width"] - zoomed["width"]) < 2
+    page.keyboard.press("0")
+    expect(page).to_have_url(re.compile(rf"{parent.uuid}\?follow=1$"))
+    go(page, f"/workflows/{parent.uuid}/graph?zoom=2")
+    picture = page.locator(".graph-scroll svg")
+    large = picture.bounding_box()
+    page.keyboard.press("-")
+    assert (picture.bounding_box() or {"width": 0})["width"] < (large or {"width": 0})["width"]
+    page.keyboard.press("?")
+    page.keyboard.press("Escape")  # what is open goes first
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile("/workflows$"))
+
+
+def test_keys_can_be_changed(open_page: OpenPage, people: Any) -> None:
+    factories.instance(people.ana.context(), "web-1")
+    page = open_page("ana")
+    go(page, "/servers")
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keyboard")
+    dialog.get_by_text("Change a key in this browser").click()
+    dialog.get_by_label("Key", exact=True).select_option("x")
+    dialog.get_by_label("becomes").fill("p")
+    dialog.get_by_role("button", name="Change", exact=True).click()
+    go(page, "/servers")  # it is kept
+    for key in ("j", "x"):
+        page.keyboard.press(key)
+    expect(page.get_by_label("Pick web-1")).not_to_be_checked()
+    page.keyboard.press("p")
+    expect(page.get_by_label("Pick web-1")).to_be_checked()
+    page.keyboard.press("?")
+    dialog.get_by_text("Change a key in this browser").click()
+    dialog.get_by_role("button", name="All as they were").click()
+    page.keyboard.press("Escape")
+    page.keyboard.press("x")
+    expect(page.get_by_label("Pick web-1")).not_to_be_checked()
+
+
 def test_the_first_tab_stop_skips_the_navigation(open_page: OpenPage) -> None:
     page = open_page("ana")
     go(page, "/servers")

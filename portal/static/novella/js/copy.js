@@ -2,9 +2,9 @@
 import { gettext } from "./words.js";
 export function startCopying() {
   document.addEventListener("click", async (event) => {
-    const button = event.target.closest("[data-copy]");
+    const button = event.target.closest("[data-copy], [data-copy-link]");
     if (!button) return;
-    const wanted = button.dataset.copy;
+    const wanted = button.dataset.copy ?? location.href;
     const text = wanted.startsWith("#") ? document.querySelector(wanted)?.textContent ?? "" : wanted;
     if (!(await put(text))) return;
     button.setAttribute("data-copied", "");
@@ -25,6 +25,11 @@ export function startSaving() {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
+}
+
+/** This page as it is looked at: every view is an address. */
+export async function copyLink() {
+  if (await put(location.href)) announce(gettext("The link to this view is copied"));
 }
 
 async function put(text) {

@@ -1,4 +1,7 @@
 /* The keyboard: listed by ?, silent inside fields. */
+import { copyLink } from "./copy.js";
+import { meant } from "./keymap.js";
+
 const LONGEST_PAUSE = 1200;
 let before = "";
 let beforeAt = 0;
@@ -16,9 +19,12 @@ export function startKeys() {
       location.assign(place.href);
       return;
     }
-    const act = ACTIONS[event.key] ?? (/^[1-9]$/.test(event.key) ? () => turnTo(Number(event.key) - 1) : undefined);
+    const key = meant(event.key);
+    const act = ACTIONS[key] ?? (/^[1-9]$/.test(key) ? () => turnTo(Number(key) - 1) : undefined);
     if (act && act(event) !== false) event.preventDefault();
   });
+  // Before anybody else hears it: what is open is closed first, and only then one goes up.
+  document.addEventListener("keydown", (event) => event.key === "Escape" && up(event), { capture: true });
 }
 
 const ACTIONS = {
@@ -27,7 +33,7 @@ const ACTIONS = {
   j: () => move(1),
   k: () => move(-1),
   x: () => pick(),
-  c: () => follow("[data-key-create]"),
+  c: () => follow("[data-key-create]") !== false || copyLink(),
   "[": () => turn(-1),
   "]": () => turn(1),
   Enter: (event) => (event.target.closest("a, button, summary, [data-row]") === picked() && picked() ? open() : false),
@@ -36,6 +42,15 @@ const ACTIONS = {
 export function isTyping(element) {
   if (element.isContentEditable || element.matches("textarea, select")) return true;
   return element.matches("input") && !["checkbox", "radio", "button", "submit"].includes(element.type);
+}
+
+const OPEN = "dialog[open], details[data-menu][open], [popover]:popover-open, #drawer:not([hidden]), #step-drawer:not([hidden])";
+
+/** To the page above this one; a console has the key for itself. */
+function up(event) {
+  if (isTyping(event.target) || event.target.matches("canvas") || document.fullscreenElement || document.querySelector(OPEN)) return;
+  const above = [...document.querySelectorAll(".crumb a")].at(-1);
+  if (above) location.assign(above.href);
 }
 
 function focus(selector) {

@@ -6,6 +6,7 @@ import { startCopying, startSaving } from "./copy.js";
 import { startDrawer } from "./drawer.js";
 import { startDialogs } from "./dialogs.js";
 import { startForms } from "./forms.js";
+import { startKeymap } from "./keymap.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live/page.js";
 import { startMetrics } from "./metrics.js";
@@ -18,7 +19,7 @@ import { startTriage } from "./triage.js";
 import { startWindows } from "./window.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startAgain, startSession, startLive, startTray, startTriage]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startKeymap, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startAgain, startSession, startLive, startTray, startTriage]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

@@ -1,11 +1,13 @@
 /* Keys of a workflow's page, beside those that every page has. */
+import { meant } from "../keymap.js";
 import { isTyping } from "../keys.js";
+import { follow, pan, zoomBy } from "./zoom.js";
 
 export function startWorkflowKeys() {
   if (!document.getElementById("workflow-body")) return;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
-    if (ACTIONS[event.key]?.()) event.preventDefault();
+    if (ACTIONS[meant(event.key)]?.()) event.preventDefault();
   });
 }
 
@@ -14,6 +16,13 @@ const ACTIONS = {
   n: () => toFailure(1),
   N: () => toFailure(-1),
   w: () => click("[data-why]"),
+  f: () => follow() || click("[data-log-latest]"),
+  "+": () => zoomBy("+"),
+  "=": () => zoomBy("+"), // where + needs Shift
+  "-": () => zoomBy("-"),
+  0: () => zoomBy("0"),
+  ArrowLeft: () => pan(-1),
+  ArrowRight: () => pan(1),
   l: () => click('.tab[data-tab="logs"]'),
   ".": () => focus("#workflow-actions a, #workflow-actions summary"),
 };

@@ -6,7 +6,8 @@ import { startLog } from "./log.js";
 import { startMoments } from "./moments.js";
 import { startQueue } from "./queue.js";
 import { startWhy } from "./why.js";
+import { startZoom } from "./zoom.js";
 
 export function startWorkflows() {
-  for (const start of [startDrawer, startWhy, startLeases, startLog, startMoments, startQueue, startWorkflowKeys]) start();
+  for (const start of [startDrawer, startWhy, startLeases, startLog, startMoments, startQueue, startWorkflowKeys, startZoom]) start();
 }
