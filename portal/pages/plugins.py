@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib import messages
@@ -16,9 +16,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from conductor.core import json_text
 from conductor.core.errors import Conflict, Invalid, NovellaError, StaleRevision
 from conductor.core.plugin_choice import CONSEQUENCES, KINDS, MODES
-from conductor.services import plugin_details, plugin_views, plugins
+from conductor.services import plugin_details, plugin_effects, plugin_views, plugins, what_if_batches
 from conductor.services.plugin_views import Catalogue, ConformanceView, OptionView, PluginView
 from conductor.services.plugins import Change
+from conductor.services.what_if_batches import Batch
+from conductor.services.what_if_comparisons import Supposition
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
 
@@ -55,6 +57,7 @@ LAW_WORDS = {
     "full": "level full",
 }
 COMMANDS = {**dict.fromkeys(KINDS, "novella-plugin-check"), "driver": "novella-driver-conformance"}
+PREVIEWED = 100  # requests that a change is tried on
 NUMBERS = frozenset({"integer", "number"})
 STATUS: tuple[tuple[type[NovellaError], int], ...] = ((StaleRevision, 412), (Conflict, 409))
 
@@ -105,6 +108,8 @@ def plugin(request: PageRequest, kind: str, name: str) -> HttpResponse:
         return _page(request, found, view)
     try:
         change = Change(keys=CHOICES) if "reset" in request.POST else _asked(request, view)
+        if "preview" in request.POST:
+            return _page(request, found, _as_asked(view, change), preview=_preview(request, view, change))
         plugins.change(request.asker, kind, plugins={name: change}, version=_version(request))
     except (Invalid, Conflict) as error:
         return _page(request, plugin_views.catalogue(request.asker, kind), view, error)
@@ -194,7 +199,25 @@ def law_of(law: ConformanceView | None) -> Face | None:
     return Face(tone, LAW_WORDS.get(law.level, law.level), ", ".join(law.broken))
 
 
-def _page(request: PageRequest, found: Catalogue, view: PluginView, error: NovellaError | None = None) -> HttpResponse:
+def _preview(request: PageRequest, view: PluginView, change: Change) -> Batch:
+    """The last requests asked again with the change; nothing is changed by it."""
+    return what_if_batches.replay(request.asker, PREVIEWED, Supposition(plugins={view.kind: {view.name: change}}))
+
+
+def _as_asked(view: PluginView, change: Change) -> PluginView:
+    """The view with what the form says: it stays there until it is applied."""
+    named = {key: getattr(change, key) for key in change.keys - {"options"}}
+    return replace(view, **{key: value for key, value in named.items() if value is not None})
+
+
+def _page(
+    request: PageRequest,
+    found: Catalogue,
+    view: PluginView,
+    error: NovellaError | None = None,
+    *,
+    preview: Batch | None = None,
+) -> HttpResponse:
     context = {
         "asker": request.asker,
         "plugin": view,
@@ -203,6 +226,8 @@ def _page(request: PageRequest, found: Catalogue, view: PluginView, error: Novel
         "is_chosen": view.kind in KINDS,
         "can_be_shut": view.kind in (*KINDS, *EXTENSIONS),
         "told": plugin_details.detail(request.asker, view.kind, view.name),
+        "effect": plugin_effects.effect(request.asker, view.kind, view.name),
+        "batch": preview,
         "law_face": law_of(view.conformance),
         "law_command": f"{COMMANDS[view.kind]} {view.name} --record" if view.kind in COMMANDS else "",
         "fields": [_field(request, one) for one in view.options],

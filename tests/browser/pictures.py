@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from conductor.cell_db.models import Service
+from conductor.cell_db.models import ComputeNode, Service
 from conductor.journal.models import WorkflowRun
 from conductor.placement.allocations import Claim, claim
 from conductor.rpc.versions import SERVICE_VERSION
@@ -120,6 +120,8 @@ def make_fleet(asker: Any) -> None:
         taken = {"VCPU": 2 * number, "MEMORY_MB": 3000 * number, "DISK_GB": 20 * number}
         if number:
             claim(Claim(str(uuid4()), provider, taken, asker.project_id, asker.user_id))
+        # As its report would say: other projects have servers too.
+        ComputeNode.objects.using(cell).filter(host=f"sim-{number + 1}").update(running_guests=2 * number + 1)
     silence("sim-9")
     for cell in ("cell0", "cell1", "cell2"):
         values = {"host": "conductor-1", "version": SERVICE_VERSION, "last_seen_at": factories.ago(0)}

@@ -9,9 +9,10 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from conductor.api_db.models import PluginChoice, PluginQuarantine
+from conductor.api_db.models import PluginChoice, PluginQuarantine, SchedulingDecision
 from conductor.plugins import registry
 from conductor.scheduler.plugins_in_force import in_force, pipeline
+from tests import factories
 from tests.integration.page_clients import signed_in
 from tests.integration.test_intervention_pages import text
 
@@ -69,6 +70,38 @@ def test_the_form_changes_what_was_changed_in_it_and_nothing_else(admin: Client)
     chain = pipeline()
     assert chain.multipliers.options == {"ram_weight_multiplier": 2.5}
     assert chain.rules.shadows == {("weigher", "RAMWeigher")}
+
+
+def test_a_change_is_previewed_on_recent_requests_and_kept_in_the_form(admin: Client, people: Any) -> None:
+    run = factories.run(people.ana.context(), instance_name="web-1")
+    factories.failed_decision(run)
+    values = {"mode": "shadow", "on_failure": "turn away", "preview": "yes", "option.max_io_ops_per_host": "8"}
+    page = text(form(admin, FILTER, enabled="yes", **values))
+    assert "Nothing is changed yet" in page
+    assert "of 1 request" in page
+    assert '<option value="shadow" selected>' in page
+    assert not PluginChoice.objects.exists()
+    assert "IoOpsFilter was changed" not in page
+
+
+def test_a_page_says_how_often_a_plugin_was_decisive(admin: Client, people: Any) -> None:
+    run = factories.run(people.ana.context(), instance_name="web-1")
+    ended = {"filter": "IoOpsFilter", "before": 3, "after": 0, "rejected": 3, "milliseconds": 0.1}
+    decided = factories.failed_decision(run)
+    SchedulingDecision.objects.filter(pk=decided.pk).update(summary={**decided.summary, "funnel": [ended]})
+    assert "in 1 of 1 decisions" in text(admin.get(FILTER))
+    tipped = [
+        {"host": "a", "total": 1.0, "parts": [{"weigher": "RAMWeigher", "weight": 1.0}]},
+        {"host": "b", "total": 0.5, "parts": [{"weigher": "RAMWeigher", "weight": 0.2}]},
+    ]
+    SchedulingDecision.objects.filter(pk=decided.pk).update(details={"weights": tipped})
+    assert "in 1 of 1 decisions" in text(admin.get(WEIGHER))
+    SchedulingDecision.objects.filter(pk=decided.pk).update(details={"weights": tipped[:1]})
+    page = text(admin.get(WEIGHER))
+    assert "in 0 of 1 decisions" in page
+    assert "put no plugin into quarantine" in page
+    assert "on by default" in page
+    assert "off by default" in text(admin.get(FILTER))
 
 
 @pytest.mark.parametrize(
