@@ -189,7 +189,9 @@ class LibvirtActions(LibvirtMaker):
 
     def attach_volume(self, instance_uuid: str, volume: VolumeConnection) -> None:
         with self._guest(instance_uuid, "attach the volume") as found:
-            if found.power_state() in ON and not found.volumes.alias(volume.volume_uuid):
+            if found.power_state() in ON and found.volumes.alias(volume.volume_uuid):
+                found.volumes.show_all(volume)
+            elif found.power_state() in ON:
                 (disk,) = devices_xml.arranged((), [volume], found.targets())
                 disk = replace(disk, alias=found.volumes.free_alias(volume.volume_uuid))
                 found.plug_disk(devices_xml.disk(disk))

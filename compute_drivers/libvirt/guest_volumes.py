@@ -64,16 +64,20 @@ class GuestVolumes:
         except BaseException:
             self._drop_job(name)
             raise
-        self._show_all(name, volume, size)
+        self.show_all(volume)
 
-    def _show_all(self, name: str, volume: VolumeConnection, size: int) -> None:
-        """What a larger volume has more, at once where libvirt can (10.0 and later), else at the guest's next start."""
-        if volume.disk_format != "raw" or (has := _bytes_of(volume.path)) <= size:
+    def show_all(self, volume: VolumeConnection) -> None:
+        """What a larger volume has more, at once where libvirt can, else at the guest's next start.
+
+        Of one that was swapped it can from 10.0 on.
+        """
+        name = _target(self._disks()[volume.volume_uuid])
+        if volume.disk_format != "raw" or (has := _bytes_of(volume.path)) <= int(self._domain.blockInfo(name)[0]):
             return
         try:
             self._domain.blockResize(name, has, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
         except libvirt.libvirtError as error:
-            log.info("a swapped volume shows its size later: %s %s: %s", self._domain.name(), name, error)
+            log.info("a volume shows its size later: %s %s: %s", self._domain.name(), name, error)
 
     def _follow(self, name: str, tell: Callable[[float], None]) -> None:
         while not self._is_ready(name):

@@ -284,6 +284,7 @@ class ComputeDriver:
         raise NotImplementedError
 
     def attach_volume(self, instance_uuid: str, volume: VolumeConnection) -> None:
+        """Give the guest the volume; one that it has shows the size that it has by now, if that can be."""
         raise NotImplementedError
 
     def detach_volume(self, instance_uuid: str, volume_uuid: str) -> None:

@@ -17,8 +17,8 @@ from conductor.cells.lookup import CELL0
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, NotFound, NotSupported
 from conductor.network import ports
-from conductor.services import instant_runs, server_actions, server_interfaces
-from conductor.services.instant_runs import Deed
+from conductor.rpc import outbox
+from conductor.services import server_actions, server_interfaces
 from conductor.services.server_actions import Asked
 from conductor.transactions import database_now, write_tx
 
@@ -109,14 +109,23 @@ def _lose_port(context: RequestContext, cell: str, instance: Instance, event: Ex
 
 
 def _extend_volume(context: RequestContext, cell: str, instance: Instance, event: ExternalEvent) -> None:
-    """Put on record that a volume grew. Guests see its size when they look at the device again."""
+    """Have the guest see that a volume of its server grew, after whatever is under work there."""
+    devices = BlockDevice.objects.using(cell).filter(instance_uuid=instance.uuid)
+    device = next((one for one in devices if str(one.volume_uuid) == event.tag), None)
+    if device is None:
+        log.info("volume grew that is not attached: instance=%s volume=%s", instance.uuid, event.tag)
+        return
+    wanted = outbox.NewRun(
+        flow="extend_volume",
+        action="extend_volume",
+        context=context,
+        resources=[f"instance:{instance.uuid}"],
+        instance_uuid=instance.uuid,
+        instance_name=instance.name,
+        inputs={"attachment_id": str(device.uuid), "volume_id": event.tag},
+    )
     with write_tx(cell):
-        devices = BlockDevice.objects.using(cell).filter(instance_uuid=instance.uuid)
-        if not any(str(uuid) == event.tag for uuid in devices.values_list("volume_uuid", flat=True)):
-            log.info("volume grew that is not attached: instance=%s volume=%s", instance.uuid, event.tag)
-            return
-        deed = Deed(action="extend_volume", event="compute_extend_volume", title=f"Take in the size of {event.tag}")
-        instant_runs.record(cell, context, instance, deed)
+        outbox.open_run(cell, wanted, may_wait=True)
 
 
 def _follow_power(context: RequestContext, cell: str, instance: Instance, event: ExternalEvent) -> None:

@@ -23,6 +23,7 @@ from conductor.workflows.detach_interface import DETACH_INTERFACE
 from conductor.workflows.detach_volume import DETACH_VOLUME
 from conductor.workflows.drain_host import DRAIN_HOST
 from conductor.workflows.evacuate_instance import EVACUATE_INSTANCE
+from conductor.workflows.extend_volume import EXTEND_VOLUME
 from conductor.workflows.flow import Flow, RemoteStep
 from conductor.workflows.force_live_migration import FORCE_LIVE_MIGRATION
 from conductor.workflows.hard_reboot_instance import HARD_REBOOT_INSTANCE
@@ -93,6 +94,7 @@ FLOWS: tuple[Flow, ...] = (
     UNSHELVE_INSTANCE,
     ATTACH_VOLUME,
     DETACH_VOLUME,
+    EXTEND_VOLUME,
     SWAP_VOLUME,
     ATTACH_INTERFACE,
     DETACH_INTERFACE,

@@ -78,9 +78,12 @@ class Client:
         return ""
 
     def call(self, method: str, path: str, body: Any = None, *, user: str = "demo", version: str = "2.90") -> Answer:
-        """One request with a token of `user` ("demo", "admin" or "" for none). A body of bytes goes as it is."""
+        """One request with a token of `user` ("demo", "admin" or "" for none). A body of bytes goes as it is.
+
+        `version` is the Compute API's, or another's with its name.
+        """
         kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
-        headers = {"Content-Type": kind, "OpenStack-API-Version": f"compute {version}"}
+        headers = {"Content-Type": kind, "OpenStack-API-Version": version if " " in version else f"compute {version}"}
         if user:
             headers["X-Auth-Token"] = self.token(user)
         return self._send(method, path, headers, body)

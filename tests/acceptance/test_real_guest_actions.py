@@ -121,12 +121,15 @@ def test_it_stands_still_and_goes_on(web: Real) -> None:
 
 
 def test_volumes_and_ports_come_and_go_while_it_runs(web: Real) -> None:
-    cloud, (uuid, larger) = web.cloud, (_new_volume(web.cloud, size) for size in (1, 2))
+    cloud, (uuid, larger) = web.cloud, (_new_volume(web.cloud, size) for size in (1, 3))
     attachments = f"{SERVERS}/{web.uuid}/os-volume_attachments"
     attached = cloud.call("POST", attachments, {"volumeAttachment": {"volumeId": uuid}})
     assert attached.status in (200, 202), attached.raw
     wait_until("attached", lambda: _volume(cloud, uuid)["status"] == "in-use")
     assert web.line.number("sleep 1; cat /sys/block/vdb/size") == 2 << 20
+    body = {"os-extend": {"new_size": 2}}
+    assert cloud.call("POST", f"/volume/v3/volumes/{uuid}/action", body, version="volume 3.60").status == 202
+    wait_until("it grew", lambda: web.line.number("cat /sys/block/vdb/size") == 4 << 20)
     web.line.ask("printf moved | dd of=/dev/vdb conv=notrunc 2> /dev/null; sync")
     body = {"volumeAttachment": {"volumeId": larger}}
     assert cloud.call("PUT", f"{attachments}/{uuid}", body, user="admin").status == 202

@@ -40,6 +40,11 @@ def _swap(stage: Stage) -> Request:
     return "PUT", f"{COMPUTE}/servers/{stage.server}/os-volume_attachments/{first}", attachment
 
 
+def _tell_of_growth(stage: Stage) -> Request:
+    told = {"name": "volume-extended", "server_uuid": stage.server, "tag": stage.person.volumes[0]}
+    return "POST", f"{COMPUTE}/os-server-external-events", {"events": [told]}
+
+
 def _plug(stage: Stage) -> Request:
     return "POST", f"{COMPUTE}/servers/{stage.server}/os-interface", {"interfaceAttachment": {}}
 
@@ -198,6 +203,7 @@ DEEDS: dict[str, Deed] = {
     "crash dump": act("trigger_crash_dump"),
     "attach volume": _attach,
     "detach volume": _detach,
+    "extend volume": _tell_of_growth,
     "swap volume": _swap,
     "plug": _plug,
     "unplug": _unplug,
@@ -225,7 +231,10 @@ DEEDS: dict[str, Deed] = {
     "hosts close": _hosts_close,
     "hosts open": _hosts_open,
 }
-AS_ADMIN = {"swap volume", "migrate", "migrate live", "abort move", "force move", "evacuate", "drain", "open host"}
+AS_ADMIN = {
+    *("extend volume", "swap volume", "migrate", "migrate live", "abort move", "force move"),
+    *("evacuate", "drain", "open host"),
+}
 # What is asked for while the action before it is under way.
 AT_ONCE = {"abort move", "force move"}
 # How the cloud gets out of what these deeds did to it, when a scene breaks off.
@@ -292,6 +301,7 @@ SCENES: dict[str, Scene] = {
     "unshelve_instance": Scene(("shelve",), "unshelve", "spawn"),
     "attach_volume": Scene((), "attach volume", "attach_volume", ("attach_volume",)),
     "detach_volume": Scene(("attach volume",), "detach volume", "detach_volume", ("detach_volume",)),
+    "extend_volume": Scene(("attach volume",), "extend volume", "attach_volume"),
     "swap_volume": Scene(("attach volume",), "swap volume", "swap_volume", ("swap_volume",), fail_times=1),
     "attach_interface": Scene((), "plug", "attach_interface", ("attach_interface",)),
     "detach_interface": Scene((), "unplug", "detach_interface", ("detach_interface",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import stat
 import time
@@ -188,6 +189,10 @@ def _plug_a_volume(driver: LibvirtDriver, listener: Listener, path: Path) -> Non
     for _ in range(2):
         driver.attach_volume(listener.uuid, volume)
         listener.hears(b"[vdb] 4096 512-byte logical blocks")
+        os.truncate(path, 3 << 20)
+        driver.attach_volume(listener.uuid, volume)
+        listener.hears(b"[vdb] new size: 6144 512-byte logical blocks")
+        os.truncate(path, 2 << 20)
         driver.detach_volume(listener.uuid, volume.volume_uuid)
     _swap_a_volume(driver, listener, volume)
 

@@ -1,4 +1,4 @@
-"""Have the host give the guest the volume; a server without a host gets it when it has one."""
+"""Have the host give the guest the volume, as large as it is; a server without a host gets it when it has one."""
 
 from __future__ import annotations
 
@@ -21,3 +21,14 @@ class AttachOnHost(RemoteStep):
     def revert_command(self, work: Work) -> Any:
         host = instance_rows.read(work).host
         return DetachVolume(**addressed(work, host), volume_uuid=work.inputs["volume_id"]) if host else None
+
+
+class GrowOnHost(RemoteStep):
+    """Attached once more: the guest keeps the volume, and sees the size that it has by now."""
+
+    title = "Show the guest its size"
+    event = "compute_extend_volume"
+
+    def command(self, work: Work) -> Any:
+        host, device = instance_rows.read(work).host, devices.rows(work).first()
+        return AttachVolume(**addressed(work, host), volume=device.connection) if host and device else None

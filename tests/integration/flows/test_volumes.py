@@ -11,7 +11,7 @@ from conductor.cell_db.models import BlockDevice, Instance, InstanceFault
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, ResourceLocked
 from conductor.core.states import RunState, VmState, WaitCause
 from conductor.journal.models import ResourceLock, WorkflowRun
-from conductor.services import instances, server_actions, server_images, server_volumes, volumes
+from conductor.services import instances, server_actions, server_images, server_volumes, volume_growth, volumes
 from conductor.services.server_volumes import AttachWish
 from conductor.services.volumes import VolumeWish
 from conductor.volume import store
@@ -108,6 +108,21 @@ def test_a_detach_that_fails_leaves_it_in_use(
         assert_free(hosts, uuid, volume)
     else:
         assert_attached(hosts, uuid, volume)
+
+
+def test_a_guest_is_shown_what_a_volume_has_grown_by(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
+    uuid = launch()
+    attached(hosts, ana, uuid, volume)
+    volume_growth.extend(ana, volume, 2, may_be_in_use=True)
+    growing = WorkflowRun.objects.using(CELL).get(flow="extend_volume")
+    with pytest.raises(ResourceLocked, match=f"workflow {growing.uuid}"):
+        server_actions.begin(ana, uuid, "stop")
+    hosts.plugged[uuid].clear()
+    run_to_the_end(hosts)
+    assert hosts.plugged[uuid] == {volume}, "it was given once more"
+    assert run_of(uuid, "extend_volume").state == RunState.DONE
+    assert_attached(hosts, uuid, volume)
+    assert store.path_of(volume).stat().st_size == 2 << 30
 
 
 def test_a_host_that_refuses_leaves_the_volume_free(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
