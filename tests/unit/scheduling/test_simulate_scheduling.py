@@ -65,7 +65,7 @@ def test_the_same_file_has_the_same_answers(tmp_path: Path) -> None:
     ("case", "words"),
     [
         (changed("hosts", 1, "vcpus", to="many"), ['Case "two hosts"', "hosts[1].vcpus", "many"]),
-        (changed("hosts", 0, "status", to="asleep"), ["hosts[0].status", "asleep"]),
+        (changed("hosts", 0, "status", to="asleep"), ["hosts[0].status", "asleep", "forced_down"]),
         (changed("hosts", 0, "aggregates", to=["nobody"]), ["hosts[0].aggregates", "nobody"]),
         (changed("hosts", 1, "name", to="h1"), ["hosts", "h1", "give each its own"]),
         (changed("requests", 0, "group", to="nobody"), ["requests[0].group", "nobody"]),
@@ -74,6 +74,15 @@ def test_the_same_file_has_the_same_answers(tmp_path: Path) -> None:
         (changed("weighers", to=["NoSuchWeigher"]), ["weighers[0]", "NoSuchWeigher", "RAMWeigher"]),
         (changed("config", to={"scheduler.max_attempts": 0}), ["config.scheduler.max_attempts", "0"]),
         (changed("config", to={"filter_scheduler.ram_weight_multiplier": "x"}), ["ram_weight_multiplier", "number"]),
+        (
+            changed("config", to={"filter_scheduler.ram_weight_multiplier": float("nan")}),
+            ["ram_weight_multiplier", "nan"],
+        ),
+        (
+            changed("config", to={"filter_scheduler.max_io_ops_per_host": "many"}),
+            ['Case "two hosts": config.filter_scheduler.max_io_ops_per_host', "many", "whole number"],
+        ),
+        (changed("config", to={"metrics.weight_setting": "a"}), ["config.metrics.weight_setting", "list"]),
         ({"hosts": [], "requests": []}, ["Case number 1", "name"]),
         ([], ["Case number 1"]),
     ],

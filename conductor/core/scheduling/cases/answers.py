@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from conductor.core.scheduling.cases.reader import Case
 from conductor.core.scheduling.cases.refusals import refusal_of
 from conductor.core.scheduling.cases.requests import spec_of, uuids_of, without_zone
 from conductor.core.scheduling.cases.rounds import Rounds
+from conductor.core.scheduling.cases.settings import check_options
 from conductor.core.scheduling.filtering import Rules, verdict_of
 from conductor.core.scheduling.links import RequestedZone, targets_of
 from conductor.core.scheduling.needs import Needs, needs_from
@@ -51,6 +53,11 @@ class Shipped:
 
 def answers_of(case: Case, shipped: Shipped) -> Iterator[dict[str, Any]]:
     """One answer for each request, in their order. Raises Invalid where the case names a plugin that is not there."""
+    schemas = [kind.options_schema for kind in shipped.filters] + [kind.options_schema for kind in shipped.weighers]
+    try:
+        check_options(case.settings, ChainMap(*map(dict, schemas)))
+    except Invalid as error:
+        raise Invalid(f'Case "{case.name}": {error.message}') from None
     filters = {kind.name: kind(case.settings.values) for kind in shipped.filters if kind.name != RequestedZone.name}
     weighers = {kind.name: kind(case.settings.values) for kind in shipped.weighers}
     enabled = _named(case, "filters", case.settings.filters, filters)

@@ -60,7 +60,8 @@ KINDS: tuple[tuple[str, str], ...] = (
     (r"JsonFilter about ", "TypeError"),
     (r"ImagePropertiesFilter about ", "AttributeError"),
     (r"SimpleCIDRAffinityFilter about .* name no network: a list", "TypeError"),
-    (r"SimpleCIDRAffinityFilter about (?!.*: [^/]*/[^/]*/)", "AddrFormatError"),
+    (r"SimpleCIDRAffinityFilter about (?!.*: (\d+(\.\d+){3}|[\da-f.]*:[\da-f.:]*)/[^/]*/)", "AddrFormatError"),
+    (r"\w+ about .* the operator <or> has no operand", "IndexError"),
     (r"\w+ about ", "ValueError"),
 )
 _PATTERNS: Mapping[str, re.Pattern[str]] = {pattern: re.compile(pattern) for pattern, _ in KINDS}

@@ -65,6 +65,8 @@ def _case(number: int, data: Any) -> Case:
 def _check(label: str, data: Any) -> None:
     validator = jsonschema.Draft202012Validator(schema.CASE)
     error = jsonschema.exceptions.best_match(validator.iter_errors(data))
+    while error is not None and error.validator == "anyOf" and schema.NULL in error.validator_value:
+        error = jsonschema.exceptions.best_match(one for one in error.context if one.schema_path[0] == 0)  # not of null
     if error is not None:
         where = _path(error.absolute_path)
         raise Invalid(f"{label}: {where + ': ' if where else ''}{error.message}.")

@@ -13,12 +13,13 @@ COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 WHOLE: dict[str, Any] = {"type": "integer"}
 NUMBER: dict[str, Any] = {"type": "number"}
 SWITCH: dict[str, Any] = {"type": "boolean"}
+NULL: dict[str, Any] = {"type": "null"}
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 CPUS: dict[str, Any] = {"type": "array", "items": COUNT}
 
 
 def _or_null(rule: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [rule, {"type": "null"}]}
+    return {"anyOf": [rule, NULL]}
 
 
 def _object(required: tuple[str, ...] = (), **properties: dict[str, Any]) -> dict[str, Any]:

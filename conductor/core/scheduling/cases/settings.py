@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from conductor.core.errors import Invalid
+from conductor.core.plugin_options import OptionsSchema
 
 # Groups of options whose names are those of our filters, weighers and pre-filters.
 GROUPS = ("filter_scheduler", "metrics", "scheduler")
@@ -58,7 +60,7 @@ def settings_of(case: Mapping[str, Any]) -> Settings:
     config = case.get("config", {})
     for name, value in config.items():
         if name.endswith("weight_multiplier") and not _is_number(value):
-            raise Invalid(f"config.{name}: {value!r} is not a number.")
+            raise Invalid(f"config.{name}: {value!r} is not a finite number.")
         if name in COUNTS and not (isinstance(value, int) and value >= COUNTS[name]):
             raise Invalid(f"config.{name}: {value!r} is not a whole number from {COUNTS[name]}.")
     values = {name.partition(".")[2]: value for name, value in config.items() if name.partition(".")[0] in GROUPS}
@@ -71,5 +73,32 @@ def settings_of(case: Mapping[str, Any]) -> Settings:
     )
 
 
+def check_options(settings: Settings, schema: OptionsSchema) -> None:
+    """Raises Invalid naming an option of a plugin whose value cannot be read as what the plugin expects."""
+    for key, value in settings.config.items():
+        group, _, name = key.partition(".")
+        kind = str(schema[name].get("type")) if group in GROUPS and name in schema else ""
+        if kind in READS:
+            read, expected = READS[kind]
+            try:
+                read(value)
+            except (TypeError, ValueError, OverflowError):
+                raise Invalid(f"config.{key}: {value!r} is not {expected}.") from None
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        raise TypeError
+    return tuple(value)
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+# How the values of options are read, and what they are then, by the type that their plugins declare.
+READS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "integer": (int, "a whole number"),
+    "number": (float, "a number"),
+    "array": (_items, "a list"),
+}
