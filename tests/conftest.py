@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.chromium", "tests.services.fixtures"]  # for whoever asks for them
 TESTS_DIR = Path(__file__).parent
@@ -26,7 +27,12 @@ ApiClientFactory = Callable[..., Any]
 
 
 def pytest_configure() -> None:
-    """A root of this run's own for temporary folders: another run that starts closes the shared one to PostgreSQL."""
+    """A root of this run's own for temporary folders: another run that starts closes the shared one to PostgreSQL.
+
+    How long a generated case takes says something of the machine, and nothing of what is tested.
+    """
+    settings.register_profile("novella", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("novella")
     os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.mkdtemp(prefix="nv-")  # short: sockets lie below it
 
 
