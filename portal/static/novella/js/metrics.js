@@ -3,6 +3,7 @@ import { gettext, number } from "./words.js";
 
 const EVERY = 2000;
 const KEPT = 150;
+const LEAST_SHOWN = 30; // readings: so wide is a chart that has begun just now
 const WIDTH = 300;
 const HEIGHT = 60;
 const MB = 1 << 20;
@@ -61,7 +62,7 @@ function draw() {
 /** The newest at the right edge. */
 function point(value, index, count, top) {
   if (value === undefined) return "";
-  const x = WIDTH - ((count - 1 - index) * WIDTH) / (KEPT - 1);
+  const x = WIDTH - ((count - 1 - index) * WIDTH) / (Math.max(count, LEAST_SHOWN) - 1);
   return `${x.toFixed(1)},${((1 - value / top) * (HEIGHT - 2) + 1).toFixed(1)}`;
 }
 
