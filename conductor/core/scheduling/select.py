@@ -22,7 +22,7 @@ from conductor.core.scheduling.links import MoveRange, Placement, RequestedCell,
 from conductor.core.scheduling.needs import Needs, needs_of
 from conductor.core.scheduling.pipeline import Pipeline as Pipeline
 from conductor.core.scheduling.pipeline import answers_for_all, class_of
-from conductor.core.scheduling.provider_answers import parts_at, resources_at
+from conductor.core.scheduling.provider_answers import can_answer, parts_at, resources_at
 from conductor.core.scheduling.recall import ROWS_AT_MOST, Key, Remembered, filtered_again, unchanged
 from conductor.core.scheduling.watching import Use, Watch
 from conductor.core.scheduling.weighing import OUT, Since, Weighing, weigh
@@ -149,7 +149,6 @@ class _Placing:
         self.key: Key | None = class_of(self.spec, pipeline) if recall else None
         kept = recall.find(self.key) if recall and self.key else None
         self.needs = needs or (kept.needs if kept else needs_of(spec))
-        self.room = Placement(self.needs)
         self.links = links_of(spec, pipeline, self.needs)
         self.faults: list[PluginFault] = []
         self.picks: list[int] = []
@@ -292,8 +291,13 @@ class _Placing:
             return pick(self._ranked(weighing.totals).best(count, seed), self.random)
         ordered = best_rows(weighing.totals, weighing.count, seed)
         chosen = pick(ordered[:count], self.random)
-        states = self.table.hosts.states
-        return next((row for row in (chosen, *ordered) if self.room.host_passes(states[row], self.spec)), None)
+        return next((row for row in (chosen, *ordered) if self._has_room(row)), None)
+
+    def _has_room(self, row: int) -> bool:
+        """Whether the host still answers the question that it answered first: a claim knows no other way by then."""
+        before, now = self.first.hosts.states[row], self.table.hosts.states[row]
+        way = next((query for query in self.needs.queries if can_answer(before, query)), None)
+        return self.spec.is_rebuild or (way is not None and can_answer(now, way))
 
     def _ranked(self, totals: Column) -> Ranking:
         """The candidates by weight: who is picked and who are the alternates is asked of the same ones."""
