@@ -111,7 +111,7 @@ class FakeActions(FakeHost):
         note = present(self._look(), instance_uuid)
         progress("copying the disk", 0.0)
         with self._call("snapshot", note.name, late(progress)):
-            wait(self._options.action_seconds, lambda share: progress("copying the disk", share))
+            wait(self._options.latency_seconds, lambda share: progress("copying the disk", share))
             store(image_id, "raw", io.BytesIO(note.disk_data()))
 
     # -- what hangs on it

@@ -12,7 +12,7 @@ from compute_drivers.options import option
 
 @dataclass(frozen=True, kw_only=True)
 class FakeOptions:
-    """`latency_seconds` is how long a build and a removal take, `action_seconds` every other verb.
+    """`latency_seconds` is how long a build, a removal and a copy of a disk take, `action_seconds` every other verb.
 
     Without `state_file` guests end with the process, and only hosts of the same process can move them.
     `faults` and `faults_file` say what shall fail: see `compute_drivers.fake.faults`.
