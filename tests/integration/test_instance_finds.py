@@ -103,6 +103,8 @@ def silence(monkeypatch: pytest.MonkeyPatch, cell: str) -> None:
 
     monkeypatch.setattr(wrapper, "cursor", refuse)
     monkeypatch.setattr(dialect, "_driver", refuse_by_hand)
+    if "cursor" in vars(connections[cell]):  # put back there by whoever replaced it before: it would be taken first
+        monkeypatch.delattr(connections[cell], "cursor")
 
 
 def test_of_a_server_in_a_silent_cell_is_told_what_is_known_elsewhere(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connections
+from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,6 +23,7 @@ from conductor.services.values import BuildWish, InstanceQuery, InstanceView
 from conductor.transactions import database_now
 from tests.compute_rows import CELLS, Cloud, make_cloud, make_host, make_instance
 from tests.databases import empty_all
+from tests.integration.test_instance_finds import silence
 from tests.people import People, create_people
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -341,16 +342,8 @@ def test_instances_of_a_silent_cell(cloud: Cloud, monkeypatch: pytest.MonkeyPatc
     there = make_instance(ana, "cell1", "there", created_at=START)
     lost = make_instance(ana, "cell2", "lost", created_at=START + timedelta(seconds=1))
 
-    wrapper = type(connections["cell2"])
-    cursor = wrapper.cursor
-
-    def refuse(connection: Any) -> Any:
-        if connection.alias == "cell2":
-            raise DatabaseError("cell2 does not answer")
-        return cursor(connection)
-
     with monkeypatch.context() as patched:
-        patched.setattr(wrapper, "cursor", refuse)  # of the class: a cell may be asked in a thread of its own
+        silence(patched, "cell2")
         page = instances.list_page(ana, InstanceQuery())
         assert list(page.missing_cells) == ["cell2"]
         assert [partial(view) for view in page.items] == [

@@ -44,11 +44,12 @@ export function isTyping(element) {
   return element.matches("input") && !["checkbox", "radio", "button", "submit"].includes(element.type);
 }
 
-const OPEN = "dialog[open], details[data-menu][open], [popover]:popover-open, #drawer:not([hidden]), #step-drawer:not([hidden])";
+// What the key closes, and a form that somebody may have filled.
+const STAYS = "dialog[open], details[data-menu][open], [popover]:popover-open, #drawer:not([hidden]), #step-drawer:not([hidden]), form[data-draft]";
 
 /** To the page above this one; a console has the key for itself. */
 function up(event) {
-  if (isTyping(event.target) || event.target.matches("canvas") || document.fullscreenElement || document.querySelector(OPEN)) return;
+  if (isTyping(event.target) || event.target.matches("canvas") || document.fullscreenElement || document.querySelector(STAYS)) return;
   const above = [...document.querySelectorAll(".crumb a")].at(-1);
   if (above) location.assign(above.href);
 }
