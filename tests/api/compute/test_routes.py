@@ -94,7 +94,7 @@ def _beside(text: str, step: int) -> str:
     return f"{version.major}.{version.minor + step}"
 
 
-def test_what_takes_no_query_refuses_one_since_the_version_that_says_so(people: People, db: None) -> None:
+def test_what_takes_no_query_refuses_one_since_the_version_that_says_so(people: People) -> None:
     asks = [case for case in CASES if case.method == "GET" and getattr(case.route.view, "bare_since", None)]
     assert len(asks) == 29
     admin = ApiClient(people.admin.token())
