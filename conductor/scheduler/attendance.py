@@ -11,16 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from conductor.core.scheduling.watching import LeftBehind
+from conductor.core.scheduling.watching import LeftBehind, Stop
 
 log = logging.getLogger(__name__)
 
 MOST_LEFT_BEHIND = 32
 T = TypeVar("T")
-
-
-class Stop(BaseException):
-    """Thrown into a thread that was left behind, so that a loop ends whatever it catches."""
 
 
 class _Call:

@@ -41,6 +41,7 @@ MOST_AT_ONCE = 100
 LONGEST_NAME = 255
 MOST_TEXT = 60_000
 NO_FIT = SizeFit()  # nobody could ask
+Sizes = Mapping[str, SizeFit]  # by flavor
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ def launch(request: PageRequest) -> HttpResponse:
     """The form; on POST the launch, or the form again with everything kept and each problem at its field."""
     choices = launch_choices.choices(request.asker)
     if request.method != "POST":
-        return _page(request, _with_defaults(request, _again(request, choices), choices), choices, [])
+        form = _with_defaults(_again(request, choices), choices)
+        sizes = _sizes(request, form, choices)
+        return _page(request, _with_flavor(form, choices, sizes), choices, sizes, [])
     form = _read(request.POST)
     problems = _check(form, choices)
     if not problems:
@@ -66,7 +69,7 @@ def launch(request: PageRequest) -> HttpResponse:
             return redirect("workflow", done.run_uuid)
         except (Invalid, NotFound, Conflict, QuotaExceeded) as error:
             problems = [Problem(error.message, field_of(str(error.details.get("field") or "")))]
-    return _page(request, form, choices, problems)
+    return _page(request, form, choices, _sizes(request, form, choices), problems)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -75,13 +78,13 @@ def summary(request: PageRequest) -> HttpResponse:
     """The summary alone, for the form as it stands."""
     choices = launch_choices.choices(request.asker)
     form = _read(request.POST if request.method == "POST" else request.GET)
-    context = {**_summary(form, choices), **_fits(request, form, choices), "is_answer": True}
+    fits = _fits(request, form, choices, _sizes(request, form, choices))
+    context = {**_summary(form, choices), **fits, "is_answer": True}
     return render(request, "servers/_launch_answer.html", context)
 
 
-def _fits(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> dict[str, Any]:
+def _fits(request: PageRequest, form: LaunchForm, choices: LaunchChoices, sizes: Sizes) -> dict[str, Any]:
     """Every flavor, with why it cannot be had now; and the meter, once the form holds enough to ask."""
-    sizes = _sizes(request, form, choices)
     flavors: list[dict[str, Any]] = [
         {"spec": one, "over_quota": _over_quota(one, choices), "why_not": sizes.get(one.flavor_id, NO_FIT).why_not}
         for one in choices.flavors
@@ -97,7 +100,7 @@ def _fits(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> dic
     return {"flavors": flavors, "no_room": no_room, "fit": meter}
 
 
-def _sizes(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> dict[str, SizeFit]:
+def _sizes(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> Sizes:
     """Which flavors would find a host now, with all else as the form says; empty while something else is missing."""
     if not choices.flavors:
         return {}
@@ -142,14 +145,17 @@ def _again(request: PageRequest, choices: LaunchChoices) -> LaunchForm:
     )
 
 
-def _with_defaults(request: PageRequest, form: LaunchForm, choices: LaunchChoices) -> LaunchForm:
+def _with_defaults(form: LaunchForm, choices: LaunchChoices) -> LaunchForm:
     """What most people want: the first of each kind. Of several networks none is automatic."""
     first = choices.networks[0].network_id if len(choices.networks) > 1 else AUTO_NETWORK
     image = form.image or (choices.images[0].image_id if choices.images else "")
-    form = replace(form, image=image, network=form.network or first)
+    return replace(form, image=image, network=form.network or first)
+
+
+def _with_flavor(form: LaunchForm, choices: LaunchChoices, sizes: Sizes) -> LaunchForm:
+    """With the first one that the quota leaves room for, and a host if there is one."""
     if form.flavor:
         return form
-    sizes = _sizes(request, form, choices)
     allowed = [one.flavor_id for one in choices.flavors if not _over_quota(one, choices)]
     fitting = [one for one in allowed if not sizes.get(one, NO_FIT).why_not]
     return replace(form, flavor=next(iter(fitting or allowed), ""))
@@ -190,7 +196,9 @@ def _check_choices(form: LaunchForm, choices: LaunchChoices) -> list[Problem]:
     return problems
 
 
-def _page(request: PageRequest, form: LaunchForm, choices: LaunchChoices, problems: list[Problem]) -> HttpResponse:
+def _page(
+    request: PageRequest, form: LaunchForm, choices: LaunchChoices, sizes: Sizes, problems: list[Problem]
+) -> HttpResponse:
     context = {
         "problems": problems,
         "errors": {problem.field: problem.message for problem in problems if problem.field},
@@ -204,7 +212,7 @@ def _page(request: PageRequest, form: LaunchForm, choices: LaunchChoices, proble
         "security_groups": choices.security_groups,
         "questions": _questions(form, problems),
         **_summary(form, choices),
-        **_fits(request, form, choices),
+        **_fits(request, form, choices, sizes),
     }
     return render(request, "servers/launch.html", context, status=400 if problems else 200)
 

@@ -27,7 +27,7 @@ ONLY_WATCHED = "none, it only watches"
 LEAST_PATIENCE_SECONDS = 1.0  # a machine may be busy
 
 LONGEST_ERROR = 100
-INTERRUPTS = frozenset({"dramatiq.threading.Interrupt", "conductor.scheduler.attendance.Stop"})
+INTERRUPTS = frozenset({"dramatiq.threading.Interrupt"})
 T = TypeVar("T")
 
 
@@ -48,6 +48,10 @@ class LeftBehind(NotAsked):
 
     def __init__(self) -> None:
         super().__init__(OUT_OF_TIME)
+
+
+class Stop(BaseException):
+    """Thrown into a thread in which a plugin was left behind, so that a loop ends whatever it catches."""
 
 
 def plainly(seconds: float, method: Callable[..., T], *args: Any) -> T:
@@ -275,7 +279,7 @@ def contained(error: BaseException) -> Exception:
     if isinstance(error, Exception):
         return error
     kinds = type(error).__mro__
-    if KeyboardInterrupt in kinds or any(f"{one.__module__}.{one.__name__}" in INTERRUPTS for one in kinds):
+    if {KeyboardInterrupt, Stop} & {*kinds} or any(f"{one.__module__}.{one.__name__}" in INTERRUPTS for one in kinds):
         raise error
     return Left(type(error).__name__)
 
