@@ -112,8 +112,10 @@ class Follower:
             is_first = not self._heard
             self._heard[alias] = max(self._heard.get(alias, 0), number)
         if is_first:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            try:
                 self._loop.call_soon_threadsafe(self._take)
+            except RuntimeError:  # the loop has ended, with somebody still there
+                hub.take_down(self._ring_from_anywhere)
 
     def _take(self) -> None:
         with self._gate:

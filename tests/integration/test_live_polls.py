@@ -26,7 +26,9 @@ async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.fixture
-def door(people: Any) -> LivePolls:
+def door(people: Any, monkeypatch: pytest.MonkeyPatch) -> LivePolls:
+    """With bells of the test's own: a server of an earlier test in this process may have ended with pages open."""
+    monkeypatch.setattr(hub, "_bells", set())
     factories.cells()
     return LivePolls(elsewhere)
 
