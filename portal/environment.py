@@ -44,6 +44,7 @@ class Environment:
     database_url: DatabaseUrl | None = _variable(parse_database_url, is_secret=True)
     database_urls: Mapping[str, DatabaseUrl] = field(default_factory=dict, repr=False)  # of single databases
     secret_key: str = _variable(kind.secret, is_secret=True)
+    audit_key: str = _variable(kind.secret, is_secret=True)
     allowed_hosts: tuple[str, ...] = _variable(kind.hosts)
     debug: bool = _variable(kind.boolean, "off")
     log_level: str = _variable(kind.choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", fold=str.upper), "INFO")
@@ -150,6 +151,7 @@ def load(variables: Mapping[str, str]) -> Environment:
         raise InvalidEnvironment(f"{PREFIX}{lone}: give {PREFIX}{missing} with it, or neither of them")
     values["image_dir"] = values["image_dir"] or values["data"] / "images"
     values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
+    values["audit_key"] = values["audit_key"] or values["secret_key"]
     given = frozenset(name for name, text in variables.items() if name.startswith(PREFIX) and text.strip())
     return Environment(**values, given=given)
 

@@ -13,6 +13,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 environment = current()
 
 SECRET_KEY = environment.secret_key
+NOVELLA_AUDIT_KEY = environment.audit_key
 DEBUG = environment.debug
 ALLOWED_HOSTS = list(environment.allowed_hosts)
 ROOT_URLCONF = "portal.urls"

@@ -14,7 +14,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
 from conductor.scheduler.plugin_watch import plugin_watch
-from conductor.services import conductors, deletions, drains, live_migrations, moves, storage_upkeep
+from conductor.services import audit_seals, conductors, deletions, drains, live_migrations, moves, storage_upkeep
 from conductor.services.notifications import dispatcher, sinks, subscribers
 from conductor.services.pruning import pruner
 from conductor.services.reconciliation import duty as reconciliation
@@ -26,6 +26,7 @@ UPKEEP_SECONDS = 15.0
 # How often a conductor asks whether a duty that one does for all is due.
 DUTY_EVERY_SECONDS = 5.0
 
+SEAL_EVERY_SECONDS = 3.0
 GIVEN_UP_EVERY_SECONDS = 0.1
 RECLAIM_EVERY_SECONDS = 10.0
 NOTIFY_EVERY_SECONDS = 1.0
@@ -132,6 +133,13 @@ def do_duties(aliases: Iterable[str], owner: str) -> None:
         plugin_watch.flush_if_due()
 
 
+def seal_all(aliases: Iterable[str], owner: str) -> None:
+    """Seal what is new in the audit logs of these databases, and check them now and then."""
+    for alias in aliases:
+        with _complaints.about(f"seals of the audit log in {alias}"):
+            audit_seals.carry_out(alias, owner)
+
+
 def go_on_with_given_up() -> None:
     """Asks no database while nothing was given up."""
     freed = recovery.go_on_with_given_up()
@@ -157,6 +165,7 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
         Ticker("storage-upkeep", UPKEEP_SECONDS, storage_upkeep.tend),
         Ticker("moves", settings.NOVELLA_SWEEP_SECONDS, partial(move_on_all, ours)),
         Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),
+        Ticker("audit-seals", SEAL_EVERY_SECONDS, partial(seal_all, ours, _worker_name(name))),
         Ticker("duties", DUTY_EVERY_SECONDS, partial(do_duties, ours, _worker_name(name))),
         *notification_tickers(ours, name),
     ]

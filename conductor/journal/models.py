@@ -176,7 +176,7 @@ class AuditRecord(models.Model):
     """Who asked for what, and what came of it: operators' interventions, and server actions that were refused.
 
     It lies in the journal whose run it is about; a refusal that concerns no run lies in the API database. Records
-    are only ever added.
+    are only ever added; a conductor numbers and seals them soon afterwards (`core/audit_chain.py`).
     """
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
@@ -195,6 +195,30 @@ class AuditRecord(models.Model):
     request_id = models.CharField(max_length=64, default="")
     remote_address = models.CharField(max_length=64, default="")
     created_at = models.DateTimeField(db_index=True)
+    signature = models.CharField(max_length=64, default="", db_default="")  # "" from releases that did not sign
+    seal = models.BigIntegerField(null=True, unique=True)  # its number in the chain of this database, without holes
+    digest = models.CharField(max_length=64, default="", db_default="")
+
+    class Meta:
+        indexes = (models.Index("id", condition=models.Q(seal=None), name="audit_unsealed"),)
+
+
+class AuditChain(models.Model):
+    """Where the chain of the audit records in this database begins and ends: one row. Who holds it may seal or cut.
+
+    What was older than its retention was cut off in front: up to `cut_number`.
+    """
+
+    key_id = models.CharField(max_length=64)  # tells another key from a forged row
+    begun_at = models.DateTimeField()
+    cut_number = models.BigIntegerField(default=0)
+    cut_digest = models.CharField(max_length=64, default="")
+    head_number = models.BigIntegerField(default=0)
+    head_digest = models.CharField(max_length=64, default="")
+    mark = models.CharField(max_length=64)  # the keyed digest of all above
+    sealed_at = models.DateTimeField(null=True)
+    checked_at = models.DateTimeField(null=True)
+    trouble = models.CharField(max_length=255, default="")  # what the last check found
 
 
 class NotificationPlace(models.Model):

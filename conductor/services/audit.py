@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db import DatabaseError, InterfaceError
 from django.db.models import Q
@@ -19,6 +19,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NovellaError
 from conductor.core.identifiers import uuid_or_none
 from conductor.journal.models import AuditRecord, WorkflowRun
+from conductor.services import audit_seals
 from conductor.services.values import Page
 from conductor.transactions import database_time, write_tx
 
@@ -46,7 +47,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class AuditView:
-    """One record of the audit log."""
+    """One record of the audit log. `seal` is its number in the chain of its database, None until it is sealed."""
 
     uuid: str
     action: str
@@ -64,6 +65,10 @@ class AuditView:
     request_id: str
     remote_address: str
     created_at: datetime
+    database: str
+    signature: str
+    seal: int | None
+    digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +89,8 @@ class AuditQuery:
 
 def record(alias: str, context: RequestContext, entry: Entry) -> None:
     """Add a record to the journal in `alias`; inside the transaction of what it tells of."""
-    AuditRecord.objects.using(alias).create(
+    row = AuditRecord(
+        uuid=uuid4(),
         action=entry.action,
         result=REFUSED if entry.error is not None else DONE,
         user_id=context.user_id,
@@ -92,8 +98,8 @@ def record(alias: str, context: RequestContext, entry: Entry) -> None:
         asker_project_id=context.project_id,
         on_behalf_of=entry.on_behalf_of[:LONGEST_TEXT],
         project_id=entry.project_id,
-        run_uuid=entry.run_uuid,
-        instance_uuid=entry.instance_uuid,
+        run_uuid=_uuid(entry.run_uuid),
+        instance_uuid=_uuid(entry.instance_uuid),
         reason=entry.reason[:LONGEST_TEXT],
         error=_why(entry.error),
         details=dict(entry.details),
@@ -101,6 +107,8 @@ def record(alias: str, context: RequestContext, entry: Entry) -> None:
         remote_address=context.remote_address,
         created_at=database_time(alias),  # a value: pages compare it to the digit
     )
+    row.signature = audit_seals.signed(alias, audit_seals.content_of(row))
+    row.save(using=alias, force_insert=True)
 
 
 def record_refusal(
@@ -193,6 +201,10 @@ def _after(context: RequestContext, marker: str) -> Q:
     return Q(created_at__lt=anchor.created_at) | Q(created_at=anchor.created_at, uuid__gt=anchor.uuid)
 
 
+def _uuid(value: UUID | str | None) -> UUID | None:
+    return uuid_or_none(str(value)) if value else None
+
+
 def _why(error: Exception | None) -> dict[str, Any] | None:
     """Only our own errors speak: the text of others may hold paths, addresses or secrets."""
     if error is None:
@@ -221,4 +233,8 @@ def _view(context: RequestContext, row: AuditRecord) -> AuditView:
         request_id=row.request_id,
         remote_address=row.remote_address if is_open else "",
         created_at=row.created_at,
+        database=str(row._state.db),
+        signature=row.signature,
+        seal=row.seal,
+        digest=row.digest,
     )

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
-from conductor.services import audit, flow_lists
+from conductor.services import audit, audit_files, audit_reads, audit_seals, flow_lists
 from conductor.services.audit import AuditQuery
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
@@ -27,10 +27,6 @@ ROWS_PER_PAGE = 100
 ROWS_PER_READ = 1000
 MOST_IN_A_FILE = 100_000
 FACES = {audit.DONE: Face("good", "done"), audit.REFUSED: Face("bad", "refused")}
-COLUMNS = (
-    "created_at", "action", "result", "user_name", "user_id", "asker_project_id", "on_behalf_of", "project_id",
-    "run_uuid", "instance_uuid", "reason", "error", "details", "request_id", "remote_address",
-)  # fmt: skip
 
 
 @require_safe
@@ -45,6 +41,7 @@ def audit_log(request: PageRequest) -> HttpResponse:
         "given": given,
         "spans": [(key, words) for key, (words, _) in SPANS.items()],
         "results": FACES.items(),
+        "seals": _seals(request.asker),
         "rows": [(one, FACES[one.result], names.get(one.project_id, one.project_id)) for one in found.items],
         "missing_cells": found.missing_cells,
         "is_narrowed": bool(given),
@@ -52,6 +49,7 @@ def audit_log(request: PageRequest) -> HttpResponse:
         "next_url": _url("audit-log", {**given, "marker": found.items[-1].uuid}) if found.has_more else "",
         "file_url": _url("audit-csv", given),
     }
+    audit_reads.note(request.asker, via="page", narrowed=given)
     return render(request, "audit/_list.html" if request.htmx else "audit/list.html", context)
 
 
@@ -62,8 +60,22 @@ def audit_csv(request: PageRequest) -> HttpResponse:
     query = _query(request)
     audit.list_records(request.asker, replace(query, limit=1))  # what is wrong with the address is said before the file
     response = HttpResponse("".join(_lines(request.asker, query)), content_type="text/csv; charset=utf-8")
+    audit_reads.note_export(request.asker, narrowed=_given(request))
     response["Content-Disposition"] = 'attachment; filename="audit.csv"'
     return response
+
+
+def _seals(asker: RequestContext) -> dict[str, Any]:
+    """How far the log is sealed and checked: of all databases, the one that is furthest behind speaks."""
+    views = [one for one in audit_seals.state(asker).items if one.begun_at or one.unsealed]
+    checks = [one.checked_at for one in views]
+    return {
+        "count": sum(one.sealed for one in views),
+        "unsealed": sum(one.unsealed for one in views),
+        "sealed_at": max((one.sealed_at for one in views if one.sealed_at), default=None),
+        "checked_at": None if None in checks else min(filter(None, checks), default=None),
+        "troubles": [one for one in views if one.trouble],
+    }
 
 
 class _Line:
@@ -75,21 +87,15 @@ class _Line:
 
 def _lines(asker: RequestContext, query: AuditQuery) -> Iterator[str]:
     writer = csv.writer(_Line())
-    yield writer.writerow(COLUMNS)
+    yield writer.writerow(audit_files.COLUMNS)
     marker = ""
     for _ in range(MOST_IN_A_FILE // ROWS_PER_READ):
         found = audit.list_records(asker, replace(query, limit=ROWS_PER_READ, marker=marker))
         for one in found.items:
-            yield writer.writerow([_cell(getattr(one, name)) for name in COLUMNS])
+            yield writer.writerow(audit_files.row_of(one))
         if not found.has_more:
             return
         marker = found.items[-1].uuid
-
-
-def _cell(value: Any) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    text = value.astimezone(UTC).isoformat() if isinstance(value, datetime) else "" if value is None else str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def _given(request: PageRequest) -> dict[str, str]:

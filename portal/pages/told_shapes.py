@@ -143,6 +143,15 @@ SENTENCES = (
     "Its command is under way on host %(host)s, which is heard.",
     "Cannot %(what)s workflow %(id)s: %(reason)s",
     "It takes the role %(role)s to %(what)s a workflow.",
+    # what a check of the audit log found
+    "record %(number)s (%(uuid)s, %(action)s) was changed",
+    "record %(number)s (%(uuid)s, %(action)s) was put in: there is no room for number %(place)s",
+    "record %(number)s (%(uuid)s, %(action)s) is not the one that was sealed as number %(place)s",
+    "record %(number)s (%(uuid)s, %(action)s) was not written by Novella, or changed before it was sealed",
+    "record %(number)s is missing: the next one is number %(next)s",
+    "record %(number)s is missing: %(count)s were sealed",
+    "the row of the chain was changed", "the row of the chain is gone",
+    "it was begun with another key: is NOVELLA_AUDIT_KEY, or else NOVELLA_SECRET_KEY, the same everywhere?",
 )
 SHAPE_PARTS = (
     "claim", "a command is still owed", "completed", "preparing", "running", "cancelled", "accepted",

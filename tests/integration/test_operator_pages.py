@@ -32,7 +32,8 @@ def admin(people: Any) -> Client:
 def record(asker: Any, action: str, alias: str = "default", *, age: float = 0, **values: Any) -> None:
     with write_tx(alias):
         audit.record(alias, asker, Entry(action=action, project_id=asker.project_id, **values))
-        AuditRecord.objects.using(alias).filter(action=action).update(created_at=factories.ago(age))
+        if age:
+            AuditRecord.objects.using(alias).filter(action=action).update(created_at=factories.ago(age))
 
 
 def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
@@ -107,7 +108,7 @@ def test_the_file_has_every_record_and_no_formula(admin: Client, people: Any, mo
     assert answer["Content-Type"].startswith("text/csv")
     assert [row["action"] for row in rows] == [f"host.close{number}" for number in range(5)]
     assert {row["reason"] for row in rows} == {"'=1+1"}
-    assert AuditRecord.objects.count() == 5
+    assert [row.action for row in AuditRecord.objects.order_by("pk")][5:] == ["audit.export"]
 
 
 def test_the_audit_log_is_read_page_by_page(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:

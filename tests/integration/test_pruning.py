@@ -30,6 +30,7 @@ from conductor.journal.models import (
     StepRecord,
     WorkflowRun,
 )
+from conductor.services import audit_seals
 from conductor.services.pruning import kinds, needed, pruner
 from tests import factories
 from tests.factories import ago
@@ -97,9 +98,11 @@ def console(ana: Any, days: float) -> Any:
 
 
 def audit(ana: Any, days: float) -> Any:
-    return AuditRecord.objects.using(CELL).create(
+    row = AuditRecord.objects.using(CELL).create(
         action="server.reboot", result="done", user_id="u", created_at=ago(days * DAY)
     )
+    audit_seals.seal(CELL)
+    return row
 
 
 def delivery(ana: Any, days: float) -> Any:

@@ -15,6 +15,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "cells": ("cell1", "cell2"),
     "database_url": None,
     "secret_key": KEY,
+    "audit_key": KEY,
     "allowed_hosts": ("localhost", "127.0.0.1", "[::1]"),
     "debug": False,
     "log_level": "INFO",

@@ -23,6 +23,7 @@ from conductor.journal.models import (
     ResourceLock,
     WorkflowRun,
 )
+from conductor.services import audit_seals
 from conductor.services.pruning.needed import Needed
 from conductor.transactions import database_now
 
@@ -33,7 +34,8 @@ Rows = QuerySet[Any]
 class Kind:
     """`over(alias, seconds, needed)` are the rows that are older than `seconds` and that nobody needs.
 
-    `asks_all` is set where a database that does not answer might need them.
+    `asks_all` is set where a database that does not answer might need them. They go in `order`; `remove(alias, rows)`
+    says how many went.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Kind:
     over: Callable[[str, float, Needed], Rows]
     is_in: Callable[[str], bool] = lambda alias: True
     asks_all: bool = False
+    order: str = "pk"
+    remove: Callable[[str, Rows], int] = lambda alias, rows: rows.delete()[0]
 
 
 def _is_api(alias: str) -> bool:
@@ -102,7 +106,11 @@ def _consoles(alias: str, seconds: float, needed: Needed) -> Rows:
 
 
 def _audit(alias: str, seconds: float, needed: Needed) -> Rows:
-    return AuditRecord.objects.using(alias).filter(created_at__lt=database_now(-seconds))
+    """The oldest of the chain: none that was sealed after one that stays."""
+    records = AuditRecord.objects.using(alias)
+    young = records.filter(created_at__gte=database_now(-seconds)).aggregate(first=Min("seal"))["first"]
+    rows = records.filter(created_at__lt=database_now(-seconds), seal__isnull=False)
+    return rows if young is None else rows.filter(seal__lt=young)
 
 
 def _deliveries(alias: str, seconds: float, needed: Needed) -> Rows:
@@ -126,7 +134,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("decisions", "NOVELLA_KEEP_DECISIONS_DAYS", _decisions, _is_api, asks_all=True),
     Kind("snapshots", "NOVELLA_KEEP_SNAPSHOTS_DAYS", _snapshots, _is_api),
     Kind("consoles", "NOVELLA_KEEP_CONSOLES_DAYS", _consoles, _is_cell),
-    Kind("audit", "NOVELLA_KEEP_AUDIT_DAYS", _audit),
+    Kind("audit", "NOVELLA_KEEP_AUDIT_DAYS", _audit, order="seal", remove=audit_seals.cut),
     Kind("deliveries", "NOVELLA_KEEP_DELIVERIES_DAYS", _deliveries),
     Kind("notices", "NOVELLA_KEEP_DELIVERIES_DAYS", _notices, _is_api),
     Kind("findings", "NOVELLA_KEEP_FINDINGS_DAYS", _findings, _is_api),

@@ -80,15 +80,15 @@ def _prune_one(alias: str, needed: Needed, *, is_dry_run: bool, goes_on: Callabl
 def _in_batches(alias: str, kind: Kind, seconds: float, needed: Needed, goes_on: Callable[[str], bool]) -> int:
     total = 0
     while goes_on(alias):
-        rows = kind.over(alias, seconds, needed).order_by("pk")
+        rows = kind.over(alias, seconds, needed).order_by(kind.order)
         batch = list(rows.values_list("pk", flat=True)[:BATCH])
         if not batch:
             break
         with write_tx(alias):
             # Once more by all that makes them over: one that began again meanwhile stays.
-            kind.over(alias, seconds, needed).filter(pk__in=batch).delete()
-        total += len(batch)
-        if len(batch) < BATCH:
+            gone = kind.remove(alias, kind.over(alias, seconds, needed).filter(pk__in=batch))
+        total += len(batch) if gone else 0
+        if len(batch) < BATCH or not gone:
             break
         time.sleep(PAUSE_SECONDS)
     return total

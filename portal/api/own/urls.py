@@ -47,6 +47,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("hosts/<str:host>/open", hosts.Open.as_view()),
     path("hosts/<str:host>/evacuate", hosts.Evacuate.as_view()),
     path("audit", audit.Audit.as_view()),
+    path("audit/seals", audit.Seals.as_view()),
     path("plugins", plugins.Plugins.as_view()),
     path("plugins/<str:kind>", plugins.PluginsOfKind.as_view()),
     path("plugins/<str:kind>/<str:name>", plugins.OnePlugin.as_view()),

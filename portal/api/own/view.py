@@ -39,6 +39,7 @@ RULES: RuleTable = {
     "novella:what_if:compare": ADMIN,
     "novella:what_if:replay": ADMIN,
     "novella:audit:list": READER,
+    "novella:audit:seals": ADMIN,
     "novella:findings:list": ADMIN,
     "novella:triage:list": ADMIN,
     "novella:triage:change": ADMIN,

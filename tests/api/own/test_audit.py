@@ -10,7 +10,7 @@ import pytest
 
 from conductor.core.errors import Conflict
 from conductor.journal.models import AuditRecord
-from conductor.services import audit
+from conductor.services import audit, audit_reads, audit_seals
 from conductor.transactions import write_tx
 from tests import factories
 
@@ -38,7 +38,10 @@ def test_a_refused_action_is_on_record(people: Any, api_client: Any) -> None:
 def test_projects_are_walls_and_administrators_see_all(people: Any, api_client: Any) -> None:
     refuse(people.ana)
     refuse(people.chi, "stop")
-    names = {who: [r["user_name"] for r in api_client(who).get("/api/audit").json()["records"]] for who in people}
+    names = {
+        who: [record["user_name"] for record in api_client(who).get("/api/audit?result=refused").json()["records"]]
+        for who in people
+    }
     assert names == {"admin": ["chi", "ana"], "ana": ["ana"], "bo": ["ana"], "rea": ["ana"], "chi": ["chi"]}
 
 
@@ -56,9 +59,9 @@ def test_filters_narrow(people: Any, api_client: Any) -> None:
 
     assert actions("action=server.stop") == ["server.stop"]
     assert actions(f"user_id={people.ana.user.id}") == ["server.reboot"]
-    assert actions("result=done") == []
+    assert actions("result=done") == ["audit.read"], "that the administrator looked"
     assert actions("since=2999-01-01T00:00:00Z") == []
-    assert len(actions("since=2001-01-01")) == 2
+    assert len(actions("since=2001-01-01")) == 3
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,30 @@ def test_pages_hold_every_record_once_across_databases(people: Any, api_client: 
         path = f"{link.path}?{link.query}" if link else ""
         assert len(seen) <= 6
     assert sorted(seen) == ["b0", "b1", "b2", "server.a0", "server.a1", "server.a2"]
+
+
+def test_who_reads_is_on_record_once_in_a_while_with_what_was_looked_for(people: Any, api_client: Any) -> None:
+    refuse(people.ana)
+    for _ in range(2):
+        api_client("bo").get("/api/audit?result=refused")
+    (read,) = api_client("ana").get("/api/audit?action=audit.read").json()["records"]
+    assert (read["user_name"], read["project_id"]) == ("bo", people.bo.context().project_id)
+    (mine,) = AuditRecord.objects.filter(action="audit.read", user_name="bo")
+    assert mine.details == {"via": "api", "narrowed": {"result": "refused"}}
+    AuditRecord.objects.filter(pk=mine.pk).update(created_at=factories.ago(audit_reads.ONCE_IN_SECONDS + 1))
+    api_client("bo").get("/api/audit")
+    assert AuditRecord.objects.filter(action="audit.read", user_name="bo").count() == 2
+
+
+def test_seals_are_for_operators_and_name_each_database(people: Any, api_client: Any) -> None:
+    refuse(people.ana)
+    audit_seals.seal("default")
+    assert api_client("ana").get("/api/audit/seals").status_code == 403
+    seals = api_client("admin").get("/api/audit/seals").json()["seals"]
+    assert [one["database"] for one in seals] == ["default", "cell0", "cell1", "cell2"]
+    (record,) = api_client("ana").get("/api/audit?result=refused").json()["records"]
+    assert (seals[0]["sealed"], seals[0]["digest"]) == (1, record["digest"])
+    assert (record["database"], record["seal"], seals[1]["begun_at"]) == ("default", 1, None)
 
 
 def test_the_marker_of_another_project_is_unknown(people: Any, api_client: Any) -> None:

@@ -1,0 +1,266 @@
+"""Seals the audit log of each database, and checks that nobody has changed it since.
+
+Whoever writes a record signs it and never waits for another one. A conductor numbers the new records behind the
+writers, in the transaction that holds the chain's row: so there are no holes, whichever transactions were undone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Max, QuerySet
+
+from conductor.cells.lookup import journal_aliases
+from conductor.cells.scatter_gather import scatter_gather
+from conductor.core.audit_chain import CONTENT, Chain, Place, Sealed, key_of, named, plain
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Forbidden
+from conductor.journal import duties
+from conductor.journal.models import AuditChain, AuditRecord
+from conductor.services.values import Page
+from conductor.transactions import database_now, database_time, write_tx
+
+log = logging.getLogger(__name__)
+
+ONLY = 1  # the id of the chain's one row
+BATCH = 200
+READ = 1000
+# Releases that do not sign may write beside the ones that do while a cloud is upgraded; afterwards no record is
+# sealed that nobody signed.
+UPGRADE_TIME = timedelta(days=1)
+CHECK, CHECK_EVERY_SECONDS, LEASE_SECONDS = "check audit", 3600.0, 300.0
+GONE = "the row of the chain is gone"
+TRIES = 3  # of a check that met somebody who prunes
+
+
+@dataclass(frozen=True)
+class SealView:
+    """How it stands with the audit log of one database. `trouble` is what the last check found, "" for nothing."""
+
+    database: str
+    sealed: int
+    unsealed: int
+    number: int
+    digest: str
+    begun_at: datetime | None
+    sealed_at: datetime | None
+    checked_at: datetime | None
+    trouble: str
+
+
+def signed(alias: str, content: Mapping[str, Any]) -> str:
+    """The signature of a record that is about to be written."""
+    return chain_of(alias).sign(content)
+
+
+def content_of(row: AuditRecord) -> dict[str, Any]:
+    """What of a record is signed."""
+    return {name: getattr(row, name) for name in CONTENT}
+
+
+def seal(alias: str) -> int:
+    """Seal what is not sealed yet, except for what nobody signed; how many were. Raises Conflict for a broken chain."""
+    count, after = 0, 0
+    rows = AuditRecord.objects.using(alias).filter(seal=None)
+    while rows.filter(pk__gt=after).exists():  # the usual answer, no, needs no transaction
+        with write_tx(alias):
+            row = _held(alias)
+            batch = list(rows.filter(pk__gt=after).order_by("pk")[:BATCH])
+            sealed = _append(alias, row, batch)
+        if not batch:
+            break
+        count, after = count + sealed, batch[-1].pk
+        if sealed:  # who keeps these lines elsewhere has a witness that this database cannot change
+            log.info("audit sealed: database=%s number=%s digest=%s", alias, row.head_number, row.head_digest)
+    return count
+
+
+def check(alias: str) -> str:
+    """The first thing that is not as it was written, "" for none; kept for the page."""
+    found = _checked(alias)
+    if found:
+        log.error("audit log is not as it was written: database=%s %s", alias, found)
+    with write_tx(alias):
+        chain = AuditChain.objects.using(alias).filter(pk=ONLY)
+        chain.update(checked_at=database_now(), trouble=found[:255])
+    return found
+
+
+def carry_out(alias: str, owner: str) -> None:
+    """Seal what is new, and check all of it when that is due: that says, each time, why nothing can be sealed."""
+    with suppress(Conflict):
+        seal(alias)
+    if duties.take(alias, CHECK, owner, every_seconds=CHECK_EVERY_SECONDS, lease_seconds=LEASE_SECONDS):
+        check(alias)
+        duties.done(alias, CHECK, owner)
+
+
+def state(context: RequestContext) -> Page[SealView]:
+    """Of each database, the API's first; for operators."""
+    if not context.is_admin:
+        raise Forbidden("The seals of the audit log are for operators.")
+    found = scatter_gather(view, journal_aliases())
+    return Page(
+        [found.answers[alias] for alias in journal_aliases() if alias in found.answers], missing_cells=found.failures
+    )
+
+
+def view(alias: str) -> SealView:
+    """Two short queries."""
+    row = AuditChain.objects.using(alias).filter(pk=ONLY).first()
+    if row is None:
+        row = AuditChain(trouble=GONE if AuditRecord.objects.using(alias).exclude(seal=None).exists() else "")
+    return SealView(
+        database=alias,
+        sealed=row.head_number - row.cut_number,
+        unsealed=AuditRecord.objects.using(alias).filter(seal=None).count(),
+        number=row.head_number,
+        digest=row.head_digest,
+        begun_at=row.begun_at,
+        sealed_at=row.sealed_at,
+        checked_at=row.checked_at,
+        trouble=row.trouble,
+    )
+
+
+def cut(alias: str, rows: QuerySet[AuditRecord]) -> int:
+    """Remove these sealed records, which are the oldest; how many. The chain goes on from the last of them.
+
+    None when they are not as they were sealed: what is wrong there stays, for somebody to see.
+    """
+    chain, row = chain_of(alias), _held(alias)
+    oldest = _sealed(rows.order_by("seal"))
+    last = oldest[-1].place if oldest else _cut(row)
+    fault = chain.fault(_cut(row), last, oldest)
+    if fault:
+        log.error("audit log is not pruned: database=%s %s", alias, fault)
+        return 0
+    rows.delete()
+    row.cut_number, row.cut_digest = last.number, last.digest
+    _mark(alias, row)
+    return len(oldest)
+
+
+def has(alias: str, place: Place) -> str:
+    """What speaks against it that a record was sealed here so, as a file or a log line says; "" for nothing."""
+    row = AuditChain.objects.using(alias).filter(pk=ONLY).first()
+    if row is not None and place.number <= row.cut_number:
+        return ""  # it was removed when it was old
+    kept = AuditRecord.objects.using(alias).filter(seal=place.number).values_list("digest", flat=True).first()
+    if kept is None:
+        return f"record {place.number} is missing"
+    return "" if kept == place.digest else f"record {place.number} is another one"
+
+
+def _append(alias: str, row: AuditChain, batch: Sequence[AuditRecord]) -> int:
+    chain, at, count = chain_of(alias), _head(row), 0
+    is_early = database_time(alias) < row.begun_at + UPGRADE_TIME
+    for record in batch:
+        signature = chain.sign(content_of(record))
+        if record.signature != signature and (record.signature or not is_early):
+            continue
+        at, count = chain.follow(at, signature), count + 1
+        mine = AuditRecord.objects.using(alias).filter(pk=record.pk)
+        mine.update(signature=signature, seal=at.number, digest=at.digest)
+    if count:
+        row.head_number, row.head_digest = at.number, at.digest
+        row.sealed_at = database_now()
+        _mark(alias, row)
+    return count
+
+
+def _checked(alias: str) -> str:
+    for _ in range(TRIES):
+        newest = AuditRecord.objects.using(alias).aggregate(newest=Max("seal"))["newest"] or 0
+        row = AuditChain.objects.using(alias).filter(pk=ONLY).first()
+        if row is None:
+            return GONE if newest else ""
+        wrong = _wrong_row(alias, row)
+        if wrong:
+            return wrong
+        end = _head(row) if newest <= row.head_number else Place(newest)
+        found = chain_of(alias).fault(_cut(row), end, _walk(alias, end.number)) or _unsigned(alias, row)
+        now = AuditChain.objects.using(alias).filter(pk=ONLY).first()
+        if not found or now is None or now.cut_number == row.cut_number:
+            return found
+    return found
+
+
+def _walk(alias: str, last: int) -> Iterator[Sealed]:
+    """All that have a number up to `last`, a page at a time."""
+    after, rows = None, AuditRecord.objects.using(alias).filter(seal__lte=last).order_by("seal")
+    while page := _sealed((rows if after is None else rows.filter(seal__gt=after))[:READ]):
+        yield from page
+        after = page[-1].place.number
+
+
+def _unsigned(alias: str, row: AuditChain) -> str:
+    """The first new record that will not be sealed."""
+    chain = chain_of(alias)
+    is_early = database_time(alias) < row.begun_at + UPGRADE_TIME
+    for one in _sealed(AuditRecord.objects.using(alias).filter(seal=None).order_by("pk")):
+        if one.signature != chain.sign(one.content) and (one.signature or not is_early):
+            return f"{named(one)} was not written by Novella, or changed before it was sealed"
+    return ""
+
+
+def _sealed(rows: QuerySet[AuditRecord]) -> list[Sealed]:
+    return [Sealed(Place(row.seal or 0, row.digest), row.signature, content_of(row)) for row in rows]
+
+
+def _held(alias: str) -> AuditChain:
+    """The chain's row, held until the transaction ends; made where there is none. Raises Conflict for a broken one."""
+    rows = AuditChain.objects.using(alias)
+    if not rows.filter(pk=ONLY).exists():
+        if AuditRecord.objects.using(alias).exclude(seal=None).exists():
+            raise Conflict(f"The audit log in {alias} is not sealed any more: {GONE}.")
+        first = AuditChain(pk=ONLY, key_id=_key_id(alias), begun_at=database_time(alias))
+        first.mark = _marked(alias, first)
+        rows.bulk_create([first], ignore_conflicts=True)
+    row = rows.select_for_update().get(pk=ONLY)
+    wrong = _wrong_row(alias, row)
+    if wrong:
+        raise Conflict(f"The audit log in {alias} is not sealed any more: {wrong}.")
+    return row
+
+
+def _wrong_row(alias: str, row: AuditChain) -> str:
+    if row.key_id != _key_id(alias):
+        return "it was begun with another key: is NOVELLA_AUDIT_KEY, or else NOVELLA_SECRET_KEY, the same everywhere?"
+    return "" if row.mark == _marked(alias, row) else "the row of the chain was changed"
+
+
+def _mark(alias: str, row: AuditChain) -> None:
+    row.mark = _marked(alias, row)
+    row.save(using=alias)
+
+
+def _marked(alias: str, row: AuditChain) -> str:
+    return chain_of(alias).digest("chain", plain(row.begun_at), *_ends(_cut(row)), *_ends(_head(row)))
+
+
+def _ends(place: Place) -> tuple[int, str]:
+    return place.number, place.digest
+
+
+def _cut(row: AuditChain) -> Place:
+    return Place(row.cut_number, row.cut_digest)
+
+
+def _head(row: AuditChain) -> Place:
+    return Place(row.head_number, row.head_digest)
+
+
+def _key_id(alias: str) -> str:
+    return chain_of(alias).digest("key")[:16]
+
+
+def chain_of(alias: str) -> Chain:
+    """The chain of a database, which need not be there."""
+    return Chain(key_of(settings.NOVELLA_AUDIT_KEY), alias)

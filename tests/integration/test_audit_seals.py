@@ -1,0 +1,242 @@
+"""The sealed audit log in real databases: what is done to it past Novella is found and named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import call_command
+from django.db import DatabaseError, transaction
+
+from conductor.actors import periodic
+from conductor.core.errors import Conflict
+from conductor.journal.models import AuditChain, AuditRecord
+from conductor.services import audit, audit_seals
+from conductor.services.pruning import pruner
+from conductor.transactions import write_tx
+from tests import factories
+from tests.integration.page_clients import signed_in
+from tests.integration.test_intervention_pages import text
+
+CELL = "cell1"
+DAY = 86_400.0
+
+
+@pytest.fixture
+def ana(people: Any) -> Any:
+    factories.cells()
+    return people.ana.context()
+
+
+def rows() -> Any:
+    return AuditRecord.objects.using(CELL).order_by("seal")
+
+
+def write(asker: Any, *actions: str, **values: Any) -> None:
+    for action in actions:
+        with write_tx(CELL):
+            audit.record(CELL, asker, audit.Entry(action=action, project_id=asker.project_id, **values))
+
+
+def written(asker: Any, count: int = 4) -> None:
+    write(asker, *(f"host.close{number}" for number in range(1, count + 1)), details={"share": 1.0, "of": [0.5]})
+    audit_seals.seal(CELL)
+
+
+def command(*args: str) -> tuple[int, str]:
+    said = StringIO()
+    try:
+        call_command("verify_audit", *args, stdout=said)
+    except SystemExit as end:
+        return int(str(end.code)), said.getvalue()
+    return 0, said.getvalue()
+
+
+def test_records_are_numbered_without_holes_whatever_was_undone(ana: Any) -> None:
+    write(ana, "first")
+    with write_tx(CELL):
+        write(ana, "undone")
+        transaction.set_rollback(True, using=CELL)
+    write(ana, "second", error=Conflict("It is locked."), run_uuid=uuid4())
+    assert audit_seals.seal(CELL) == 2
+    assert [(row.seal, row.action) for row in rows()] == [(1, "first"), (2, "second")]
+    assert audit_seals.seal(CELL) == 0
+    assert audit_seals.check(CELL) == ""
+
+
+def change(done: Any) -> None:
+    rows().filter(seal=2).update(user_name="bo")
+
+
+def delete(done: Any) -> None:
+    rows().filter(seal=2).delete()
+
+
+def delete_last(done: Any) -> None:
+    rows().filter(seal=4).delete()
+
+
+def reorder(done: Any) -> None:
+    for old, new in ((2, 99), (3, 2), (99, 3)):
+        rows().filter(seal=old).update(seal=new)
+
+
+def insert_sealed(done: Any) -> None:
+    row = rows().get(seal=4)
+    row.pk, row.uuid, row.seal = None, uuid4(), 5
+    row.save(using=CELL)
+
+
+def insert_new(done: Any) -> None:
+    row = rows().get(seal=4)
+    row.pk, row.uuid, row.seal, row.digest = None, uuid4(), None, ""
+    row.save(using=CELL)
+    audit_seals.seal(CELL)
+
+
+def unseal_and_change(done: Any) -> None:
+    rows().filter(seal=4).update(seal=None, digest="", user_name="bo")
+    audit_seals.seal(CELL)
+
+
+def shorten(done: Any) -> None:
+    rows().filter(seal=4).delete()
+    AuditChain.objects.using(CELL).update(head_number=3, head_digest=rows().get(seal=3).digest)
+
+
+def hide_as_old(done: Any) -> None:
+    rows().filter(seal=1).delete()
+    AuditChain.objects.using(CELL).update(cut_number=1)
+
+
+def drop_chain(done: Any) -> None:
+    AuditChain.objects.using(CELL).all().delete()
+
+
+DEEDS: dict[Callable[[Any], None], str] = {
+    change: "record 2 (",
+    delete: "record 2 is missing",
+    delete_last: "record 4 is missing",
+    reorder: "is not the one that was sealed as number 2",
+    insert_sealed: "record 5 (",
+    insert_new: "was not written by Novella",
+    unseal_and_change: "record 4 is missing",
+    shorten: "the row of the chain was changed",
+    hide_as_old: "the row of the chain was changed",
+    drop_chain: "the row of the chain is gone",
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
+def test_what_is_done_past_novella_is_found(deed: Callable[[Any], None], ana: Any) -> None:
+    written(ana)
+    assert command()[0] == 0
+    deed(ana)
+    code, said = command()
+    assert (code, DEEDS[deed] in said) == (1, True), said
+    assert "cell2: 0 records as they were written" in said
+
+
+def test_a_broken_chain_is_not_gone_on_with(ana: Any, caplog: pytest.LogCaptureFixture) -> None:
+    written(ana)
+    shorten(ana)
+    write(ana, "later")
+    periodic.seal_all([CELL], "conductor-1")
+    assert rows().get(action="later").seal is None
+    assert "the row of the chain was changed" in caplog.text
+    page = text(signed_in("admin").get("/audit"))
+    assert "The audit log is not as it was written" in page
+    assert "cell1: the row of the chain was changed" in page
+
+
+def test_another_key_is_called_so(ana: Any, settings: Any) -> None:
+    written(ana)
+    settings.NOVELLA_AUDIT_KEY = "k" * 40
+    code, said = command()
+    assert (code, "begun with another key" in said) == (1, True)
+    write(ana, "later")
+    with pytest.raises(Conflict):
+        audit_seals.seal(CELL)
+
+
+def test_records_of_a_release_that_did_not_sign_are_sealed_for_a_day(ana: Any) -> None:
+    written(ana, 1)
+    rows().create(action="old", result="done", user_id="u", created_at=factories.ago(0))
+    assert audit_seals.seal(CELL) == 1
+    chain = AuditChain.objects.using(CELL).get()
+    chain.begun_at = factories.ago(2 * DAY)
+    audit_seals._mark(CELL, chain)
+    rows().create(action="late", result="done", user_id="u", created_at=factories.ago(0))
+    write(ana, "signed")
+    assert audit_seals.seal(CELL) == 1
+    assert "late) was not written by Novella" in command()[1]
+
+
+def test_retention_cuts_the_oldest_and_the_rest_holds(ana: Any, settings: Any) -> None:
+    settings.NOVELLA_KEEP_AUDIT_DAYS = 10
+    for days in (12, 9, 11):  # the last one waits for the one that was sealed before it
+        row = AuditRecord(action="a", result="done", user_id="u", created_at=factories.ago(days * DAY), error=None)
+        row.signature = audit_seals.signed(CELL, audit_seals.content_of(row))
+        row.save(using=CELL)
+    audit_seals.seal(CELL)
+    assert pruner.prune([CELL]).counts == {CELL: {"audit": 1}}
+    assert [row.seal for row in rows()] == [2, 3]
+    assert audit_seals.check(CELL) == ""
+    rows().filter(seal=2).update(created_at=factories.ago(30 * DAY))  # so that it goes unseen
+    assert pruner.prune([CELL]).counts == {CELL: {}}
+    assert [row.seal for row in rows()] == [2, 3]
+
+
+def test_a_file_is_checked_by_itself_and_against_the_databases(ana: Any, tmp_path: Path) -> None:
+    write(ana, "host.close", reason="=1+1", error=Conflict("It's locked."), details={"host": "sim-1", "of": [1.0]})
+    write(ana, "host.open", reason="'quoted'", instance_uuid=uuid4())
+    audit_seals.seal(CELL)
+    file = tmp_path / "audit.csv"
+    file.write_text(signed_in("admin").get("/audit.csv").content.decode(), newline="")
+    assert command("--file", str(file)) == (0, "All records are as they were written.\n")
+    original = file.read_text()
+    file.write_text(original.replace("host.close", "host.fence"))
+    code, said = command("--file", str(file))
+    assert (code, "record 1 was changed" in said) == (1, True)
+    file.write_text(original)
+    rows().filter(seal=2).delete()
+    code, said = command("--file", str(file), "--json")
+    assert (code, len(json.loads(said)["faults"]), "record 2 is missing" in said) == (1, 1, True)
+
+
+def test_a_database_that_is_away_is_named(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = audit_seals.check
+
+    def check(alias: str) -> str:
+        if alias == "cell2":
+            raise DatabaseError("away")
+        return real(alias)
+
+    monkeypatch.setattr(audit_seals, "check", check)
+    code, said = command()
+    assert (code, "cell2 did not answer" in said) == (2, True)
+
+
+def test_the_page_says_how_far_it_is_sealed_and_who_reads_it(ana: Any) -> None:
+    written(ana, 2)
+    admin = signed_in("admin")
+    assert "2 records are sealed" in text(admin.get("/audit"))
+    page = text(admin.get("/audit?user_id=x"))
+    assert "1 record waits to be sealed." in page, "that somebody looked is a record too"
+    assert "Not checked yet." in page
+    for alias in ("default", CELL):
+        periodic.seal_all([alias], "conductor-1")
+    page = text(admin.get("/audit"))
+    assert "3 records are sealed" in page
+    assert "all are as they were written" in page
+    admin.get("/audit.csv?result=refused")
+    kept = AuditRecord.objects.order_by("pk").values_list("action", "details")
+    assert list(kept) == [
+        ("audit.read", {"via": "page", "narrowed": {}}),
+        ("audit.export", {"narrowed": {"result": "refused"}}),
+    ]
