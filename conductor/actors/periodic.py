@@ -14,7 +14,16 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
 from conductor.scheduler.plugin_watch import plugin_watch
-from conductor.services import audit_seals, conductors, deletions, drains, live_migrations, moves, storage_upkeep
+from conductor.services import (
+    audit_seals,
+    budgets,
+    conductors,
+    deletions,
+    drains,
+    live_migrations,
+    moves,
+    storage_upkeep,
+)
 from conductor.services.notifications import dispatcher, sinks, subscribers
 from conductor.services.pruning import pruner
 from conductor.services.reconciliation import duty as reconciliation
@@ -129,6 +138,8 @@ def do_duties(aliases: Iterable[str], owner: str) -> None:
         reconciliation.carry_out(owner)
     with _complaints.about("pruning"):
         pruner.carry_out(aliases, owner)
+    with _complaints.about("budgets"):
+        budgets.carry_out(owner)
     with _complaints.about("what plugins did"):  # this process's own, also when nothing is decided any more
         plugin_watch.flush_if_due()
 

@@ -79,9 +79,8 @@ def this_month(context: RequestContext) -> Month:
     if not context.is_admin and "reader" not in context.roles:
         raise Forbidden("Who has no role in this project cannot see its usage.")
     now = usage.now()
-    begin = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    before = (begin - timedelta(days=1)).replace(day=1)
-    end = (begin + timedelta(days=32)).replace(day=1)
+    begin = month_of(now)
+    before = month_of(begin - timedelta(days=1))
     rates = prices()
     month = usage.servers(context, UsageQuery(begin, now, context.project_id, MOST_ADDED_UP))
     last = usage.servers(context, UsageQuery(before, begin, context.project_id, MOST_ADDED_UP))
@@ -89,18 +88,31 @@ def this_month(context: RequestContext) -> Month:
     if month.has_more or last.has_more:
         return Month(begin, rates, is_whole=False, missing_cells=missing)
     counted = lines(month.items, rates)
-    so_far = sum((line.cost for line in counted), Decimal(0))
-    hours_left = Decimal((end - now).total_seconds()) / SECONDS_PER_HOUR
+    so_far, at_this_pace = pace(counted, rates, now)
     return Month(
         begins_at=begin,
         prices=rates,
         so_far=so_far,
-        at_this_pace=so_far + hours_left * _hourly(month.items, rates),
+        at_this_pace=at_this_pace,
         last_month=sum((line.cost for line in lines(last.items, rates)), Decimal(0)),
         server_hours=sum(line.server.hours for line in counted),
         vcpu_hours=sum(line.vcpu_hours for line in counted),
         missing_cells=missing,
     )
+
+
+def month_of(moment: datetime) -> datetime:
+    """When its month began, in UTC."""
+    return moment.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def pace(counted: Iterable[CostLine], rates: Prices | None, now: datetime) -> tuple[Decimal, Decimal]:
+    """What these lines of the month until `now` add up to, and what they come to by its end as things are."""
+    kept = list(counted)
+    so_far = sum((line.cost for line in kept), Decimal(0))
+    end = month_of(month_of(now) + timedelta(days=32))
+    hours_left = Decimal((end - now).total_seconds()) / SECONDS_PER_HOUR
+    return so_far, so_far + hours_left * _hourly((line.server for line in kept), rates)
 
 
 def _hourly(servers: Iterable[ServerUsage], rates: Prices | None) -> Decimal:

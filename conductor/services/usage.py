@@ -30,7 +30,7 @@ COLUMNS = ("uuid", "name", "project_id", "user_id", "tags", "vm_state", "flavor"
 class UsageQuery:
     """Which servers, in the order of their launches: those that ran at some time from `begin` to `end`.
 
-    `limit` None means all; `marker` is the uuid of the last one seen.
+    `limit` None means all; `marker` is the uuid of the last one seen. `project_ids` narrows to several projects.
     """
 
     begin: datetime
@@ -38,6 +38,7 @@ class UsageQuery:
     project_id: str = ""
     limit: int | None = None
     marker: str = ""
+    project_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ def servers(context: RequestContext, query: UsageQuery) -> Page[ServerUsage]:
     wanted = Q(launched_at__lt=query.end) & (Q(terminated_at=None) | Q(terminated_at__gte=query.begin))
     if query.project_id:
         wanted &= Q(project_id=query.project_id)
+    if query.project_ids:
+        wanted &= Q(project_id__in=query.project_ids)
     if query.marker:
         wanted &= _after(query.marker)
     stop = None if query.limit is None else query.limit + 1

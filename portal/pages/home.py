@@ -16,6 +16,7 @@ from conductor.services import announcements, costs, flows, quota_requests, quot
 from conductor.services.costs import Month
 from portal.pages import quota_bars, stories
 from portal.pages.access import PageRequest, signed_in
+from portal.pages.budgets import budget_context
 from portal.pages.flow_list import FAILED
 from portal.pages.live_marks import live_marks
 from portal.pages.resources.news import SEVERITY_FACES
@@ -29,7 +30,7 @@ def home(request: PageRequest) -> HttpResponse:
     """Every number is a link to its list."""
     context = {**live_marks("home", "home"), **home_context(request.asker)}
     if not request.htmx:  # counts a month of servers: more than each event is worth
-        context["month"] = _month(request.asker)
+        context |= {"month": _month(request.asker), **budget_context(request)}
     return render(request, "_home.html" if request.htmx else "home.html", context)
 
 

@@ -18,6 +18,7 @@ from conductor.services import costs, usage
 from conductor.services.usage import UsageQuery
 from portal.pages import quota_requests
 from portal.pages.access import PageRequest, signed_in
+from portal.pages.budgets import budget_context
 from portal.pages.quota_groups import groups as quota_groups
 from portal.pages.usage_groups import DAY, PROJECT, SERVER, Asked, group, groups, offered
 
@@ -64,6 +65,7 @@ def usage_page(request: PageRequest) -> HttpResponse:
         "csv_url": f"{reverse('usage-csv')}?{urlencode(query)}",
         "csv_by_url": "" if by == SERVER else f"{reverse('usage-csv')}?{urlencode({**query, 'by': by})}",
         "missing_cells": missing,
+        **budget_context(request),
     }
     return render(request, "project/usage.html", context, status=400 if problem else 200)
 

@@ -102,6 +102,9 @@ SENTENCES = (
     "There is no limit called %(name)s; there are %(names)s.",
     "The project has no limit of this.",
     "Ask for more than the %(count)s that the project may have, and for %(limit)s at most.",
+    "Give an amount above 0, with two decimals at most, such as 500.00.",
+    "Thresholds are at most %(count)s percents from 1 to %(limit)s, such as 50, 80, 100.",
+    "The budget was changed meanwhile: revision %(count)s, not %(other)s.",
     "%(count)s requests of this project wait for an answer already.",
     "%(name)s has asked for more %(what)s already: that waits for an answer.",
     # what a workflow's log says

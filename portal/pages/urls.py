@@ -8,6 +8,7 @@ from portal import languages
 from portal.pages import (
     accounts,
     audit_log,
+    budgets,
     cells,
     compare,
     consoles,
@@ -108,6 +109,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("plugins/<slug:kind>/of/<str:name>/<slug:action>", plugins.shut, name="plugin-shut"),
     path("profile/second-factor", second_factor.second_factor, name="second-factor"),
     path("services", services.service_list, name="service-list"),
+    path("budgets/<str:project_id>", budgets.budget, name="budget"),
     path("project-quotas", quota_sets.quota_table, name="quota-table"),
     path("quotas/more", quota_requests.ask, name="quota-ask"),
     path("quotas/requests/<str:request_uuid>/withdraw", quota_requests.withdraw, name="quota-withdraw"),

@@ -2,6 +2,7 @@
 
 from conductor.api_db.models.aggregate import Aggregate, AggregateHost
 from conductor.api_db.models.announcement import Announcement
+from conductor.api_db.models.budget import Budget
 from conductor.api_db.models.cell_mapping import CellMapping, HostMapping, InstanceMapping
 from conductor.api_db.models.client_request import ClientRequest
 from conductor.api_db.models.console_token import ConsoleToken
@@ -21,6 +22,7 @@ __all__ = [
     "Aggregate",
     "AggregateHost",
     "Announcement",
+    "Budget",
     "BuildRequest",
     "CellMapping",
     "ClientRequest",

@@ -23,11 +23,14 @@ from conductor.transactions import database_now, write_tx
 TURNED_OFF = "subscription.turned_off"
 MOST_SHOWN = 12
 QUOTA_APPROVED, QUOTA_REFUSED = "quota_request.approved", "quota_request.refused"
+BUDGET_CROSSED, BUDGET_SPENT = "budget.crossed", "budget.spent"
 NO_SUBSCRIPTION = UUID(int=0)  # of what is told without being subscribed to
 # What a notice says that keeps only what somebody wrote: in the language of whoever looks.
 SAID: Mapping[str, str] = {
     QUOTA_APPROVED: phrase("Your request for more quota was approved"),
     QUOTA_REFUSED: phrase("Your request for more quota was refused"),
+    BUDGET_CROSSED: phrase("A part of the month's budget is spent"),
+    BUDGET_SPENT: phrase("The month's budget is spent"),
 }
 PHASES = {"start": "began", "end": "ended", "error": "failed"}
 
@@ -98,7 +101,7 @@ def title_of(message: Notification) -> str:
 
 
 def tell(user_id: str, project_id: str, event_type: str, message_id: UUID, said: str = "") -> None:
-    """Tell somebody what became of what they asked for, whether or not they subscribed to anything; once."""
+    """Tell somebody of what concerns them, whether or not they subscribed to anything; once per message."""
     _keep(
         {"subscription_uuid": NO_SUBSCRIPTION, "message_id": message_id},
         {"user_id": user_id, "project_id": project_id, "event_type": event_type, "title": said},
@@ -115,7 +118,7 @@ def _put(subscription: Subscription, message_id: UUID, event_type: str, title: s
 
 def _keep(key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     kind = values["event_type"]
-    is_bad = kind in (TURNED_OFF, QUOTA_REFUSED) or kind.endswith(".error")
+    is_bad = kind in (TURNED_OFF, QUOTA_REFUSED, BUDGET_SPENT) or kind.endswith(".error")
     with write_tx(API_ALIAS):
         _, is_new = Notice.objects.get_or_create(
             **key, defaults={**values, "is_bad": is_bad, "created_at": database_now()}

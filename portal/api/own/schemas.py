@@ -8,6 +8,7 @@ from typing import Any
 from conductor.core.interventions import INTERVENTIONS, Intervention
 from conductor.core.plugin_choice import KINDS
 from conductor.services.announcements import LONGEST_TEXT, LONGEST_TITLE, SEVERITIES
+from conductor.services.budgets import HIGHEST_THRESHOLD, MOST_THRESHOLDS
 from conductor.services.what_if_batches import BATCHES
 from conductor.services.what_if_comparisons import LARGEST_SUBSET
 from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, POSITIVE_INTEGER, UUID, Schema, closed, wrapped
@@ -161,6 +162,22 @@ _LIMITS: Schema = {
 ASK_FOR_QUOTA = closed({"wanted": _LIMITS, "reason": _FIELDS["reason"]}, required=("wanted", "reason"))
 APPROVE_QUOTA = closed({"answer": {"type": "string", "maxLength": 255}})
 REFUSE_QUOTA = closed({"answer": _FIELDS["reason"]}, required=("answer",))
+
+SET_BUDGET = closed(
+    {
+        "amount": {
+            "type": "string",
+            "pattern": r"\A\d{1,12}(\.\d{1,2})?\Z",
+            "x-fix": 'It must be an amount as text, such as "500.00".',
+        },
+        "thresholds": {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 1, "maximum": HIGHEST_THRESHOLD},
+            "maxItems": MOST_THRESHOLDS,
+        },
+    },
+    required=("amount",),
+)
 
 _TIME: Schema = {
     "type": ["string", "null"],

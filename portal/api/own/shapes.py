@@ -2,7 +2,7 @@
 
 A shape is written as
 
-    str, int, float, bool, datetime, Any, X | None, list[X], Mapping[str, X], a dataclass   what the annotation says
+    str, int, float, bool, datetime, Decimal, Any, X | None, list[X], Mapping[str, X], a dataclass  as annotated
     {"name": shape, "links?": shape}                                       an object with these fields; ? may be missing
     [shape]                                                                a list
     Part("Workflow", RunView, {"links": LINKS}, without=("steps",))        a dataclass as a view alters it, by name
@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 Schema = dict[str, Any]
@@ -25,6 +26,7 @@ PLAIN: Mapping[Any, Schema] = {
     int: {"type": "integer"},
     float: {"type": "number"},
     datetime: {"type": "string", "format": "date-time"},
+    Decimal: {"type": "string", "format": "decimal"},
     type(None): {"type": "null"},
     Any: {},
     object: {},

@@ -8,6 +8,7 @@ from conductor.core.interventions import INTERVENTIONS
 from portal.api.own import (
     announcements,
     audit,
+    budgets,
     decisions,
     findings,
     hosts,
@@ -70,6 +71,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quota-requests/<str:request_uuid>/approve", quota_requests.Approve.as_view()),
     path("quota-requests/<str:request_uuid>/refuse", quota_requests.Refuse.as_view()),
     path("quota-requests/<str:request_uuid>/withdraw", quota_requests.Withdraw.as_view()),
+    path("budgets/<str:project_id>", budgets.Budget.as_view()),
     path("announcements", announcements.Announcements.as_view()),
     path("announcements/<str:announcement_uuid>", announcements.Announcement.as_view()),
     path("servers/<str:server_id>/try-again", servers.TryAgain.as_view()),

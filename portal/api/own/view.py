@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django.http import HttpRequest
@@ -15,7 +16,7 @@ from conductor.services.decision_values import DecisionView
 from conductor.services.flow_actions import ActionChoice, LeaseView, Panel
 from conductor.services.values import EventView, RunView, StepView
 from portal.api.authentication import TokenAuthentication
-from portal.api.authorization import ADMIN, MEMBER, READER, RuleTable
+from portal.api.authorization import ADMIN, MANAGER, MEMBER, READER, RuleTable
 from portal.api.base import ApiView
 from portal.api.links import absolute
 from portal.api.own.openapi import LINKS
@@ -51,6 +52,8 @@ RULES: RuleTable = {
     "novella:quota_requests:list": READER,
     "novella:quota_requests:ask": MEMBER,
     "novella:quota_requests:decide": ADMIN,
+    "novella:budgets:show": READER,
+    "novella:budgets:change": MANAGER,
     "novella:announcements:list": READER,
     "novella:announcements:change": ADMIN,
     "novella:second_factors:show": ADMIN,
@@ -125,5 +128,11 @@ def decision_body(decision: DecisionView) -> dict[str, Any]:
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
-    """A view's values as JSON: times become text."""
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
+    """A view's values as JSON: times and amounts of money become text."""
+    return {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return f"{value:f}" if isinstance(value, Decimal) else value

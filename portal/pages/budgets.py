@@ -1,0 +1,139 @@
+"""A project's monthly budget: the bar that pages show of it, and the form that sets it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext
+from django.views.decorators.http import require_http_methods
+
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NovellaError, StaleRevision
+from conductor.services import budgets, costs
+from conductor.services.budgets import USUAL_THRESHOLDS, BudgetView
+from portal.pages.access import PageRequest, signed_in
+
+STATUS: tuple[tuple[type[NovellaError], int], ...] = (
+    (StaleRevision, 412),
+    (Conflict, 409),
+    (Forbidden, 403),
+    (Invalid, 400),
+)
+REFUSALS = tuple(kind for kind, _ in STATUS)
+LONGEST_TYPED = 120
+
+
+@dataclass(frozen=True)
+class BudgetBar:
+    """What is spent, what comes to it by the end of the month, and where the budget ends: shares of one bar."""
+
+    budget: BudgetView
+
+    @property
+    def _whole(self) -> Decimal:
+        return max(self.budget.amount, self.budget.forecast, self.budget.spent)
+
+    @property
+    def spent_share(self) -> float:
+        return float(self.budget.spent / self._whole)
+
+    @property
+    def more_share(self) -> float:
+        return float(max(self.budget.forecast, self.budget.spent) / self._whole) - self.spent_share
+
+    @property
+    def end_share(self) -> float:
+        return float(self.budget.amount / self._whole)
+
+    @property
+    def percent(self) -> Decimal:
+        return self.budget.spent * 100 / self.budget.amount
+
+    @property
+    def is_spent(self) -> bool:
+        return self.budget.spent >= self.budget.amount
+
+    @property
+    def will_be_spent(self) -> bool:
+        return not self.is_spent and self.budget.forecast > self.budget.amount
+
+    @property
+    def is_of_now(self) -> bool:
+        """Whether the operator's prices are still in the currency that it was set in."""
+        rates = costs.prices()
+        return rates is not None and rates.currency == self.budget.currency
+
+
+def budget_context(request: PageRequest) -> dict[str, Any]:
+    """Of the project in use: its bar, None where there is none, and whether the asker may set it."""
+    project_id = request.asker.project_id
+    try:
+        bar = BudgetBar(budgets.get(request.asker, project_id))
+    except (NotFound, Forbidden):
+        bar = None
+    return {"budget_bar": bar, "may_set_budget": budgets.may_set(request.asker, project_id)}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def budget(request: PageRequest, project_id: str) -> HttpResponse:
+    """Set a project's budget, or remove it; what was typed stays when it is refused. Raises NotFound."""
+    project = budgets.project_name(request.asker, project_id)
+    if request.method != "POST":
+        return _form(request, project_id, project)
+    try:
+        if "remove" in request.POST:
+            budgets.remove(request.asker, project_id, _revision(request))
+            said = gettext("{name} has no budget any more.")
+        else:
+            budgets.put(request.asker, project_id, _amount(request), _thresholds(request), _revision(request))
+            said = gettext("The budget of {name} is set.")
+    except REFUSALS as error:
+        return _form(request, project_id, project, error)
+    messages.add_message(request, messages.INFO, said.format(name=project), extra_tags="good")
+    return redirect("usage") if project_id == request.asker.project_id else redirect("budget", project_id)
+
+
+def _form(request: PageRequest, project_id: str, project_name: str, error: NovellaError | None = None) -> HttpResponse:
+    try:
+        found = budgets.get(request.asker, project_id)
+    except NotFound:
+        found = None
+    rates = costs.prices()
+    thresholds = " ".join(str(percent) for percent in (found.thresholds if found else USUAL_THRESHOLDS))
+    context = {
+        "project_id": project_id,
+        "project_name": project_name,
+        "is_own": project_id == request.asker.project_id,
+        "bar": BudgetBar(found) if found else None,
+        "prices": rates,
+        "may_set": budgets.may_set(request.asker, project_id) and rates is not None,
+        "amount": request.POST.get("amount", f"{found.amount}" if found else "")[:LONGEST_TYPED],
+        "thresholds": request.POST.get("thresholds", thresholds)[:LONGEST_TYPED],
+        "revision": found.revision if found else budgets.NONE_YET,
+        "problem": error.message if error else "",
+        "wrong": str(error.details.get("field", "")) if error else "",
+    }
+    status = next((status for kind, status in STATUS if isinstance(error, kind)), 200)
+    return render(request, "project/budget.html", context, status=status)
+
+
+def _amount(request: PageRequest) -> Decimal:
+    try:
+        return Decimal(request.POST.get("amount", "").strip()[:LONGEST_TYPED].replace(",", "."))
+    except InvalidOperation:
+        return Decimal(0)  # which the service refuses, and says how an amount is written
+
+
+def _thresholds(request: PageRequest) -> list[int]:
+    words = request.POST.get("thresholds", "")[:LONGEST_TYPED].replace(",", " ").replace("%", " ").split()
+    return [int(word) if word.isascii() and word.isdigit() else 0 for word in words]
+
+
+def _revision(request: PageRequest) -> int:
+    sent = request.POST.get("revision", "")[:9]
+    return int(sent) if sent.isascii() and sent.isdigit() else budgets.NONE_YET

@@ -1,0 +1,205 @@
+"""Monthly budgets: what is counted, who is told when, who may set them, and what two who set them at once are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from conductor.api_db.models import Budget
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
+from conductor.identity.models import Project, Role, RoleAssignment
+from conductor.journal.models import AuditRecord, Event
+from conductor.services import budgets, usage
+from conductor.services.notifications import notices
+from tests import factories
+from tests.api_client import ApiClient
+from tests.integration.page_clients import signed_in, text
+from tests.integration.test_instance_finds import silence
+
+pytestmark = pytest.mark.django_db(databases="__all__")
+PRICES = {"currency": "EUR", "vcpu": "1"}
+START = datetime(2026, 4, 1, tzinfo=UTC)
+SIZE = {"vcpus": 1, "memory_mb": 0, "root_gb": 0, "ephemeral_gb": 0, "name": "one"}  # one euro in an hour
+SET = (50, 80, 100)
+
+
+class Clock:
+    """The time that costs are counted to."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def reach(self, hours: float) -> None:
+        self.now = START + timedelta(hours=hours)
+        budgets.look()
+
+
+@pytest.fixture
+def clock(people: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    factories.cells()
+    settings.NOVELLA_PRICES = PRICES
+    made = Clock()
+    monkeypatch.setattr(usage, "now", lambda: made.now)
+    factories.instance(people.ana.context(), "web-1", flavor=SIZE, launched_at=START, terminated_at=None)
+    return made
+
+
+def put(people: Any, amount: str = "100", thresholds: Any = SET, revision: int | None = None) -> budgets.BudgetView:
+    return budgets.put(people.admin.context(), people.ana.project.id, Decimal(amount), thresholds, revision)
+
+
+def told(person: Any) -> list[str]:
+    return [one.title for one in notices.of(person.context())[0]]
+
+
+def test_each_threshold_is_told_once_in_a_month_to_every_member(people: Any, clock: Clock) -> None:
+    put(people)
+    clock.reach(49)
+    assert told(people.ana) == []
+    clock.reach(50)
+    clock.reach(51)
+    half = "A part of the month's budget is spent: 50 %, 2026-04: 50.00 / 100.00 EUR"
+    assert told(people.ana) == told(people.bo) == [half]
+    assert told(people.rea) == told(people.chi) == told(people.admin) == []
+    notices.clear(people.ana.context())
+    clock.reach(120)  # two at once: the highest says it all
+    clock.reach(130)
+    assert told(people.ana) == ["The month's budget is spent: 100 %, 2026-04: 120.00 / 100.00 EUR"]
+    assert [one.is_bad for one in notices.of(people.bo.context())[0]] == [True, False]
+    clock.reach(30 * 24 + 60)
+    assert told(people.ana)[0] == "A part of the month's budget is spent: 50 %, 2026-05: 60.00 / 100.00 EUR"
+    events = Event.objects.filter(topic=f"budget:{people.ana.project.id}").order_by("pk")
+    assert [(one.kind, one.project_id, one.data["percent"], one.data["spent"]) for one in events] == [
+        ("budget.crossed", people.ana.project.id, percent, spent)
+        for percent, spent in ((50, "50.00"), (100, "120.00"), (50, "60.00"))
+    ]
+
+
+def test_what_the_month_comes_to_is_what_goes_on(people: Any, clock: Clock) -> None:
+    gone = START + timedelta(hours=10)
+    factories.instance(people.ana.context(), "web-2", flavor=SIZE, launched_at=START, terminated_at=gone)
+    factories.instance(people.chi.context(), "foreign", flavor=SIZE, launched_at=START, terminated_at=None)
+    put(people, "1000")
+    clock.reach(20)
+    found = budgets.get(people.ana.context(), people.ana.project.id)
+    assert (found.spent, found.forecast, found.counted_at) == (30, 10 + 30 * 24, clock.now)
+
+
+def test_a_budget_that_is_set_anew_is_counted_and_tells_at_once(people: Any, clock: Clock) -> None:
+    put(people)
+    clock.reach(60)
+    found = put(people, "200", (25, 60))
+    assert (found.spent, found.revision, found.thresholds) == (60, 2, [25, 60])
+    assert told(people.ana)[0] == "A part of the month's budget is spent: 25 %, 2026-04: 60.00 / 200.00 EUR"
+    assert len(told(people.ana)) == 2
+
+
+def test_all_projects_are_counted_with_the_same_statements(people: Any, clock: Clock) -> None:
+    put(people, "1000")
+
+    def count() -> int:
+        watched = [CaptureQueriesContext(connections[alias]) for alias in connections]
+        for one in watched:
+            one.__enter__()
+        budgets.look()
+        for one in watched:
+            one.__exit__(None, None, None)
+        return sum(len(one) for one in watched)
+
+    alone = count()
+    for number in range(20):
+        project = Project.objects.create(domain=people.ana.project.domain, name=f"p{number}")
+        Budget.objects.create(project_id=project.id, amount=5, currency="EUR", updated_at=START)
+    assert count() == alone
+
+
+def test_a_cell_that_does_not_answer_takes_nothing_back(
+    people: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(people, "1000")
+    clock.reach(40)
+    with monkeypatch.context() as patched:
+        silence(patched, "cell1")
+        clock.reach(50)
+    found = budgets.get(people.ana.context(), people.ana.project.id)
+    assert (found.spent, found.counted_at) == (40, START + timedelta(hours=40))
+
+
+def test_of_two_who_set_it_one_is_told(people: Any, clock: Clock) -> None:
+    put(people, revision=0)
+    for seen in (0, 2):
+        with pytest.raises(StaleRevision):
+            put(people, "5", revision=seen)
+    with pytest.raises(StaleRevision):
+        budgets.remove(people.admin.context(), people.ana.project.id, 2)
+    assert Budget.objects.get().amount == 100
+    budgets.remove(people.admin.context(), people.ana.project.id, 1)
+    kept = AuditRecord.objects.filter(action__startswith="budget.").order_by("pk")
+    amounts = [(one.action, one.details["before"].get("amount"), one.details["after"].get("amount")) for one in kept]
+    assert amounts == [("budget.set", None, "100.00"), ("budget.remove", "100.00", None)]
+
+
+def test_who_manages_a_project_sets_its_budget(people: Any, clock: Clock, settings: Any) -> None:
+    shop = people.ana.project
+    with pytest.raises(Forbidden):
+        budgets.put(people.ana.context(), shop.id, Decimal(5), SET, None)
+    RoleAssignment.objects.create(user=people.bo.user, project=shop, role=Role.objects.get(name="manager"))
+    bo = signed_in("bo")
+    wrong = bo.post(f"/budgets/{shop.id}", {"amount": "0,001", "thresholds": "50", "revision": "0"})
+    assert (wrong.status_code, 'value="0,001"' in wrong.content.decode()) == (400, True)
+    sent = {"amount": "40,5", "thresholds": "80, 50 %", "revision": "0"}
+    assert bo.post(f"/budgets/{shop.id}", sent)["Location"] == "/usage"
+    assert bo.post(f"/budgets/{shop.id}", sent).status_code == 412
+    found = Budget.objects.get()
+    assert (found.amount, found.thresholds, found.set_by) == (Decimal("40.50"), [50, 80], "bo")
+    clock.reach(41)
+    for path in ("/", "/usage"):
+        assert "The budget of this month is spent. Servers go on" in text(signed_in("ana").get(path)), path
+    assert "Das Budget dieses Monats ist verbraucht" in text(bo.get("/usage", headers={"accept-language": "de"}))
+    assert "Change the budget" in text(bo.get("/usage"))
+    assert "Change the budget" not in text(signed_in("ana").get("/usage"))
+    assert signed_in("chi").get(f"/budgets/{shop.id}").status_code == 404
+    assert bo.post(f"/budgets/{shop.id}", {"remove": "yes", "revision": "1"}).status_code == 302
+    settings.NOVELLA_PRICES = {}
+    assert "nothing to hold against a budget" in text(signed_in("admin").get(f"/budgets/{shop.id}"))
+    with pytest.raises(Conflict):
+        put(people)
+
+
+@pytest.mark.parametrize(
+    ("amount", "thresholds", "field"),
+    [
+        *((amount, SET, "amount") for amount in ("0", "1.001", "NaN", "1e12")),
+        *(("5", percents, "thresholds") for percents in ((0,), (1001,), range(1, 12))),
+    ],
+)
+def test_what_can_be_no_budget_is_named(people: Any, clock: Clock, amount: str, thresholds: Any, field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        put(people, amount, thresholds)
+    assert refused.value.details["field"] == field
+    assert not Budget.objects.exists()
+
+
+def test_the_same_over_http(people: Any, clock: Clock) -> None:
+    path = f"/api/budgets/{people.ana.project.id}"
+    operator, ana = ApiClient(people.admin.token()), ApiClient(people.ana.token())
+    assert ana.get(path).status_code == 404
+    assert operator.put(path, {"amount": "100"}).status_code == 428
+    made = operator.put(path, {"amount": "100"}, headers={"If-Match": '"0"'})
+    assert (made.status_code, made["ETag"], made.json()["budget"]["thresholds"]) == (200, '"1"', [50, 80, 100])
+    assert operator.put(path, {"amount": "5"}, headers={"If-Match": '"0"'}).status_code == 412
+    assert operator.put(path, {"amount": 5}, headers={"If-Match": "*"}).status_code == 400
+    clock.reach(7)
+    found = ana.get(path).json()["budget"]
+    assert (found["amount"], found["spent"], found["forecast"]) == ("100.00", "7.0000", "720.0000")
+    assert ana.put(path, {"amount": "5"}, headers={"If-Match": "*"}).status_code == 403
+    assert ApiClient(people.chi.token()).get(path).status_code == 404
+    assert operator.delete(path).status_code == 204
+    with pytest.raises(NotFound):
+        budgets.get(people.ana.context(), people.ana.project.id)
