@@ -96,6 +96,8 @@ def carry_out(alias: str, owner: str) -> None:
     """Seal what is new, and check all of it when that is due: that says, each time, why nothing can be sealed."""
     with suppress(Conflict):
         seal(alias)
+    if not AuditChain.objects.using(alias).exists():  # nothing to check, and nowhere to keep when it was
+        return
     if duties.take(alias, CHECK, owner, every_seconds=CHECK_EVERY_SECONDS, lease_seconds=LEASE_SECONDS):
         check(alias)
         duties.done(alias, CHECK, owner)

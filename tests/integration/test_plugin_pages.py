@@ -90,6 +90,8 @@ def test_a_page_says_how_often_a_plugin_was_decisive(admin: Client, people: Any)
     decided = factories.failed_decision(run)
     SchedulingDecision.objects.filter(pk=decided.pk).update(summary={**decided.summary, "funnel": [ended]})
     assert "in 1 of 1 decisions" in text(admin.get(FILTER))
+    assert admin.get("/api/plugins/filter/IoOpsFilter").json()["effect"] == {"decisions": 1, "decisive": 1}
+    assert admin.get("/api/plugins/driver/fake").json()["effect"] is None
     tipped = [
         {"host": "a", "total": 1.0, "parts": [{"weigher": "RAMWeigher", "weight": 1.0}]},
         {"host": "b", "total": 0.5, "parts": [{"weigher": "RAMWeigher", "weight": 0.2}]},

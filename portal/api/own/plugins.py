@@ -8,8 +8,9 @@ from typing import Any, get_type_hints
 
 from rest_framework.response import Response
 
-from conductor.services import plugin_details, plugin_views, plugins
+from conductor.services import plugin_details, plugin_effects, plugin_views, plugins
 from conductor.services.plugin_details import PluginDetail
+from conductor.services.plugin_effects import Effect
 from conductor.services.plugin_views import Catalogue, PluginView
 from conductor.services.plugins import Change
 from portal.api.base import ApiRequest
@@ -66,13 +67,17 @@ class PluginsOfKind(OwnView):
 
 
 class OnePlugin(OwnView):
-    @described({"plugin": PLUGIN, **DETAIL})
+    @described({"plugin": PLUGIN, **DETAIL, "effect": Effect | None})
     def get(self, request: ApiRequest, kind: str, name: str) -> Response:
-        """One of any kind, with its last errors, its own log lines, and what it would have decided in the shadow."""
+        """One of any kind, with its last errors, its own log lines, and what it would have decided in the shadow.
+
+        `effect` says of filters and weighers how many decisions of the last hour they settled.
+        """
         self.authorize("novella:plugins:list")
         found = plugin_details.detail(request.context, kind, name)
         told = {part: [plain(asdict(one)) for one in getattr(found, part)] for part in DETAIL}
-        return Response({"plugin": plugin_body(found.plugin), **told})
+        effect = plugin_effects.effect(request.context, kind, name)
+        return Response({"plugin": plugin_body(found.plugin), **told, "effect": asdict(effect) if effect else None})
 
 
 class Quarantine(OwnView):
