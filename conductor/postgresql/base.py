@@ -6,9 +6,13 @@ from typing import Any
 
 from django.db.backends.base.base import NO_DB_ALIAS
 from django.db.backends.postgresql import base
-from psycopg import IsolationLevel
+from psycopg import Cursor, IsolationLevel
+from psycopg.types.numeric import Int8Dumper
 
 from conductor.postgresql.spares import SPARES
+
+PREPARED_AFTER = 3  # times that a connection sent the same statement: planning one takes longer than most take to run
+MOST_PREPARED = 300  # per connection; some 10 kB each at the server
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -25,9 +29,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         spare = None if self.alias == NO_DB_ALIAS else SPARES.take(self._spares_key)
         if spare is None:
-            return super().get_new_connection(conn_params)
+            return _with_plans(super().get_new_connection(conn_params))
         self.isolation_level = IsolationLevel.READ_COMMITTED
         return spare
+
+    def straight_cursor(self) -> Cursor[tuple[Any, ...]]:
+        """The driver's own, for hand-written statements: the server keeps their plans, and gets values beside them.
+
+        Django's cursor writes values into the text, so that each one is planned anew.
+        """
+        return Cursor(self.connection)
 
     def _close(self) -> None:
         connection = self.connection
@@ -39,3 +50,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def close_pool(self) -> None:
         """Django calls this before it drops or copies a database."""
         SPARES.drop(self._spares_key)
+
+
+def _with_plans(connection: Any) -> Any:
+    """Numbers are all of one type: a statement would be prepared anew for each mixture of small and large ones."""
+    connection.prepare_threshold = PREPARED_AFTER
+    connection.prepared_max = MOST_PREPARED
+    connection.adapters.register_dumper(int, Int8Dumper)
+    return connection

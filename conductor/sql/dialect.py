@@ -5,7 +5,6 @@ An ORM query of one row costs ten times what the database does for it; on the pa
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -81,48 +80,43 @@ def spoken(template: str, vendor: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _native(template: str) -> str:
-    """The same for SQLite's own driver, which wants other placeholders."""
-    return spoken(template, "sqlite").replace("%s", "?").replace("%%", "%")
+def _native(template: str, vendor: str) -> str:
+    """The same for a cursor of the driver's own; SQLite's wants other placeholders."""
+    text = spoken(template, vendor)
+    return text.replace("%s", "?").replace("%%", "%") if vendor == "sqlite" else text
 
 
 def run(connection: BaseDatabaseWrapper, template: str, params: Sequence[Any] = ()) -> Rows:
     """Execute one statement; the rows that it returns."""
-    driver = _driver(connection)
-    if driver is None:
+    if is_watched(connection):
         with connection.cursor() as cursor:
             cursor.execute(spoken(template, connection.vendor), params)
             return cursor.fetchall() if cursor.description else []
-    try:
-        return driver.execute(_native(template), params).fetchall()  # type: ignore[no-any-return]
-    except sqlite3.Error:
-        with connection.wrap_database_errors:
-            raise
+    with connection.wrap_database_errors:
+        cursor = _straight_cursor(connection)
+        cursor.execute(_native(template, connection.vendor), params)
+        return cursor.fetchall() if cursor.description else []
 
 
 def run_many(connection: BaseDatabaseWrapper, template: str, rows: Sequence[Sequence[Any]]) -> int:
     """Execute one statement for each row of parameters; how many rows it changed in all."""
-    driver = _driver(connection)
-    if driver is None:
+    if is_watched(connection):
         with connection.cursor() as cursor:
             cursor.executemany(spoken(template, connection.vendor), rows)
             return int(cursor.rowcount)
-    try:
-        return driver.executemany(_native(template), rows).rowcount  # type: ignore[no-any-return]
-    except sqlite3.Error:
-        with connection.wrap_database_errors:
-            raise
+    with connection.wrap_database_errors:
+        cursor = _straight_cursor(connection)
+        cursor.executemany(_native(template, connection.vendor), rows)
+        return int(cursor.rowcount)
 
 
-def _driver(connection: BaseDatabaseWrapper) -> Any:
-    """SQLite's own connection, as Django's would hand a cursor out; None where all goes through Django."""
-    if connection.vendor != "sqlite" or is_watched(connection):
-        return None
+def _straight_cursor(connection: Any) -> Any:
+    """A cursor of the driver's own, where Django's would do several times what the database does."""
     if connection.connection is None:
         connection.ensure_connection()
     if connection.needs_rollback:
         connection.validate_no_broken_transaction()
-    return connection.connection
+    return connection.straight_cursor() if connection.vendor == "postgresql" else connection.connection.cursor()
 
 
 class Insert:

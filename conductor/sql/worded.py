@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from django.db import connections
 from django.db.models import QuerySet
 
-from conductor.sql.dialect import Rows
+from conductor.sql.dialect import Rows, run
 
 Compose = Callable[[str, UUID], "QuerySet[Any, tuple[Any, ...]]"]
 Worded = tuple[str, list[Any], list[int]]  # the statement, its values, and which of them are the uuid
@@ -42,9 +42,7 @@ class AboutOne:
         asked = list(values)
         for place in places:
             asked[place] = _AS_VALUE[connection.vendor](wanted)
-        with connection.cursor() as cursor:
-            cursor.execute(sql, asked)
-            return cursor.fetchall()  # type: ignore[no-any-return]
+        return run(connection, sql, asked)
 
     def _words(self, alias: str) -> Worded:
         sample = uuid4()

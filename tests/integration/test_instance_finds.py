@@ -94,15 +94,15 @@ def silence(monkeypatch: pytest.MonkeyPatch, cell: str) -> None:
             raise DatabaseError("the cell is down")
         return cursor(connection)
 
-    driver = dialect._driver
+    straight = dialect._straight_cursor
 
     def refuse_by_hand(connection: Any) -> Any:
         if connection.alias == cell:
             raise DatabaseError("the cell is down")
-        return driver(connection)
+        return straight(connection)
 
     monkeypatch.setattr(wrapper, "cursor", refuse)
-    monkeypatch.setattr(dialect, "_driver", refuse_by_hand)
+    monkeypatch.setattr(dialect, "_straight_cursor", refuse_by_hand)
     if "cursor" in vars(connections[cell]):  # put back there by whoever replaced it before: it would be taken first
         monkeypatch.delattr(connections[cell], "cursor")
 
