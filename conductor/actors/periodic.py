@@ -17,6 +17,7 @@ from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.services import (
     audit_seals,
     budgets,
+    canaries,
     conductors,
     deletions,
     drains,
@@ -122,13 +123,14 @@ def reclaim_all(aliases: Iterable[str]) -> None:
 
 
 def move_on_all(aliases: Iterable[str]) -> None:
-    """Confirm moves that have waited long enough, stop unwanted ones, and go on emptying hosts, in these cells."""
+    """Confirm moves that waited long enough, stop unwanted ones, go on with drains and canaries, in these cells."""
     for alias in aliases:
         if alias in (API_ALIAS, CELL0):  # no host is there
             continue
         with _complaints.about(f"moves in {alias}"):
             moves.confirm_overdue(alias)
             drains.advance(alias)
+            canaries.advance(alias)
             live_migrations.stop_unwanted(alias)
 
 

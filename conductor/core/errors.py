@@ -105,5 +105,9 @@ class HostClosed(DriverError):
     """The host takes nothing now: somebody has it for himself."""
 
 
+class CanaryFailed(NovellaError):
+    """A host that was tried with a canary did not bring it to life."""
+
+
 class NotSupported(NovellaError):
     """The driver of this host cannot do that."""

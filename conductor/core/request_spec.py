@@ -110,6 +110,7 @@ class RequestSpec:
     instance_uuid: str = ""
     numa: InstanceTopology | None = None  # with `pci_requests` derived from flavor and image, not kept
     pci_requests: tuple[PciRequest, ...] = ()
+    is_canary: bool = False  # tries a host that is closed to all others; only with `force_hosts`
     bounds: Bounds = UNBOUND  # what pre-filters added when it was asked
 
     @property
@@ -120,6 +121,8 @@ class RequestSpec:
 
     def to_json(self) -> dict[str, Any]:
         values = {name: value for name, value in asdict(self).items() if name not in (*DERIVED, "bounds")}
+        if not self.is_canary:  # conductors of an older release do not know it
+            del values["is_canary"]
         return values | ({"bounds": self.bounds.to_json()} if self.bounds != UNBOUND else {})
 
     @classmethod

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
-from conductor.services import audit, drains, evacuations, fleet, host_closing, host_details
+from conductor.services import audit, canaries, drains, evacuations, fleet, host_closing, host_details
 from conductor.services.audit import LONGEST_TEXT, Entry
 from conductor.services.drains import Wish
 from conductor.services.values import ServiceView
@@ -209,6 +209,21 @@ def _open(context: RequestContext, service: ServiceView, reason: str) -> str:
     return f"{service.host} takes new servers again."
 
 
+def _try(context: RequestContext, service: ServiceView, reason: str) -> str:
+    canaries.begin(context, service.host)
+    return f"{service.host} is being tried. It is opened when its canary has lived."
+
+
+def _why_not_try(facts: Facts) -> str:
+    return _why_not_open(facts) or ("" if facts.service.is_up else "Its agent does not answer.")
+
+
+def _why_not_open(facts: Facts) -> str:
+    if facts.state == fleet.DRAINING:
+        return "It is being emptied: cancel that first."
+    return "" if facts.service.is_disabled else "It is in service."
+
+
 def _fence(context: RequestContext, service: ServiceView, reason: str) -> str:
     host_closing.update(context, service, is_forced_down=True)
     return f"{service.host} counts as off. Its servers can be built anew elsewhere."
@@ -245,14 +260,16 @@ DEEDS = (
         "open",
         "Return to service",
         "The scheduler may place servers here again.",
-        lambda facts: (
-            "It is being emptied: cancel that first."
-            if facts.state == fleet.DRAINING
-            else ""
-            if facts.service.is_disabled
-            else "It is in service."
-        ),
+        _why_not_open,
         _open,
+    ),
+    _Deed(
+        "try",
+        "Return to service behind a canary",
+        "One small server is built here and deleted again. The host is opened when that went well, and stays closed "
+        "when it did not.",
+        _why_not_try,
+        _try,
     ),
     _Deed(
         "fence",

@@ -75,6 +75,7 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
         force_hosts=tuple(_named_hosts(context, wish.forced_host)),
         requested_host="".join(_named_hosts(context, wish.requested_host)),
         is_volume_backed=volume_image is not None,
+        is_canary=wish.is_canary,
     )
     return CheckedWish(
         wish=wish,

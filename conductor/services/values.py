@@ -55,8 +55,7 @@ class DeviceWish:
 class BuildWish:
     """What a caller wants to launch: already valid in form, not yet checked against what exists.
 
-    `networks` None means "auto"; an empty tuple means no network. `run_uuid` is what the build's workflow shall be
-    called: a second launch under the same one launches nothing and is answered as the first was.
+    `networks` None is "auto", () none. A second launch under the same `run_uuid`, its workflow's, launches nothing.
     """
 
     name: str
@@ -81,6 +80,7 @@ class BuildWish:
     devices: tuple[DeviceWish, ...] = ()
     requested_host: str = ""  # the scheduler checks it
     forced_host: str = ""  # taken as it is
+    is_canary: bool = False  # the forced host may be closed to all others
     run_uuid: str = ""
 
 

@@ -50,6 +50,7 @@ from conductor.workflows.suspend_instance import SUSPEND_INSTANCE
 from conductor.workflows.swap_volume import SWAP_VOLUME
 from conductor.workflows.trigger_crash_dump import TRIGGER_CRASH_DUMP
 from conductor.workflows.try_again import TRY_AGAIN
+from conductor.workflows.try_host import TRY_HOST
 from conductor.workflows.unpause_instance import UNPAUSE_INSTANCE
 from conductor.workflows.unrescue_instance import UNRESCUE_INSTANCE
 from conductor.workflows.unshelve_instance import UNSHELVE_INSTANCE
@@ -86,6 +87,7 @@ FLOWS: tuple[Flow, ...] = (
     ABORT_LIVE_MIGRATION,
     LIVE_MIGRATE_INSTANCE,
     DRAIN_HOST,
+    TRY_HOST,
     CREATE_IMAGE,
     CREATE_BACKUP,
     SHELVE_INSTANCE,

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NovellaError
 from conductor.core.states import RunState
-from conductor.services import drains, fleet, flows, host_deeds, host_details, what_if
+from conductor.services import canaries, drains, fleet, flows, host_deeds, host_details, what_if
 from conductor.services.drains import DrainView, Wish
 from conductor.services.values import RunView
 from portal.pages import faces, fleet_drawing, stories
@@ -173,6 +173,8 @@ def run_context(asker: RequestContext, name: str) -> dict[str, Any]:
         "share": found.moved / (found.moved + len(found.left)) if found.moved + len(found.left) else 1.0,
         "actions": [] if is_over else [_action(one, found) for one in drains.ACTIONS],
         "open_offer": host_deeds.offer(asker, name, "open"),
+        "try_offer": host_deeds.offer(asker, name, "try"),
+        "canary": canaries.newest(asker, name),
         "state_face": fleet_drawing.FACES[host_details.state_of(asker, name)],
     }
 

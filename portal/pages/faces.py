@@ -156,6 +156,7 @@ FLOW_WORDS: Mapping[str, str] = {
     "trigger_crash_dump": "Crash dump",
     "reap": "Clean up",
     "drain_host": "Empty host",
+    "try_host": "Try host",
     "abort_live_migration": "Abort live migration of",
     "force_live_migration": "Finish live migration of",
     "backup_volume": "Back up to",

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NovellaError
-from conductor.services import flow_lists, host_deeds, host_details
+from conductor.services import canaries, flow_lists, host_deeds, host_details
 from conductor.services.host_details import HostDetail, Stock
 from conductor.services.values import InstanceView
 from portal.pages import faces, fleet_drawing, stories
@@ -92,6 +92,7 @@ def page_context(asker: RequestContext, name: str) -> dict[str, Any]:
         "host": found,
         "face": face_of(found),
         "sentence": _sentence(found),
+        "canary": canaries.newest(asker, name),
         "offers": host_deeds.offers(asker, name),
         "stocks": [_stock(stock) for stock in found.stocks],
         "guests": [

@@ -155,6 +155,20 @@ SENTENCES = (
     "record %(number)s is missing: %(count)s were sealed",
     "the row of the chain was changed", "the row of the chain is gone",
     "it was begun with another key: is NOVELLA_AUDIT_KEY, or else NOVELLA_SECRET_KEY, the same everywhere?",
+    # what came of a canary
+    "The canary failed: %(reason)s", "The canary was refused: %(reason)s",
+    "its server is about to be launched", "its server is being built", "its server is being deleted",
+    "its workflow ended as %(state)s",
+    "Host %(host)s is in service.", "Host %(host)s is not heard: nothing can be built there.",
+    "There is no public flavor for a canary: name one.",
+    "There is no public image for a canary on host %(host)s: name one.",
+    "Return to service behind a canary",
+    (
+        "One small server is built here and deleted again. The host is opened when that went well, and stays closed "
+        "when it did not."
+    ),
+    "Its agent does not answer.",
+    "%(host)s is being tried. It is opened when its canary has lived.",
 )
 SHAPE_PARTS = (
     "claim", "a command is still owed", "completed", "preparing", "running", "cancelled", "accepted",

@@ -71,6 +71,14 @@ def _open(stage: Stage) -> Request:
     return "POST", f"/api/hosts/{stage.home}/open", {}
 
 
+def _close(stage: Stage) -> None:
+    stage.change_services({"status": "disabled"}, stage.home)
+
+
+def _canary(stage: Stage) -> Request:
+    return "POST", f"/api/hosts/{stage.home}/canary", {}
+
+
 def _abort(stage: Stage) -> Request:
     return "DELETE", f"{COMPUTE}/servers/{stage.server}/migrations/{_moving(stage)}", None
 
@@ -213,6 +221,8 @@ DEEDS: dict[str, Deed] = {
     "try again": _try_again,
     "drain": _drain,
     "open host": _open,
+    "close host": _close,
+    "canary": _canary,
     "volume of image": _volume_of_image,
     "snapshot": lambda stage: _keep(stage, "snapshot"),
     "go back": _act(lambda stage: {"revert": {"snapshot_id": stage.made["snapshots"]}}),
@@ -233,7 +243,7 @@ DEEDS: dict[str, Deed] = {
 }
 AS_ADMIN = {
     *("extend volume", "swap volume", "migrate", "migrate live", "abort move", "force move"),
-    *("evacuate", "drain", "open host"),
+    *("evacuate", "drain", "open host", "canary"),
 }
 # What is asked for while the action before it is under way.
 AT_ONCE = {"abort move", "force move"}
@@ -320,6 +330,7 @@ SCENES: dict[str, Scene] = {
         ("migrate live",), "force move", commands=("force_live_migration",), faults=SLOW_MOVE
     ),
     "drain_host": Scene((), "drain", last=("open host",)),
+    "try_host": Scene(("close host",), "canary", last=("open host",)),
     "create_volume": Scene((), "volume of image", lost=_image_data, tidy=("volume away",), is_about_volumes=True),
     "create_snapshot": Scene((), "snapshot", lost=_volume_data, tidy=("snapshot away",), is_about_volumes=True),
     "revert_volume": Scene(("snapshot",), "go back", tidy=("snapshot away",), is_about_volumes=True),

@@ -139,6 +139,8 @@ def _image_type(asked: Asked) -> Bounds:
 
 
 def _open_hosts(asked: Asked) -> Bounds:
+    if asked.spec.is_canary and asked.spec.force_hosts:
+        return UNBOUND
     return Bounds(root_forbidden=frozenset({traits.COMPUTE_STATUS_DISABLED}))
 
 

@@ -37,6 +37,11 @@ class OpenHost(Step):
             set_service(work, drain.host, is_disabled=drain.was_disabled, disabled_reason=drain.reason_before)
 
 
+def is_closed(work: Work, host: str) -> bool:
+    """Whether a host takes no new work."""
+    return Service.objects.using(work.alias).filter(binary="nova-compute", host=host, is_disabled=True).exists()
+
+
 def set_service(work: Work, host: str, **values: Any) -> None:
     """Change a host's compute service and tell its followers and placement; inside a fenced transaction."""
     Service.objects.using(work.alias).filter(binary="nova-compute", host=host).update(**values)

@@ -9,7 +9,9 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from conductor.services import drains, evacuations, hosts
+from conductor.core.errors import NotFound
+from conductor.services import canaries, drains, evacuations, hosts
+from conductor.services.canaries import CanaryView
 from conductor.services.drains import DrainView, PlannedMove, Wish
 from conductor.services.hosts import HypervisorQuery
 from conductor.services.values import HypervisorView
@@ -87,6 +89,30 @@ class Open(OwnView):
         validate(request.data or {}, schemas.NOTHING)
         service = drains.open_again(request.context, host)
         return Response({"host": {"host": service.host, "is_disabled": service.is_disabled, "is_up": service.is_up}})
+
+
+class Canary(OwnView):
+    @described({"canary": CanaryView})
+    def get(self, request: ApiRequest, host: str) -> Response:
+        """The newest try of the host."""
+        self.authorize("novella:hosts:show")
+        return Response({"canary": _canary(request, host)})
+
+    @described({"canary": CanaryView}, 202, body=schemas.CANARY, is_body_optional=True)
+    @idempotent
+    def post(self, request: ApiRequest, host: str) -> Response:
+        """Try a closed host with a small server, and open it if that lives."""
+        self.authorize("novella:hosts:drain")
+        body = validate(request.data or {}, schemas.CANARY)
+        canaries.begin(request.context, host, flavor_ref=body.get("flavor", ""), image_ref=body.get("image", ""))
+        return Response({"canary": _canary(request, host)}, status=202)
+
+
+def _canary(request: ApiRequest, host: str) -> dict[str, Any]:
+    found = canaries.newest(request.context, host)
+    if found is None:
+        raise NotFound(f"Host {host} was never tried.")
+    return asdict(found)
 
 
 class Evacuate(OwnView):

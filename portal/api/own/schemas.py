@@ -92,6 +92,7 @@ WHAT_IF_LAUNCH = closed(
 WHAT_IF_MOVE = closed({"server": UUID, "flavor": _TEXT, "is_live": BOOLEAN, "fleet": FLEET}, required=("server",))
 WHAT_IF_DRAIN = closed({"host": _TEXT, "allows_cold": BOOLEAN, "fleet": FLEET}, required=("host",))
 EVALUATE = closed({"fleet": {"enum": ["then", "now"]}})
+CANARY = closed({"flavor": _TEXT, "image": _TEXT})
 DRAIN_ACTION = closed({"action": {"enum": ["pause", "resume", "stop", "cancel"]}}, required=("action",))
 
 _PLUGIN_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}

@@ -1,0 +1,172 @@
+"""Returning a host to service behind a canary: a small server that is built on exactly that host, and deleted again."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from conductor.api_db.models import Flavor, InstanceMapping
+from conductor.cell_db.models import ComputeNode, Service
+from conductor.cells.lookup import API_ALIAS
+from conductor.core.canaries import TAG, launch_uuid
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError, ResourceLocked
+from conductor.core.identifiers import host_resource, host_use_resource
+from conductor.core.states import RunState
+from conductor.image.models import Image
+from conductor.journal.models import ResourceLock, WorkflowRun
+from conductor.rpc import outbox
+from conductor.services import drains, instance_wishes, instances
+from conductor.services.values import BuildWish
+from conductor.transactions import write_tx
+
+log = logging.getLogger(__name__)
+
+FLOW = "try_host"
+LONGEST_NAME = 255
+
+
+@dataclass(frozen=True)
+class CanaryView:
+    """The newest try of a host. `why` says what went wrong; `build_uuid` is the workflow that built its server."""
+
+    run_uuid: str
+    host: str
+    cell: str
+    state: str
+    is_over: bool
+    instance_uuid: str
+    build_uuid: str
+    why: str
+
+
+def begin(context: RequestContext, host: str, *, flavor_ref: str = "", image_ref: str = "") -> str:
+    """Try a host that is closed, and open it if its canary lives; the workflow's uuid.
+
+    Without a flavor and an image the smallest are taken that the host may start. Raises NotFound, Invalid, Conflict for
+    a host that is open or not heard, and ResourceLocked while it is emptied or tried.
+    """
+    service = drains.service_of(context, host)
+    if not service.is_disabled:
+        raise Conflict(f"Host {host} is in service.")
+    if not service.is_up:
+        raise Conflict(f"Host {host} is not heard: nothing can be built there.")
+    inputs = {
+        "host": host,
+        "flavor_ref": flavor_ref or _smallest_flavor(),
+        "image_ref": image_ref or _smallest_image(service.cell, host),
+    }
+    instance_wishes.check(context, _wish(host, inputs, ""))
+    with write_tx(service.cell):
+        Service.objects.using(service.cell).select_for_update().get(uuid=service.uuid)
+        held = ResourceLock.objects.using(service.cell).filter(resource=host_resource(host)).first()
+        if held is not None:
+            raise ResourceLocked(f"Host {host} is held by {held.holder}.", resource=held.resource)
+        run = outbox.open_run(
+            service.cell,
+            outbox.NewRun(
+                flow=FLOW,
+                action="try",
+                context=context,
+                resources=[host_use_resource(host, TAG)],
+                instance_name=host,
+                inputs=inputs,
+            ),
+        )
+    return str(run.uuid)
+
+
+def newest(context: RequestContext, host: str) -> CanaryView | None:
+    """The newest try of a host; None for one that was never tried. Raises NotFound."""
+    service = drains.service_of(context, host)
+    runs = WorkflowRun.objects.using(service.cell).filter(flow=FLOW, instance_name=host)
+    run = runs.order_by("-pk").first()
+    if run is None:
+        return None
+    tried = run.variables.get("BuildCanary", {})
+    return CanaryView(
+        run_uuid=str(run.uuid),
+        host=host,
+        cell=service.cell,
+        state=run.state,
+        is_over=run.finished_at is not None,
+        instance_uuid=tried.get("instance_uuid", ""),
+        build_uuid=tried.get("run_uuid", ""),
+        why="" if run.state == RunState.DONE else run.cancel_reason or (run.error or {}).get("message", ""),
+    )
+
+
+def advance(alias: str) -> None:
+    """Launch the servers of tries that have none yet, and delete those that have shown what they can."""
+    live = WorkflowRun.objects.using(alias).live().filter(flow=FLOW)
+    for run in live:
+        if run.position == 0 and run.direction == "do" and not run.is_cancel_requested:
+            _launch(alias, run)
+            if not live.filter(pk=run.pk, is_cancel_requested=False).exists():  # given up just now
+                _delete(run)
+        else:
+            _delete(run)
+
+
+def _launch(alias: str, run: WorkflowRun) -> None:
+    """Asking twice launches one. A launch that is refused now ends the try with what was said."""
+    wish = _wish(run.instance_name, run.inputs, str(launch_uuid(run.uuid)))
+    try:
+        instances.create(_context(run), wish)
+    except NovellaError as error:
+        log.warning("canary refused: run=%s %s", run.uuid, error.message)
+        with write_tx(alias):
+            for held in outbox.hold(alias, uuid=run.uuid, finished_at=None):
+                outbox.request_cancel(alias, held, f"The canary was refused: {error.message}"[:255])
+
+
+def _delete(run: WorkflowRun) -> None:
+    """Whoever asks while it goes changes nothing."""
+    launched = WorkflowRun.objects.using(API_ALIAS).filter(uuid=launch_uuid(run.uuid)).values_list("inputs", flat=True)
+    for uuid in (uuid for inputs in launched for uuid in inputs["instance_uuids"]):
+        if InstanceMapping.objects.filter(instance_uuid=uuid, is_deleted=False).exists():
+            with suppress(NotFound):
+                instances.delete(_context(run), uuid, is_forced=True)
+
+
+def _context(run: WorkflowRun) -> RequestContext:
+    return replace(RequestContext.from_json(run.context), project_id=run.project_id)
+
+
+def _wish(host: str, inputs: dict[str, str], run_uuid: str) -> BuildWish:
+    return BuildWish(
+        name=f"{TAG}-{host}"[:LONGEST_NAME],
+        flavor_ref=inputs["flavor_ref"],
+        image_ref=inputs["image_ref"],
+        networks=(),
+        tags=(TAG,),
+        description=f"Tries host {host} before others come to it; goes by itself.",
+        forced_host=host,
+        is_canary=True,
+        run_uuid=run_uuid,
+    )
+
+
+def _smallest_flavor() -> str:
+    rows = Flavor.objects.filter(is_public=True, is_disabled=False, extra_specs={})
+    found = rows.order_by("memory_mb", "vcpus", "root_gb").values_list("flavor_id", flat=True).first()
+    if found is None:
+        raise Invalid("There is no public flavor for a canary: name one.", field="flavor")
+    return found
+
+
+def _smallest_image(cell: str, host: str) -> str:
+    """Of those that every project sees, one that is for this host's hypervisor before one that is for any."""
+    nodes = ComputeNode.objects.using(cell).filter(host=host).values_list("hypervisor_type", flat=True)
+    kinds = {kind.lower() for kind in nodes}
+    images = Image.objects.filter(visibility="public", status="active", is_hidden=False, deleted_at=None)
+    usable: list[tuple[bool, int, UUID]] = []
+    for image in images.exclude(disk_format__in=("aki", "ari")):
+        wanted = str(image.properties.get("img_hv_type", "")).lower()
+        if wanted in ("", *kinds):
+            usable.append((not wanted, image.size or 0, image.uuid))
+    if not usable:
+        raise Invalid(f"There is no public image for a canary on host {host}: name one.", field="image")
+    return str(min(usable)[2])
