@@ -220,7 +220,8 @@ def test_two_who_move_branches_below_each_other_make_no_ring() -> None:
     assert len({one.root_uuid for one in providers.search()}) == 1
 
 
-def test_puts_claims_and_releases_at_once_leave_the_books_straight() -> None:
+def test_puts_claims_releases_and_removals_at_once_leave_the_books_straight() -> None:
+    """The database does not look for consumers and providers of what is held: that writers lock them has to do."""
     names = ("x", "y", "z")
     for name in names:
         inventories.report(uuid_of(name), name, {"VCPU": Inventory(6)})
@@ -228,13 +229,17 @@ def test_puts_claims_and_releases_at_once_leave_the_books_straight() -> None:
     def work(seed: int) -> int:
         dice = random.Random(seed)
         granted = 0
-        for number in range(15):
+        for number in range(25):
             consumer = f"c{dice.randint(0, 5)}"
             picked = dice.sample(names, dice.randint(1, 2))
             try:
-                if number % 3 == 0:
+                if number % 5 == 3:
+                    inventories.report(uuid_of(picked[0]), picked[0], {"VCPU": Inventory(6)})
+                elif number % 5 == 4:
+                    providers.remove(uuid_of(picked[0]))
+                elif number % 5 == 0:
                     allocations.release([uuid_of(consumer)])
-                elif number % 3 == 1:
+                elif number % 5 == 1:
                     consumers_allocations.put(
                         [wish(consumer, **{name: {"VCPU": dice.randint(1, 3)} for name in picked})]
                     )
@@ -242,7 +247,7 @@ def test_puts_claims_and_releases_at_once_leave_the_books_straight() -> None:
                 else:
                     name = dice.choice([consumer, f"{seed}-{number}"])
                     allocations.claim(Claim(uuid_of(name), uuid_of(picked[0]), {"VCPU": 1}, SHOP, ANA))
-            except (ConcurrentUpdate, Conflict):  # full, or the consumer is another's by now
+            except (ConcurrentUpdate, Conflict, Invalid):  # full or gone, or the consumer is another's by now
                 continue
             finally:
                 connections.close_all()
@@ -253,3 +258,6 @@ def test_puts_claims_and_releases_at_once_leave_the_books_straight() -> None:
     for amount in used().values():
         assert amount <= 6
     assert not models.Consumer.objects.filter(allocations__isnull=True).exists()
+    held = set(models.Allocation.objects.values_list("consumer_id", "provider_id"))
+    assert {consumer for consumer, _ in held} == set(models.Consumer.objects.values_list("pk", flat=True))
+    assert {provider for _, provider in held} <= set(models.ResourceProvider.objects.values_list("pk", flat=True))
