@@ -240,9 +240,8 @@ def test_puts_claims_releases_and_removals_at_once_leave_the_books_straight() ->
                 elif number % 5 == 0:
                     allocations.release([uuid_of(consumer)])
                 elif number % 5 == 1:
-                    consumers_allocations.put(
-                        [wish(consumer, **{name: {"VCPU": dice.randint(1, 3)} for name in picked})]
-                    )
+                    amounts = {name: {"VCPU": dice.randint(1, 3)} for name in picked}
+                    consumers_allocations.put([wish(consumer, **amounts)])
                     granted += 1
                 else:
                     name = dice.choice([consumer, f"{seed}-{number}"])
