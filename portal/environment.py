@@ -92,6 +92,7 @@ class Environment:
     decision_sample: float = _variable(kind.share, "1")
     snapshot_hosts: int = _variable(kind.integer("a number of hosts", 0, 1_000_000), "10000")
     keep_consoles_days: int = _variable(kind.integer("a number of days", 0, 36_500), "7")
+    keep_metrics_days: int = _variable(kind.integer("a number of days", 0, 36_500), "1")
     keep_audit_days: int = _variable(kind.integer("a number of days", 0, 36_500), "0")
     keep_deliveries_days: int = _variable(kind.integer("a number of days", 0, 36_500), "7")
     keep_findings_days: int = _variable(kind.integer("a number of days", 0, 36_500), "90")

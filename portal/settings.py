@@ -186,6 +186,7 @@ NOVELLA_KEEP_SNAPSHOTS_DAYS = environment.keep_snapshots_days
 NOVELLA_DECISION_SAMPLE = environment.decision_sample
 NOVELLA_SNAPSHOT_HOSTS = environment.snapshot_hosts
 NOVELLA_KEEP_CONSOLES_DAYS = environment.keep_consoles_days
+NOVELLA_KEEP_METRICS_DAYS = environment.keep_metrics_days
 NOVELLA_KEEP_AUDIT_DAYS = environment.keep_audit_days
 NOVELLA_KEEP_DELIVERIES_DAYS = environment.keep_deliveries_days
 NOVELLA_KEEP_FINDINGS_DAYS = environment.keep_findings_days

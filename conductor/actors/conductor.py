@@ -7,8 +7,15 @@ from typing import Any
 
 from conductor.rpc.broker import CONDUCTOR_QUEUE, door, put_back
 from conductor.rpc.codec import UnknownMessage, decode
-from conductor.rpc.messages import ConsolesOffered, ConsoleWritten, HostReported, StepAnswered, StepProgressed
-from conductor.services import console_doors, console_logs, driver_doings, host_reports, port_filters
+from conductor.rpc.messages import (
+    ConsolesOffered,
+    ConsoleWritten,
+    GuestsCounted,
+    HostReported,
+    StepAnswered,
+    StepProgressed,
+)
+from conductor.services import console_doors, console_logs, driver_doings, guest_counts, host_reports, port_filters
 from conductor.workflows import engine
 
 
@@ -24,6 +31,7 @@ RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
     HostReported: _take_report,
     ConsoleWritten: console_logs.store,
     ConsolesOffered: console_doors.record,
+    GuestsCounted: guest_counts.record,
 }
 
 

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 COMMAND_THREADS = 32
 URGENT_THREADS = 2
 REPORT_THREADS = 4
+COUNT_THREADS = 2
 CONSOLE_SECONDS = 1.0
 STOP_SECONDS = 5.0
 LONGEST_SLEEP_SECONDS = 1.0
@@ -50,6 +51,7 @@ class ComputeAgent:
         self._commands = Lanes("compute-command", COMMAND_THREADS)
         self._urgent = Lanes("compute-urgent", URGENT_THREADS)
         self._reports = Lanes("compute-report", REPORT_THREADS)
+        self._counts = Lanes("compute-count", COUNT_THREADS)  # of many guests it takes long: no report waits for it
         self._stopped = threading.Event()
         self._woken = threading.Event()
         self._door: ConsoleDoor | None = None
@@ -106,12 +108,16 @@ class ComputeAgent:
             self._door.stop()
         for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(STOP_SECONDS)
-        are_quiet = [lanes.stop(STOP_SECONDS) for lanes in (self._commands, self._urgent, self._reports)]
+        are_quiet = [lanes.stop(STOP_SECONDS) for lanes in self._all_lanes]
         if not all(are_quiet) or any(thread.is_alive() for thread in self._threads):
             log.warning("a driver is still at work; its commands are done again after the next start")
             return
         for host in self._hosts.values():
             host.stop()
+
+    @property
+    def _all_lanes(self) -> tuple[Lanes, ...]:
+        return self._commands, self._urgent, self._reports, self._counts
 
     def _console_offer(self) -> DoorOffer | None:
         return self._door.offer if self._door is not None else None
@@ -125,6 +131,8 @@ class ComputeAgent:
                     # Not all in step, or a thousand hosts would report in the same moment.
                     host.due_at = time.monotonic() + self._heartbeat_seconds * random.uniform(0.9, 1.0)
                     self._reports.submit(name, "turn", host.turn)
+                    if host.must_count and not self._counts.is_busy(name, "count"):
+                        self._counts.submit(name, "count", host.count_guests)
             next_due_at = min((host.due_at for _, host in idle), default=math.inf)
             self._woken.wait(min(max(next_due_at - time.monotonic(), 0.02), LONGEST_SLEEP_SECONDS))
 

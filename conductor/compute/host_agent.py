@@ -14,6 +14,7 @@ from typing import Any
 from conductor.compute.console_follower import ConsoleFollower
 from conductor.compute.driver_account import DriverAccount
 from conductor.compute.driver_words import ENDS_THREADS, staying, usable_result
+from conductor.compute.guest_counts import GuestCounts
 from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
@@ -57,6 +58,7 @@ class _Parts:
     heartbeat: Heartbeat
     follower: ConsoleFollower
     account: DriverAccount
+    counts: GuestCounts
 
 
 class HostAgent:
@@ -142,6 +144,15 @@ class HostAgent:
         if self._parts is not None:
             self._parts.follower.follow(guest.instance_uuid for guest in self._parts.heartbeat.guests)
 
+    @property
+    def must_count(self) -> bool:
+        return self._parts is not None and self._parts.counts.due_at <= time.monotonic()
+
+    def count_guests(self) -> None:
+        """Tell what the guests have used."""
+        if self._parts is not None:
+            self._parts.counts.count(self._parts.heartbeat.guests)
+
     def stop(self) -> None:
         """Let go of the hypervisor and of the journal; guests go on running."""
         parts, self._parts = self._parts, None
@@ -170,7 +181,8 @@ class HostAgent:
             account=account,
         )
         heartbeat = Heartbeat(self.config, driver, journal=self._journal, send=self._shared.send, account=account)
-        self._parts = _Parts(driver, manager, heartbeat, follower, account)
+        counts = GuestCounts(self.config, driver, self._shared.send)
+        self._parts = _Parts(driver, manager, heartbeat, follower, account, counts)
         driver.watch(self._report_soon)
         return self._parts
 

@@ -15,6 +15,7 @@ SERVICE_VERSION_HISTORY = (
     "filter_ports 1.0; a port's network: spawn_instance 1.3, take_over_instance, attach_interface 1.1, others 1.2",
     "host_reported 1.2 (what its driver did and said)",
     "a port's further addresses: spawn_instance 1.4, take_over_instance, attach_interface 1.2, others 1.3",
+    "guests_counted 1.0",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -56,6 +57,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
         "take_over_instance": "1.2",
         "attach_interface": "1.2",
     },
+    {"guests_counted": "1.0"},
 )
 
 

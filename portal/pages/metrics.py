@@ -1,11 +1,12 @@
-"""A server's Metrics tab: what its host has counted, read again and drawn by the page while somebody looks at it."""
+"""A server's Metrics tab: what its host has counted; now, drawn by the page while somebody looks, and lately."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpResponse, JsonResponse
 from django.urls import reverse
 from django.utils.translation import gettext
@@ -13,20 +14,13 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Conflict
-from conductor.services import instances, server_facts
+from conductor.core.guest_figures import counters
+from conductor.services import guest_counts, instances, server_facts
 from conductor.services.server_facts import Diagnostics
 from conductor.services.values import InstanceView
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.amounts import megabytes, size
-
-NANOSECONDS = 1_000_000_000
-# Of what the host counted, the sums that a person asks about: ours, the list that holds them, its name there.
-SUMS = (
-    ("read_bytes", "disks", "read_bytes"),
-    ("written_bytes", "disks", "write_bytes"),
-    ("received_bytes", "nics", "rx_octets"),
-    ("sent_bytes", "nics", "tx_octets"),
-)
+from portal.pages.metric_charts import History, history
 
 
 @require_safe
@@ -40,10 +34,11 @@ def figures(request: PageRequest, server_uuid: str) -> HttpResponse:
 
 
 def metrics_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
-    """Each figure in words as it stands, or in one sentence why there are none."""
+    """Each figure in words as it stands, or in one sentence why there are none; and what was kept of the last hours."""
+    kept = {"history": _history(asker, server), "keep_days": settings.NOVELLA_KEEP_METRICS_DAYS}
     found = _asked(asker, server)
     if isinstance(found, str):
-        return {"rows": [], "why_none": found}
+        return {"rows": [], "why_none": found, **kept}
     told = _counters(found)
     memory = f"{megabytes(told['memory_mb'])} / {megabytes(told['memory_limit_mb'])}" if "memory_mb" in told else ""
     seconds = gettext("%(seconds)s s of processor time") % {"seconds": round(told.get("cpu_seconds", 0))}
@@ -58,8 +53,13 @@ def metrics_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
     return {
         "rows": [{"id": key, "title": title, "words": words} for key, title, words in shown if words],
         "why_none": "",
+        **kept,
         "figures_url": reverse("server-figures", args=[server.uuid]),
     }
+
+
+def _history(asker: RequestContext, server: InstanceView) -> History | None:
+    return history(guest_counts.samples(asker, server.uuid), server.flavor.vcpus, server.flavor.memory_mb)
 
 
 def _asked(asker: RequestContext, server: InstanceView) -> Diagnostics | str:
@@ -73,24 +73,14 @@ def _asked(asker: RequestContext, server: InstanceView) -> Diagnostics | str:
 
 
 def _counters(found: Diagnostics) -> dict[str, float]:
-    """All of a kind added up; what nobody counted is left out."""
+    """What was counted, and of how much: there are that many processors, and that much memory."""
     told = found.figures
-    used = [cpu["time"] for cpu in told.get("cpus", ()) if cpu.get("time") is not None]
-    sums = {name: _sum(told.get(kind, ()), theirs) for name, kind, theirs in SUMS}
-    counters: dict[str, float] = {name: amount for name, amount in sums.items() if amount is not None}
-    counters |= {"cpu_seconds": sum(used) / NANOSECONDS, "vcpus": found.view.flavor.vcpus} if used else {}
-    memory = told.get("memory", {})
-    if memory.get("used") is not None:
-        counters |= {
-            "memory_mb": memory["used"],
-            "memory_limit_mb": memory.get("maximum") or found.view.flavor.memory_mb,
-        }
-    return counters
-
-
-def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> int | None:
-    counted = [row[name] for row in rows if row.get(name) is not None]
-    return sum(counted) if counted else None
+    known = counters(told)
+    if "cpu_seconds" in known:
+        known["vcpus"] = found.view.flavor.vcpus
+    if "memory_mb" in known:
+        known["memory_limit_mb"] = told.get("memory", {}).get("maximum") or found.view.flavor.memory_mb
+    return known
 
 
 def _pair(told: Mapping[str, float], one: str, two: str, words: str) -> str:

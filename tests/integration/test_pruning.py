@@ -14,7 +14,7 @@ from django.db import OperationalError
 
 from conductor.actors import periodic
 from conductor.api_db.models import Finding, HostSnapshot, Notice, SchedulingDecision
-from conductor.cell_db.models import ConsoleLog, Drain, Instance
+from conductor.cell_db.models import ConsoleLog, Drain, GuestCount, Instance
 from conductor.cells.lookup import journal_aliases
 from conductor.core.states import RunState
 from conductor.journal import duties
@@ -129,6 +129,10 @@ def snapshot(ana: Any, days: float) -> Any:
     return HostSnapshot.objects.create(digest=str(uuid4()), num_hosts=0, content=b"", created_at=ago(days * DAY))
 
 
+def metrics(ana: Any, days: float) -> Any:
+    return GuestCount.objects.using(CELL).create(host="h", counted_at=days, created_at=ago(days * DAY))
+
+
 def told_event(ana: Any, days: float) -> Any:
     row = event(days=days)
     event(days=0)  # the last one stays in any case
@@ -138,7 +142,7 @@ def told_event(ana: Any, days: float) -> Any:
 ROWS: dict[str, Callable[[Any, float], Any]] = {
     "workflows": workflow, "commands": command, "decisions": decision, "consoles": console, "audit": audit,
     "deliveries": delivery, "findings": finding, "events": told_event, "snapshots": snapshot,
-    "notices": notice,
+    "notices": notice, "metrics": metrics,
 }  # fmt: skip
 SETTING = {kind.name: kind.setting for kind in kinds.KINDS}
 

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from conductor.compute import guest_counts
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.heartbeat import booted
 from conductor.compute.host_agent import SHORTEST_BEAT_SECONDS
@@ -19,7 +21,14 @@ from conductor.core.compute_driver import ComputeDriver, GuestInfo, GuestSpec, N
 from conductor.core.errors import DriverError, NotFound
 from conductor.core.metrics import BOOTED_AT
 from conductor.rpc.codec import encode
-from conductor.rpc.messages import ConsoleWritten, DestroyInstance, HostReported, SpawnInstance, StepAnswered
+from conductor.rpc.messages import (
+    ConsoleWritten,
+    DestroyInstance,
+    GuestsCounted,
+    HostReported,
+    SpawnInstance,
+    StepAnswered,
+)
 from conductor.rpc.versions import SERVICE_VERSION
 from tests.tiny_driver import TinyDriver, guest_json
 
@@ -79,9 +88,21 @@ class Telling(Registered):
         self.changed = changed
 
 
+class Counting(Registered):
+    """Counts what its guests use; of ANA's it cannot tell."""
+
+    capabilities = frozenset({"diagnostics"})
+
+    def diagnostics(self, instance_uuid: str) -> dict[str, Any]:
+        if instance_uuid == ANA:
+            raise DriverError("its monitor does not answer")
+        return {"cpus": [{"time": 2_000_000_000}, {"time": 500_000_000}], "memory": {"used": 64}, "nics": []}
+
+
 DRIVERS: dict[str, type[ComputeDriver]] = {
     "telling": Telling,
     "tiny": Registered,
+    "counting": Counting,
     "refusing": Refusing,
     "hanging": Hanging,
     "moody": Moody,
@@ -256,7 +277,10 @@ def test_an_unknown_driver_and_a_damaged_journal_are_named_and_stop_no_other(
     run("unheard-of", "tiny", "tiny")
     conductor.until(lambda: conductor.of(HostReported, "host-3"))
     conductor.until(lambda: caplog.text.count("host does not start") == 2)
-    assert "There is no driver unheard-of. Known drivers: hanging, moody, refusing, telling, tiny." in caplog.text
+    assert (
+        "There is no driver unheard-of. Known drivers: counting, hanging, moody, refusing, telling, tiny."
+        in caplog.text
+    )
     assert f"Host journal {tmp_path / 'host-2.sqlite3'}: file is not a database." in caplog.text
     assert conductor.of(HostReported, "host-1") == conductor.of(HostReported, "host-2") == []
 
@@ -290,6 +314,20 @@ def test_a_hypervisor_that_is_lost_makes_its_host_silent_until_it_is_back(
     assert caplog.text.count("host cannot report") == 1
     driver.is_broken = False
     conductor.until(lambda: len(conductor.of(HostReported)) > count)
+
+
+def test_what_guests_use_is_told_in_one_message(
+    run: Callable[..., ComputeAgent], conductor: Conductor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guest_counts, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(guest_counts, "EVERY_SECONDS", 0.0)
+    agent = run("counting", heartbeat_seconds=SOON_SECONDS)
+    others = [str(UUID(int=number)) for number in (1, 2)]
+    conductor.until(agent.has_started)
+    made["host-1"].running = {uuid: guest_json(uuid) for uuid in (ANA, *others)}
+    conductor.until(lambda: conductor.of(GuestsCounted))
+    said = conductor.of(GuestsCounted)[-1]
+    assert (said.host, said.guests) == ("host-1", {uuid: [2.5, 64, None, None, None, None] for uuid in others})
 
 
 def test_consoles_of_guests_are_followed(

@@ -50,6 +50,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "keep_decisions_days": 30,
     "keep_snapshots_days": 7,
     "keep_consoles_days": 7,
+    "keep_metrics_days": 1,
     "keep_audit_days": 0,
     "keep_deliveries_days": 7,
     "keep_findings_days": 90,

@@ -4,6 +4,7 @@ from conductor.cell_db.models.block_device import BlockDevice
 from conductor.cell_db.models.compute_node import ComputeNode
 from conductor.cell_db.models.console_door import ConsoleDoor
 from conductor.cell_db.models.drain import Drain
+from conductor.cell_db.models.guest_count import GuestCount
 from conductor.cell_db.models.instance import ConsoleLog, Instance, InstanceFault
 from conductor.cell_db.models.migration import Migration
 from conductor.cell_db.models.service import Service
@@ -14,6 +15,7 @@ __all__ = [
     "ConsoleDoor",
     "ConsoleLog",
     "Drain",
+    "GuestCount",
     "Instance",
     "InstanceFault",
     "Migration",

@@ -39,6 +39,7 @@ from conductor.rpc.messages.to_compute import (
 from conductor.rpc.messages.to_conductor import (
     ConsolesOffered,
     ConsoleWritten,
+    GuestsCounted,
     HostReported,
     StepAnswered,
     StepProgressed,
@@ -59,6 +60,7 @@ __all__ = [
     "FilterPorts",
     "FinishLiveMigration",
     "ForceLiveMigration",
+    "GuestsCounted",
     "HandBackInstance",
     "HostReported",
     "LiveMigrate",

@@ -78,3 +78,15 @@ class ConsolesOffered:
     tcp_port: int
     fingerprint: str
     key: str
+
+
+@message("guests_counted", version="1.0")
+class GuestsCounted:
+    """What each guest of a host that runs has used: figures by instance uuid, in the order of core.guest_figures.NAMES.
+
+    `counted_at` is in seconds since 1970, by the host's clock. One that is lost is no harm: the next comes in minutes.
+    """
+
+    host: str
+    counted_at: float
+    guests: dict[str, list[float | None]]

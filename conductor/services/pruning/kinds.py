@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
 from conductor.api_db.models import Finding, HostSnapshot, Notice, SchedulingDecision
-from conductor.cell_db.models import ConsoleLog, Instance
+from conductor.cell_db.models import ConsoleLog, GuestCount, Instance
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.core.states import FINAL_RUN_STATES
 from conductor.journal.models import (
@@ -105,6 +105,10 @@ def _consoles(alias: str, seconds: float, needed: Needed) -> Rows:
     return ConsoleLog.objects.using(alias).filter(Exists(gone))
 
 
+def _metrics(alias: str, seconds: float, needed: Needed) -> Rows:
+    return GuestCount.objects.using(alias).filter(created_at__lt=database_now(-seconds))
+
+
 def _audit(alias: str, seconds: float, needed: Needed) -> Rows:
     """The oldest of the chain: none that was sealed after one that stays."""
     records = AuditRecord.objects.using(alias)
@@ -134,6 +138,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("decisions", "NOVELLA_KEEP_DECISIONS_DAYS", _decisions, _is_api, asks_all=True),
     Kind("snapshots", "NOVELLA_KEEP_SNAPSHOTS_DAYS", _snapshots, _is_api),
     Kind("consoles", "NOVELLA_KEEP_CONSOLES_DAYS", _consoles, _is_cell),
+    Kind("metrics", "NOVELLA_KEEP_METRICS_DAYS", _metrics, _is_cell),
     Kind("audit", "NOVELLA_KEEP_AUDIT_DAYS", _audit, order="seal", remove=audit_seals.cut),
     Kind("deliveries", "NOVELLA_KEEP_DELIVERIES_DAYS", _deliveries),
     Kind("notices", "NOVELLA_KEEP_DELIVERIES_DAYS", _notices, _is_api),

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from rest_framework.response import Response
 
 from conductor.core.errors import Conflict, Forbidden
-from conductor.services import audit, second_tries
+from conductor.services import audit, guest_counts, second_tries
+from conductor.services.guest_counts import GuestSample
 from portal.api.base import ApiRequest
 from portal.api.idempotency import idempotent
 from portal.api.links import absolute
 from portal.api.own.openapi import described
+from portal.api.own.shapes import Part
 from portal.api.own.view import OwnView
+
+SAMPLE = Part("GuestSample", GuestSample)
+
+
+class Metrics(OwnView):
+    @described({"metrics": [SAMPLE]})
+    def get(self, request: ApiRequest, server_id: str) -> Response:
+        """What its hosts counted every few minutes, the oldest first; sums since the guest began, but for memory."""
+        self.authorize("novella:servers:metrics")
+        found = guest_counts.samples(request.context, server_id)
+        return Response({"metrics": [asdict(sample) for sample in found]})
 
 
 class TryAgain(OwnView):

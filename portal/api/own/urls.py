@@ -75,6 +75,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("budgets/<str:project_id>", budgets.Budget.as_view()),
     path("announcements", announcements.Announcements.as_view()),
     path("announcements/<str:announcement_uuid>", announcements.Announcement.as_view()),
+    path("servers/<str:server_id>/metrics", servers.Metrics.as_view()),
     path("servers/<str:server_id>/try-again", servers.TryAgain.as_view()),
     path("what-if/launch", what_if.Launch.as_view()),
     path("what-if/move", what_if.Move.as_view()),

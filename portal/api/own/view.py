@@ -46,6 +46,7 @@ RULES: RuleTable = {
     "novella:triage:change": ADMIN,
     "novella:plugins:list": ADMIN,
     "novella:plugins:change": ADMIN,
+    "novella:servers:metrics": READER,
     "novella:servers:try_again": MEMBER,
     "novella:subscriptions:list": READER,
     "novella:subscriptions:change": MEMBER,
