@@ -64,6 +64,24 @@ def test_sizes_that_no_host_can_take_are_greyed_and_say_what_would_fit(open_page
     expect(page.get_by_label("large")).to_be_disabled()
 
 
+def test_an_answer_that_comes_late_undoes_no_choice_and_is_no_error(open_page: OpenPage) -> None:
+    page = open_page("ana")
+    go(page, "/servers/launch")
+    complaints: list[str] = []
+    page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+    held: list[Any] = []
+    page.route("**/launch/summary", lambda route: held.append(route) if not held else route.continue_())
+    with page.expect_request("**/launch/summary"):
+        page.get_by_label("small").click()
+    page.get_by_label("medium").click()
+    page.get_by_label("How many").fill("3")
+    page.wait_for_timeout(500)  # the form asks 300 ms after the last key: by then there are questions that wait
+    held[0].continue_()
+    expect(page.get_by_label("Summary").get_by_role("status")).to_contain_text("3 servers each with 2 vCPU")
+    expect(page.get_by_label("medium")).to_be_checked()
+    assert complaints == []
+
+
 def test_a_double_click_launches_once(open_page: OpenPage) -> None:
     page = open_page("ana")
     fill(page)
