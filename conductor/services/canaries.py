@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from conductor.api_db.models import Flavor, InstanceMapping
-from conductor.cell_db.models import ComputeNode, Service
+from conductor.cell_db.models import ComputeNode, Drain, Service
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.canaries import TAG, launch_uuid
 from conductor.core.context import RequestContext
@@ -18,13 +19,14 @@ from conductor.core.states import RunState
 from conductor.image.models import Image
 from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.rpc import outbox
-from conductor.services import drains, instance_wishes, instances
+from conductor.services import drains, hosts, instance_wishes, instances
 from conductor.services.values import BuildWish
-from conductor.transactions import write_tx
+from conductor.transactions import database_time, write_tx
 
 log = logging.getLogger(__name__)
 
 FLOW = "try_host"
+NEWS_TIME = timedelta(days=1)
 LONGEST_NAME = 255
 
 
@@ -40,6 +42,8 @@ class CanaryView:
     instance_uuid: str
     build_uuid: str
     why: str
+    began_at: datetime
+    ended_at: datetime | None
 
 
 def begin(context: RequestContext, host: str, *, flavor_ref: str = "", image_ref: str = "") -> str:
@@ -94,8 +98,25 @@ def newest(context: RequestContext, host: str) -> CanaryView | None:
         is_over=run.finished_at is not None,
         instance_uuid=tried.get("instance_uuid", ""),
         build_uuid=tried.get("run_uuid", ""),
+        began_at=run.created_at,
+        ended_at=run.finished_at,
         why="" if run.state == RunState.DONE else run.cancel_reason or (run.error or {}).get("message", ""),
     )
+
+
+def news(context: RequestContext, host: str) -> CanaryView | None:
+    """The newest try, while it says something about the host as it is: under way, of this day, or why it is closed.
+
+    What came before the newest drain is history. Raises NotFound.
+    """
+    found = newest(context, host)
+    if found is None or Drain.objects.using(found.cell).filter(host=host, created_at__gt=found.began_at).exists():
+        return None
+    services = Service.objects.using(found.cell).filter(binary=hosts.COMPUTE, host=host)
+    if bool(found.why) != services.filter(is_disabled=True).exists() and found.is_over:
+        return None
+    is_old = found.ended_at is not None and database_time(found.cell) - found.ended_at > NEWS_TIME
+    return None if is_old and not found.why else found
 
 
 def advance(alias: str) -> None:

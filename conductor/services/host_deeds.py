@@ -265,7 +265,7 @@ DEEDS = (
     ),
     _Deed(
         "try",
-        "Return to service behind a canary",
+        "Return with a canary",
         "One small server is built here and deleted again. The host is opened when that went well, and stays closed "
         "when it did not.",
         _why_not_try,

@@ -174,7 +174,7 @@ def run_context(asker: RequestContext, name: str) -> dict[str, Any]:
         "actions": [] if is_over else [_action(one, found) for one in drains.ACTIONS],
         "open_offer": host_deeds.offer(asker, name, "open"),
         "try_offer": host_deeds.offer(asker, name, "try"),
-        "canary": canaries.newest(asker, name),
+        "canary": canaries.news(asker, name),
         "state_face": fleet_drawing.FACES[host_details.state_of(asker, name)],
     }
 

@@ -92,7 +92,7 @@ def page_context(asker: RequestContext, name: str) -> dict[str, Any]:
         "host": found,
         "face": face_of(found),
         "sentence": _sentence(found),
-        "canary": canaries.newest(asker, name),
+        "canary": canaries.news(asker, name),
         "offers": host_deeds.offers(asker, name),
         "stocks": [_stock(stock) for stock in found.stocks],
         "guests": [

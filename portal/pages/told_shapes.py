@@ -162,11 +162,9 @@ SENTENCES = (
     "Host %(host)s is in service.", "Host %(host)s is not heard: nothing can be built there.",
     "There is no public flavor for a canary: name one.",
     "There is no public image for a canary on host %(host)s: name one.",
-    "Return to service behind a canary",
-    (
-        "One small server is built here and deleted again. The host is opened when that went well, and stays closed "
-        "when it did not."
-    ),
+    # why something cannot be done to a host
+    "It is in service.", "It is being emptied: cancel that first.", "Nobody has said that it is off.",
+    "It counts as off already.",
     "Its agent does not answer.",
     "%(host)s is being tried. It is opened when its canary has lived.",
 )

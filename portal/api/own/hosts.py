@@ -112,7 +112,7 @@ def _canary(request: ApiRequest, host: str) -> dict[str, Any]:
     found = canaries.newest(request.context, host)
     if found is None:
         raise NotFound(f"Host {host} was never tried.")
-    return asdict(found)
+    return dict(plain(asdict(found)))
 
 
 class Evacuate(OwnView):

@@ -10,7 +10,7 @@ from conductor.api_db.models import Flavor, InstanceMapping, RequestSpecRecord
 from conductor.cell_db.models import Instance, Service
 from conductor.core.errors import Conflict, QuotaExceeded, ResourceLocked
 from conductor.core.states import LIVE_RUN_STATES, RunState
-from conductor.journal.models import ResourceLock, WorkflowRun
+from conductor.journal.models import AuditRecord, ResourceLock, WorkflowRun
 from conductor.placement.models import Allocation
 from conductor.rpc import outbox
 from conductor.services import canaries, drains, host_deeds, instance_wishes, instances
@@ -147,6 +147,10 @@ def test_what_cannot_be_tried_is_refused(closed: Hosts, admin: Any, api_client: 
     assert (begun.status_code, begun.json()["canary"]["is_over"]) == (202, False)
     with pytest.raises(ResourceLocked):
         canaries.begin(admin, HOST)
+    kept = AuditRecord.objects.filter(action="host.canary").order_by("pk")
+    assert list(kept.values_list("result", "details__path")) == [
+        (result, f"/api/hosts/{HOST}/canary") for result in ("refused", "done")
+    ]
     settle(closed)
     assert client.get(f"/api/hosts/{HOST}/canary").json()["canary"]["state"] == "done"
     drains.begin(admin, HOST, Wish())
