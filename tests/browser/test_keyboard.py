@@ -92,6 +92,14 @@ def test_a_workflow_is_zoomed_followed_linked_and_left_by_keys(open_page: OpenPa
     zoomed = track.bounding_box()
     assert zoomed is not None
     assert abs(zoomed["width"] - 2.25 * whole["width"]) < 2
+    words = page.locator(".timeline-axis text")
+    edge = page.locator(".timeline-axis .track").bounding_box()
+    assert edge is not None
+    seen = [box for one in words.all() if one.text_content() and one.is_visible() and (box := one.bounding_box())]
+    left_out = [one for one in words.all() if one.text_content() and not one.is_visible()]
+    assert all(edge["x"] <= box["x"] and box["x"] + box["width"] <= edge["x"] + edge["width"] for box in seen)
+    assert seen
+    assert left_out, "some are out of sight, or in it by half"
     page.keyboard.press("f")
     expect(page.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("c")

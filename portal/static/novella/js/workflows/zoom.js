@@ -24,6 +24,7 @@ export function startZoom() {
     if (button) button.dataset.zoom ? zoomBy(button.dataset.zoom) : follow();
   });
   document.addEventListener("novella:changed", show);
+  addEventListener("resize", show);
 }
 
 /** "+", "-", or "0" for the whole again; what stands in the middle stays there. */
@@ -79,9 +80,19 @@ function show() {
   // On the root: a page that is drawn anew leaves it alone.
   document.documentElement.style.setProperty("--zoom", zoom);
   document.documentElement.style.setProperty("--zoom-from", from);
+  if (line) leaveOutWhatIsCut(line.querySelector(".timeline-axis .track"));
   for (const button of document.querySelectorAll("[data-follow]")) {
     button.setAttribute("aria-pressed", String(follows));
     button.disabled = !line?.hasAttribute("data-ticking");
   }
   if (follows) [...document.querySelectorAll('.timeline-row .state[data-tone="working"]')].at(-1)?.scrollIntoView({ block: "nearest" });
+}
+
+/** Half a number at the edge of the axis is another number. */
+function leaveOutWhatIsCut(axis) {
+  const { left, right } = axis.getBoundingClientRect();
+  for (const words of axis.querySelectorAll("text")) {
+    const place = words.getBoundingClientRect();
+    words.toggleAttribute("data-cut", place.left < left || place.right > right);
+  }
 }
