@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from playwright.sync_api import Page, expect
 
 from conductor.journal.models import AuditRecord, Event, LockWait, WorkflowRun
 from tests import factories
-from tests.browser.conftest import DESKTOP, PHONE, OpenPage, wait_until_live, wait_until_ready
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage, go, wait_until_live, wait_until_ready
 from tests.browser.pictures import rescheduled
+from tests.fleet import add_host
+from tests.integration.test_decision_pages import raced
 from tests.integration.test_workflow_pages import asker, moving
 
 __all__ = ["asker", "moving"]
@@ -125,6 +128,28 @@ def test_a_step_opens_beside_its_workflow_by_keyboard_and_has_an_address(open_pa
     assert "?step" not in page.url
     page.go_back()
     expect(drawer).to_be_visible()
+
+
+@pytest.mark.parametrize("others", [["next"], []])
+def test_who_loses_the_last_place_is_told_so(open_page: OpenPage, people: Any, others: list[str]) -> None:
+    for host in ("best", *others):
+        add_host(host, size=(1, 8192 if host == "best" else 4096, 100))
+    (winner, _), (loser, decision) = raced(people.ana, people.chi)
+    assert [picked[0]["host"] for picked in decision.selections] == others
+    name = next(one for one in ("ana", "chi") if people[one].project.id == loser.project_id)
+    mine = open_page(name)
+    go(mine, f"/workflows/{loser.uuid}/placement")
+    expect(mine.get_by_text("Somebody else was faster")).to_be_visible()
+    what_came = "The next best host was taken instead." if others else "No other host was left."
+    expect(mine.get_by_text(f"the room on that host was gone. {what_came}")).to_be_visible()
+    expect(mine.get_by_role("main")).not_to_contain_text(str(winner.uuid)[:8])
+    all_of_it = open_page("admin")
+    go(all_of_it, f"/workflows/{loser.uuid}/placement")
+    race = all_of_it.locator(".note", has_text="The claim on best came too late")
+    expect(race).to_contain_text("not enough was left of this: vCPU.")
+    expect(race).to_contain_text("Next came next." if others else "No other host was left.")
+    race.get_by_role("link", name="This workflow took it.").click()
+    expect(all_of_it).to_have_url(re.compile(f"/workflows/{winner.uuid}$"))
 
 
 def test_without_scripts_a_step_is_a_page(open_page: OpenPage, run: WorkflowRun) -> None:

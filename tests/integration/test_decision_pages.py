@@ -89,10 +89,11 @@ def test_tenants_read_what_to_change_and_no_hosts_name(run: WorkflowRun, people:
         assert Client().get(f"/decisions/{row.uuid}{path}").status_code == 302
 
 
-def test_who_loses_the_last_place_reads_who_took_it_and_what_came_next(people: Any) -> None:
-    """Two launches decide on the only place of the best host before either claims it."""
-    for host, memory_mb in (("best", 8192), ("next", 4096)):
-        add_host(host, size=(1, memory_mb, 100))
+Launched = tuple[WorkflowRun, SchedulingDecision]
+
+
+def raced(*people: Any) -> tuple[Launched, Launched]:
+    """Two people launch and decide on the only place of the best host before either claims it; who won, who lost."""
     both = threading.Barrier(2)
     waits = [True, True]
 
@@ -104,22 +105,31 @@ def test_who_loses_the_last_place_reads_who_took_it_and_what_came_next(people: A
         with write_tx(alias):
             yield
 
-    def race(number: int) -> tuple[WorkflowRun, SchedulingDecision]:
-        row = decided(launches[number], people.ana, 512, uuid=uuids[number], transaction=together)
-        connections.close_all()
-        return launches[number], row
-
-    uuids = [str(uuid4()) for _ in range(2)]
-    launches = [factories.run(people.ana.context(), instance_uuid=uuid, instance_name="web") for uuid in uuids]
-    for uuid, launch in zip(uuids, launches, strict=True):
+    def launched(person: Any) -> WorkflowRun:
+        run = factories.run(person.context(), instance_uuid=str(uuid4()), instance_name="web")
         InstanceMapping.objects.create(
-            instance_uuid=uuid, project_id=launch.project_id, user_id=launch.user_id, build_run_uuid=launch.uuid,
-            created_at=launch.created_at,
+            instance_uuid=run.instance_uuid, project_id=run.project_id, user_id=run.user_id, build_run_uuid=run.uuid,
+            created_at=run.created_at,
         )  # fmt: skip
+        return run
+
+    def race(person: Any, run: WorkflowRun) -> Launched:
+        row = decided(run, person, 512, uuid=str(run.instance_uuid), transaction=together)
+        connections.close_all()
+        return run, row
+
+    launches = [launched(person) for person in people]
     with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(race, range(2)))
-    [(winner, _)] = [pair for pair in found if not pair[1].summary["lost_races"]]
-    [(loser, decision)] = [pair for pair in found if pair[1].summary["lost_races"]]
+        found = list(threads.map(race, people, launches))
+    [winner] = [pair for pair in found if not pair[1].summary["lost_races"]]
+    [loser] = [pair for pair in found if pair[1].summary["lost_races"]]
+    return winner, loser
+
+
+def test_who_loses_the_last_place_reads_who_took_it_and_what_came_next(people: Any) -> None:
+    for host, memory_mb in (("best", 8192), ("next", 4096)):
+        add_host(host, size=(1, memory_mb, 100))
+    (winner, _), (loser, decision) = raced(people.ana, people.ana)
     assert decision.selections[0][0]["host"] == "next"
     html = page(signed_in("admin"), f"/workflows/{loser.uuid}/placement")
     assert "The claim on best came too late" in html
