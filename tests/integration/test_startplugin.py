@@ -101,6 +101,8 @@ def test_no_placeholder_is_left_and_nothing_but_the_package_is_written(packages:
         source = f"src/my_{kind}"
         expected = {"README.md", "pyproject.toml", f"{source}/__init__.py", f"{source}/plugin.py"}
         assert expected | {f"{source}/{kind}.py", f"tests/test_my_{kind}.py"} <= set(written)
+        listed = {"filter": "MyFilter", "weigher": "MyWeigher"}.get(kind, f"my_{kind}")
+        assert f"# {listed} is there" in (folder / "README.md").read_text()
         assert not [name for name in written if "app_name" in name or name.endswith("-tpl")]
         assert not [name for name in written if "{{" in (folder / name).read_text(errors="replace")]
 

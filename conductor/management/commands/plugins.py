@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
+from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import system_context
 from conductor.core.errors import NovellaError
 from conductor.core.extensions import BY_KIND
 from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
+from conductor.management import preflight
 from conductor.plugins import registry
 from conductor.services import plugin_details, plugin_records, plugin_views, plugins
 from conductor.services.plugin_details import PluginDetail
@@ -70,6 +73,9 @@ class Command(BaseCommand):
         except NovellaError as error:
             field = error.details.get("field", "")
             raise CommandError(f"{field}: {error.message}" if field else error.message) from None
+        except DatabaseError:  # an author may never have started anything here
+            preflight.require_schema([API_ALIAS])
+            raise
 
     def _list(self, options: dict[str, Any]) -> None:
         found = plugin_views.catalogue(system_context(), options["kind"])

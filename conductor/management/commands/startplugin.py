@@ -54,10 +54,12 @@ class Command(BaseCommand):
 
 def _write(kind: str, name: str, target: Path) -> None:
     stem = name.removesuffix(kind)
+    class_name = "".join(part.capitalize() for part in (*stem.split("_"), kind))
     words = {
         "kind": kind,
         "distribution": name.replace("_", "-"),
-        "class_name": "".join(part.capitalize() for part in (*stem.split("_"), kind)),
+        "class_name": class_name,
+        "listed_as": class_name if kind in ("filter", "weigher") else name,
     }
     for template in ("package", kind):
         target.mkdir(parents=True, exist_ok=True)

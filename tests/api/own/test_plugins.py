@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 
 from conductor.api_db.models import PluginChoice, PluginQuarantine
 from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
 from conductor.scheduler.plugins_in_force import in_force, pipeline
+from conductor.services import plugin_views, readiness
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -208,6 +210,16 @@ def said(*words: str) -> str:
     out = StringIO()
     call_command("plugins", *words, stdout=out)
     return out.getvalue()
+
+
+def test_the_command_says_that_nothing_was_set_up_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> Any:
+        raise OperationalError("no such table: api_db_pluginchoice")
+
+    monkeypatch.setattr(plugin_views, "catalogue", fails)
+    monkeypatch.setattr(readiness, "missing", lambda aliases: dict.fromkeys(aliases, "has no tables of ours yet"))
+    with pytest.raises(CommandError, match=r"Run manage\.py seed once"):
+        said("list")
 
 
 def test_the_command_does_the_same() -> None:
