@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
@@ -23,7 +24,11 @@ class Ranking:
 
     def __init__(self, totals: Column) -> None:
         self.totals = totals
-        self._leaders = _leaders(totals)
+        self._by_factor: tuple[Factor, dict[int, dict[int, float]]] | None = None
+
+    @cached_property
+    def _leaders(self) -> dict[int, float]:
+        return _leaders(self.totals)
 
     def best(self, count: int, seed: int | None) -> list[int]:
         """The `count` heaviest candidates, best first; fewer where there are no more.
@@ -37,10 +42,13 @@ class Ranking:
 
     def leaders_by(self, factor: Factor) -> dict[int, dict[int, float]]:
         """The heaviest of all, by the codes of a factor: rows with their weights."""
+        if self._by_factor and self._by_factor[0] is factor:
+            return self._by_factor[1]
         rows = list(self._leaders)
         found: dict[int, dict[int, float]] = {}
         for row, code in zip(rows, factor.codes[rows].tolist() if rows else (), strict=True):
             found.setdefault(code, {})[row] = self._leaders[row]
+        self._by_factor = factor, found
         return found
 
 
@@ -137,19 +145,18 @@ def alternates_by_cell(
     if count <= 0:
         return {}
     cells = hosts.factor("cell")
-    chosen = np.fromiter(picked, np.intp, len(picked))
-    still = int(np.count_nonzero(ranking.totals[chosen] > OUT))  # who asks may have struck them out already
+    still = sum(bool(ranking.totals[row] > OUT) for row in picked)  # who asks may have struck them out already
     most = count if seed is None else count * among
     near = ranking.leaders_by(cells)
     found: dict[str, list[int]] = {}
-    for code in set(cells.codes[chosen].tolist()):
+    for code in {int(cells.codes[row]) for row in picked}:
         leaders = near.get(code, {})
         if len(leaders) >= most + still:
             best = _best_leaders({row: one for row, one in leaders.items() if row not in picked}, most, seed)
         else:
             rows = cells.rows(code)
             left = ranking.totals[rows]
-            left[np.isin(rows, chosen)] = OUT
+            left[np.isin(rows, list(picked))] = OUT
             best = rows[_best(left, most, seed)].tolist()
         if seed is not None and among > 1:
             best = random.Random(seed).sample(best, min(count, len(best)))

@@ -12,14 +12,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from conductor.core.host_state import HostTable
-from conductor.core.plugin_choice import FILTER
+from conductor.core.plugin_choice import FILTER, WEIGHER
 from conductor.core.request_spec import RequestSpec
+from conductor.core.scheduling.alternates import Ranking
 from conductor.core.scheduling.filtering import Filtering, Stage, verdict_of
 from conductor.core.scheduling.needs import Needs
-from conductor.core.scheduling.watching import Watch
+from conductor.core.scheduling.watching import Turn, Watch
 from conductor.core.scheduling.weighing import Weighing
+from conductor.core.weigher import Weigher
 
 CLASSES_KEPT = 64
 HOSTS_KEPT = 1_000_000  # of all classes together: each host of a class takes about 60 bytes
@@ -35,6 +38,22 @@ class Remembered:
     needs: Needs
     filtering: Filtering
     weighing: Weighing
+    weighers: tuple[Weigher, ...]
+
+    @cached_property
+    def unasked(self) -> tuple[Stage, ...]:
+        """The filters' turns as they were, in no time."""
+        return tuple(stage._replace(seconds=0.0) for stage in self.filtering.stages)
+
+    @cached_property
+    def turns(self) -> tuple[Turn, ...]:
+        """What goes on the accounts of the plugins where none is asked."""
+        filters = ((FILTER, stage.filter, 0.0, stage.rejected) for stage in self.filtering.stages)
+        return *filters, *((WEIGHER, one, 0.0, 0) for one in self.weighers)
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        return Ranking(self.weighing.totals)
 
 
 class Recall:
@@ -68,11 +87,9 @@ class Recall:
 
 
 def unchanged(kept: Remembered, watch: Watch) -> Filtering:
-    """The filters' turns on hosts that are as they were: nobody was asked."""
-    for stage in kept.filtering.stages:
-        watch.note(FILTER, stage.filter, 0.0, stage.rejected)
-    stages = tuple(stage._replace(seconds=0.0) for stage in kept.filtering.stages)
-    return Filtering(stages, kept.filtering.passing, (), Watch(watch.rules))
+    """The filters' turns on hosts that are as they were: nobody is asked, no weigher either."""
+    watch.note_all(kept.turns)
+    return Filtering(kept.unasked, kept.filtering.passing, (), Watch(watch.rules))
 
 
 def filtered_again(

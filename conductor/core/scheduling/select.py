@@ -11,7 +11,6 @@ from typing import Any
 from conductor.core.filter import Filter
 from conductor.core.frozen import sealed
 from conductor.core.host_state import Column, HostTable, Mask
-from conductor.core.plugin_choice import WEIGHER
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.alternates import Ranking, alternates_by_cell, best_rows, pick
 from conductor.core.scheduling.batch import Plugins, Unclear, batch_of
@@ -153,11 +152,11 @@ class _Placing:
         self.faults: list[PluginFault] = []
         self.picks: list[int] = []
         self.placed: list[Selection] = []
+        self._ranking: Ranking | None = None
         self.first = self._first_round(kept)
         self.since: Since | None = None  # what is known of the hosts but for the last pick
         self.passing: Mask = self.first.filtering.passing
         self._once: Mask | None = None
-        self._ranking: Ranking | None = None
 
     def outcome(self) -> Outcome:
         return self._as_batch() or self._one_by_one()
@@ -218,8 +217,7 @@ class _Placing:
         rows = hosts.rows_since(kept.identity) if kept else None
         found = None
         if kept and rows is not None and not rows:
-            for one in self.pipeline.weighers:
-                self.watch.note(WEIGHER, one, 0.0)
+            self._ranking = kept.ranking
             return self._counted(Round(0, hosts, self.spec, unchanged(kept, self.watch), kept.weighing), is_hit=True)
         if kept and rows is not None and len(rows) <= ROWS_AT_MOST:
             changed = sorted(rows)
@@ -229,7 +227,9 @@ class _Placing:
                 found = Round(0, hosts, self.spec, filtering, self._weigh(since))
         first = found or self._round(0)
         if recall and self.key and hosts.identity and not self.faults:
-            recall.keep(self.key, Remembered(hosts.identity, self.needs, first.filtering, first.weighing))
+            kept = Remembered(hosts.identity, self.needs, first.filtering, first.weighing, self.pipeline.weighers)
+            self._ranking = kept.ranking
+            recall.keep(self.key, kept)
         return self._counted(first, is_hit=found is not None)
 
     def _counted(self, first: Round, *, is_hit: bool) -> Round:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 from conductor.core.plugin_choice import FILTER, LET_PASS, PluginKey
 
 Clock = Callable[[], float]
+Turn = tuple[str, Any, float, int]  # kind, plugin, seconds, hosts that it turned away
 
 OURS = "conductor"  # the package whose filters are links of the pipeline, and no plugins
 IN_QUARANTINE = "in quarantine"
@@ -138,7 +139,7 @@ class Watch:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._uses: dict[PluginKey, Use] = {}
-        self._noted: list[tuple[str, Any, float, int]] = []  # turns that are not on their plugins' accounts yet
+        self._noted: list[Turn] = []  # turns that are not on their plugins' accounts yet
         self._spent = 0.0  # by all that are not trusted
 
     @property
@@ -168,6 +169,10 @@ class Watch:
     def note(self, kind: str, plugin: Any, seconds: float, rejected: int = 0) -> None:
         """A turn of a plain plugin."""
         self._noted.append((kind, plugin, seconds, rejected))
+
+    def note_all(self, turns: Sequence[Turn]) -> None:
+        """The same of many."""
+        self._noted.extend(turns)
 
     def of(self, kind: str, plugin: Any) -> Use:
         key = kind, plugin.name
