@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests import factories
 from tests.browser.conftest import OpenPage, go, wait_until_ready
@@ -79,6 +79,17 @@ def test_brackets_turn_tabs(open_page: OpenPage, people: Any) -> None:
     expect(page).to_have_url(re.compile("/placement$"))
 
 
+def no_word_of_the_axis_is_cut(page: Page) -> None:
+    words = page.locator(".timeline-axis text")
+    edge = page.locator(".timeline-axis .track").bounding_box()
+    assert edge is not None
+    seen = [box for one in words.all() if one.text_content() and one.is_visible() and (box := one.bounding_box())]
+    left_out = [one for one in words.all() if one.text_content() and not one.is_visible()]
+    assert all(edge["x"] <= box["x"] and box["x"] + box["width"] <= edge["x"] + edge["width"] for box in seen)
+    assert seen
+    assert left_out, "some are out of sight, or in it by half"
+
+
 def test_a_workflow_is_zoomed_followed_linked_and_left_by_keys(open_page: OpenPage, people: Any) -> None:
     parent, _ = factories.build(people.ana.context(), "web-1")
     page = open_page("ana")
@@ -92,14 +103,7 @@ def test_a_workflow_is_zoomed_followed_linked_and_left_by_keys(open_page: OpenPa
     zoomed = track.bounding_box()
     assert zoomed is not None
     assert abs(zoomed["width"] - 2.25 * whole["width"]) < 2
-    words = page.locator(".timeline-axis text")
-    edge = page.locator(".timeline-axis .track").bounding_box()
-    assert edge is not None
-    seen = [box for one in words.all() if one.text_content() and one.is_visible() and (box := one.bounding_box())]
-    left_out = [one for one in words.all() if one.text_content() and not one.is_visible()]
-    assert all(edge["x"] <= box["x"] and box["x"] + box["width"] <= edge["x"] + edge["width"] for box in seen)
-    assert seen
-    assert left_out, "some are out of sight, or in it by half"
+    no_word_of_the_axis_is_cut(page)
     page.keyboard.press("f")
     expect(page.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("c")
