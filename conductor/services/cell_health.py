@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Count, Max, Min, Q
@@ -22,6 +22,7 @@ from conductor.services import hosts
 from conductor.services.conductors import BINARY as CONDUCTOR
 from conductor.transactions import database_now, database_time
 
+SKEWED_SECONDS = 2.0  # leases go by one database's clock; times of several are compared by people
 OVERDUE_SECONDS = 60  # a command that was sent this long ago and has no answer
 
 
@@ -66,6 +67,7 @@ class CellHealth:
     known_servers: int
     failure: str = ""
     answered_ms: float = 0.0
+    clock_seconds: float = 0.0  # how far its database's clock is ahead of this process's
     computes: int = 0
     computes_up: int = 0
     computes_closed: int = 0
@@ -99,6 +101,13 @@ class CellHealth:
                     "%(count)s of %(all)s compute hosts are not heard.",
                     count=self.computes - self.computes_up,
                     all=self.computes,
+                )
+            )
+        if abs(self.clock_seconds) > SKEWED_SECONDS + self.answered_ms / 1000:
+            found.append(
+                phrase(
+                    "Its database's clock is off by %(seconds)s s: times of its work cannot be compared with others.",
+                    seconds=f"{self.clock_seconds:+.1f}",
                 )
             )
         if self.lowest_version != self.highest_version:
@@ -151,7 +160,7 @@ def _counts(rows: Any) -> dict[str, int]:
 
 
 def _look(alias: str) -> dict[str, Any]:
-    begun = time.perf_counter()
+    asked_at, begun = datetime.now(UTC), time.perf_counter()
     now = database_time(alias)
     answered_ms = (time.perf_counter() - begun) * 1000
     up = Q(is_fresh=True, is_forced_down=False)
@@ -173,6 +182,7 @@ def _look(alias: str) -> dict[str, Any]:
         **services,
         **counted,
         "answered_ms": answered_ms,
+        "clock_seconds": (now - asked_at).total_seconds() - answered_ms / 2000,
         "oldest_report_seconds": None if oldest is None else max(0.0, (now - oldest).total_seconds()),
         "backlog": _backlog(alias),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from datetime import timedelta
 from io import StringIO
 from typing import Any
 
@@ -57,6 +58,16 @@ def test_cells_say_what_is_up_and_what_waits(admin: Client, people: Any) -> None
     assert "1 workflow needs an operator." in page
     assert "1, 1 in error" in page
     assert "No conductor of it is heard" in page
+
+
+def test_a_cell_whose_clock_is_off_is_named(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = cell_health.database_time
+    late = {"cell1": timedelta(minutes=7)}
+    monkeypatch.setattr(cell_health, "database_time", lambda alias: real(alias) - late.get(alias, timedelta()))
+    found = {one.name: one for one in cell_health.survey(people.admin.context()).cells}
+    assert round(found["cell1"].clock_seconds / 60) == -7
+    assert not [one for one in found["cell0"].troubles if "clock" in one]
+    assert "Its database&#x27;s clock is off by -4" in admin.get("/cells").content.decode()
 
 
 def test_a_cell_that_is_down_says_what_users_see(admin: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
