@@ -29,7 +29,7 @@ from conductor.transactions import database_now, database_time, write_tx
 log = logging.getLogger(__name__)
 
 ONLY = 1  # the id of the chain's one row
-BATCH = 200
+BATCH = 50  # who else writes to a SQLite file waits for one batch
 READ = 1000
 # Releases that do not sign may write beside the ones that do while a cloud is upgraded; afterwards no record is
 # sealed that nobody signed.
