@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db.models import BooleanField, Case, ExpressionWrapper, Q, When
@@ -23,6 +23,7 @@ from conductor.placement.models import Inventory
 from conductor.services.values import HypervisorView, Page, ServiceView
 from conductor.transactions import database_now, write_tx
 
+A = TypeVar("A")
 COMPUTE = "nova-compute"
 CELL_STRIDE = 1000  # a service's number is unique over all cells: row number × stride + the cell's number
 
@@ -78,16 +79,21 @@ def get_service(context: RequestContext, ref: str) -> ServiceView:
 
 
 def list_hypervisors(context: RequestContext, query: HypervisorQuery) -> Page[HypervisorView]:
-    """Nodes of all cells by name and uuid. Raises NotFound for a marker that names none."""
-    found = _ask(lambda alias, number: _nodes_in(alias, number, query.hosts))
+    """Nodes of all cells by name and uuid; only those of the page are read as a whole.
+
+    Raises NotFound for a marker that names none.
+    """
+    known = _ask(lambda alias, number: _keys_in(alias, number, query.hosts))
+    keys = sorted(key for found in known.answers.values() for key in found)
+    start = _after(keys, query.marker) if query.marker else 0
+    wanted = [key for key in keys[start:] if query.name_part in key.node]
+    uuids: dict[str, list[str]] = {}
+    for key in wanted[: query.limit]:
+        uuids.setdefault(key.cell, []).append(key.uuid)
+    found = _ask(lambda alias, number: _nodes_in(alias, number, uuids[alias]), uuids)
     rows = sorted((view for views in found.answers.values() for view in views), key=lambda view: (view.node, view.uuid))
-    start = _after(rows, query.marker) if query.marker else 0
-    wanted = [
-        view
-        for view in rows[start:]
-        if query.name_part in view.node and (not query.hosts or view.service.host in query.hosts)
-    ]
-    return Page(wanted[: query.limit], has_more=len(wanted) > query.limit, missing_cells=found.failures)
+    missing = {**known.failures, **found.failures}
+    return Page(rows, has_more=len(wanted) > query.limit, missing_cells=missing)
 
 
 def get_hypervisor(context: RequestContext, ref: str) -> HypervisorView:
@@ -245,12 +251,11 @@ def _status(is_forced_down: bool, is_disabled: bool, is_up: bool) -> str:
     return "UP" if is_up else "UNKNOWN"
 
 
-def _ask(ask: Callable[[str, int], list[Any]]) -> Gathered[list[Any]]:
-    """Ask every cell with its alias and its number."""
+def _ask(ask: Callable[[str, int], list[A]], only: Container[str] | None = None) -> Gathered[list[A]]:
+    """Ask every cell, or only some, with its alias and its number."""
     numbers = dict(CellMapping.objects.values_list("name", "pk"))
-    return scatter_gather(
-        lambda alias: ask(alias, numbers[alias]), [alias for alias in cell_aliases() if alias in numbers]
-    )
+    asked = [alias for alias in cell_aliases() if alias in numbers and (only is None or alias in only)]
+    return scatter_gather(lambda alias: ask(alias, numbers[alias]), asked)
 
 
 def _unheard(cells: Sequence[str], host: str) -> list[ServiceView]:
@@ -279,12 +284,27 @@ def _unknown(host: str, cell: str) -> ServiceView:
     )
 
 
-def _nodes_in(alias: str, number: int, names: Sequence[str] = ()) -> list[HypervisorView]:
-    """The nodes of a cell; with `names`, only those of these hosts are read."""
+class _Key(NamedTuple):
+    """Where a node stands in the order of all nodes, and where it lies."""
+
+    node: str
+    uuid: str
+    number: int
+    cell: str
+
+
+def _keys_in(alias: str, cell_number: int, names: Sequence[str]) -> list[_Key]:
+    """Of the nodes of a cell; with `names`, only of those of these hosts."""
     wanted = Q(host__in=names) if names else Q()
-    computes = services_in(alias).filter(wanted, binary=COMPUTE)
+    rows = ComputeNode.objects.using(alias).filter(wanted).values_list("node", "uuid", "pk")
+    return [_Key(node, str(uuid), number * CELL_STRIDE + cell_number, alias) for node, uuid, number in rows]
+
+
+def _nodes_in(alias: str, number: int, uuids: Sequence[str]) -> list[HypervisorView]:
+    """These nodes of a cell."""
+    nodes = list(ComputeNode.objects.using(alias).filter(uuid__in=uuids))
+    computes = services_in(alias).filter(binary=COMPUTE, host__in={node.host for node in nodes})
     services = {row.host: service_view(row, alias, number) for row in computes}
-    nodes = list(ComputeNode.objects.using(alias).filter(wanted))
     amounts: dict[str, dict[str, tuple[int, int]]] = {}
     stored = Inventory.objects.filter(provider__uuid__in=[node.uuid for node in nodes])
     for uuid, name, total, used in stored.values_list("provider__uuid", "resource_class", "total", "used"):
@@ -326,7 +346,7 @@ def _node_view(
     )
 
 
-def _after(rows: Sequence[HypervisorView], marker: str) -> int:
+def _after(rows: Sequence[_Key], marker: str) -> int:
     wanted = str(uuid_or_none(marker) or marker)
     for index, row in enumerate(rows):
         if wanted in (row.uuid, str(row.number)):

@@ -23,7 +23,7 @@ from portal.pages.amounts import megabytes
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
-HOSTS_PER_PAGE = 100
+HOSTS_PER_PAGE = 50
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class HostRow:
 @require_safe
 @operators_only
 def host_list(request: PageRequest) -> HttpResponse:
-    """Hosts by cell, a hundred at a time by name; `q` narrows by name. Simulated ones are marked."""
+    """Hosts by cell, fifty at a time by name; `q` narrows by name. Simulated ones are marked."""
     context = {**live_marks("hosts", "list"), **list_context(request.asker, request.GET)}
     return render(request, "hosts/_list.html" if request.htmx else "hosts/list.html", context)
 
