@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page
 
-from conductor.services import announcements, quota_requests
+from conductor.rpc.messages import GuestsCounted
+from conductor.services import announcements, budgets, guest_counts, quota_requests
 from conductor.services.notifications import subscriptions
 from conductor.services.notifications.subscriptions import Wish
 from tests import factories
@@ -79,6 +81,8 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "quota requests": lambda ids: "/quota-requests?state=all",
     "api": lambda ids: "/api/docs",
     "usage": lambda ids: "/usage",
+    "budget": lambda ids: f"/budgets/{ids['project']}",
+    "server's metrics": lambda ids: f"/servers/{ids['server']}/metrics",
     "asked for": lambda ids: "/activity",
     "profile": lambda ids: "/profile",
     "second factor": lambda ids: "/profile/second-factor",
@@ -90,7 +94,7 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
 
 
 @pytest.fixture
-def ids(people: Any) -> dict[str, str]:
+def ids(people: Any, settings: Any) -> dict[str, str]:
     """A little of everything, all of it the administrator's."""
     asker = people.admin.context()
     factories.cells()
@@ -112,7 +116,13 @@ def ids(people: Any) -> dict[str, str]:
     quota_requests.ask(
         asker, {"cores": 300, "router": 20}, "a reason that is long enough to need more than a line on a phone"
     )
+    settings.NOVELLA_PRICES = {"currency": "EUR", "vcpu": "0.02"}
+    budgets.put(asker, asker.project_id, Decimal("0.01"), (50,), None)
+    for turn in range(3):
+        used = {str(child.instance_uuid): [60.0 * turn, 64.0, 4096.0 * turn, 0.0, 512.0 * turn, 0.0]}
+        guest_counts.record("cell1", GuestsCounted(host="sim-1", counted_at=300.0 * turn, guests=used))
     return {
+        "project": asker.project_id,
         "server": str(child.instance_uuid),
         "run": str(run.uuid),
         "failed": str(failed.uuid),
