@@ -6,6 +6,7 @@ the worker is gone. Lines are made from there, so that a log can neither be lost
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,8 @@ from conductor.services.values import EventView, RunView
 
 LEVELS = ("info", "warning", "error")
 MOST_LINES = 1000
+MOST_EVENTS = 40_000  # that a log is made from: hours of progress, told every second
+BEFORE_A_LINE = 20  # so that what led to a line that is looked up can be read
 WORTH_A_LOOK = frozenset(
     {"run.undoing", "run.rescheduled", "run.write_refused", "run.cancel_requested", "run.intervention"}
 )
@@ -39,39 +42,58 @@ class LogLine:
 
 @dataclass(frozen=True)
 class LogQuery:
-    """What is wanted of a log; what is empty does not narrow. `level` is the lowest one."""
+    """What is wanted of a log; what is empty does not narrow. `level` is the lowest one.
+
+    `line` is the number of one that must be among those that are given, also where newer ones fill the page.
+    """
 
     level: str = ""
     component: str = ""
     host: str = ""
     run_uuid: str = ""
     step: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True)
 class Log:
-    """The lines that were asked for, and by what else they could be narrowed. `more`: older ones that are left out."""
+    """The lines that were asked for, and by what else they could be narrowed.
+
+    `more` and `newer` count those before and after them that are left out.
+    """
 
     lines: list[LogLine]
     components: list[str]
     hosts: list[str]
     total: int
     more: int = 0
+    newer: int = 0
 
 
 def read(context: RequestContext, runs: Sequence[RunView], query: LogQuery, limit: int = MOST_LINES) -> Log:
     """The log of a run with those that it handed work to. Raises NotFound."""
-    events, _ = flows.events_since(context, runs[0].uuid, {})
+    events, _ = flows.events_since(context, runs[0].uuid, {}, MOST_EVENTS)
     shown = {run.uuid: run for run in runs}
     lines = list(_lines([event for event in events if event.run_uuid in shown], shown))
     wanted = [line for line in lines if _is_wanted(line, query)]
+    first = _first(wanted, query.line, limit)
     return Log(
-        lines=wanted[-limit:],
+        lines=wanted[first : first + limit],
         components=sorted({line.component for line in lines}),
         hosts=sorted({line.host for line in lines if line.host}),
         total=len(lines),
-        more=max(0, len(wanted) - limit),
+        more=first,
+        newer=max(0, len(wanted) - first - limit),
     )
+
+
+def _first(wanted: Sequence[LogLine], line: int, limit: int) -> int:
+    """Where to begin: the newest lines, or earlier where a line that is looked up is older than these."""
+    newest = max(0, len(wanted) - limit)
+    if not line:
+        return newest
+    place = bisect_left(wanted, line, key=lambda one: one.number)
+    return min(newest, max(0, place - BEFORE_A_LINE))
 
 
 def as_text(log: Log) -> str:

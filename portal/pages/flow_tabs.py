@@ -71,16 +71,23 @@ def logged(asked: Asked) -> dict[str, Any]:
     return log_context(asked.asker, asked.story, asked.query)
 
 
-def log_context(asker: RequestContext, story: Story, given: Mapping[str, str]) -> dict[str, Any]:
-    """The log of a story, and the ways to narrow it."""
+def log_context(
+    asker: RequestContext, story: Story, given: Mapping[str, str], most: int = step_logs.MOST_LINES
+) -> dict[str, Any]:
+    """The log of a story, and the ways to narrow it. Raises Invalid."""
     level = given.get("level", "")
     if level and level not in LEVELS:
         raise Invalid(f"level is one of {', '.join(LEVELS)}.", field="level")
     run_uuid, name, title = _step_of(story, given.get("step", ""))
     query = LogQuery(
-        level=level, component=given.get("component", ""), host=given.get("host", ""), run_uuid=run_uuid, step=name
+        level=level,
+        component=given.get("component", ""),
+        host=given.get("host", ""),
+        run_uuid=run_uuid,
+        step=name,
+        line=_line(given.get("line", "")),
     )
-    log = step_logs.read(asker, story.runs, query)
+    log = step_logs.read(asker, story.runs, query, most)
     kept = {key: given[key] for key in ("level", "component", "host", "step") if given.get(key)}
     return {
         "log": log,
@@ -88,9 +95,19 @@ def log_context(asker: RequestContext, story: Story, given: Mapping[str, str]) -
         "asked": {"level": level, "component": query.component, "host": query.host, "step": given.get("step", "")},
         "step_title": title,
         "is_narrowed": bool(kept),
+        "newest_url": f"?{urlencode(kept)}",
         "raw_url": f"{reverse('workflow-log', args=[story.uuid])}?{urlencode(kept)}",
         "of": {run.uuid: run.instance_name for run in story.view.children} if len(story.view.children) > 1 else {},
     }
+
+
+def _line(text: str) -> int:
+    """The line that an address names; 0 for none."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise Invalid("line is the number of a line of the log.", field="line")
+    return int(text)
 
 
 def _step_of(story: Story, key: str) -> tuple[str, str, str]:

@@ -23,7 +23,10 @@ from portal.pages.stories import Story
 __all__ = ["TABS", "log", "page_context", "workflow"]
 
 # What narrows a tab; a page that is narrowed is read again by its reader, not by itself.
-NARROWED: Mapping[str, tuple[str, ...]] = {"logs": ("level", "component", "host", "step"), "placement": ("lost",)}
+NARROWED: Mapping[str, tuple[str, ...]] = {
+    "logs": ("level", "component", "host", "step", "line"),
+    "placement": ("lost",),
+}
 
 
 @require_safe
@@ -46,7 +49,7 @@ def workflow(request: PageRequest, run_uuid: str, tab: str = "timeline") -> Http
 def log(request: PageRequest, run_uuid: str) -> HttpResponse:
     """The log as a file, narrowed as the page is."""
     story = stories.load(request.asker, run_uuid)
-    context = flow_tabs.log_context(request.asker, story, request.GET)
+    context = flow_tabs.log_context(request.asker, story, request.GET, step_logs.MOST_EVENTS)
     answer = HttpResponse(step_logs.as_text(context["log"]), content_type="text/plain; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="workflow-{story.uuid[:8]}.log"'
     return answer

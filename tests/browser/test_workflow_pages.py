@@ -185,6 +185,18 @@ def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: Wor
     keep(page, "log-searched")
     factories.tell(run, "step.progress", step="SpawnOnHost", progress={"message": "no memory yet", "share": None})
     expect(page.get_by_text("2 lines match")).to_be_visible()
+    page.get_by_role("link", name="Line 2", exact=True).click()
+    page.get_by_role("button", name="Copy line link").click()
+    expect(page.get_by_text("The link to this view is copied")).to_be_attached()
+    copied = page.url
+    page.goto("about:blank")
+    go(page, copied)  # what somebody sees who was given the link
+    expect(page.locator("#line-2:target")).to_be_in_viewport()
+    keep(page, "log-line")
+    page.goto(
+        f"/workflows/{run.uuid}/logs?level=error#line-2"
+    )  # it is not on the page: the page around it is asked for
+    expect(page).to_have_url(re.compile(r"level=error&line=2#line-2$"))
     page.goto(f"/workflows/{run.uuid}/events")
     wait_until_ready(page)
     page.get_by_label("As of").evaluate(

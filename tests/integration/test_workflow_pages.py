@@ -15,7 +15,7 @@ from conductor.api_db.models import SavedView
 from conductor.cell_db.models import Migration
 from conductor.core.errors import StaleToken
 from conductor.journal.models import Event, LockWait, WorkflowRun
-from conductor.services import flow_lists, lock_views, migration_panels, usual_times
+from conductor.services import flow_lists, lock_views, migration_panels, step_logs, usual_times
 from conductor.services.flow_lists import ListQuery
 from conductor.workflows import engine
 from tests import factories
@@ -185,6 +185,21 @@ def test_logs_are_narrowed_and_downloaded(asker: Any) -> None:
     assert answer["Content-Disposition"] == f'attachment; filename="workflow-{str(child.uuid)[:8]}.log"'
     assert answer.content.decode().splitlines()[1].endswith("“Spawn on host” failed: the disk is full (DriverError)")
     assert ana.get(f"/workflows/{child.uuid}/logs?level=loud").status_code == 400
+    assert ana.get(f"/workflows/{child.uuid}/logs?line=first").status_code == 400
+
+
+def test_a_long_log_ends_with_its_newest_line_and_opens_at_an_older_one(asker: Any) -> None:
+    _, child = factories.build(asker, "web-1")
+    count = step_logs.MOST_LINES + 60
+    of = {"run_uuid": child.uuid, "project_id": child.project_id, "topic": f"wf:{child.uuid}", "kind": "step.progress"}
+    told = [{"step": "SpawnOnHost", "progress": {"message": f"said {number}"}} for number in range(1, count + 1)]
+    Event.objects.using("cell1").bulk_create([Event(**of, data=data, created_at=factories.ago(5)) for data in told])
+    ana, path = signed_in("ana"), f"/workflows/{child.uuid}/logs"
+    newest, older = (ana.get(f"{path}{query}").content.decode() for query in ("", "?line=30"))
+    assert ('id="line-1060"' in newest, 'id="line-60"' in newest, "60 older lines" in newest) == (True, False, True)
+    assert ('id="line-10"' in older, 'id="line-1060"' in older, "51 newer lines" in older) == (True, False, True)
+    assert ('data-live-topic="wf:' in newest, 'data-live-topic="wf:' in older) == (True, False)
+    assert len(ana.get(f"/workflows/{child.uuid}/log").content.splitlines()) == count
 
 
 def test_the_past_is_shown_as_it_was(asker: Any) -> None:

@@ -1,6 +1,8 @@
 /* The log of a workflow: searching and wrapping what is there, and going with what comes. */
+import { copyLink } from "../copy.js";
 import { ngettext } from "../words.js";
 const NEAR = 48;
+const LINE = /^#line-(\d{1,9})$/;
 
 export function startLog() {
   if (!document.querySelector("[data-log]")) return;
@@ -12,17 +14,42 @@ export function startLog() {
   });
   document.addEventListener("click", ({ target }) => {
     if (target.closest("[data-log-latest]")) toEnd();
+    if (target.closest("[data-copy-line]")) copyLink();
   });
   box().addEventListener("scroll", pill, { passive: true });
   let wasAtEnd = true;
   document.addEventListener("novella:changed", () => {
     search();
+    offerLink();
     if (wasAtEnd && document.getSelection().isCollapsed) toEnd();
     else pill();
   });
   document.addEventListener("scroll", () => (wasAtEnd = isAtEnd()), { capture: true, passive: true });
-  if (location.hash) document.querySelector(location.hash)?.scrollIntoView({ block: "center" });
+  addEventListener("hashchange", offerLink);
+  offerLink();
+  if (LINE.test(location.hash)) toLine();
   else toEnd();
+}
+
+/** The line that the address names; where newer ones have pushed it off the page, the page around it. */
+function toLine() {
+  const line = lineHere();
+  const address = new URL(location.href);
+  if (line) line.scrollIntoView({ block: "center" });
+  else if (!address.searchParams.has("line")) {
+    address.searchParams.set("line", LINE.exec(location.hash)[1]);
+    location.replace(address);
+  }
+}
+
+function lineHere() {
+  return LINE.test(location.hash) ? document.getElementById(location.hash.slice(1)) : null;
+}
+
+/** A line that is marked can be passed on. */
+function offerLink() {
+  const button = document.querySelector("[data-copy-line]");
+  if (button) button.hidden = !lineHere();
 }
 
 function box() {
