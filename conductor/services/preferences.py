@@ -1,4 +1,4 @@
-"""What people want of the portal: their time zone, how dense rows are, which columns and views of the server list."""
+"""What people want of the portal: time zone, language, dense rows, spoken changes, columns and views of servers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from conductor.core.errors import Invalid
 from conductor.transactions import write_tx
 
 DENSITIES = ("comfortable", "compact")
+SPOKEN, MUTED = "spoken", "muted"
+STATE_CHANGES = (SPOKEN, MUTED)  # whether screen readers are told of them
 LANGUAGES = ("", "en", "de")  # empty: as the browser asks
 UTC_NAME = "UTC"
+CHANGEABLE = ("time_zone", "language", "density", "state_changes")
 SERVER_COLUMNS = ("addresses", "flavor", "image", "key", "zone", "host", "age")
 USUAL_COLUMNS = ("addresses", "flavor", "zone", "age")
 MOST_VIEWS = 20
@@ -31,6 +34,7 @@ class Preferences:
     time_zone: str = UTC_NAME
     language: str = LANGUAGES[0]
     density: str = DENSITIES[0]
+    state_changes: str = SPOKEN
     server_columns: tuple[str, ...] = USUAL_COLUMNS
     views: Mapping[str, str] = field(default_factory=dict)
 
@@ -46,10 +50,12 @@ def read(kept: Mapping[str, Any] | None) -> Preferences:
     zone = given.get("time_zone", UTC_NAME)
     density = given.get("density", DENSITIES[0])
     language = given.get("language", LANGUAGES[0])
+    state_changes = given.get("state_changes", SPOKEN)
     return Preferences(
         time_zone=zone if zone in time_zones() else UTC_NAME,
         language=language if language in LANGUAGES else LANGUAGES[0],
         density=density if density in DENSITIES else DENSITIES[0],
+        state_changes=state_changes if state_changes in STATE_CHANGES else SPOKEN,
         server_columns=tuple(columns),
         views=dict(given.get("views", {})),
     )
@@ -72,14 +78,16 @@ def time_zones() -> list[str]:
 
 
 def change(user_id: str, values: Mapping[str, str]) -> Preferences:
-    """Change the time zone, the language, the density. Raises Invalid naming the field."""
+    """Change what CHANGEABLE names. Raises Invalid naming the field."""
     if values.get("time_zone", UTC_NAME) not in time_zones():
         raise Invalid("Choose a time zone of the list.", field="time_zone")
     if values.get("density", DENSITIES[0]) not in DENSITIES:
         raise Invalid(f"The density is one of {', '.join(DENSITIES)}.", field="density")
+    if values.get("state_changes", SPOKEN) not in STATE_CHANGES:
+        raise Invalid(f"State changes are {' or '.join(STATE_CHANGES)}.", field="state_changes")
     if values.get("language", LANGUAGES[0]) not in LANGUAGES:
         raise Invalid(f"The language is one of {', '.join(filter(None, LANGUAGES))}.", field="language")
-    return _keep(user_id, {name: values[name] for name in ("time_zone", "language", "density") if name in values})
+    return _keep(user_id, {name: values[name] for name in CHANGEABLE if name in values})
 
 
 def choose_columns(user_id: str, names: list[str]) -> Preferences:

@@ -79,10 +79,12 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     is_signed_in = bool(user is not None and user.is_authenticated)
     asker = getattr(request, "asker", None)
+    wishes = preferences.read(user.preferences) if user is not None and is_signed_in else None
     return {
         "asker": asker,
         "theme": user.theme if user is not None and is_signed_in else "system",
-        "density": preferences.read(user.preferences).density if user is not None and is_signed_in else "",
+        "density": wishes.density if wishes is not None else "",
+        "is_muted": wishes is not None and wishes.state_changes == preferences.MUTED,
         "themes": sign_in.THEMES,
         "places": _places(request, asker),
         "band": settings.NOVELLA_BAND,

@@ -1,4 +1,4 @@
-"""What somebody wants of the portal: theme, time zone, density."""
+"""What somebody wants of the portal: theme, density, spoken changes, time zone, language."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def profile(request: PageRequest) -> HttpResponse:
     form = {
         "theme": getattr(request.user, "theme", "system"),
         "density": kept.density,
+        "state_changes": kept.state_changes,
         "time_zone": kept.time_zone,
         "language": kept.language,
     }
@@ -37,7 +38,7 @@ def profile(request: PageRequest) -> HttpResponse:
         try:
             if form["theme"] not in sign_in.THEMES:
                 raise Invalid(f"The theme is one of {', '.join(sign_in.THEMES)}.", field="theme")
-            preferences.change(user_id, {name: form[name] for name in ("time_zone", "language", "density")})
+            preferences.change(user_id, {name: form[name] for name in preferences.CHANGEABLE})
             sign_in.remember_theme(user_id, form["theme"])
             translation.activate(form["language"] or translation.get_language_from_request(request))
             messages.add_message(request, messages.INFO, gettext("Kept."), extra_tags="good")
@@ -48,6 +49,7 @@ def profile(request: PageRequest) -> HttpResponse:
         "form": form,
         "problems": problems,
         "densities": preferences.DENSITIES,
+        "state_changes": preferences.STATE_CHANGES,
         "zones": preferences.time_zones(),
         "languages": settings.LANGUAGES,
         "roles": sorted(request.asker.roles),

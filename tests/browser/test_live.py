@@ -16,7 +16,7 @@ from conductor.cell_db.models import ConsoleLog, Instance
 from conductor.core.states import RunState, StepState
 from conductor.identity import rights
 from conductor.journal.models import StepRecord, WorkflowRun
-from conductor.services import event_log
+from conductor.services import event_log, preferences
 from portal.live import follower
 from tests import factories
 from tests.browser.conftest import OpenPage, wait_until_live
@@ -51,6 +51,29 @@ def test_a_row_changes_by_itself(open_page: OpenPage, people: Any) -> None:
     expect(row.locator("input")).to_be_checked()
     expect(page.locator("[data-announce]")).to_have_text("web-1: active")
     assert page.evaluate("window.isTheSamePage")
+
+
+def test_screen_readers_are_told_the_newest_change_and_nothing_when_muted(open_page: OpenPage, people: Any) -> None:
+    [one, two] = [factories.instance(people.ana.context(), name) for name in ("web-1", "web-2")]
+    page = open_page("ana")
+    page.goto("/servers")
+    wait_until_live(page)
+
+    def become(server: Instance, state: str) -> None:
+        Instance.objects.using("cell1").filter(pk=server.pk).update(vm_state=state)
+        factories.tell_of_instance(server, "cell1")
+        expect(page.locator(f"#server-{server.uuid} .state-word")).not_to_have_text("active")
+
+    become(one, "stopped")
+    become(two, "paused")
+    expect(page.locator("[data-announce]")).to_have_text("web-2: paused", timeout=30_000)
+    preferences.change(people.ana.user.pk, {"state_changes": "muted"})
+    page.reload()
+    wait_until_live(page)
+    Instance.objects.using("cell1").filter(pk=one.pk).update(vm_state="error")
+    factories.tell_of_instance(one, "cell1")
+    expect(page.locator(f"#server-{one.uuid} .state-word")).to_have_text("error")
+    expect(page.locator("[data-announce]")).to_be_empty()
 
 
 def test_a_new_server_appears_and_a_deleted_one_goes(open_page: OpenPage, people: Any) -> None:

@@ -155,15 +155,17 @@ def test_activity_goes_on_after_what_was_shown(ana: Client, people: Any, monkeyp
 
 def test_a_profile_is_kept_with_the_person(ana: Client, people: Any) -> None:
     server = factories.instance(people.ana.context(), "a")
-    sent = {"theme": "dark", "density": "compact", "time_zone": "Asia/Tokyo"}
+    sent = {"theme": "dark", "density": "compact", "time_zone": "Asia/Tokyo", "state_changes": "muted"}
     assert ana.post("/profile", sent).status_code == 302
     page = text(signed_in("ana").get(f"/servers/{server.uuid}"))
-    assert 'data-theme="dark" data-density="compact"' in page
+    assert 'data-theme="dark" data-density="compact" data-muted' in page
     assert " JST" in page
     assert " UTC<" in text(signed_in("bo").get(f"/servers/{server.uuid}"))
 
 
-@pytest.mark.parametrize(("name", "value"), [("theme", "neon"), ("density", "tiny"), ("time_zone", "Mars/Base")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("theme", "neon"), ("density", "tiny"), ("time_zone", "Mars/Base"), ("state_changes", "sung")]
+)
 def test_wishes_that_there_are_not_are_refused(ana: Client, people: Any, name: str, value: str) -> None:
     before = preferences.of(people.ana.user.pk)
     answer = ana.post("/profile", {"theme": "dark", "density": "compact", "time_zone": "UTC", name: value})

@@ -53,12 +53,25 @@ function putTheOldWay(text) {
   return done;
 }
 
+const PAUSE = 5000;
 let lastSaidAt = -Infinity;
+let newest;
+let timer;
 
-/** Tell screen readers, at most once in five seconds unless it is an answer to the person. */
-export function announce(text, { isAnswer = true } = {}) {
+/** Tell screen readers what answers the person. */
+export function announce(text) {
   const region = document.querySelector("[data-announce]");
-  if (!region || (!isAnswer && performance.now() - lastSaidAt < 5000)) return;
+  if (!region) return;
   lastSaidAt = performance.now();
   region.textContent = text;
+}
+
+/** Tell them what changed by itself, at most once in five seconds: then the newest. Not to those who want it quiet. */
+export function announceState(text) {
+  if (document.documentElement.hasAttribute("data-muted")) return;
+  newest = text;
+  timer ??= setTimeout(() => {
+    timer = undefined;
+    announce(newest);
+  }, Math.max(0, lastSaidAt + PAUSE - performance.now()));
 }

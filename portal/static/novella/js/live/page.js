@@ -1,6 +1,6 @@
 /* Keeps the page as the server has it, and says in the chip how true that is. */
 import { leadsToSignIn, onReturn, signInAgain } from "../again.js";
-import { announce } from "../copy.js";
+import { announce, announceState } from "../copy.js";
 import { holdingConsole } from "../console.js";
 import { Link } from "./link.js";
 import { holdBack } from "../workflows/queue.js";
@@ -136,7 +136,7 @@ function tellState(element, word) {
     cell.classList.add("changed");
   }
   const name = element.querySelector("h1, .name")?.textContent.trim();
-  if (name) announce(`${name}: ${word}`, { isAnswer: false });
+  if (name) announceState(`${name}: ${word}`);
 }
 
 function patchRow(id, html) {
