@@ -78,6 +78,10 @@ def about_host(host: str, instance_uuid: UUID | str | None = None) -> Subject:
     return Subject(f"host:{host}", instance_uuid=instance_uuid)
 
 
+def about_cell(name: str) -> Subject:
+    return Subject(f"cell:{name}")
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """One event before it has its number."""

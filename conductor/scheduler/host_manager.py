@@ -6,16 +6,20 @@ import gc
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from conductor.api_db.models import Aggregate, AggregateHost, CellMapping
+from django.db.models import Count
+
+from conductor.api_db.models import Aggregate, AggregateHost, CellMapping, HostMapping
 from conductor.cells.lookup import CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.scheduling import host_trees
+from conductor.core.scheduling.closed_cells import ClosedCell
+from conductor.core.scheduling.decision import REASONS_KEPT
 from conductor.placement import hardware, providers
 from conductor.placement.hardware import NOTHING, Inside
 from conductor.placement.providers import Position, ProviderState
@@ -35,7 +39,7 @@ NO_MEMBER = Membership()
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The hosts as they are now, and the cells that did not answer with the reason; their hosts are not in it.
+    """The hosts as they are now, without those of cells that did not answer (with the reason) or are closed.
 
     `epoch` tells the placement database from any other.
     """
@@ -43,6 +47,7 @@ class Snapshot:
     table: HostTable
     missing_cells: Mapping[str, str] = field(default_factory=dict)
     epoch: str = ""
+    closed_cells: tuple[ClosedCell, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,9 +79,10 @@ class HostManager:
         began = time.monotonic()
         self._follow_placement()
         self._follow_aggregates()
-        missing = self._follow_cells()
+        closed = dict(CellMapping.objects.filter(is_disabled=True).values_list("name", "disabled_reason"))
+        missing = self._follow_cells(closed)
         table = self._table_now(age_seconds=time.monotonic() - began)
-        return Snapshot(table, missing, str(self._position.epoch))
+        return Snapshot(table, missing, str(self._position.epoch), _closed_cells(closed) if closed else ())
 
     def _forget(self) -> None:
         self._position = Position()
@@ -131,9 +137,8 @@ class HostManager:
         hosts = before.by_host.keys() | self._aggregates.by_host.keys()
         self._mark({host for host in hosts if before.of(host) != self._aggregates.of(host)})
 
-    def _follow_cells(self) -> dict[str, str]:
-        """Ask each enabled cell what changed. One that does not answer keeps its facts but leaves the table."""
-        closed = set(CellMapping.objects.filter(is_disabled=True).values_list("name", flat=True))
+    def _follow_cells(self, closed: Container[str]) -> dict[str, str]:
+        """Ask each open cell what changed. One that does not answer keeps its facts but leaves the table."""
         asked = [alias for alias in cell_aliases(with_cell0=False) if alias not in closed and alias != CELL0]
         gathered = scatter_gather(self._read, asked)
         for alias, facts in gathered.answers.items():
@@ -221,6 +226,18 @@ class HostManager:
                 num_tree_consumers=self._tree_consumers.get(provider.root_uuid),
             )
         )
+
+
+def _closed_cells(reasons: Mapping[str, str]) -> tuple[ClosedCell, ...]:
+    """By what the API database knows of them: they are not asked."""
+    hosts = HostMapping.objects.filter(cell__name__in=reasons)
+    counts = dict(hosts.values_list("cell__name").annotate(count=Count("pk")).order_by())
+    named: defaultdict[str, list[str]] = defaultdict(list)
+    for cell, host in hosts.order_by("cell__name", "host").values_list("cell__name", "host")[:REASONS_KEPT]:
+        named[cell].append(host)
+    return tuple(
+        ClosedCell(name, reason, counts.get(name, 0), tuple(named[name])) for name, reason in sorted(reasons.items())
+    )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +15,7 @@ from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS, CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
-from conductor.core.errors import Forbidden
+from conductor.core.errors import Forbidden, NotFound
 from conductor.core.phrases import phrase, phrases
 from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.journal.models import OutboxMessage, WorkflowRun
@@ -65,6 +66,7 @@ class CellHealth:
     is_disabled: bool
     known_hosts: int
     known_servers: int
+    disabled_reason: str = ""
     failure: str = ""
     answered_ms: float = 0.0
     clock_seconds: float = 0.0  # how far its database's clock is ahead of this process's
@@ -132,27 +134,45 @@ class Health:
 
 def survey(context: RequestContext) -> Health:
     """The health of all cells. Raises Forbidden for others than operators."""
+    return Health(_asked(context, cell_aliases()), _backlog(API_ALIAS))
+
+
+def get(context: RequestContext, name: str) -> CellHealth:
+    """The health of one cell, which is asked now and alone. Raises Forbidden, NotFound."""
+    require_operator(context)
+    if name not in cell_aliases():
+        raise NotFound(f"There is no cell {name[:60]}.")
+    return _asked(context, [name])[0]
+
+
+def require_operator(context: RequestContext) -> None:
+    """Raises Forbidden for others."""
     if not context.is_admin:
         raise Forbidden("Cells are for operators.")
+
+
+def _asked(context: RequestContext, names: Sequence[str]) -> list[CellHealth]:
+    require_operator(context)
     mappings = {one.name: one for one in CellMapping.objects.all()}
     host_counts = _counts(HostMapping.objects.values_list("cell__name"))
     server_counts = _counts(InstanceMapping.objects.filter(is_deleted=False).values_list("cell__name"))
-    found = scatter_gather(_look, cell_aliases())
+    found = scatter_gather(_look, names)
     cells = []
-    for name in cell_aliases():
+    for name in names:
         mapping = mappings.get(name)
         cells.append(
             CellHealth(
                 name=name,
                 is_up=name in found.answers,
                 is_disabled=mapping is not None and mapping.is_disabled,
+                disabled_reason=mapping.disabled_reason if mapping is not None else "",
                 known_hosts=host_counts.get(name, 0),
                 known_servers=server_counts.get(name, 0),
                 failure=found.failures.get(name, ""),
                 **found.answers.get(name, {}),
             )
         )
-    return Health(cells, _backlog(API_ALIAS))
+    return cells
 
 
 def _counts(rows: Any) -> dict[str, int]:

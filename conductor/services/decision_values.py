@@ -12,7 +12,8 @@ from typing import Any
 class DecisionView:
     """A stored scheduling decision. A tenant's view has no host names: `hosts` and `weights` are then empty.
 
-    `funnel`: [{"filter", "before", "after", "rejected"}] in order, starting with placement.
+    `funnel`: [{"filter", "before", "after", "rejected"}] in order, starting with placement; before it
+    `closed_cells` where operators closed cells.
     `hosts`: [{"host", "cell", "zone", "is_simulated", "passed", "rejected_by", "reason", "need", "have"}].
     `weights`: [{"host", "total", "parts": [{"weigher", "raw", "normalized", "multiplier", "weight"}]}], best first.
     `selections`: per instance: {"instance_uuid", "host", "cell", "fate", "alternates": [{"host", "fate"}]}.

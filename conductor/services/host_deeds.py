@@ -86,7 +86,7 @@ def drain(context: RequestContext, host: str, wish: Wish, *, reason: str) -> str
     """Empty a host; the workflow's uuid. Raises Invalid for a missing reason, and what drains.begin does."""
     service = host_details.service_of(context, host)
     try:
-        _require_reason(reason)
+        require_reason(reason)
         with write_tx(service.cell):
             run_uuid = drains.begin(context, host, wish)
             entry = _entry(context, host, "drain", reason, run_uuid=run_uuid)
@@ -110,7 +110,7 @@ def drain_all(context: RequestContext, names: Sequence[str], wish: Wish, *, reas
     run_uuids: list[str] = []
     host = hosts[0]
     try:
-        _require_reason(reason)
+        require_reason(reason)
         with ExitStack() as stack:
             for cell in sorted(set(cells.values())):  # in one order, as others who take several do
                 stack.enter_context(write_tx(cell))
@@ -169,12 +169,13 @@ def _check(deed: _Deed, facts: Facts, reason: str, confirm: str) -> None:
     refused = deed.why_not(facts)
     if refused:
         raise Conflict(refused)
-    _require_reason(reason)
+    require_reason(reason)
     if deed.is_confirmed and confirm != facts.service.host:
         raise Invalid(f"Type {facts.service.host} to confirm.", field="confirm")
 
 
-def _require_reason(reason: str) -> None:
+def require_reason(reason: str) -> None:
+    """Raises Invalid where it is missing, or too long to be kept."""
     if not reason.strip():
         raise Invalid("Say why: others will ask.", field="reason")
     if len(reason) > LONGEST_TEXT:

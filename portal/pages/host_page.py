@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -74,13 +75,14 @@ def _form(request: PageRequest, name: str, offer: host_deeds.Offer, error: Novel
     context = {
         "asker": request.asker,
         "name": name,
+        "back": reverse("host", args=[name]),
         "offer": offer,
         "form": {field: request.POST.get(field, "") for field in FIELDS},
         "problem": error.message if error else "",
         "wrong": error.details.get("field", "") if error else "",
     }
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 200)
-    return render(request, "hosts/act.html", context, status=status)
+    return render(request, "components/deed.html", context, status=status)
 
 
 def page_context(asker: RequestContext, name: str) -> dict[str, Any]:

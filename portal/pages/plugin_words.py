@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from django.utils.translation import gettext
 
 PLUGIN_NAMES: Mapping[str, str] = {
+    "closed_cells": "Closed cells",
     "placement": "Placement",
     "requested_cell": "Cell asked for",
     "requested_hosts": "Hosts asked for",

@@ -17,8 +17,16 @@ def test_a_closed_cell_takes_its_hosts_with_it() -> None:
     add_host("one", "cell1", size=(8, 32768, 100))
     add_host("two", "cell2")
     assert select(wish())[0][0].host == "one"
-    CellMapping.objects.filter(name="cell1").update(is_disabled=True)
-    assert select(wish())[0][0].host == "two"
+    CellMapping.objects.filter(name="cell1").update(is_disabled=True, disabled_reason="new racks")
+    assert select(wish(), step_key="step")[0][0].host == "two"
+    decision = SchedulingDecision.objects.get(step_key="step")
+    first, second = decision.summary["funnel"][:2]
+    assert (first["filter"], first["before"], first["after"], first["rejected"]) == ("closed_cells", 2, 1, 1)
+    assert second["before"] == 1
+    assert decision.summary["advice"][-1] == "Cell cell1 is closed to new servers: its hosts were not considered."
+    assert "new racks" not in str(decision.summary), "the operator's words are not for tenants"
+    one = next(host for host in decision.details["hosts"] if host["host"] == "one")
+    assert (one["passed"], one["rejected_by"], one["have"]) == (False, "closed_cells", "new racks")
     CellMapping.objects.filter(name="cell1").update(is_disabled=False)
     assert select(wish())[0][0].host == "one"
 

@@ -12,6 +12,7 @@ import pytest
 from django.db import DatabaseError
 from django.test import Client
 
+from conductor.api_db.models import CellMapping
 from conductor.cell_db.models import Service
 from conductor.core.errors import Conflict
 from conductor.journal.models import AuditRecord
@@ -40,6 +41,8 @@ def record(asker: Any, action: str, alias: str = "default", *, age: float = 0, *
 def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
     ana = signed_in("ana")
     assert [ana.get(path).status_code for path in ("/cells", "/audit", "/audit.csv")] == [404, 404, 404]
+    assert ana.post("/cells/cell1/do/close", {"reason": "new racks"}).status_code == 404
+    assert not CellMapping.objects.filter(is_disabled=True).exists()
 
 
 def test_cells_say_what_is_up_and_what_waits(admin: Client, people: Any) -> None:
@@ -85,6 +88,39 @@ def test_a_cell_that_is_down_says_what_users_see(admin: Client, people: Any, mon
     assert "3 cells; 1 down" in page
     assert "the line is cut" in page
     assert "1 servers are listed as UNKNOWN" in page
+
+
+def test_a_cell_is_closed_with_a_reason_and_opened_again(admin: Client) -> None:
+    form = text(admin.get("/cells/cell1/do/close"))
+    assert "Close?" in form
+    assert "no new server is placed there" in form
+    assert admin.post("/cells/cell1/do/close", {"reason": " "}).status_code == 400
+    page = text(admin.post("/cells/cell1/do/close", {"reason": "new racks"}, follow=True))
+    assert "cell1 takes no new servers." in page
+    assert "new racks" in page
+    assert 'href="/cells/cell1/do/open"' in page
+    assert 'href="/cells/cell1/do/close"' not in page
+    again = admin.post("/cells/cell1/do/close", {"reason": "new racks"})
+    assert (again.status_code, "It is closed already." in text(again)) == (409, True)
+    assert "cell1 takes new servers again." in text(
+        admin.post("/cells/cell1/do/open", {"reason": "racks are in"}, follow=True)
+    )
+    assert "cell.open" in text(admin.get("/audit"))
+    assert [admin.get(f"/cells/{path}").status_code for path in ("moon/do/close", "cell1/do/melt")] == [404, 404]
+
+
+def test_a_test_call_says_what_the_cell_answered(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.add_host("sim-1")
+    page = text(admin.post("/cells/cell1/test", follow=True))
+    assert re.search(r"The database of cell1 answered within [0-9.]+ ms. Heard are 0 of 0 conductors and 1 of 1", page)
+
+    def unplugged(alias: str) -> Any:
+        raise DatabaseError("the line is cut")
+
+    monkeypatch.setattr(cell_health, "_look", unplugged)
+    assert "The database of cell1 does not answer: DatabaseError: the line is cut" in text(
+        admin.post("/cells/cell1/test", follow=True)
+    )
 
 
 def test_the_audit_log_is_narrowed_by_its_address(admin: Client, people: Any) -> None:

@@ -12,7 +12,8 @@ class CellMapping(models.Model):
 
     uuid = models.UUIDField(unique=True, default=uuid.uuid4)
     name = models.CharField(max_length=64, unique=True)
-    is_disabled = models.BooleanField(default=False)
+    is_disabled = models.BooleanField(default=False)  # the scheduler passes over its hosts
+    disabled_reason = models.CharField(max_length=255, default="", db_default="")
 
     @property
     def is_cell0(self) -> bool:

@@ -141,6 +141,7 @@ QUARANTINE_PLUGIN = closed(
     {"reason": _FIELDS["reason"], "seconds": {"type": "number", "minimum": 0}}, required=("reason",)
 )
 RELEASE_PLUGIN = closed({"reason": _FIELDS["reason"]})
+CELL_DEED = closed({"reason": _FIELDS["reason"]}, required=("reason",))
 
 _KEY = {"type": "string", "minLength": 1, "maxLength": 300}
 TRIAGE_SNOOZE = closed(

@@ -9,6 +9,7 @@ from portal.api.own import (
     announcements,
     audit,
     budgets,
+    cells,
     decisions,
     findings,
     hosts,
@@ -42,6 +43,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("events", views.Events.as_view()),
     path("events/stream", views.Events.as_view()),  # as a stream: portal.live.event_streams
     path("locks", locks.Locks.as_view()),
+    path("cells", cells.Cells.as_view()),
+    path("cells/<str:cell>", cells.Cell.as_view()),
+    path("cells/<str:cell>/close", cells.Close.as_view()),
+    path("cells/<str:cell>/open", cells.Open.as_view()),
     path("hosts", hosts.Hosts.as_view()),
     path("hosts/<str:host>/drain", hosts.Drain.as_view()),
     path("hosts/<str:host>/drain/action", hosts.DrainAction.as_view()),

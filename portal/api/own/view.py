@@ -59,6 +59,8 @@ RULES: RuleTable = {
     "novella:announcements:change": ADMIN,
     "novella:second_factors:show": ADMIN,
     "novella:second_factors:reset": ADMIN,
+    "novella:cells:list": ADMIN,
+    "novella:cells:change": ADMIN,
     "novella:hosts:list": ADMIN,
     "novella:hosts:show": ADMIN,
     "novella:hosts:drain": ADMIN,
