@@ -52,7 +52,9 @@ def subscription_list(request: PageRequest) -> HttpResponse:
         return _list(request, error)
     if made.secret:
         return _secret(request, made)
-    _say(request, gettext("{name} rings your bell from now on.").format(name=made.view.name))
+    is_bell = made.view.channel == subscriptions.BELL
+    said = gettext("{name} rings your bell from now on.") if is_bell else gettext("{name} tells your chat from now on.")
+    _say(request, said.format(name=made.view.name))
     return redirect("subscription", made.view.uuid)
 
 

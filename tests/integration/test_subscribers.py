@@ -15,7 +15,7 @@ import pytest
 
 from conductor.api_db.models import Notice, Subscription
 from conductor.cells.lookup import journal_aliases
-from conductor.core.errors import NotFound
+from conductor.core.errors import Conflict, NotFound
 from conductor.core.notification_sink import Notification, SinkFailed
 from conductor.identity.models import RoleAssignment
 from conductor.journal.models import Event, NotificationDelivery, NotificationPlace, WorkflowRun
@@ -90,6 +90,28 @@ def test_a_project_hears_of_its_own_signed_and_without_hosts(told: Any, receiver
     assert data["action_initiator_project"] == people.bo.project.id
     assert (data["instance"]["display_name"], data["instance"]["host"], data["instance"]["node"]) == ("web-1", "", "")
     assert b"sim-1" not in b"".join(sent for _, sent in receiver.got)
+
+
+def test_a_chat_gets_a_line_that_calls_nobody_and_gets_it_again(told: Any, receiver: Receiver, people: Any) -> None:
+    uid, secret = subscribe(people.ana, receiver, channel="chat", events=["*.end"])
+    make_cloud(people)
+    server = make_instance(people.ana.context(), ALIAS, "<!here> @all [x](http://x.example)")
+    work_of(people.ana, server.uuid)
+    told.go_round()
+    deliveries.test(people.ana.context(), uid)
+    [sent] = deliveries.list_of(people.ana.context(), uid, limit=2).items[1:]
+    deliveries.send_again(people.ana.context(), uid, sent.id)
+    receiver.answers = [200, 404]
+    told.go_round()
+    told.go_round()
+    made = "Make of &lt;!here&gt; @\u200ball [x]\u200b(http://x.example) ended (instance.make.end)"
+    test = "A test: what you subscribed to arrives here (subscription.test)"
+    assert sorted(json.loads(body)["text"] for _, body in receiver.got) == [test, made, made]
+    assert (secret, {"Novella-Signature"} & {name for headers, _ in receiver.got for name in headers}) == ("", set())
+    outcomes = [one.outcome for one in deliveries.list_of(people.ana.context(), uid).items]
+    assert sorted(outcomes) == ["delivered", "delivered", "failed"]
+    with pytest.raises(Conflict, match="Only webhooks have a key"):
+        subscriptions.renew_secret(people.ana.context(), uid, None)
 
 
 def test_what_was_not_wanted_is_not_told_and_holds_up_no_pruning(told: Any, receiver: Receiver, people: Any) -> None:

@@ -49,10 +49,27 @@ def test_the_key_is_shown_once_and_the_address_never(ana: Client) -> None:
     assert signed_in("bo").get(f"{LIST}/{row.uuid}").status_code == 404
 
 
+def test_a_chat_has_an_address_and_no_key(ana: Client) -> None:
+    page = text(ana.post(LIST, {**FORM, "channel": "chat"}, follow=True))
+    row = Subscription.objects.get()
+    assert (row.channel, row.secret_hint, unseal(row.sealed).url) == ("chat", "", URL)
+    assert ("tells your chat" in page, "https://hooks.example.org/…" in page, "Make a new key" in page) == (
+        True,
+        True,
+        False,
+    )
+    assert "seven-ducks-swim" not in page + text(ana.get(LIST))
+    moved = {**FORM, "url": "https://chat.example.org/hooks/one", "enabled": "yes", "revision": "1"}
+    assert ana.post(f"{LIST}/{row.uuid}", moved).status_code == 302
+    row.refresh_from_db()
+    assert (row.address, unseal(row.sealed).url) == ("https://chat.example.org/…", moved["url"])
+
+
 def test_what_is_wrong_is_said_and_what_was_typed_stays(ana: Client) -> None:
     for values, status, named in (
         ({"url": "http://localhost/"}, 400, "private network"),
-        ({"url": ""}, 400, "needs a url"),
+        ({"url": ""}, 400, "A webhook needs a url"),
+        ({"channel": "chat", "url": ""}, 400, "A chat needs a url"),
         ({"name": "  "}, 400, "name takes 1 to 60 characters"),
         ({"kind": "chosen", "events": "instance.explode"}, 400, "instance.explode"),
         ({"kind": "chosen", "events": " "}, 400, "events takes 1 to 50 names"),

@@ -9,7 +9,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -41,12 +41,14 @@ class Webhook:
     """POSTs each message, signed; whatever is not 2xx is a failure. Redirects are not followed.
 
     `is_guarded` is set for targets that people name: they reach nothing private, and must answer in time as a whole.
+    `said` makes the body for receivers that take another one than ours; without a secret nothing is signed.
     """
 
     url: str = field(repr=False)
     secret: str = field(repr=False)
     is_guarded: bool = False
     given_name: str = ""
+    said: Callable[[Notification], Mapping[str, Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -61,7 +63,7 @@ class Webhook:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
         def send(message: Notification) -> str:
-            body = encoded(message)
+            body = encoded(self.said(message) if self.said is not None else message.body)
             try:
                 with self._in_time(connection):
                     connection.request("POST", path, body, headers(message, body, self.secret))
@@ -132,7 +134,7 @@ class Exchange:
                 headers={"resource": message.resource},
             )
             try:
-                channel.basic_publish(EXCHANGE, message.event_type, encoded(message), properties)
+                channel.basic_publish(EXCHANGE, message.event_type, encoded(message.body), properties)
             except (pika.exceptions.AMQPError, OSError) as error:
                 raise SinkFailed(type(error).__name__) from None
             return "confirmed"
@@ -153,8 +155,8 @@ def _close(connection: Any) -> None:
         pass  # it is gone, which is what was wanted
 
 
-def encoded(message: Notification) -> bytes:
-    return json.dumps(message.body, separators=(",", ":"), sort_keys=True).encode()
+def encoded(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
 
 
 def headers(message: Notification, body: bytes, secret: str) -> dict[str, str]:
@@ -165,7 +167,7 @@ def headers(message: Notification, body: bytes, secret: str) -> dict[str, str]:
         "User-Agent": "Novella",
         "Novella-Event": message.event_type,
         "Novella-Message": str(message.message_id),
-        SIGNATURE: f"t={sent_at},v1={signature(secret, sent_at, body)}",
+        **({SIGNATURE: f"t={sent_at},v1={signature(secret, sent_at, body)}"} if secret else {}),
     }
 
 

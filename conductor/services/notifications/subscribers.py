@@ -27,6 +27,7 @@ from conductor.journal import event_order
 from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
 from conductor.services import sign_in
 from conductor.services.notifications import dispatcher, notices, sealing, subscriptions
+from conductor.services.notifications.chats import as_chat
 from conductor.services.notifications.deliveries import ASKED, DELIVERED, FAILED, TEST
 from conductor.services.notifications.dispatcher import Part
 from conductor.services.notifications.event_types import KINDS
@@ -128,7 +129,8 @@ def sink_of(row: Subscription) -> Sink:
     if row.channel == subscriptions.BELL:
         return notices.Bell(row, name)
     target = sealing.unseal(row.sealed)
-    return Webhook(target.url, target.secret, is_guarded=True, given_name=name)
+    said = as_chat if row.channel == subscriptions.CHAT else None
+    return Webhook(target.url, target.secret, is_guarded=True, given_name=name, said=said)
 
 
 def part_of(row: Subscription, owner: RequestContext) -> Part:

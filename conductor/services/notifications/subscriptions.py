@@ -27,11 +27,13 @@ from conductor.services.notifications.event_types import every_event_type
 from conductor.services.notifications.sealing import Target
 from conductor.transactions import database_now, one_at_a_time, write_tx
 
-WEBHOOK, BELL = "webhook", "bell"
-CHANNELS = (WEBHOOK, BELL)
+WEBHOOK, CHAT, BELL = "webhook", "chat", "bell"
+CHANNELS = (WEBHOOK, CHAT, BELL)
+POSTED = (WEBHOOK, CHAT)  # to an address of the subscriber's
 MOST = 20  # of one person in one project
 MOST_EVENTS, MOST_SERVERS = 50, 50
 LONGEST_NAME, LONGEST_PATTERN = 60, 128
+NO_URL = "Only webhooks and chats have a url."
 PREFIX = "subscription "  # of the names of their sinks
 
 
@@ -100,13 +102,13 @@ def subscribe(context: RequestContext, wish: Wish) -> Made:
     channel = wish.channel or WEBHOOK
     if channel not in CHANNELS:
         raise Invalid(f"channel is one of {', '.join(CHANNELS)}.", field="channel")
-    if channel == WEBHOOK and not wish.url:
-        raise Invalid("A webhook needs a url: where the messages are posted.", field="url")
+    if channel in POSTED and not wish.url:
+        raise Invalid(f"A {channel} needs a url: where the messages are posted.", field="url")
     if wish.name is None:
         raise Invalid("name is missing: by what you will tell it from others.", field="name")
     row = Subscription(user_id=context.user_id, project_id=context.project_id, channel=channel, events=["*"])
     _apply(context, row, wish)
-    secret = _give_secret(row, wish.url or "") if channel == WEBHOOK else ""
+    secret = _give_secret(row, wish.url or "") if channel in POSTED else ""
     try:
         with write_tx(API_ALIAS):
             one_at_a_time(API_ALIAS, f"subscriptions:{context.user_id}:{context.project_id}")
@@ -131,8 +133,8 @@ def change(context: RequestContext, subscription_uuid: str, wish: Wish, revision
     try:
         with write_tx(API_ALIAS):
             row = _seen(context, subscription_uuid, revision)
-            if wish.url is not None and row.channel != WEBHOOK:
-                raise Invalid("Only webhooks have a url.", field="url")
+            if wish.url is not None and row.channel not in POSTED:
+                raise Invalid(NO_URL, field="url")
             was_enabled = row.is_enabled
             _apply(context, row, wish)
             if wish.url is not None:
@@ -227,10 +229,10 @@ def _apply(context: RequestContext, row: Subscription, wish: Wish) -> None:
     """Set what is wished for, checked. Raises Invalid, and Forbidden for what is for operators."""
     if wish.name is not None:
         row.name = _require_name(wish.name)
-    if wish.url is not None and row.channel == WEBHOOK:
+    if wish.url is not None and row.channel in POSTED:
         row.address = targets.shown(targets.require_url(wish.url))
     elif wish.url:
-        raise Invalid("Only webhooks have a url.", field="url")
+        raise Invalid(NO_URL, field="url")
     if wish.events is not None:
         row.events = _require_events(wish.events)
     if wish.is_cloud_wide is not None:
@@ -244,8 +246,9 @@ def _apply(context: RequestContext, row: Subscription, wish: Wish) -> None:
 
 
 def _give_secret(row: Subscription, url: str) -> str:
-    secret = sealing.new_secret()
-    row.sealed, row.secret_hint = sealing.seal(Target(url, secret)), sealing.hint_of(secret)
+    """The key of a webhook; a chat has none: its address is all that guards it."""
+    secret = sealing.new_secret() if row.channel == WEBHOOK else ""
+    row.sealed, row.secret_hint = sealing.seal(Target(url, secret)), sealing.hint_of(secret) if secret else ""
     return secret
 
 

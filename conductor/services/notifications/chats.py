@@ -1,0 +1,20 @@
+"""What chats are told: the one line of text that incoming webhooks of Slack, Mattermost and their kin take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conductor.core.notification_sink import Notification
+from conductor.services.notifications import notices
+from conductor.services.notifications.deliveries import TEST
+
+LONGEST = 4000
+# Names are anybody's to choose: none of them may call a whole channel, or look like a link that leads elsewhere.
+HARMLESS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b", "]": "]\u200b", "`": "'"})
+
+
+def as_chat(message: Notification) -> dict[str, Any]:
+    """The body of a POST: "Create of web-1 failed: … (instance.create.error)"."""
+    title = "A test: what you subscribed to arrives here" if message.event_type == TEST else notices.title_of(message)
+    said = " ".join(title.split())[:LONGEST].translate(HARMLESS)
+    return {"text": f"{said} ({message.event_type})"}
