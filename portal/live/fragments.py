@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.services import flow_lists, flows, host_details, instances
-from portal.pages import drain, home, host_page, server_list, servers, stories
+from portal.pages import cells, drain, home, host_page, server_list, servers, stories
 from portal.pages import flows as flow_pages
 
 Render = Callable[[RequestContext, str, str], list[str]]
@@ -57,6 +57,10 @@ def _workflow(asker: RequestContext, run_uuid: str, view: str) -> list[str]:
 
 def _home(asker: RequestContext, _: str, view: str) -> list[str]:
     return _fragments(("_home.html",), home.home_context(asker))
+
+
+def _cells(asker: RequestContext, _: str, view: str) -> list[str]:
+    return _fragments(("cells/_list.html",), cells.list_context(asker))
 
 
 def _host(asker: RequestContext, name: str, view: str) -> list[str]:
@@ -129,9 +133,7 @@ KINDS: Mapping[str, Kind] = {
     "home": Kind(frozenset({"home"}), _whole_project, _home, is_wide=True, kinds=("instance.", "run.", "step.")),
     "me": Kind(frozenset({"tray"}), _whole_project, _no_list, is_wide=True, is_reread=True, kinds=("run.", "notice.")),
     "hosts": Kind(frozenset({"list"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.",)),
-    "cells": Kind(
-        frozenset({"list"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.", "cell.")
-    ),  # its forms need the token that a page gets
+    "cells": Kind(frozenset({"list"}), _for_operators, _cells, is_wide=True, kinds=("host.", "cell.")),
     "services": Kind(frozenset({"list"}), _for_operators, _no_list, is_wide=True, is_reread=True, kinds=("host.",)),
     "host": Kind(frozenset({"page", "drain"}), _of_host, _host),
     "drains": Kind(

@@ -7,9 +7,17 @@ export function startForms() {
   for (const form of document.querySelectorAll("form[data-once]")) sendOnce(form);
   for (const form of document.querySelectorAll("form[data-draft]")) keepDraft(form);
   document.querySelector("[data-focus-me]")?.focus();
+  document.addEventListener("submit", ({ target }) => bringToken(target), true);
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
   });
+}
+
+/** What is pushed to a page is drawn for all who see it: a form in it has no token, and takes one that the page has. */
+function bringToken(form) {
+  if (form.getAttribute("method") !== "post" || form.querySelector("input[name=csrfmiddlewaretoken]")) return;
+  const known = document.querySelector("input[name=csrfmiddlewaretoken]");
+  if (known) form.prepend(known.cloneNode());
 }
 
 /** A second click does nothing until the page is shown again. */
