@@ -96,7 +96,7 @@ def test_a_cell_is_closed_with_a_reason_and_opened_again(admin: Client) -> None:
     assert "no new server is placed there" in form
     assert admin.post("/cells/cell1/do/close", {"reason": " "}).status_code == 400
     page = text(admin.post("/cells/cell1/do/close", {"reason": "new racks"}, follow=True))
-    assert "cell1 takes no new servers." in page
+    assert '<div class="note" data-tone="good" role="status"><p>cell1 takes no new servers.' in page
     assert "new racks" in page
     assert 'href="/cells/cell1/do/open"' in page
     assert 'href="/cells/cell1/do/close"' not in page
