@@ -194,6 +194,18 @@ def test_filters_orders_and_pages_are_the_services(ana: Client) -> None:
     assert ana.get("/volumes", {"marker": NOBODY}).status_code in (400, 404)
 
 
+def test_a_long_list_can_be_one_page(ana: Client, people: Any) -> None:
+    now, user_id = factories.ago(0), people.ana.user.pk
+    names = [f"key-{number:02}" for number in range(60)]
+    KeyPair.objects.bulk_create(KeyPair(user_id=user_id, name=name, fingerprint=name, created_at=now) for name in names)
+    page = text(ana.get("/key-pairs"))
+    assert (page.count("data-drawer>key-"), "Next page" in page) == (50, True)
+    longer = re.search(r'href="([^"]+)">500 on a page<', page)
+    assert longer is not None
+    page = text(ana.get(longer[1]))
+    assert (page.count("data-drawer>key-"), "Next page" in page, ">50 on a page<" in page) == (60, False, True)
+
+
 def queries(client: Client, path: str) -> int:
     with CaptureQueriesContext(connections["default"]) as seen:
         assert client.get(path).status_code == 200

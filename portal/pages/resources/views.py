@@ -26,6 +26,7 @@ from portal.pages.resources.model import Cell, Column, Deed, Item, Names, Part, 
 from portal.pages.stories import Story
 
 PAGE_SIZE = 50
+LONG_PAGE = 500  # for who would rather look through them with the browser's own search
 MOST_AT_WORK = 5
 MOST = 1000
 DIRECTIONS = ("asc", "desc")
@@ -97,7 +98,22 @@ def list_context(request: PageRequest, resource: Resource, narrowed: Mapping[str
         "bulk": [deed for deed in resource.deeds if deed.is_bulk and may(asker, resource.service, deed.rule)],
         "next_url": f"{list_url(resource)}?{urlencode(next_query)}" if next_query else "",
         "first_url": list_url(resource) if given.get("marker") else "",
+        **_other_length(resource, given, has_more=bool(next_query)),
     }
+
+
+def _is_long(given: Mapping[str, str]) -> bool:
+    return given.get("rows") == str(LONG_PAGE)
+
+
+def _other_length(resource: Resource, given: Mapping[str, str], *, has_more: bool) -> dict[str, Any]:
+    """The same list from its beginning with more rows on a page, or with as few as usual again."""
+    kept = {name: value for name, value in given.items() if name not in ("rows", "marker")}
+    if _is_long(given):
+        return {"other_url": f"{list_url(resource)}?{urlencode(kept)}", "other_rows": PAGE_SIZE}
+    longer = {**kept, "rows": str(LONG_PAGE)}
+    has_other = has_more or bool(given.get("marker"))
+    return {"other_url": f"{list_url(resource)}?{urlencode(longer)}" if has_other else "", "other_rows": LONG_PAGE}
 
 
 def _found(
@@ -111,7 +127,7 @@ def _found(
     if text and resource.search:
         query[resource.search] = text
     if resource.is_paged:
-        query["limit"] = MOST if in_page else PAGE_SIZE
+        query["limit"] = MOST if in_page else LONG_PAGE if _is_long(given) else PAGE_SIZE
         query |= {"marker": given["marker"]} if given.get("marker") and not in_page else {}
     body = ask(request, path_of(request, resource.path), query)
     items = [resource.unwrap(one) for one in body.get(resource.key, ())]
