@@ -75,6 +75,14 @@ class HostManager:
             with nullcontext() if self._rows else _nothing_collected():
                 return self._now()
 
+    def table_with(self, host: str) -> HostTable:
+        """A table in which the host is, also where its cell is closed; not where that does not answer."""
+        table = self.snapshot().table
+        if table.rows_of([host]):
+            return table
+        with self._lock:
+            return HostTable.from_states(self._closed_states(host))
+
     def _now(self) -> Snapshot:
         began = time.monotonic()
         self._follow_placement()
@@ -142,8 +150,7 @@ class HostManager:
         asked = [alias for alias in cell_aliases(with_cell0=False) if alias not in closed and alias != CELL0]
         gathered = scatter_gather(self._read, asked)
         for alias, facts in gathered.answers.items():
-            self._take(self._cells.get(alias, CellFacts()), facts)
-            self._cells[alias] = facts
+            self._keep(alias, facts)
         answering = frozenset(gathered.answers)
         self._is_rebuild_due |= answering != self._answering
         self._answering = answering
@@ -160,6 +167,10 @@ class HostManager:
         if counts_images:
             self._images_at[alias] = now
         return facts
+
+    def _keep(self, alias: str, facts: CellFacts) -> None:
+        self._take(self._cells.get(alias, CellFacts()), facts)
+        self._cells[alias] = facts
 
     def _take(self, before: CellFacts, after: CellFacts) -> None:
         """Mark the rows that the news of one cell are about."""
@@ -199,6 +210,19 @@ class HostManager:
             for uuid, node in cell.nodes.items():
                 if uuid in self._providers:  # a node of which placement knows nothing has nothing to give
                     yield self._state(alias, cell, node)
+
+    def _closed_states(self, host: str) -> tuple[HostState, ...]:
+        """The nodes of a host whose cell is not asked for the table."""
+        mapped = HostMapping.objects.filter(host=host, cell__is_disabled=True)
+        gathered = scatter_gather(self._read, list(mapped.values_list("cell__name", flat=True)))
+        for alias, facts in gathered.answers.items():
+            self._keep(alias, facts)
+        return tuple(
+            self._state(alias, facts, node)
+            for alias, facts in gathered.answers.items()
+            for uuid, node in facts.nodes.items()
+            if node.host == host and uuid in self._providers
+        )
 
     def _state_of(self, uuid: str) -> HostState | None:
         for alias in self._answering:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from conductor.api_db.models import CellMapping, SchedulingDecision
+from conductor.core.errors import NoValidHost
+from conductor.scheduler.rebuild_check import require_fit
 from tests.fleet import add_host, wish
 from tests.integration.test_select_destinations import select
 
@@ -29,6 +31,17 @@ def test_a_closed_cell_takes_its_hosts_with_it() -> None:
     assert (one["passed"], one["rejected_by"], one["have"]) == (False, "closed_cells", "new racks")
     CellMapping.objects.filter(name="cell1").update(is_disabled=False)
     assert select(wish())[0][0].host == "one"
+
+
+def test_a_server_in_a_closed_cell_may_have_another_image() -> None:
+    """It stays where it is; only whoever cannot be asked about a host cannot say."""
+    add_host("one", "cell1")
+    CellMapping.objects.filter(name="cell1").update(is_disabled=True)
+    require_fit(wish(), "one")
+    with pytest.raises(NoValidHost, match="Host two is not known"):
+        require_fit(wish(), "two")
+    add_host("two", "cell2")
+    require_fit(wish(), "two")
 
 
 def test_a_cell_that_does_not_answer_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

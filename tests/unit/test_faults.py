@@ -11,7 +11,7 @@ from conductor.core import errors
 from portal.api.errors import FAULTS, TooLarge, UnsupportedVersion, fault_body, message_of, status_of
 
 # What never reaches a caller in an answer to a request: it happens inside workflows.
-INSIDE = (errors.StaleToken, errors.DriverError)
+INSIDE = (errors.StaleToken, errors.DriverError, errors.CanaryFailed)
 
 
 @pytest.mark.parametrize(
