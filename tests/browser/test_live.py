@@ -159,6 +159,20 @@ def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire
     assert not page.evaluate("document.documentElement.hasAttribute('data-stale')")
 
 
+def test_what_an_answer_that_broke_off_should_have_brought_comes_later(
+    open_page: OpenPage, people: Any, wire: Wire
+) -> None:
+    page = open_page("ana")
+    page.goto("/servers")
+    wait_until_live(page)
+    wire.breaks_answers = True
+    made = factories.instance(people.ana.context(), "web-9")
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/servers")):
+        factories.tell_of_instance(made, "cell1", "instance.created")
+    wire.mend()
+    expect(page.get_by_role("row", name="web-9")).to_be_visible()
+
+
 def test_a_page_that_gets_no_socket_asks_for_news(open_page: OpenPage, people: Any, wire: Wire) -> None:
     _, child = factories.build(people.ana.context(), "web-1")
     wire.lets_sockets_through = False

@@ -17,6 +17,7 @@ class Wire:
         self._open: set[asyncio.StreamWriter] = set()
         self._is_cut = False
         self.lets_sockets_through = True  # else as proxies are that know nothing of them
+        self.breaks_answers = False  # off in the middle, their status told
         self.port = 0
 
     def __enter__(self) -> Wire:
@@ -44,6 +45,7 @@ class Wire:
         """New connections get through again."""
         self._is_cut = False
         self.lets_sockets_through = True
+        self.breaks_answers = False
 
     def _abort_all(self) -> None:
         for writer in list(self._open):
@@ -71,6 +73,10 @@ class Wire:
         try:
             while data := await source.read(65_536):
                 if not self.lets_sockets_through and b"\r\nupgrade: websocket" in data.lower():
+                    return
+                if self.breaks_answers and data.startswith(b"HTTP/1.1 200"):
+                    head, end, body = data.partition(b"\r\n\r\n")
+                    target.write(head + end + body[:-1])
                     return
                 target.write(data)
                 await target.drain()

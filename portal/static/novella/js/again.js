@@ -1,4 +1,5 @@
 /* The session has ended: sign in over the page, which keeps what was typed and goes on. Other tabs go on with it. */
+import { fetchWhole, parsed } from "./answers.js";
 import { gettext } from "./words.js";
 const others = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("novella-again");
 let isOut = false;
@@ -72,8 +73,8 @@ function holdBack(event) {
 
 async function send(form, first) {
   const body = new FormData(form);
-  const response = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true" } }).catch(() => undefined);
-  const answer = await response?.json().catch(() => undefined);
+  const response = await fetchWhole(form.action, { method: "POST", body });
+  const answer = parsed(response?.text);
   if (response?.redirected || !answer) {
     ask(form, first, "password", gettext("That was not answered. Try again; what you have typed into the page stays."));
   } else if (answer.problem) {

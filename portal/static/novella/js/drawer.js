@@ -1,4 +1,5 @@
 /* The drawer: a resource beside its list, where there is room for both; its page where there is not. */
+import { fetchWhole } from "./answers.js";
 const WIDE = 1000;
 let opener;
 
@@ -22,13 +23,13 @@ function drawer() {
 }
 
 async function open(link) {
-  const response = await fetch(link.href, { headers: { "HX-Request": "true" } }).catch(() => undefined);
-  if (!response?.ok || response.redirected || response.status === 204) {
+  const answer = await fetchWhole(link.href);
+  if (!answer?.ok || answer.redirected || answer.status === 204) {
     location.assign(link.href);
     return;
   }
   const body = drawer().querySelector("[data-drawer-body]");
-  body.innerHTML = await response.text();
+  body.innerHTML = answer.text;
   drawer().querySelector("[data-drawer-page]").href = link.href;
   drawer().hidden = false;
   opener = link;

@@ -1,4 +1,5 @@
 /* A server's figures: counters read again and again while somebody looks, drawn as what happens in a second. */
+import { fetchWhole, parsed } from "./answers.js";
 import { gettext, number } from "./words.js";
 
 const EVERY = 2000;
@@ -20,8 +21,8 @@ export function startMetrics() {
 async function read() {
   const place = document.querySelector("[data-metrics]");
   if (!place) return;
-  const answer = await fetch(place.dataset.metrics).catch(() => undefined);
-  const told = answer?.ok && !answer.redirected ? await answer.json() : undefined;
+  const answer = await fetchWhole(place.dataset.metrics);
+  const told = answer?.ok && !answer.redirected ? parsed(answer.text) : undefined;
   say(place, told?.why_none ?? (told ? "" : gettext("The host cannot be asked just now.")));
   if (!told || told.why_none) return;
   if (before && told.at > before.at) keep(told, told.at - before.at);

@@ -1,5 +1,6 @@
 /* The palette: Ctrl-K, a field, and what it finds. The keyboard stays in the field; the arrows move what is chosen. */
 import { leadsToSignIn, signInAgain } from "./again.js";
+import { fetchWhole } from "./answers.js";
 import { gettext } from "./words.js";
 
 const PAUSE = 150;
@@ -45,21 +46,20 @@ function show(dialog, field) {
 async function find(dialog, text) {
   const mine = ++asked;
   const address = `${dialog.dataset.palette}?${new URLSearchParams({ q: text })}`;
-  const response = await fetch(address, { headers: { "HX-Request": "true" } }).catch(() => undefined);
+  const answer = await fetchWhole(address);
   if (mine !== asked) return;
-  const away = response?.headers.get("HX-Redirect");
-  if (leadsToSignIn(away)) {
+  if (leadsToSignIn(answer?.away)) {
     dialog.close();
     signInAgain();
     return;
   }
   const list = dialog.querySelector("[role=listbox]");
-  if (!response?.ok) {
+  if (!answer?.ok) {
     list.replaceChildren();
     say(dialog, gettext("The search does not answer just now. What was typed stays here: try again in a moment."));
     return;
   }
-  list.innerHTML = await response.text();
+  list.innerHTML = answer.text;
   list.scrollTop = 0;
   choose(dialog, options(dialog)[0]);
   const count = options(dialog).length;

@@ -1,5 +1,6 @@
 /* The last minutes of a session are counted down, and whoever is still there stays signed in. Other tabs go on with it. */
 import { signInAgain } from "./again.js";
+import { fetchWhole, parsed } from "./answers.js";
 import { announce } from "./copy.js";
 import { gettext } from "./words.js";
 const others = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel("novella-session");
@@ -54,18 +55,17 @@ function clock(left) {
 }
 
 async function ask() {
-  await take(await fetch(note.action, { headers: { "HX-Request": "true" } }).catch(() => undefined));
+  take(await fetchWhole(note.action));
 }
 
 async function stay() {
   const body = new FormData(note);
-  const response = await fetch(note.action, { method: "POST", body, headers: { "HX-Request": "true" } }).catch(() => undefined);
-  if (await take(response)) tell(Math.round((endsAt - Date.now()) / 1000));
+  if (take(await fetchWhole(note.action, { method: "POST", body }))) tell(Math.round((endsAt - Date.now()) / 1000));
 }
 
 /** Whether the session goes on. Where nobody answers, our own clock counts. */
-async function take(response) {
-  const answer = response?.ok ? await response.json().catch(() => undefined) : undefined;
+function take(response) {
+  const answer = response?.ok ? parsed(response.text) : undefined;
   if (answer) begin(answer.left);
   else if (response?.status === 401 || asked === "over") signInAgain();
   return Boolean(answer);

@@ -1,4 +1,5 @@
 /* The theme changes at once and is kept with the person, so that the next page comes in it. */
+import { fetchWhole } from "./answers.js";
 export function startTheme() {
   const form = document.querySelector("[data-theme-form]");
   form?.addEventListener("submit", async (event) => {
@@ -8,10 +9,6 @@ export function startTheme() {
     document.documentElement.dataset.theme = button.value;
     for (const other of form.querySelectorAll("[aria-pressed]")) other.setAttribute("aria-pressed", String(other === button));
     const body = new FormData(form, button);
-    try {
-      await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true" } });
-    } catch {
-      /* Offline: the choice holds for this page. */
-    }
+    await fetchWhole(form.action, { method: "POST", body }); // offline, the choice holds for this page
   });
 }

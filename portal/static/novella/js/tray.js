@@ -1,4 +1,5 @@
 /* What stands at the top of every page: running workflows, the bell, and a toast when something begun here has ended. */
+import { fetchWhole } from "./answers.js";
 import { follow } from "./live/page.js";
 import { morph, parse } from "./live/morph.js";
 import { toast } from "./toasts.js";
@@ -7,40 +8,47 @@ import { ngettext } from "./words.js";
 const PAUSE = 400;
 const SPREAD = 600; // browsers that hear of the same event do not all ask in the same moment
 const FRESH_SECONDS = 60;
+const AGAIN_PAUSE = 5000;
 const MOST_TOLD = 60;
 let slot;
 let timer;
 let isWaiting = false;
+let isFollowed = false;
 
-export async function startTray() {
+export function startTray() {
   slot = document.querySelector("[data-tray]");
   if (!slot) return;
   document.addEventListener("submit", clear);
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && isWaiting) read();
   });
-  const cursor = await read();
-  if (cursor) follow("me", "tray", cursor, hear);
+  read();
 }
 
 function hear({ kind }) {
   if (kind !== "list" && kind !== "reset") return;
+  readIn(PAUSE + Math.random() * SPREAD);
+}
+
+function readIn(pause) {
   clearTimeout(timer);
-  timer = setTimeout(() => (document.hidden ? (isWaiting = true) : read()), PAUSE + Math.random() * SPREAD);
+  timer = setTimeout(() => (document.hidden ? (isWaiting = true) : read()), pause);
 }
 
 async function read() {
   isWaiting = false;
-  const response = await fetch(slot.dataset.tray, { headers: { "HX-Request": "true" } }).catch(() => undefined);
-  if (response?.status !== 200) return undefined; // it stays as it was; its links lead to the same
-  const [fresh] = parse(await response.text());
+  const answer = await fetchWhole(slot.dataset.tray);
+  if (!answer || answer.status >= 500) readIn(AGAIN_PAUSE);
+  if (answer?.status !== 200) return; // it stays as it was; its links lead to the same
+  const [fresh] = parse(answer.text);
   const before = document.getElementById("tray");
   const { cursor, asker } = fresh.dataset;
   if (before) morph(before, fresh);
   else slot.replaceChildren(fresh);
   document.dispatchEvent(new CustomEvent("novella:changed"));
   tell(`novella:told:${asker}`);
-  return cursor;
+  if (!isFollowed) follow("me", "tray", cursor, hear);
+  isFollowed = true;
 }
 
 /** Each is told once, in the tab that is looked at; what ended long ago is in the bell alone. */
@@ -68,7 +76,7 @@ async function clear(event) {
   const form = event.target.closest("#tray form[data-tray-clear]");
   if (!form) return;
   event.preventDefault();
-  await fetch(form.action, { method: "POST", body: new FormData(form), headers: { "HX-Request": "true" } }).catch(() => undefined);
+  await fetchWhole(form.action, { method: "POST", body: new FormData(form) });
   await read();
   document.querySelector("#tray-bell > summary")?.focus();
 }

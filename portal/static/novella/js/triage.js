@@ -1,4 +1,5 @@
 /* What needs an operator: the number in the navigation, and a list that time alone makes longer. */
+import { fetchWhole, parsed } from "./answers.js";
 import { morph, parse } from "./live/morph.js";
 import { follow } from "./live/page.js";
 
@@ -8,16 +9,16 @@ const LOOK_AGAIN = 20_000; // a lease runs out and a host falls silent without a
 const PLACES = ".nav a[href='/triage']"; // operators alone have them
 let timer;
 let isWaiting = false;
+let isFollowed = false;
 
-export async function startTriage() {
+export function startTriage() {
   if (!document.querySelector(PLACES)) return;
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && isWaiting) look();
   });
   document.addEventListener("keydown", openAdvice);
   setInterval(() => (document.hidden ? (isWaiting = true) : look()), LOOK_AGAIN);
-  const cursor = await count();
-  if (cursor) follow("triage", "count", cursor, hear);
+  count();
 }
 
 function hear({ kind }) {
@@ -43,11 +44,12 @@ async function look() {
 
 async function count() {
   const places = [...document.querySelectorAll(PLACES)];
-  const text = await read(`${places[0].href}/count`);
-  if (!text) return undefined; // it stays as it was; its link leads to the same
-  const { count: number, cursor } = JSON.parse(text);
+  const said = parsed(await read(`${places[0].href}/count`));
+  if (!said) return; // it stays as it was; its link leads to the same, and it is asked for again soon
+  const { count: number, cursor } = said;
   for (const place of places) show(place, number);
-  return cursor;
+  if (!isFollowed) follow("triage", "count", cursor, hear);
+  isFollowed = true;
 }
 
 function show(place, number) {
@@ -59,8 +61,8 @@ function show(place, number) {
 }
 
 async function read(url) {
-  const response = await fetch(url, { headers: { "HX-Request": "true" } }).catch(() => undefined);
-  return response?.status === 200 && !response.redirected ? response.text() : undefined;
+  const answer = await fetchWhole(url);
+  return answer?.status === 200 && !answer.redirected ? answer.text : undefined;
 }
 
 /** a: the advice of the picked line, with the cursor where the reason goes. */

@@ -1,5 +1,6 @@
 /* Thousands of rows in a window that scrolls: only those that are looked at are in the page. The list is read on in
    pieces while one scrolls; rows that are out of sight are kept as text, and stay current there too. */
+import { fetchWhole } from "./answers.js";
 import { parse } from "./live/morph.js";
 import { gettext, number } from "./words.js";
 
@@ -243,8 +244,8 @@ class Window {
     if (!this.next || this.isReading || this.order.length >= this.most) return;
     this.isReading = true;
     const address = this.next;
-    const response = await fetch(address, { headers: { "HX-Request": "true" } }).catch(() => undefined);
-    const html = response?.ok && !response.headers.get("HX-Redirect") ? await response.text() : undefined;
+    const answer = await fetchWhole(address);
+    const html = answer?.ok && !answer.away ? answer.text : undefined;
     const fresh = html && parse(html).find((element) => element.id === this.list.id);
     this.isReading = false;
     if (!this.body.isConnected) return;

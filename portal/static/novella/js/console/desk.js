@@ -1,4 +1,5 @@
 /* The consoles of a server in its page: which one is open, what its socket says, and the tools beside it. */
+import { fetchWhole, parsed } from "../answers.js";
 import * as line from "./line.js";
 import * as screen from "./screen.js";
 import { gettext } from "../words.js";
@@ -90,9 +91,9 @@ function start(root) {
       return tries++ ? { error: gettext("This link opens once. Ask for another one.") } : { path: `/${path}`, seconds: 0 };
     }
     const token = root.querySelector("[name=csrfmiddlewaretoken]").value;
-    const response = await fetch(`${root.dataset.url}/${kind}`, { method: "POST", headers: { "X-CSRFToken": token } }).catch(() => null);
-    if (!response) return { error: gettext("The portal cannot be reached.") };
-    return response.json().catch(() => ({ error: gettext("The console cannot be opened now.") }));
+    const answer = await fetchWhole(`${root.dataset.url}/${kind}`, { method: "POST", headers: { "X-CSRFToken": token } });
+    if (!answer) return { error: gettext("The portal cannot be reached.") };
+    return parsed(answer.text) ?? { error: gettext("The console cannot be opened now.") };
   }
 
   function ready(seconds) {

@@ -1,5 +1,6 @@
 /* Keeps the page as the server has it, and says in the chip how true that is. */
 import { leadsToSignIn, onReturn, signInAgain } from "../again.js";
+import { fetchWhole } from "../answers.js";
 import { announce, announceState } from "../copy.js";
 import { holdingConsole } from "../console.js";
 import { Link } from "./link.js";
@@ -10,6 +11,7 @@ import { gettext } from "../words.js";
 
 const STALE_AFTER = 4000;
 const REFETCH_PAUSE = 400;
+const AGAIN_PAUSE = 2000;
 let topic;
 let view;
 let since;
@@ -147,7 +149,7 @@ function patchRow(id, html) {
 }
 
 /** Rows come or go: read the list as this address has it. Nothing moves under the pointer or the focus by itself. */
-function refetch() {
+function refetch(pause = REFETCH_PAUSE) {
   // News that never pause must not put it off for ever: the first of them sets the time.
   refetchTimer ??= setTimeout(async () => {
     refetchTimer = undefined;
@@ -156,16 +158,15 @@ function refetch() {
       location.reload();
       return;
     }
-    const response = await fetch(location.href, { headers: { "HX-Request": "true" } }).catch(() => undefined);
-    const away = response?.headers.get("HX-Redirect");
-    if (leadsToSignIn(away)) signInAgain();
-    else if (away) location.assign(away);
-    else if (response?.ok) {
-      const html = await response.text();
-      if (holdBack(list, html)) changed();
-      else patch([html]);
+    const answer = await fetchWhole(location.href);
+    if (!answer || answer.status >= 500) refetch(AGAIN_PAUSE); // the news that led here is not told twice
+    else if (leadsToSignIn(answer.away)) signInAgain();
+    else if (answer.away) location.assign(answer.away);
+    else if (answer.ok) {
+      if (holdBack(list, answer.text)) changed();
+      else patch([answer.text]);
     }
-  }, REFETCH_PAUSE);
+  }, pause);
 }
 
 function changed() {

@@ -1,4 +1,5 @@
 /* A step beside its workflow. Its link leads to a page of its own where there is no room, or no script. */
+import { fetchWhole } from "../answers.js";
 import { morph, parse } from "../live/morph.js";
 
 const LEAST_WIDTH = 1000;
@@ -73,8 +74,8 @@ async function refresh() {
 }
 
 async function fetchPiece(address) {
-  const answer = await fetch(address, { headers: { "HX-Request": "true" } }).catch(() => undefined);
-  return answer?.ok && !answer.headers.get("HX-Redirect") ? answer.text() : undefined;
+  const answer = await fetchWhole(address);
+  return answer?.ok && !answer.away ? answer.text : undefined;
 }
 
 /** step-1a2b3c4d-do-1-2-1 → …/step/1a2b3c4d-2?try=step-1a2b3c4d-do-1-2-1 */

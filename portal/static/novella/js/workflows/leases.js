@@ -1,4 +1,5 @@
 /* The bar of a lease drains as its time passes; heartbeats fill it again, and make no event: they are read from time to time. */
+import { fetchWhole } from "../answers.js";
 import { morph } from "../live/morph.js";
 
 const READ_EVERY = 5000;
@@ -26,8 +27,8 @@ function drain() {
 async function read() {
   const before = document.querySelector(".leases");
   if (isIdle() || !before) return;
-  const answer = await fetch(location.href).catch(() => undefined);
+  const answer = await fetchWhole(location.href);
   if (!answer?.ok || answer.redirected) return;
-  const after = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".leases");
+  const after = new DOMParser().parseFromString(answer.text, "text/html").querySelector(".leases");
   if (after && before.isConnected) morph(before, document.importNode(after, true));
 }

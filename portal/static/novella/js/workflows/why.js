@@ -1,4 +1,5 @@
 /* "Why?" beside whatever waits: a popover with the reason, read when it is asked for. */
+import { fetchWhole } from "../answers.js";
 import { parse } from "../live/morph.js";
 import { gettext } from "../words.js";
 
@@ -7,9 +8,9 @@ export function startWhy() {
     const link = event.target.closest("a[data-why]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
     event.preventDefault();
-    const answer = await fetch(link.href, { headers: { "HX-Request": "true" } }).catch(() => undefined);
-    if (!answer?.ok || answer.headers.get("HX-Redirect")) location.assign(link.href);
-    else show(link, await answer.text());
+    const answer = await fetchWhole(link.href);
+    if (!answer?.ok || answer.away) location.assign(link.href);
+    else show(link, answer.text);
   });
 }
 
