@@ -55,6 +55,8 @@ class HostState:
     is_up: bool = True
     is_disabled: bool = False
     disabled_reason: str = ""
+    is_cell_closed: bool = False
+    cell_closed_reason: str = ""
     is_simulated: bool = False
     num_instances: int = 0
     num_io_ops: int = 0
@@ -138,6 +140,7 @@ OTHER_COLUMNS: Mapping[str, Callable[[HostState], Any]] = {
     "zones": lambda state: state.availability_zone,
     "is_up": lambda state: state.is_up,
     "is_disabled": lambda state: state.is_disabled,
+    "is_cell_closed": lambda state: state.is_cell_closed,
 }
 
 
@@ -155,6 +158,7 @@ class HostTable:
     zones: NDArray[np.str_]
     is_up: Mask
     is_disabled: Mask
+    is_cell_closed: Mask
     free_vcpus: Column
     unused_vcpus: Column
     free_memory_mb: Column
@@ -186,6 +190,7 @@ class HostTable:
             zones=read_only(np.array([s.availability_zone for s in states], dtype=np.str_)),
             is_up=read_only(np.fromiter((s.is_up for s in states), np.bool_, count)),
             is_disabled=read_only(np.fromiter((s.is_disabled for s in states), np.bool_, count)),
+            is_cell_closed=read_only(np.fromiter((s.is_cell_closed for s in states), np.bool_, count)),
             age_seconds=age_seconds,
             **claimed,
         )
@@ -205,6 +210,11 @@ class HostTable:
         if everyone is None:
             self._kept["everyone"] = everyone = read_only(np.ones(len(self), np.bool_))
         return everyone
+
+    @cached_property
+    def has_closed_cells(self) -> bool:
+        """Whether any host is in a cell that is closed to new servers."""
+        return bool(self.is_cell_closed.any())
 
     def factor(self, name: str, of: Callable[[HostState], Hashable] | None = None) -> Factor:
         """The column of attribute `name`, or of `of(state)`, by distinct values; made once per table.

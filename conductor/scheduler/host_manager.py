@@ -6,20 +6,16 @@ import gc
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from django.db.models import Count
-
-from conductor.api_db.models import Aggregate, AggregateHost, CellMapping, HostMapping
+from conductor.api_db.models import Aggregate, AggregateHost, CellMapping
 from conductor.cells.lookup import CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.frozen import FrozenDict, frozen
 from conductor.core.host_state import HostState, HostTable
 from conductor.core.scheduling import host_trees
-from conductor.core.scheduling.closed_cells import ClosedCell
-from conductor.core.scheduling.decision import REASONS_KEPT
 from conductor.placement import hardware, providers
 from conductor.placement.hardware import NOTHING, Inside
 from conductor.placement.providers import Position, ProviderState
@@ -39,7 +35,7 @@ NO_MEMBER = Membership()
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The hosts as they are now, without those of cells that did not answer (with the reason) or are closed.
+    """The hosts as they are now, without those of cells that did not answer (with the reason).
 
     `epoch` tells the placement database from any other.
     """
@@ -47,7 +43,6 @@ class Snapshot:
     table: HostTable
     missing_cells: Mapping[str, str] = field(default_factory=dict)
     epoch: str = ""
-    closed_cells: tuple[ClosedCell, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,22 +70,13 @@ class HostManager:
             with nullcontext() if self._rows else _nothing_collected():
                 return self._now()
 
-    def table_with(self, host: str) -> HostTable:
-        """A table in which the host is, also where its cell is closed; not where that does not answer."""
-        table = self.snapshot().table
-        if table.rows_of([host]):
-            return table
-        with self._lock:
-            return HostTable.from_states(self._closed_states(host))
-
     def _now(self) -> Snapshot:
         began = time.monotonic()
         self._follow_placement()
         self._follow_aggregates()
-        closed = dict(CellMapping.objects.filter(is_disabled=True).values_list("name", "disabled_reason"))
-        missing = self._follow_cells(closed)
+        missing = self._follow_cells()
         table = self._table_now(age_seconds=time.monotonic() - began)
-        return Snapshot(table, missing, str(self._position.epoch), _closed_cells(closed) if closed else ())
+        return Snapshot(table, missing, str(self._position.epoch))
 
     def _forget(self) -> None:
         self._position = Position()
@@ -100,6 +86,7 @@ class HostManager:
         self._tree_consumers: dict[str, int] = {}  # by the root of trees of several
         self._aggregates = _Aggregates()
         self._cells: dict[str, CellFacts] = {}
+        self._closed: dict[str, str] = {}  # cells that take no new servers, and why
         self._answering: frozenset[str] = frozenset()
         self._io_ops_at: dict[str, float] = {}
         self._images_at: dict[str, float] = {}
@@ -145,9 +132,12 @@ class HostManager:
         hosts = before.by_host.keys() | self._aggregates.by_host.keys()
         self._mark({host for host in hosts if before.of(host) != self._aggregates.of(host)})
 
-    def _follow_cells(self, closed: Container[str]) -> dict[str, str]:
-        """Ask each open cell what changed. One that does not answer keeps its facts but leaves the table."""
-        asked = [alias for alias in cell_aliases(with_cell0=False) if alias not in closed and alias != CELL0]
+    def _follow_cells(self) -> dict[str, str]:
+        """Ask each cell what changed. One that does not answer keeps its facts but leaves the table."""
+        closed = dict(CellMapping.objects.filter(is_disabled=True).values_list("name", "disabled_reason"))
+        self._is_rebuild_due |= closed != self._closed
+        self._closed = closed
+        asked = [alias for alias in cell_aliases(with_cell0=False) if alias != CELL0]
         gathered = scatter_gather(self._read, asked)
         for alias, facts in gathered.answers.items():
             self._keep(alias, facts)
@@ -189,7 +179,7 @@ class HostManager:
             self._stale.add(self._table.states[row].provider_uuid)
 
     def _table_now(self, *, age_seconds: float) -> HostTable:
-        # Placement may know of nodes in cells that are closed or silent: they are no reason to begin anew.
+        # Placement may know of nodes in cells that are silent: they are no reason to begin anew.
         is_longer = any(self._state_of(uuid) for uuid in self._stale - self._rows.keys())
         if self._is_rebuild_due or is_longer:
             states = sorted(self._all_states(), key=lambda state: (state.cell, state.host, state.node))
@@ -211,19 +201,6 @@ class HostManager:
                 if uuid in self._providers:  # a node of which placement knows nothing has nothing to give
                     yield self._state(alias, cell, node)
 
-    def _closed_states(self, host: str) -> tuple[HostState, ...]:
-        """The nodes of a host whose cell is not asked for the table."""
-        mapped = HostMapping.objects.filter(host=host, cell__is_disabled=True)
-        gathered = scatter_gather(self._read, list(mapped.values_list("cell__name", flat=True)))
-        for alias, facts in gathered.answers.items():
-            self._keep(alias, facts)
-        return tuple(
-            self._state(alias, facts, node)
-            for alias, facts in gathered.answers.items()
-            for uuid, node in facts.nodes.items()
-            if node.host == host and uuid in self._providers
-        )
-
     def _state_of(self, uuid: str) -> HostState | None:
         for alias in self._answering:
             cell = self._cells[alias]
@@ -241,6 +218,7 @@ class HostManager:
                 provider,
                 alias,
                 cell.service_of(host),
+                self._closed.get(alias),
                 num_io_ops=cell.io_ops.get(host, 0),
                 failed_builds=cell.failed_builds.get(host, 0),
                 image_properties=cell.image_properties.get(host, NO_IMAGES),
@@ -250,18 +228,6 @@ class HostManager:
                 num_tree_consumers=self._tree_consumers.get(provider.root_uuid),
             )
         )
-
-
-def _closed_cells(reasons: Mapping[str, str]) -> tuple[ClosedCell, ...]:
-    """By what the API database knows of them: they are not asked."""
-    hosts = HostMapping.objects.filter(cell__name__in=reasons)
-    counts = dict(hosts.values_list("cell__name").annotate(count=Count("pk")).order_by())
-    named: defaultdict[str, list[str]] = defaultdict(list)
-    for cell, host in hosts.order_by("cell__name", "host").values_list("cell__name", "host")[:REASONS_KEPT]:
-        named[cell].append(host)
-    return tuple(
-        ClosedCell(name, reason, counts.get(name, 0), tuple(named[name])) for name, reason in sorted(reasons.items())
-    )
 
 
 @contextmanager

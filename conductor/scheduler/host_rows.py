@@ -43,6 +43,7 @@ class Sources(NamedTuple):
     provider: ProviderState
     cell: str
     service: ServiceFacts
+    closed_reason: str | None = None  # where its cell is closed
     num_io_ops: int = 0
     failed_builds: int = 0
     image_properties: Mapping[tuple[str, str], int] = FrozenDict()
@@ -66,6 +67,8 @@ def row_of(sources: Sources) -> HostState:
         is_up=service.is_up,
         is_disabled=service.is_disabled,
         disabled_reason=service.disabled_reason,
+        is_cell_closed=sources.closed_reason is not None,
+        cell_closed_reason=sources.closed_reason or "",
         is_simulated=node.is_simulated,
         num_instances=provider.num_consumers if consumers is None else consumers,
         num_io_ops=sources.num_io_ops,

@@ -113,7 +113,7 @@ def _one_pass(question: _Question, *, is_last: bool) -> SchedulingDecision | Non
         notes.difference(key, text, question.run_uuid)
     plugin_watch.note(outcome.uses, otherwise)
     decision = replace(
-        explain(outcome, snapshot.missing_cells, snapshot.closed_cells),
+        explain(outcome, snapshot.missing_cells),
         milliseconds=round((time.perf_counter() - began) * 1000, 3),
         drawn_among=chain.host_subset_size,
     )

@@ -20,7 +20,7 @@ def require_fit(spec: RequestSpec, host: str) -> None:
 
     Nothing is claimed: the instance has its room there already. A filter that fails goes by the rule, as for builds.
     """
-    table = host_manager.table_with(host)
+    table = host_manager.snapshot().table
     rows = table.rows_of([host])
     if not rows:
         raise NoValidHost(f"Host {host} is not known to the scheduler at this moment.")

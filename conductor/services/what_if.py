@@ -295,5 +295,5 @@ def _guest(plan: PlannedMove, found: what_if.GuestPlan | None) -> GuestView:
 
 def _room(table: HostTable, without: Sequence[str]) -> dict[str, float]:
     """What the hosts in service have left, `without` those that are emptied."""
-    serving = table.is_up & ~table.is_disabled & ~table.mask_of(without)
+    serving = table.is_up & ~(table.is_disabled | table.is_cell_closed | table.mask_of(without))
     return {name: round(float(getattr(table, name)[serving].clip(min=0).sum()), 3) for name in ROOM}

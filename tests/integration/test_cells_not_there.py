@@ -25,7 +25,7 @@ def test_a_closed_cell_takes_its_hosts_with_it() -> None:
     first, second = decision.summary["funnel"][:2]
     assert (first["filter"], first["before"], first["after"], first["rejected"]) == ("closed_cells", 2, 1, 1)
     assert second["before"] == 1
-    assert decision.summary["advice"][-1] == "Cell cell1 is closed to new servers: its hosts were not considered."
+    assert decision.summary["advice"] == ["1 of 2 hosts fits.", "1 of 2 hosts: cell cell1 is closed to new servers."]
     assert "new racks" not in str(decision.summary), "the operator's words are not for tenants"
     one = next(host for host in decision.details["hosts"] if host["host"] == "one")
     assert (one["passed"], one["rejected_by"], one["have"]) == (False, "closed_cells", "new racks")

@@ -16,7 +16,7 @@ def balance(states: Iterable[HostState], placed: Mapping[str, int], resources: M
 
     `placed` says how many guests of `resources` come to a host by its name. None where fewer than two are in service.
     """
-    serving = [state for state in states if state.is_up and not state.is_disabled]
+    serving = [state for state in states if state.is_up and not (state.is_disabled or state.is_cell_closed)]
     if len(serving) < 2:
         return None
     spread = [pstdev(_share(state, name, placed, resources) for state in serving) for name in MEASURES]

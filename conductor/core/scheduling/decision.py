@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from conductor.core.host_state import HostTable
-from conductor.core.scheduling import closed_cells, filtering
+from conductor.core.scheduling import filtering
 from conductor.core.scheduling.advice import advise
 from conductor.core.scheduling.alternates import heaviest
-from conductor.core.scheduling.closed_cells import ClosedCell
 from conductor.core.scheduling.filtering import Stage
 from conductor.core.scheduling.nearest import NearMiss, nearest_misses
 from conductor.core.scheduling.select import Outcome, Round
@@ -132,9 +131,7 @@ class Decision:
         }
 
 
-def explain(
-    outcome: Outcome, missing_cells: Mapping[str, str] | None = None, closed: Sequence[ClosedCell] = ()
-) -> Decision:
+def explain(outcome: Outcome, missing_cells: Mapping[str, str] | None = None) -> Decision:
     """Put an outcome into words. Filters are asked once more about the hosts that they turned away."""
     shown = outcome.shown
     missing = dict(missing_cells or {})
@@ -148,16 +145,14 @@ def explain(
         seed=outcome.seed,
         snapshot_age_seconds=round(shown.hosts.age_seconds, 3),
         num_hosts=len(shown.hosts),
-        funnel=(*_closed_stage(len(shown.hosts), closed), *(_counted(stage) for stage in shown.filtering.stages)),
+        funnel=tuple(_counted(stage) for stage in shown.filtering.stages),
         hosts=(
             *(_outcome(shown.hosts, row) for row in best),
             *_rejected(shown.hosts, reasons, limit),
-            *_closed_hosts(closed),
         ),
         weights=tuple(_weights(shown.hosts, shown.weighing, best[:WEIGHTS_KEPT])),
         nearest=nearest,
-        advice=tuple(advise(outcome, reasons=reasons, miss_counts=miss_counts, missing_cells=missing))
-        + tuple(cell.sentence for cell in closed if cell.num_hosts),
+        advice=tuple(advise(outcome, reasons=reasons, miss_counts=miss_counts, missing_cells=missing)),
         faults=tuple(_fault_json(outcome)),
         missing_cells=missing,
         round=shown.index,
@@ -166,30 +161,6 @@ def explain(
 
 def _counted(stage: Stage) -> StageCount:
     return StageCount(stage.filter.name, stage.before, stage.after, stage.rejected, round(stage.seconds * 1000, 3))
-
-
-def _closed_stage(num_open: int, closed: Sequence[ClosedCell]) -> list[StageCount]:
-    """The bar before all others: nobody was asked about these hosts."""
-    count = sum(cell.num_hosts for cell in closed)
-    return [StageCount(closed_cells.NAME, num_open + count, num_open, count)] if count else []
-
-
-def _closed_hosts(closed: Sequence[ClosedCell]) -> list[HostOutcome]:
-    return [
-        HostOutcome(
-            host=host,
-            cell=cell.name,
-            zone="",
-            is_simulated=False,
-            passed=False,
-            rejected_by=closed_cells.NAME,
-            reason="the cell is closed to new servers",
-            need="an open cell",
-            have=cell.reason or "closed",
-        )
-        for cell in closed
-        for host in cell.hosts
-    ]
 
 
 def _all_reasons(shown: Round, limit: int) -> list[tuple[Stage, dict[int, Verdict]]]:

@@ -61,7 +61,7 @@ class Fitting:
         try:
             spec = self.derive(spec)
             if self.num_instances == 1:
-                passing = run_filters(hosts, spec, links_of(spec, self.pipeline), self.pipeline.rules).passing
+                passing = run_filters(hosts, spec, links_of(hosts, spec, self.pipeline), self.pipeline.rules).passing
                 return int(np.count_nonzero(passing))
             uuids = [f"asked-{number}" for number in range(self.num_instances)]
             outcome = decide(hosts, spec, uuids, pipeline=self.pipeline, seed=0)
@@ -109,13 +109,13 @@ def request_remedies(hosts: HostTable, spec: RequestSpec, fitting: Fitting) -> l
 
 
 def fleet_remedies(asked: Replay, fitting: Fitting) -> list[Remedy]:
-    """The smallest changes of one host with which the request fits: room freed, a host enabled or back."""
-    found: list[Remedy] = []
+    """The smallest changes with which the request fits: a cell opened, or on one host room freed, enabled or back."""
+    found = _opened_cells(asked, fitting)
     misses = asked.misses
     rows = [int(row) for row in asked.order() if 0 < misses[row] <= 3]
     for row in rows[:HOSTS_TRIED]:
         state, words, change = mended(asked.hosts.states[row], asked.spec)
-        if not words:
+        if not words or state.is_cell_closed:
             continue
         if fitting.num_instances == 1:  # other hosts do not matter
             count = fitting.hosts_for(HostTable.from_states([state]), asked.spec)
@@ -125,6 +125,23 @@ def fleet_remedies(asked: Replay, fitting: Fitting) -> list[Remedy]:
             text = f"It fits if {' and '.join(words)} on host {state.host}."
             found.append(Remedy("fleet", text, {"host": state.host, **change}, count))
     return sorted(found, key=lambda remedy: (len(remedy.change), _freed(remedy)))[:REMEDIES_KEPT]
+
+
+def _opened_cells(asked: Replay, fitting: Fitting) -> list[Remedy]:
+    """The closed cells of which one, opened, is enough."""
+    hosts = asked.hosts
+    closed: dict[str, list[int]] = {}
+    for row in np.flatnonzero(hosts.is_cell_closed).tolist():
+        closed.setdefault(hosts.states[row].cell, []).append(row)
+    found: list[Remedy] = []
+    for cell, rows in closed.items():
+        states = {row: replace(hosts.states[row], is_cell_closed=False, cell_closed_reason="") for row in rows}
+        count = fitting.hosts_for(hosts.with_rows(states), asked.spec)
+        if count:
+            found.append(
+                Remedy("fleet", f"It fits if cell {cell} takes new servers again.", {"open_cell": cell}, count)
+            )
+    return found
 
 
 def mended(state: HostState, spec: RequestSpec) -> tuple[HostState, list[str], dict[str, Any]]:
@@ -207,7 +224,7 @@ def _best_left(
         least = fitting.derive(resized(spec, dict.fromkeys(asked, 1)))
     except Invalid:
         return None
-    passing = run_filters(hosts, least, links_of(least, fitting.pipeline), fitting.pipeline.rules).passing
+    passing = run_filters(hosts, least, links_of(hosts, least, fitting.pipeline), fitting.pipeline.rules).passing
     if not np.count_nonzero(passing):
         return None
     left = {name: getattr(hosts, CLASSES[name][0])[passing] for name in asked}

@@ -55,6 +55,23 @@ class Placement(Filter):
         return (self.needs or needs_of(spec)).queries
 
 
+class OpenCells(Filter):
+    """Not the hosts of cells that operators closed to new servers. Asked only where there are any."""
+
+    name = "closed_cells"
+    runs_once_per_request = True
+
+    def mask(self, hosts: HostTable, spec: RequestSpec) -> Mask:
+        return ~hosts.is_cell_closed
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> Verdict:
+        if not host.is_cell_closed:
+            return PASS
+        return reject(
+            f"cell {host.cell} is closed to new servers", need="an open cell", have=host.cell_closed_reason or "closed"
+        )
+
+
 class RequestedCell(Filter):
     """The cell that the request names, where it may not leave it."""
 

@@ -130,7 +130,7 @@ class Replay:
 
 def replay(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline) -> Replay:
     """Ask every filter of the chain about every host. Raises Invalid for needs that cannot be read, nothing else."""
-    filters = links_of(spec, pipeline)
+    filters = links_of(hosts, spec, pipeline)
     everyone = hosts.everyone
     masks: list[Mask] = []
     faults: list[PluginFault] = []

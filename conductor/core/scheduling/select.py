@@ -17,7 +17,14 @@ from conductor.core.scheduling.batch import Plugins, Unclear, batch_of
 from conductor.core.scheduling.filtering import Filtering, PluginFault, passes_all, run_filters
 from conductor.core.scheduling.group_rules import LEAVING
 from conductor.core.scheduling.hardware_fit import NO_HARDWARE, HardwareFit, wanted_of
-from conductor.core.scheduling.links import MoveRange, Placement, RequestedCell, RequestedHosts, RequestedZone
+from conductor.core.scheduling.links import (
+    MoveRange,
+    OpenCells,
+    Placement,
+    RequestedCell,
+    RequestedHosts,
+    RequestedZone,
+)
 from conductor.core.scheduling.needs import Needs, needs_of
 from conductor.core.scheduling.pipeline import Pipeline as Pipeline
 from conductor.core.scheduling.pipeline import answers_for_all, class_of
@@ -98,11 +105,12 @@ def decide(
     return _Placing(hosts, spec, instance_uuids, pipeline=pipeline, seed=seed, needs=needs).outcome()
 
 
-def links_of(spec: RequestSpec, pipeline: Pipeline, needs: Needs | None = None) -> tuple[Filter, ...]:
+def links_of(hosts: HostTable, spec: RequestSpec, pipeline: Pipeline, needs: Needs | None = None) -> tuple[Filter, ...]:
     """The chain of filters that the request goes through."""
-    chain: list[Filter] = [
-        Placement(needs),  # first, as it turns away most and costs least, and as a claim would fail on what it rejects
-    ]
+    chain: list[Filter] = []
+    if hosts.has_closed_cells and not spec.is_rebuild:
+        chain.append(OpenCells())  # before the room, which nobody gets there; what has its host already may stay
+    chain.append(Placement(needs))  # it turns away most and costs least, and a claim would fail on what it rejects
     if spec.move is not None:
         chain.append(MoveRange())  # what exists already is bound, whoever asks
     if spec.requested_cell:
@@ -145,10 +153,11 @@ class _Placing:
         self.random = random.Random(seed) if pipeline.host_subset_size > 1 else None
         self.answers_for_all = answers_for_all(pipeline)
         recall = pipeline.recall if self.answers_for_all and needs is None and hosts.identity else None
-        self.key: Key | None = class_of(self.spec, pipeline) if recall else None
+        key = class_of(self.spec, pipeline) if recall else None
+        self.key: Key | None = (key, hosts.has_closed_cells) if key else None
         kept = recall.find(self.key) if recall and self.key else None
         self.needs = needs or (kept.needs if kept else needs_of(spec))
-        self.links = links_of(spec, pipeline, self.needs)
+        self.links = links_of(hosts, spec, pipeline, self.needs)
         self.faults: list[PluginFault] = []
         self.picks: list[int] = []
         self.placed: list[Selection] = []

@@ -164,6 +164,8 @@ def emptied(state: HostState) -> HostState:
         is_up=True,
         is_disabled=False,
         disabled_reason="",
+        is_cell_closed=False,
+        cell_closed_reason="",
         amounts={name: replace(amount, used=0) for name, amount in state.amounts.items()},
         image_properties={},
         topology=topology,

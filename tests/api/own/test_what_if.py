@@ -13,7 +13,7 @@ from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from conductor.api_db.models import Quota
+from conductor.api_db.models import CellMapping, Quota
 from conductor.cell_db.models import Service
 from conductor.cells.lookup import journal_aliases
 from conductor.image.models import Image
@@ -95,6 +95,25 @@ def test_another_fleet_is_for_operators(api_client: Any) -> None:
 
 
 @pytest.mark.usefixtures("nothing_changes")
+def test_hosts_of_closed_cells_are_turned_away_with_a_word(api_client: Any) -> None:
+    CellMapping.objects.filter(name=CELL).update(is_disabled=True, disabled_reason="new racks")
+    fit = asked(api_client("admin"))
+    assert (fit["fits"], fit["num_hosts"], fit["funnel"][0]["filter"], fit["funnel"][0]["rejected"]) == (
+        False,
+        3,
+        "closed_cells",
+        3,
+    )
+    assert [(one["kind"], one["text"], one["num_hosts"]) for one in fit["fits_if"]] == [
+        ("fleet", "It fits if cell cell1 takes new servers again.", 3)
+    ]
+    mine = asked(api_client("ana"))
+    assert (mine["advice"][0], mine["fits_if"]) == ("3 of 3 hosts: cell cell1 is closed to new servers.", [])
+    assert "new racks" not in json.dumps(mine), "the operator's words are not for tenants"
+    assert asked(api_client("admin"), fleet={"add": [{"count": 1}]})["hosts"] == ["new-1"], "new hosts are in service"
+
+
+@pytest.mark.usefixtures("nothing_changes")
 def test_quota_and_policy_are_told_not_raised(api_client: Any, people: Any) -> None:
     fit = asked(api_client("rea"))
     assert (fit["fits"], fit["would_be_done"]) == (True, False)
@@ -149,6 +168,11 @@ def test_where_the_guests_of_a_host_would_go(api_client: Any, hosts: Hosts, laun
     alone = admin.post("/api/what-if/drain", {"host": home, "fleet": {"remove": others}}).json()["drain"]
     assert (alone["moved"], alone["staying"]) == (0, len(there))
     assert alone["guests"][0]["reason"]
+    CellMapping.objects.filter(name=CELL).update(is_disabled=True, disabled_reason="new racks")
+    shut = admin.post("/api/what-if/drain", {"host": home}).json()["drain"]
+    assert (shut["moved"], shut["room_before"]["free_memory_mb"]) == (0, 0)
+    assert "3 of 3 hosts: cell cell1 is closed to new servers." in shut["guests"][0]["reason"]
+    CellMapping.objects.filter(name=CELL).update(is_disabled=False)
     assert admin.post("/api/what-if/drain", {"host": "moon"}).status_code == 404
     assert api_client("ana").post("/api/what-if/drain", {"host": home}).status_code == 403
     after = everything()

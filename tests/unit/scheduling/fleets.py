@@ -85,6 +85,7 @@ hosts = st.lists(
         disk_gb_used=st.integers(0, 20),
         is_up=st.booleans(),
         is_disabled=st.booleans(),
+        is_cell_closed=st.sampled_from((False, False, True)),
         hypervisor_version=st.sampled_from((0, 4_002_001, 8_002_000)),
         supported_instances=st.sampled_from(OFFERS),
         traits=st.frozensets(st.sampled_from(("COMPUTE_NODE", "HW_FAST", "CUSTOM_OLD"))),

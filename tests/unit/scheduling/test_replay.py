@@ -46,7 +46,7 @@ class Broken(Filter):
 def test_who_no_filter_turns_away_is_who_passes_the_chain(states: list[HostState], asked: RequestSpec) -> None:
     fleet = HostTable.from_states(states)
     found = replay(fleet, asked, PIPELINE)
-    passing = run_filters(fleet, asked, links_of(asked, PIPELINE), PIPELINE.rules).passing
+    passing = run_filters(fleet, asked, links_of(fleet, asked, PIPELINE), PIPELINE.rules).passing
     assert (found.misses == 0).tolist() == passing.tolist()
     for row in range(len(states)):
         said = found.row(row)

@@ -65,7 +65,7 @@ def test_every_pick_is_a_best_host_of_a_plain_loop(
     picks = list(outcome.picks)
     followed = 0
     for index in range(count):
-        chain = links_of(request, pipeline)
+        chain = links_of(table(*states), request, pipeline)
         passing = [row for row, state in enumerate(states) if all(one.host_passes(state, request) for one in chain)]
         if not passing:
             assert not picks
@@ -216,8 +216,8 @@ def test_a_zone_is_kept_to_even_without_its_filter() -> None:
     states = [host("host-0"), host("host-1", availability_zone="az-1", memory_mb=1024)]
     bare = replace(PIPELINE, filters=())
     assert names(run(states, spec(availability_zone="az-1"), pipeline=bare)) == [["host-1"]]
-    assert [one.name for one in links_of(spec(), bare)] == ["placement", "AvailabilityZoneFilter"]
-    assert [one.name for one in links_of(spec(), PIPELINE)].count("AvailabilityZoneFilter") == 1
+    assert [one.name for one in links_of(table(*states), spec(), bare)] == ["placement", "AvailabilityZoneFilter"]
+    assert [one.name for one in links_of(table(*states), spec(), PIPELINE)].count("AvailabilityZoneFilter") == 1
 
 
 def test_a_subset_draws_among_the_best_only() -> None:
