@@ -21,7 +21,6 @@ SENTENCES = (
     "Nearest: %(count)s hosts lack nothing but what %(filter)s asks for.",
     "Nearest: %(count)s host lacks nothing but what %(filter)s asks for.",
     "Cell %(cell)s did not answer: its hosts were not considered.",
-    "Cell %(cell)s is closed to new servers: its hosts were not considered.",
     "%(kind)s %(plugin)s failed (%(error)s) and was left out.",
     "%(kind)s %(plugin)s failed (%(error)s) on %(count)s hosts, %(what)s.",
     "%(kind)s %(plugin)s failed (%(error)s) on %(count)s host, %(what)s.",
@@ -49,6 +48,7 @@ SENTENCES = (
     "a server stays in its cell",
     "the host is down",
     "the host is closed to new instances",
+    "cell %(cell)s is closed to new servers",
     "the host is in another network",
     "the host takes other flavors",
     "the host takes images with another %(name)s",
@@ -76,6 +76,7 @@ SENTENCES = (
     # what would fit
     "It fits with %(what)s.", "It fits without %(what)s.", "It fits in any zone in place of %(zone)s.",
     "It fits on any host in place of the named ones.", "It fits if %(what)s on host %(host)s.",
+    "It fits if cell %(cell)s takes new servers again.",
     "%(amount)s of memory", "%(amount)s of disk",
     "%(amount)s of memory in place of %(count)s", "%(amount)s of disk in place of %(count)s",
     # limits
@@ -171,7 +172,7 @@ SENTENCES = (
     # what was done to a cell, and why not
     "It has no hosts: it keeps the servers that never got one.",
     "%(cell)s takes no new servers. Those that are there stay.", "%(cell)s takes new servers again.",
-    "the cell is closed to new servers", "an open cell",
+    "an open cell",
 )
 SHAPE_PARTS = (
     "claim", "a command is still owed", "completed", "preparing", "running", "cancelled", "accepted",
