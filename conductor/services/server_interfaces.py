@@ -44,6 +44,7 @@ class Interface:
     addresses: tuple[tuple[str, str], ...]
     tag: str | None = None
     run_uuid: str = ""
+    network_name: str = ""
 
 
 def list_interfaces(context: RequestContext, instance_uuid: str) -> list[Interface]:
@@ -162,4 +163,5 @@ def _view(port: Port, *, tag: str | None = None, run_uuid: str = "") -> Interfac
         addresses=tuple((str(address.subnet.uuid), address.ip_address) for address in held),
         tag=tag or port.device_tag,
         run_uuid=run_uuid,
+        network_name=port.network.name,
     )

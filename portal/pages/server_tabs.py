@@ -9,14 +9,12 @@ from django.urls import reverse
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, NotFound
-from conductor.services import decisions, flows, server_facts, server_interfaces, server_volumes, volumes
+from conductor.services import decisions, server_facts, server_interfaces, server_volumes, volumes
+from conductor.services.decision_values import DecisionQuery
 from conductor.services.values import InstanceView
 from portal.pages import placement
 from portal.pages.resources.catalog import may
 from portal.pages.resources.servers import SERVER
-
-# Actions that choose a host, as workflows name them.
-PLACING = frozenset({"create", "resize", "migrate", "live-migration", "evacuate", "unshelve", "tryAgain", "rebuild"})
 
 
 def deed_links(asker: RequestContext, server: InstanceView, *ids: str) -> list[dict[str, str]]:
@@ -85,13 +83,13 @@ def words_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
 
 
 def placement_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
-    """Why it is where it is: the newest decision about it."""
-    for run in (run for run in flows.for_instance(asker, server.uuid) if run.action in PLACING):
-        for one in (run, *run.children):
-            found = decisions.for_run(asker, one.uuid)
-            if found:
-                return {"decisions": [placement.explain(found[-1])], "run": one}
-    return {"decisions": [], "run": None}
+    """Why it is where it is: the newest decision that found it a host, or the newest of all where none has."""
+    for outcome in ("successful", ""):
+        query = DecisionQuery(instance_uuid=server.uuid, outcome=outcome, limit=1)
+        for found in decisions.list_page(asker, query).items:
+            decision = placement.explain(decisions.get(asker, found.uuid))
+            return {"decisions": [decision], "run_uuid": found.run_uuid}
+    return {"decisions": [], "run_uuid": ""}
 
 
 def topology_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:

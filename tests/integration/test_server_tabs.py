@@ -89,6 +89,20 @@ def test_every_tab_is_a_page(ana: Client, people: Any) -> None:
     assert "team" in text(ana.get(f"/servers/{server.uuid}/metadata"))
 
 
+def test_a_fresh_server_says_how_its_host_was_chosen(ana: Client, people: Any) -> None:
+    """The run that asked for hosts has handed the server to its cell, where the server's own history begins."""
+    asked, child = factories.build(people.ana.context(), "web-0")
+    at = f"/servers/{child.instance_uuid}/placement"
+    factories.decision(asked, is_successful=False, **factories.some_decision())
+    assert "No host fits" in text(ana.get(at))
+    chosen = factories.decision(asked, **factories.some_decision())
+    factories.decision(asked, is_successful=False, **factories.some_decision())
+    page = text(ana.get(at))
+    assert f"/decisions/{chosen.uuid}" in page
+    assert f"/workflows/{asked.uuid}" in page
+    assert "1 host chosen" in page
+
+
 def test_a_volume_is_attached_from_the_servers_page(ana: Client, people: Any) -> None:
     server = factories.instance(people.ana.context(), "web-0")
     ana.post("/volumes/do/create", {"name": "data", "size": "3"})
