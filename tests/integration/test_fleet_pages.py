@@ -191,6 +191,7 @@ def test_a_drain_is_shown_before_it_is_begun(admin: Client, people: Any, hosts: 
     assert "1 of 2 servers can leave, 1 cannot" in page
     assert '<a href="/hosts/sim-4">sim-4</a>' in page
     assert "it is in error" in page
+    assert 'name="allows_cold" value="1">' in page  # nothing is switched off for a move before somebody ticks it
     for values, said in (
         ({"most_at_once": "2", "reason": ""}, "Say why"),
         ({"most_at_once": "0", "reason": "fans"}, "1 to 100"),
