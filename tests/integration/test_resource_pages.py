@@ -162,6 +162,26 @@ def test_who_only_reads_is_offered_nothing_and_can_do_nothing(ana: Client) -> No
     assert Volume.objects.count() == 1
 
 
+def test_what_others_share_can_be_used_and_not_changed(ana: Client, people: Any) -> None:
+    """Nothing is offered that would be refused, no page is named that is for operators alone."""
+    image = factories.image("linux", people.admin.context())
+    network = factories.network("private", people.admin.context())
+    for address in (f"/images/of/{image.uuid}", f"/networks/of/{network.uuid}"):
+        page = text(ana.get(address))
+        assert "It belongs to another project." in page
+        assert "?item=" not in page
+        assert "/subnets/do/create" not in page
+        assert "/projects/of/" not in page
+    mine = text(ana.get(ana.post("/networks/do/create", {"name": "mine"})["Location"]))
+    assert "?item=" in mine
+    assert "/subnets/do/create" in mine
+
+
+def test_the_group_that_every_project_has_stays(ana: Client) -> None:
+    (default,) = re.findall(r'href="(/security-groups/of/[^"]+)"', text(ana.get("/security-groups")))
+    assert "Every project keeps this one." in text(ana.get(default))
+
+
 def test_projects_are_walls(ana: Client) -> None:
     volume = made(ana, "secret-9")
     chi = signed_in("chi")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from portal.pages.api_calls import Call
@@ -118,7 +119,10 @@ SECURITY = (
                 ],
             ),
             rename("security_group", "update_security_group", f"{ROOT}/security-groups", "security group"),
-            delete("delete_security_group", "security-groups", "security group", "No server may have it any more."),
+            replace(
+                delete("delete_security_group", "security-groups", "security group", "No server may have it any more."),
+                why_not=lambda item: "Every project keeps this one." if item["name"] == "default" else "",
+            ),
         ),
     ),
     Resource(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from portal.pages.faces import Face
@@ -84,4 +85,6 @@ def with_id(item: Item) -> str:
 SERVERS = Source("/compute/v2.1/servers", "servers", with_id)
 VOLUMES = Source("/volume/v3/volumes/detail", "volumes", lambda item: f"{with_id(item)} ({item['size']} GB)")
 NETWORKS = Source("/network/v2.0/networks", "networks", with_id)
+# Those that servers can be on: the ones outside are reached through routers.
+OWN_NETWORKS = replace(NETWORKS, wanted=lambda item: not item.get("router:external"))
 SUBNETS = Source("/network/v2.0/subnets", "subnets", lambda item: f"{with_id(item)} ({item['cidr']})")

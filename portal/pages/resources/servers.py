@@ -6,7 +6,7 @@ from typing import Any
 
 from portal.pages.api_calls import Call
 from portal.pages.resources.access import GROUPS
-from portal.pages.resources.fields import NETWORKS, VOLUMES, filled, named, own
+from portal.pages.resources.fields import OWN_NETWORKS, VOLUMES, filled, named, own
 from portal.pages.resources.model import Asked, Deed, Field, Item, Resource, Source
 
 PATH = "/compute/v2.1/servers"
@@ -108,7 +108,7 @@ SERVER = Resource(
             does="The server gets one more port, with an address of the network.",
             rule="os_compute_api:os-attach-interfaces:create",
             tab="network",
-            fields=(Field("net_id", "Network", "choice", choices=NETWORKS, is_required=True),),
+            fields=(Field("net_id", "Network", "choice", choices=OWN_NETWORKS, is_required=True),),
             call=lambda asked: Call(
                 "POST", _path(asked, "os-interface"), {"interfaceAttachment": filled(asked.values, "net_id")}
             ),

@@ -30,6 +30,7 @@ LONG_PAGE = 500  # for who would rather look through them with the browser's own
 MOST_AT_WORK = 5
 MOST = 1000
 DIRECTIONS = ("asc", "desc")
+SHARING = frozenset({"image", "network"})  # services in which one project shares with others
 
 
 @dataclass(frozen=True)
@@ -221,8 +222,9 @@ def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[s
     """Context of one resource's page. Raises NotFound."""
     item = item_of(request, resource, ident)
     names = names_for(request, resource)
+    others = "It belongs to another project." if _is_of_others(request.asker, resource, item) else ""
     offers = [
-        Offer(deed, deed_url(resource, deed, ident), deed.why_not(item))
+        Offer(deed, deed_url(resource, deed, ident), others or deed.why_not(item))
         for deed in resource.deeds
         if not deed.is_creation and may(request.asker, resource.service, deed.rule)
     ]
@@ -242,6 +244,12 @@ def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[s
     }
 
 
+def _is_of_others(asker: RequestContext, resource: Resource, item: Item) -> bool:
+    """Whether another project shares it: who looks at it may use it, and change nothing of it."""
+    owner = item.get("owner") or item.get("project_id") or asker.project_id
+    return resource.service in SHARING and not asker.is_admin and owner != asker.project_id
+
+
 def _at_work(asker: RequestContext, resource: Resource, ident: str) -> list[Story]:
     """The workflows that hold it: what is being done with it now, and how far that has come."""
     if not resource.lock:
@@ -253,7 +261,11 @@ def _at_work(asker: RequestContext, resource: Resource, ident: str) -> list[Stor
 def _part(request: PageRequest, part: Part, item: Item, ident: str) -> dict[str, Any]:
     resource = BY_ID[part.resource]
     deed = resource.deed(part.create) if part.create else None
-    may_create = deed is not None and may(request.asker, resource.service, deed.rule)
+    may_create = (
+        deed is not None
+        and may(request.asker, resource.service, deed.rule)
+        and not _is_of_others(request.asker, resource, item)
+    )
     url = (
         f"{deed_url(resource, deed)}?{urlencode({part.create_field: ident})}" if deed is not None and may_create else ""
     )
