@@ -29,9 +29,11 @@ __all__ = [
     "News",
     "after",
     "here",
+    "merged",
     "news",
     "of_runs",
     "read_cursor",
+    "view",
     "visible",
     "write_cursor",
 ]
@@ -116,7 +118,7 @@ def after(place: Cursor, limit: int, *, aliases: Sequence[str] | None = None) ->
         return [_passed(alias, row) for row in rows]
 
     answers = scatter_gather(ask, journal_aliases() if aliases is None else aliases).answers
-    found = [announcement for _, announcement in _merged(answers, lambda row: row[0])]
+    found = [announcement for _, announcement in merged(answers, lambda row: row[0])]
     return found, {**place, **{alias: rows[-1][1].cursor for alias, rows in answers.items() if rows}}
 
 
@@ -146,7 +148,7 @@ def of_runs(runs: Mapping[str, Sequence[str]], after: Cursor, limit: int) -> tup
     """Events about runs, oldest first, and the cursor to go on from. `runs` maps databases to the uuids in them."""
     most = max(1, limit // max(1, len(runs)))
     rows, reached = _read(lambda alias: Q(run_uuid__in=runs[alias]), list(runs), after, most)
-    return [_view(row) for row in rows], reached
+    return [view(row) for row in rows], reached
 
 
 def visible(
@@ -164,7 +166,7 @@ def visible(
     aliases = journal_aliases()
     most = max(1, limit // max(1, len(aliases)))
     rows, reached = _read(lambda alias: wanted, aliases, after, most)
-    return [_view(row) for row in rows], reached
+    return [view(row) for row in rows], reached
 
 
 def _read(wanted: Callable[[str], Q], aliases: Sequence[str], after: Cursor, limit: int) -> tuple[list[Event], Cursor]:
@@ -173,17 +175,18 @@ def _read(wanted: Callable[[str], Q], aliases: Sequence[str], after: Cursor, lim
         return list(event_order.after(events, after.get(alias, 0))[:limit])
 
     answers = scatter_gather(ask, aliases).answers
-    merged = list(_merged(answers, lambda row: row.created_at))
-    return merged, {**after, **{alias: rows[-1].pk for alias, rows in answers.items() if rows}}
+    found = list(merged(answers, lambda row: row.created_at))
+    return found, {**after, **{alias: rows[-1].pk for alias, rows in answers.items() if rows}}
 
 
-def _merged(answers: Mapping[str, Sequence[R]], moment: Callable[[R], datetime]) -> Iterable[R]:
+def merged(answers: Mapping[str, Sequence[R]], moment: Callable[[R], datetime]) -> Iterable[R]:
     """Of two logs that tell of the same moment, the API's comes first: cells act on what it decided."""
     logs = [answers[alias] for alias in sorted(answers, key=lambda alias: (alias != API_ALIAS, alias))]
     return heapq.merge(*logs, key=moment)
 
 
-def _view(row: Event) -> EventView:
+def view(row: Event) -> EventView:
+    """An event as its readers see it."""
     return EventView(
         alias=str(row._state.db),
         number=row.pk,

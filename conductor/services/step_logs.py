@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from conductor.core.context import RequestContext
-from conductor.services import flows
-from conductor.services.values import EventView, RunView
+from conductor.services import event_windows
+from conductor.services.values import EventView, RunView, StepView
 
 LEVELS = ("info", "warning", "error")
 MOST_LINES = 1000
-MOST_EVENTS = 40_000  # that a log is made from: hours of progress, told every second
+TAIL = 200  # lines that an open page is sent anew at each change
+MOST_EVENTS = 40_000  # that a log is made from: hours of progress, told every second; the newest of more
 BEFORE_A_LINE = 20  # so that what led to a line that is looked up can be read
 WORTH_A_LOOK = frozenset(
     {"run.undoing", "run.rescheduled", "run.write_refused", "run.cancel_requested", "run.intervention"}
@@ -71,19 +72,23 @@ class Log:
 
 
 def read(context: RequestContext, runs: Sequence[RunView], query: LogQuery, limit: int = MOST_LINES) -> Log:
-    """The log of a run with those that it handed work to. Raises NotFound."""
-    events, _ = flows.events_since(context, runs[0].uuid, {}, MOST_EVENTS)
-    shown = {run.uuid: run for run in runs}
-    lines = list(_lines([event for event in events if event.run_uuid in shown], shown))
+    """The log of runs that the asker may see. Each event is a line, so a log that is not narrowed is read as far as
+    it is shown; a narrowed one as a whole.
+    """
+    is_whole = replace(query, line=0) == LogQuery()
+    begin = max(1, query.line - BEFORE_A_LINE) if is_whole and query.line else 0
+    window = event_windows.read(context, runs, first=begin, size=limit if is_whole else MOST_EVENTS)
+    lines = list(_lines(window.events, {run.uuid: run for run in runs}, window.first))
     wanted = [line for line in lines if _is_wanted(line, query)]
-    first = _first(wanted, query.line, limit)
+    first = 0 if is_whole else _first(wanted, query.line, limit)
+    older, newer = window.first - 1, window.total - window.first - len(window.events) + 1
     return Log(
         lines=wanted[first : first + limit],
-        components=sorted({line.component for line in lines}),
-        hosts=sorted({line.host for line in lines if line.host}),
-        total=len(lines),
-        more=first,
-        newer=max(0, len(wanted) - first - limit),
+        components=sorted({_component(run, step) for run in runs for step in (None, *_tried(run))}),
+        hosts=sorted({step.host for run in runs for step in _tried(run) if step.host}),
+        total=window.total,
+        more=older if is_whole else first,
+        newer=newer if is_whole else max(0, len(wanted) - first - limit),
     )
 
 
@@ -115,18 +120,26 @@ def _is_wanted(line: LogLine, query: LogQuery) -> bool:
     )
 
 
-def _lines(events: Iterable[EventView], runs: Mapping[str, RunView]) -> Iterable[LogLine]:
-    for number, event in enumerate(events, start=1):
+def _tried(run: RunView) -> list[StepView]:
+    return [step for step in run.steps if step.started_at is not None]
+
+
+def _component(run: RunView, step: StepView | None) -> str:
+    """Who does a step, or what concerns the run as a whole."""
+    return step.lane.partition("/")[0] if step is not None else ("Cell conductor" if run.cell else "Conductor")
+
+
+def _lines(events: Iterable[EventView], runs: Mapping[str, RunView], first: int) -> Iterable[LogLine]:
+    for number, event in enumerate(events, start=first):
         run = runs[event.run_uuid]
         data = event.data
         step = str(data.get("step") or "")
         known = next((one for one in run.steps if one.name == step), None)
-        lane = known.lane.partition("/")[0] if known is not None else ("Cell conductor" if run.cell else "Conductor")
         yield LogLine(
             number=number,
             at=event.created_at,
             level=_level(event),
-            component=lane,
+            component=_component(run, known),
             host=_host(run, event, step),
             run_uuid=event.run_uuid,
             step=step,

@@ -51,7 +51,7 @@ def _server(asker: RequestContext, server_uuid: str, view: str) -> list[str]:
 
 
 def _workflow(asker: RequestContext, run_uuid: str, view: str) -> list[str]:
-    context = flow_pages.page_context(asker, run_uuid, view)
+    context = flow_pages.page_context(asker, run_uuid, view, is_tail=True)
     return _fragments(("workflows/head.html", "workflows/_cause.html", "workflows/_body.html"), context)
 
 

@@ -12,8 +12,9 @@ from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
-from conductor.services import audit, flows, lock_views, run_data, step_logs
+from conductor.services import audit, event_windows, lock_views, run_data, step_logs
 from conductor.services.audit import AuditQuery
+from conductor.services.event_windows import EventWindow
 from conductor.services.step_logs import LEVELS, LogQuery
 from conductor.services.values import EventView
 from portal.pages import faces, graph, migrations, moments, placement, waits
@@ -22,6 +23,8 @@ from portal.pages.told import told
 
 MOST_AUDITED = 21  # a request and its first children
 MOST_SHOWN_INPUTS = 21
+MOST_EVENTS = 200  # in a window of them
+BEFORE_A_MOMENT = 5  # so that what led to it can be read
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Asked:
     asker: RequestContext
     story: Story
     query: Mapping[str, str]
-    events: list[EventView]
+    is_tail: bool = False  # only what may be new of what grows at its end
 
 
 def no_extra(asked: Asked) -> dict[str, Any]:
@@ -68,7 +71,8 @@ def locks(asked: Asked) -> dict[str, Any]:
 
 def logged(asked: Asked) -> dict[str, Any]:
     """Lines, narrowed by what the address names. Raises Invalid for a level that there is none of."""
-    return log_context(asked.asker, asked.story, asked.query)
+    most = step_logs.TAIL if asked.is_tail else step_logs.MOST_LINES
+    return log_context(asked.asker, asked.story, asked.query, most) | {"is_tail": asked.is_tail}
 
 
 def log_context(
@@ -120,23 +124,43 @@ def _step_of(story: Story, key: str) -> tuple[str, str, str]:
 
 
 def happened(asked: Asked) -> dict[str, Any]:
-    """The events in order."""
+    """The events in order: those around the moment or from the place that the address names, or the newest."""
     story = asked.story
+    begin, place = (moments.place_of(asked.query.get(name, ""), name) for name in ("from", "as_of"))
+    first = begin or (max(1, place - BEFORE_A_MOMENT) if place else 0)
+    window = event_windows.read(asked.asker, story.runs, first=first, size=MOST_EVENTS)
     titles = {step.name: step.title for run in story.runs for step in run.steps}
     of = {run.uuid: run.instance_name for run in story.view.children} if len(story.view.children) > 1 else {}
     rows = []
-    for place, event in enumerate(asked.events, start=1):
+    for number, event in enumerate(window.events, start=window.first):
         name = event.data.get("step", "")
         rows.append(
             {
-                "place": place,
+                "place": number,
                 "view": event,
                 "step": titles.get(name, name),
                 "words": _words(event),
                 "of": of.get(event.run_uuid),
             }
         )
-    return {"events": rows}
+    return {"events": rows, "window": _neighbours(window, place)}
+
+
+def _neighbours(window: EventWindow, place: int) -> dict[str, Any]:
+    """Which events a window shows of how many, and where those before and after it are."""
+    last = window.first + len(window.events) - 1
+    kept = {"as_of": str(place)} if place else {}
+    before, after = max(1, window.first - MOST_EVENTS), last + 1
+    is_newest = after + MOST_EVENTS > window.total and not place
+    return {
+        "first": window.first,
+        "last": last,
+        "total": window.total,
+        "before_url": f"?{urlencode({'from': before, **kept})}" if window.first > 1 else "",
+        "after_url": (f"?{urlencode({'from': after, **kept})}" if not is_newest else "?")
+        if last < window.total
+        else "",
+    }
 
 
 def _words(event: EventView) -> str:
@@ -148,11 +172,13 @@ def _words(event: EventView) -> str:
     if isinstance(data.get("waits_for"), Mapping):
         what = [str(data["waits_for"][name]) for name in ("cause", "detail") if data["waits_for"].get(name)]
         said.append(told(f"parked: waits for {' '.join(what)}", get_language() or "en"))
+    if isinstance(data.get("progress"), Mapping):
+        said.append(told(str(data["progress"].get("message", "")), get_language() or "en"))
     said += [gettext(str(data[name])) for name in ("intervention", "by", "state") if data.get(name)]
     said += [str(data[name]) for name in ("reason", "message", "owner", "host") if data.get(name)]
     if data.get("attempt", 1) > 1:
         said.append(gettext("attempt %(attempt)s") % {"attempt": data["attempt"]})
-    return " · ".join(said)
+    return " · ".join(filter(None, said))
 
 
 def given(asked: Asked) -> dict[str, Any]:
@@ -181,28 +207,21 @@ def audited(asked: Asked) -> dict[str, Any]:
     return {"records": sorted(found, key=lambda record: record.created_at, reverse=True)}
 
 
-def events_of(asker: RequestContext, story: Story) -> list[EventView]:
-    """What happened to the runs of a story, in order."""
-    shown = {run.uuid for run in story.runs}
-    events, _ = flows.events_since(asker, story.view.uuid, {})
-    return [event for event in events if event.run_uuid in shown]
-
-
-Moment = tuple[Story, dict[str, Any], list[EventView]]
-
-
-def at_moment(asker: RequestContext, story: Story, tab: str, text: str) -> Moment:
+def at_moment(asker: RequestContext, story: Story, tab: str, text: str) -> tuple[Story, dict[str, Any]]:
     """The story as of the event that an address names, and the slider over its events, on tabs that have one."""
     if tab not in REPLAYED or (not text and tab != "events"):
-        return story, {"may_replay": tab in REPLAYED}, []
-    events = events_of(asker, story)
-    place = moments.position(text, events)
-    slider: dict[str, Any] = {"count": len(events), "place": place or len(events), "is_past": place is not None}
-    if place is not None:
-        event = events[place - 1]
+        return story, {"may_replay": tab in REPLAYED}
+    place = moments.place_of(text, "as_of")
+    moment = event_windows.read(asker, story.runs, first=place, size=1)
+    count = moment.total
+    if place > max(count, 1):
+        raise Invalid(f"as_of is the place of an event: a number from 1 to {count}.", field="as_of")
+    slider: dict[str, Any] = {"count": count, "place": place or count, "is_past": 0 < place < count}
+    if slider["is_past"] and moment.events:
+        event = moment.events[0]
         slider |= {"event": event, "before": max(1, place - 1), "after": place + 1}
-        story = moments.as_of(story, events, place)
-    return story, {"slider": slider}, events
+        story = moments.as_of(story, event_windows.standing(asker, story.runs, moment), event.created_at)
+    return story, {"slider": slider}
 
 
 Extra = Callable[[Asked], dict[str, Any]]

@@ -25,6 +25,7 @@ __all__ = ["TABS", "log", "page_context", "workflow"]
 # What narrows a tab; a page that is narrowed is read again by its reader, not by itself.
 NARROWED: Mapping[str, tuple[str, ...]] = {
     "logs": ("level", "component", "host", "step", "line"),
+    "events": ("from",),
     "placement": ("lost",),
 }
 
@@ -56,14 +57,17 @@ def log(request: PageRequest, run_uuid: str) -> HttpResponse:
 
 
 def page_context(
-    asker: RequestContext, run_uuid: str, tab: str, query: Mapping[str, str] | None = None
+    asker: RequestContext, run_uuid: str, tab: str, query: Mapping[str, str] | None = None, *, is_tail: bool = False
 ) -> dict[str, Any]:
-    """Context of a workflow's page. Raises NotFound, and Invalid for a moment that it did not have."""
+    """Context of a workflow's page. Raises NotFound, and Invalid for a moment that it did not have.
+
+    With `is_tail` the log has only its end, for a page that has the rest.
+    """
     asked_for = query or {}
     newest = stories.load(asker, run_uuid)
-    story, slider, events = flow_tabs.at_moment(asker, newest, tab, asked_for.get("as_of", ""))
+    story, slider = flow_tabs.at_moment(asker, newest, tab, asked_for.get("as_of", ""))
     _, template, extra = TABS[tab]
-    asked = Asked(asker, story, asked_for, events)
+    asked = Asked(asker, story, asked_for, is_tail)
     return {
         "asker": asker,
         "run": story,

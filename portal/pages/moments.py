@@ -22,19 +22,17 @@ STATES = {
 }
 
 
-def position(text: str, events: Sequence[EventView]) -> int | None:
-    """Which event is asked for, from 1; None for the newest. Raises Invalid for anything else."""
+def place_of(text: str, field: str) -> int:
+    """Which event an address names, from 1; 0 for none. Raises Invalid."""
     if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= max(len(events), 1)):
-        raise Invalid(f"as_of is the place of an event: a number from 1 to {len(events)}.", field="as_of")
-    return int(text) if int(text) < len(events) else None
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+        raise Invalid(f"{field} is the place of an event: a number from 1 on.", field=field)
+    return int(text)
 
 
-def as_of(story: Story, events: Sequence[EventView], place: int) -> Story:
-    """The story when the first `place` of its events had happened."""
-    seen = events[:place]
-    moment = seen[-1].created_at
+def as_of(story: Story, seen: Sequence[EventView], moment: datetime) -> Story:
+    """The story at a moment, when only `seen` had happened."""
     view = _run_at(story.view, seen, moment)
     children = [_run_at(child, seen, moment) for child in story.view.children if child.created_at <= moment]
     return Story(replace(view, children=children), story.uuid, moment)
@@ -52,7 +50,8 @@ def _run_at(run: RunView, seen: Sequence[EventView], moment: datetime) -> RunVie
         elif event.kind == "step.started" and state in (RunState.WAITING, RunState.QUEUED):
             state, waits_for = RunState.RUNNING, None
     is_over = run.finished_at is not None and run.finished_at <= moment
-    steps = [_step_at(step, moment) for step in run.steps if step.started_at is None or step.started_at <= moment]
+    told = next((event for event in reversed(mine) if event.kind == "step.progress"), None)
+    steps = [_step_at(step, moment, told) for step in run.steps if step.started_at is None or step.started_at <= moment]
     attempt = max((step.attempt for step in steps if step.started_at is not None), default=1)
     return replace(
         run,
@@ -70,11 +69,16 @@ def _run_at(run: RunView, seen: Sequence[EventView], moment: datetime) -> RunVie
     )
 
 
-def _step_at(step: StepView, moment: datetime) -> StepView:
-    if step.finished_at is None or step.finished_at <= moment:
+def _step_at(step: StepView, moment: datetime, told: EventView | None) -> StepView:
+    """`told` is what its run had last said of its progress."""
+    if step.started_at is None or (step.finished_at is not None and step.finished_at <= moment):
         return step
+    is_its = told is not None and told.data.get("step") == step.name and told.created_at >= step.started_at
+    then = replace(step, progress=told.data.get("progress") if told is not None and is_its else None)
+    if step.finished_at is None:
+        return then
     state = StepState.WAITING if step.host else StepState.RUNNING
-    return replace(step, state=state, finished_at=None, error=None, result=None)
+    return replace(then, state=state, finished_at=None, error=None, result=None)
 
 
 def _ahead(run: RunView, steps: Sequence[StepView], attempt: int) -> list[StepView]:

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from conductor.journal.models import AuditRecord, Event, LockWait, WorkflowRun
+from conductor.services.step_logs import TAIL
 from tests import factories
 from tests.browser.conftest import DESKTOP, PHONE, OpenPage, go, wait_until_live, wait_until_ready
 from tests.browser.pictures import rescheduled
@@ -177,6 +178,10 @@ def test_why_is_answered_on_the_spot(open_page: OpenPage, run: WorkflowRun) -> N
 
 
 def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: WorkflowRun) -> None:
+    of = {"run_uuid": run.uuid, "project_id": run.project_id, "topic": f"wf:{run.uuid}", "kind": "step.progress"}
+    copied_parts = [{"step": "SpawnOnHost", "progress": {"message": f"copied {part}"}} for part in range(TAIL + 20)]
+    events = [Event(**of, data=data, created_at=factories.ago(0)) for data in copied_parts]
+    Event.objects.using("cell1").bulk_create(events)
     page = open_page("admin", viewport=DESKTOP)
     page.goto(f"/workflows/{run.uuid}/logs")
     wait_until_live(page)
@@ -185,6 +190,11 @@ def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: Wor
     keep(page, "log-searched")
     factories.tell(run, "step.progress", step="SpawnOnHost", progress={"message": "no memory yet", "share": None})
     expect(page.get_by_text("2 lines match")).to_be_visible()
+    lines = page.locator("[data-log-line]")  # only the last of them were sent anew
+    expect(page.locator("#log[data-tail]")).to_have_count(1)
+    expect(page.locator("#log > :not([data-log-line])")).to_have_count(0)
+    numbers = lines.evaluate_all("them => them.map((it) => Number(it.id.slice(5)))")
+    assert numbers == list(range(1, len(events) + 7))
     page.get_by_role("link", name="Line 2", exact=True).click()
     page.get_by_role("button", name="Copy line link").click()
     expect(page.get_by_text("The link to this view is copied")).to_be_attached()

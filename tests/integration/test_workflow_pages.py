@@ -218,6 +218,53 @@ def test_the_past_is_shown_as_it_was(asker: Any) -> None:
     assert ana.get(f"/workflows/{child.uuid}?as_of=soon").status_code == 400
 
 
+def test_each_event_of_a_long_story_is_reached_and_costs_no_more_questions(asker: Any) -> None:
+    parent, child = factories.build(asker, "web-1")
+    ana, path, begun = signed_in("ana"), f"/workflows/{child.uuid}/events", factories.ago(9)
+
+    def add(run: WorkflowRun, numbers: range, every: float) -> None:
+        of = {"run_uuid": run.uuid, "project_id": run.project_id, "topic": f"wf:{run.uuid}", "kind": "step.progress"}
+        told = [
+            Event(**of, data={"step": "SpawnOnHost", "progress": {"message": f"{run.flow} {number}"}},
+                  created_at=begun + timedelta(seconds=every * number))
+            for number in numbers
+        ]  # fmt: skip
+        Event.objects.using(str(run._state.db)).bulk_create(told)
+
+    def asked(address: str) -> tuple[str, int]:
+        with CaptureQueriesContext(connections["cell1"]) as cell, CaptureQueriesContext(connections["default"]) as api:
+            page = ana.get(address).content.decode()
+        return page, len(cell) + len(api)
+
+    def places(page: str) -> list[int]:
+        return [int(place) for place in re.findall(r'as_of=(\d+)" data-open', page)]
+
+    add(child, range(10), 0.001)
+    add(parent, range(2), 0.005)
+    asked(path)  # what is usual is read and kept
+    _, few = asked(path)
+    _, few_then = asked(f"{path}?as_of=3")
+    add(child, range(10, 5000), 0.001)
+    add(parent, range(2, 1000), 0.005)
+    newest, many = asked(path)
+    then, many_then = asked(f"{path}?as_of=3000")
+    assert (many, many_then) == (few, few_then)
+    assert places(newest) == list(range(5801, 6001))
+    assert places(then) == list(range(2995, 3195))
+    assert "event 3000 of 6000" in then
+    assert "build_in_cell 2499" in then[then.index('class="here"') :].partition("</tr>")[0]
+    told: list[str] = []  # page by page, from the end
+    address = path
+    while address:
+        page, _ = asked(address)
+        told = re.findall(r"<code>step.progress</code>.*?</tr>", page) + told
+        older = re.search(r'href="([^"]+)" rel="prev"', page.partition("pager")[2])
+        address = path + older[1] if older else ""
+    assert len(told) == 6000
+    assert ana.get(f"/workflows/{child.uuid}?as_of=5999").status_code == 200
+    assert (ana.get(f"{path}?as_of=6001").status_code, ana.get(f"{path}?from=0").status_code) == (400, 400)
+
+
 # -- locks ----------------------------------------------------------------------------------------------------------
 
 

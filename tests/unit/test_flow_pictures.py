@@ -149,12 +149,19 @@ def test_the_past_knows_nothing_of_what_came_later() -> None:
         event("step.started", 2),
         event("run.ended", 6, state="failed (undone)", error=1),
     ]
-    then = moments.as_of(Story(over, over.uuid, at(9)), events, 2)
+    then = moments.as_of(Story(over, over.uuid, at(9)), events[:2], at(2))
     assert (then.view.state, then.now) == (RunState.RUNNING, at(2))
     assert then.view.error is None
     assert then.view.leftovers == []
     assert [one.state for one in then.view.steps] == [StepState.DONE, StepState.RUNNING]
-    first = moments.as_of(Story(over, over.uuid, at(9)), events, 1)
+    first = moments.as_of(Story(over, over.uuid, at(9)), events[:1], at(1))
     assert [one.state for one in first.view.steps] == [StepState.RUNNING, StepState.PLANNED]
-    assert moments.as_of(Story(over, over.uuid, at(9)), events, 3).view.state == RunState.FAILED_UNDONE
+    assert moments.as_of(Story(over, over.uuid, at(9)), events, at(6)).view.state == RunState.FAILED_UNDONE
     assert first.seconds <= timedelta(seconds=1).total_seconds()
+
+
+def test_the_past_knows_how_far_a_step_was() -> None:
+    going = run(steps=[step("Spawn", 2, None, progress={"message": "all but done"})], step_count=1)
+    told = [event("step.progress", 3, step="Spawn", progress={"message": "half"})]
+    then = [moments.as_of(Story(going, going.uuid, at(9)), seen, at(3)).view.steps[0] for seen in (told, [])]
+    assert [one.progress for one in then] == [{"message": "half"}, None]

@@ -32,7 +32,7 @@ function morphAttributes(from, to) {
 
 function morphChildren(from, to) {
   const byId = new Map([...from.children].filter((child) => child.id).map((child) => [child.id, child]));
-  let here = from.firstChild;
+  let here = to.nodeType === Node.ELEMENT_NODE && to.hasAttribute("data-tail") ? afterWhatStays(from, to, byId) : from.firstChild;
   for (const wanted of [...to.childNodes]) {
     const known = wanted.id ? byId.get(wanted.id) : undefined;
     if (known && known !== here) from.insertBefore(known, here);
@@ -49,6 +49,14 @@ function morphChildren(from, to) {
     here.remove();
     here = next;
   }
+}
+
+/** Of a list that grows at its end only that is sent: what it has before that stays, unless something between is missing. */
+function afterWhatStays(from, to, byId) {
+  const first = byId.get(to.querySelector("[data-row]")?.id);
+  if (!first) return from.firstChild;
+  while (!to.firstElementChild.hasAttribute("data-row")) to.firstElementChild.remove();
+  return first;
 }
 
 function isWanted(to, id) {
