@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compute_drivers.fake.pictures import Picture
 from conductor.core.consoles import ConsoleKind
@@ -24,6 +24,14 @@ SET_FORMAT, SET_ENCODINGS, WANT_PICTURE, KEY, PASTE = 0, 2, 3, 4, 6
 BACKSPACE, RETURN = 0xFF08, 0xFF0D
 
 
+@dataclass
+class Viewers:
+    """Those who are before the screen of one guest, who all see the same; `gate` is held while it changes."""
+
+    gate: threading.RLock = field(default_factory=threading.RLock)
+    screens: list[_Screen] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class Guest:
     """What its consoles must know of a guest."""
@@ -31,6 +39,7 @@ class Guest:
     hostname: str
     banner: bytes
     is_on: Callable[[], bool]
+    viewers: Viewers
 
 
 def connect(guest: Guest, kind: ConsoleKind) -> socket.socket:
@@ -126,6 +135,18 @@ class _Screen(_Console):
         self._is_wanted = False
         self._picture = Picture([f"{guest.hostname}: simulated guest", "nothing runs behind this screen", ""])
 
+    def run(self) -> None:
+        viewers = self._guest.viewers
+        with viewers.gate:
+            if viewers.screens:
+                self._picture = viewers.screens[0]._picture.copy()
+            viewers.screens.append(self)
+        try:
+            super().run()
+        finally:
+            with viewers.gate:
+                viewers.screens.remove(self)
+
     def _talk(self) -> None:
         self._greet()
         handlers: dict[int, Callable[[bytes], None]] = {
@@ -136,7 +157,9 @@ class _Screen(_Console):
         while True:
             kind = self._read(1)[0]
             if kind in FIXED:
-                handlers.get(kind, _pass_by)(self._read(FIXED[kind]))
+                body = self._read(FIXED[kind])
+                with self._guest.viewers.gate:
+                    handlers.get(kind, _pass_by)(body)
             elif kind == SET_ENCODINGS:
                 self._read(4 * int.from_bytes(self._read(3)[1:], "big"))
             elif kind == PASTE:
@@ -170,15 +193,18 @@ class _Screen(_Console):
 
     def _key(self, body: bytes) -> None:
         is_down, symbol = struct.unpack(">B2xI", body)
-        if not is_down:
-            return
+        for screen in self._guest.viewers.screens if is_down else ():
+            screen._picture_key(symbol)
+
+    def _picture_key(self, symbol: int) -> None:
         if symbol == RETURN:
             self._picture.new_line()
         elif symbol == BACKSPACE:
             self._picture.rub_out()
         elif 0x20 <= symbol < 0x7F:
             self._picture.put(chr(symbol))
-        self._send_news(is_wanted=False)
+        with suppress(OSError):  # whose viewer has gone finds out in its own time
+            self._send_news(is_wanted=False)
 
     def _send_news(self, *, is_wanted: bool) -> None:
         """A viewer that waits is told at once; one that does not finds it when it asks."""

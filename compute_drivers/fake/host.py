@@ -7,6 +7,7 @@ import socket
 import tempfile
 import time
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,7 @@ class FakeHost(ComputeDriver):
         _check_metrics(self._options.metrics)
         self._faults = Faults(host, self._options.faults, self._options.faults_file)
         self._store_or_none: Store | None = None
+        self._viewers: defaultdict[str, consoles.Viewers] = defaultdict(consoles.Viewers)
 
     def start(self) -> None:
         """Find the guests of earlier processes. Raises DriverError when the state file cannot be read."""
@@ -121,6 +123,7 @@ class FakeHost(ComputeDriver):
             time.sleep(self._options.latency_seconds)
             with held(self._store):
                 self._store.save(self._store.load().without(instance_uuid, "guests", "arrivals"))
+            self._viewers.pop(instance_uuid, None)
 
     def console_log(self, instance_uuid: str, offset: int) -> bytes:
         note = self._look().guests.get(instance_uuid)
@@ -137,7 +140,8 @@ class FakeHost(ComputeDriver):
             found = self._look().guests.get(instance_uuid)
             return found is not None and found.is_on
 
-        return consoles.connect(consoles.Guest(note.hostname, note.console(), is_on), kind)
+        guest = consoles.Guest(note.hostname, note.console(), is_on, self._viewers[instance_uuid])
+        return consoles.connect(guest, kind)
 
     def _let_things_happen(self) -> None:
         """Have guests shut themselves down or crash, where the faults say so."""

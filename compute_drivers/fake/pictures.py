@@ -30,6 +30,12 @@ class Picture:
         self._lines = [*lines, ""][-LINES:]
         self._changed = (0, LINES)
 
+    def copy(self) -> Picture:
+        """The same for one more viewer, who has seen nothing of it."""
+        twin = Picture([])
+        twin._lines = list(self._lines)
+        return twin
+
     def put(self, character: str) -> None:
         """Write where the cursor is; a full line goes on in the next one."""
         if len(self._lines[-1]) >= COLUMNS - 1:

@@ -17,11 +17,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from conductor.compute import door_certificate
+from conductor.compute.serial_lines import PIECE, SerialLines
 from conductor.core.console_calls import LONGEST_LINE, READY, ConsoleCall, answer, refusal
-from conductor.core.consoles import ConsoleKind
+from conductor.core.consoles import ConsoleKind, WatchedKind
 from conductor.core.errors import Invalid, NotSupported, NovellaError
 from conductor.core.guest_questions import GuestQuestion
 
@@ -29,7 +31,6 @@ log = logging.getLogger(__name__)
 
 CALL_SECONDS = 10.0
 START_SECONDS = 10.0
-PIECE = 1 << 16
 MOST_CALLS = 512
 OPEN_THREADS = 4
 
@@ -77,7 +78,7 @@ class ConsoleDoor:
         self._key = secrets.token_urlsafe(32)
         self._server: asyncio.Server | None = None
         self._calls: set[asyncio.Task[None]] = set()
-        self._lines: dict[tuple[str, str], asyncio.Task[None]] = {}  # who has a serial line
+        self._lines = SerialLines()
 
     def start(self) -> None:
         """Listen. Where that cannot be, it is said once, and the hosts work without consoles."""
@@ -150,17 +151,21 @@ class ConsoleDoor:
                 writer.write(answer(await self._do(self._ask, call)))
                 await writer.drain()
                 return
-            if call.kind is ConsoleKind.SERIAL:
-                await self._take_line(line, task)
+            if call.kind is WatchedKind.SERIAL:
+                writer.write(READY)
+                await self._lines.watch(line, reader, writer)
+                return
+            is_line = call.kind is ConsoleKind.SERIAL
+            if is_line:
+                await self._lines.take(line, task)
             guest = await self._do(self._open_console, call)
             writer.write(READY)
-            await _join(guest, reader, writer)
+            await _join(guest, reader, writer, partial(self._lines.heard, line) if is_line else _unheard)
         except NovellaError as error:
             writer.write(refusal(error.message))
             await writer.drain()
         finally:
-            if self._lines.get(line) is task:
-                del self._lines[line]
+            self._lines.give_back(line, task)
 
     async def _do(self, does: Callable[..., Any], call: ConsoleCall) -> Any:
         """On a thread: a hypervisor takes its time."""
@@ -177,20 +182,17 @@ class ConsoleDoor:
         log.warning("console refused: a caller had another key")
         return None
 
-    async def _take_line(self, line: tuple[str, str], task: asyncio.Task[None]) -> None:
-        """A serial line has one reader: whoever comes later ends the one before."""
-        before = self._lines.get(line)
-        self._lines[line] = task
-        if before is not None:
-            before.cancel()
-            await asyncio.wait([before], timeout=CALL_SECONDS)
 
-
-async def _join(guest: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry bytes both ways until one side ends."""
+async def _join(
+    guest: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: Callable[[bytes], None]
+) -> None:
+    """Carry bytes both ways until one side ends; `heard` gets what the guest says too."""
     guest.setblocking(False)
     guest_reader, guest_writer = await asyncio.open_connection(sock=guest)
-    ways = [asyncio.ensure_future(_carry(reader, guest_writer)), asyncio.ensure_future(_carry(guest_reader, writer))]
+    ways = [
+        asyncio.ensure_future(_carry(reader, guest_writer, _unheard)),
+        asyncio.ensure_future(_carry(guest_reader, writer, heard)),
+    ]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -202,9 +204,14 @@ async def _join(guest: socket.socket, reader: asyncio.StreamReader, writer: asyn
             await guest_writer.wait_closed()
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def _unheard(piece: bytes) -> None:
+    """Nobody else is told of it."""
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: Callable[[bytes], None]) -> None:
     while piece := await reader.read(PIECE):
         writer.write(piece)
+        heard(piece)
         await writer.drain()
 
 

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from conductor.core.consoles import ConsoleKind
+from conductor.core.consoles import ConsoleKind, WatchedKind
 from conductor.core.errors import Invalid
 from conductor.core.guest_questions import GuestQuestion
 
 LONGEST_LINE = 2048
 LONGEST_ANSWER = 65536
 READY: bytes = b'{"ready": true}\n'
-KINDS: Mapping[str, ConsoleKind | GuestQuestion] = {kind.value: kind for kind in (*ConsoleKind, *GuestQuestion)}
+Kind = ConsoleKind | WatchedKind | GuestQuestion
+KINDS: Mapping[str, Kind] = {kind.value: kind for kind in (*ConsoleKind, *WatchedKind, *GuestQuestion)}
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class ConsoleCall:
     key: str
     host: str
     instance_uuid: str
-    kind: ConsoleKind | GuestQuestion
+    kind: Kind
 
     def to_line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Kinds of consoles through which a person works in a guest, and what a driver must be able to do for each."""
+"""Kinds of consoles through which people work in a guest or watch it, and what a driver must be able to do for each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ class ConsoleKind(StrEnum):
 
     VNC = "vnc"
     SERIAL = "serial"
+
+
+class WatchedKind(StrEnum):
+    """A console that is joined to whoever works in it, for somebody who only watches.
+
+    A serial line has one reader, so its host copies to watchers what that one reads. Hosts that do not know this word
+    refuse it; `serial` would take the line away from whoever works on it. A screen has room for all.
+    """
+
+    SERIAL = "watched-serial"
 
 
 # Names of core.compute_driver.CAPABILITIES.

@@ -10,9 +10,11 @@ import hashlib
 import hmac
 import socket
 import ssl
+from collections.abc import Mapping
 from typing import Any
 
 from conductor.core.console_calls import LONGEST_ANSWER, ConsoleCall, answered, why_not
+from conductor.core.consoles import ConsoleKind, WatchedKind
 from conductor.core.errors import Unavailable
 from conductor.core.guest_questions import GuestQuestion
 from conductor.services.consoles import Door, OpenedConsole
@@ -22,13 +24,20 @@ READY_SECONDS = 30.0
 # Somebody waits for the page.
 ANSWER_SECONDS = 5.0
 
+# What is asked for by somebody who only watches.
+WATCHED: Mapping[ConsoleKind, ConsoleKind | WatchedKind] = {
+    ConsoleKind.VNC: ConsoleKind.VNC,
+    ConsoleKind.SERIAL: WatchedKind.SERIAL,
+}
+
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def dial(console: OpenedConsole) -> Line:
     """The console, byte for byte. Raises Unavailable with a sentence for the person who waits for it."""
     reader, writer = await _open(console.door, console.host, DIAL_SECONDS)
-    call = ConsoleCall(console.door.key, console.host, console.instance_uuid, console.kind)
+    kind = WATCHED[console.kind] if console.only_watches else console.kind
+    call = ConsoleCall(console.door.key, console.host, console.instance_uuid, kind)
     try:
         problem = why_not(await _call(call, console.door, (reader, writer), READY_SECONDS))
         if problem:

@@ -7,11 +7,12 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db.models import QuerySet
 
-from conductor.api_db.models import ConsoleToken
+from conductor.api_db.models import ConsoleShare, ConsoleToken, InstanceMapping
 from conductor.cell_db.models import ConsoleDoor, Instance
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.cells.scatter_gather import scatter_gather
@@ -54,7 +55,10 @@ class Door:
 
 @dataclass(frozen=True)
 class OpenedConsole:
-    """A console that a token has opened. `seconds` is how long it may stay open; 0 for ever."""
+    """A console that a token has opened. `seconds` is how long it may stay open; 0 for ever.
+
+    Who only watches is shown everything, and nothing that they say reaches the guest.
+    """
 
     token_hash: str
     instance_uuid: str
@@ -62,22 +66,30 @@ class OpenedConsole:
     kind: ConsoleKind
     door: Door
     seconds: float
+    only_watches: bool = False
 
 
 def grant(
-    context: RequestContext, instance_uuid: str, kind: ConsoleKind, *, session_key: str = "", seconds: float = 0.0
+    context: RequestContext,
+    instance_uuid: str,
+    kind: ConsoleKind,
+    *,
+    session_key: str = "",
+    seconds: float = 0.0,
+    share: ConsoleShare | None = None,
 ) -> ConsoleTicket:
-    """A token for one console of a server, good for so many seconds (0: as the settings say).
+    """A token for one console of a server, good for so many seconds (0: as the settings say); with `share` to watch it.
 
     Raises NotFound, Forbidden for who only reads, Conflict while the guest is off, leaving or without a host,
     NotSupported where its host has no such console, Unavailable.
     """
-    _check_right(context)
-    cell, host = _place_of(context, instance_uuid, kind)
+    if share is None:
+        check_right(context)
+    cell, host = place_of(context, instance_uuid, kind)
     token = secrets.token_urlsafe(32)
     now = database_time(API_ALIAS)
     row = ConsoleToken(
-        token_hash=_hash(token),
+        token_hash=hash_of(token),
         instance_uuid=instance_uuid,
         cell=cell,
         host=host,
@@ -87,6 +99,7 @@ def grant(
         session_key=session_key,
         created_at=now,
         expires_at=now + timedelta(seconds=seconds or settings.NOVELLA_CONSOLE_TOKEN_SECONDS),
+        share_uuid=share.uuid if share else None,
     )
     with write_tx(API_ALIAS):
         ConsoleToken.objects.filter(expires_at__lt=database_now(-KEPT_SECONDS)).delete()
@@ -97,7 +110,7 @@ def grant(
 
 def show(token: str) -> tuple[ConsoleTicket, Door, str]:
     """What a token that was not used yet opens, with the host's name. Raises NotFound; does not use it."""
-    row = _unused().filter(token_hash=_hash(token)).first()
+    row = _unused().filter(token_hash=hash_of(token)).first()
     if row is None:
         raise NotFound("Token not found")
     door = door_of(row.cell, row.host)
@@ -106,7 +119,7 @@ def show(token: str) -> tuple[ConsoleTicket, Door, str]:
 
 def redeem(token: str, asker_of: AskerOf) -> OpenedConsole:
     """Use a token. Of two who try only one succeeds. Raises NotFound, Forbidden, Conflict, Unavailable."""
-    token_hash = _hash(token)
+    token_hash = hash_of(token)
     with write_tx(API_ALIAS):
         is_ours = _unused().filter(token_hash=token_hash).update(used_at=database_now())
         row = ConsoleToken.objects.filter(token_hash=token_hash).first() if is_ours else None
@@ -121,6 +134,7 @@ def redeem(token: str, asker_of: AskerOf) -> OpenedConsole:
         kind=ConsoleKind(row.kind),
         door=door_of(row.cell, row.host),
         seconds=settings.NOVELLA_CONSOLE_SESSION_SECONDS,
+        only_watches=row.share_uuid is not None,
     )
     _put_on_record(row, context)
     return opened
@@ -153,8 +167,8 @@ def kinds(context: RequestContext, instance_uuid: str) -> dict[ConsoleKind, str]
     answers: dict[ConsoleKind, str] = {}
     for kind in ConsoleKind:
         try:
-            _check_right(context)
-            _place_of(context, instance_uuid, kind)
+            check_right(context)
+            place_of(context, instance_uuid, kind)
         except (Forbidden, Conflict, NotSupported, Unavailable) as error:
             answers[kind] = error.message
         else:
@@ -162,7 +176,8 @@ def kinds(context: RequestContext, instance_uuid: str) -> dict[ConsoleKind, str]
     return answers
 
 
-def _check_right(context: RequestContext) -> None:
+def check_right(context: RequestContext) -> None:
+    """Raises Forbidden for who only reads."""
     if not (context.is_admin or "member" in context.roles):
         raise Forbidden("Who only reads in this project cannot open consoles.")
 
@@ -171,11 +186,30 @@ def _asker(row: ConsoleToken, asker_of: AskerOf) -> RequestContext:
     context = asker_of(row.user_id, row.project_id, row.session_key)
     if context is None or context.user_id != row.user_id:
         raise Forbidden("You have signed out, or have no right to this server any more.")
-    _check_right(context)
+    if row.share_uuid is None:
+        check_right(context)
+    else:
+        _check_watcher(context, row.share_uuid, asker_of)
     return context
 
 
-def _place_of(context: RequestContext, instance_uuid: str, kind: ConsoleKind) -> tuple[str, str]:
+def may_watch(context: RequestContext, share: ConsoleShare) -> bool:
+    """Who may read in the server's project, and operators."""
+    return context.may_see_project(share.project_id) and (context.is_admin or "reader" in context.roles)
+
+
+def _check_watcher(context: RequestContext, share_uuid: UUID, asker_of: AskerOf) -> None:
+    """A share ends with its time, and with the right of whoever made it."""
+    share = ConsoleShare.objects.filter(uuid=share_uuid, expires_at__gt=database_now()).first()
+    maker = asker_of(share.user_id, share.user_project_id, "") if share else None
+    if share is None or maker is None:
+        raise Forbidden("This console is not shared any more.")
+    check_right(maker)
+    if not may_watch(context, share):
+        raise Forbidden("You have no right to watch this server any more.")
+
+
+def place_of(context: RequestContext, instance_uuid: str, kind: ConsoleKind) -> tuple[str, str]:
     """Cell and host of a server whose console can be opened now."""
     view = instances.get(context, instance_uuid)
     if view.is_partial:
@@ -214,13 +248,14 @@ def _unused() -> QuerySet[ConsoleToken]:
 def _put_on_record(row: ConsoleToken, context: RequestContext) -> None:
     with write_tx(API_ALIAS):
         entry = audit.Entry(
-            action="server.open_console",
-            project_id=context.project_id,
+            action="server.open_console" if row.share_uuid is None else "server.watch_console",
+            project_id=InstanceMapping.objects.get(instance_uuid=row.instance_uuid).project_id,
             instance_uuid=row.instance_uuid,
             details={"type": row.kind, "host": row.host},
         )
         audit.record(API_ALIAS, context, entry)
 
 
-def _hash(token: str) -> str:
+def hash_of(token: str) -> str:
+    """What is kept of a token."""
     return hashlib.sha256(token.encode()).hexdigest()

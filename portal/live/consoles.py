@@ -15,8 +15,9 @@ from urllib.parse import parse_qs
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.sessions.backends.db import SessionStore
 
+from conductor.core.console_watching import Watcher, watcher_of
 from conductor.core.context import RequestContext
-from conductor.core.errors import NovellaError, Unavailable
+from conductor.core.errors import Forbidden, NovellaError, Unavailable
 from conductor.services import console_lines, consoles, sign_in
 from conductor.services.consoles import OpenedConsole
 from portal.askers import asker_of
@@ -39,7 +40,8 @@ OVER = 4408
 
 
 class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """What comes in goes to the guest, and back; nothing is kept and nothing is looked at.
+    """What comes in goes to the guest, and back; nothing is kept. Of who only watches no word goes on that the
+    guest could hear.
 
     The token stands in the path, and the page's script is told why it was refused; or, as programs have it from the
     API's link, in the query: then a token that is no good ends the handshake with 403.
@@ -47,6 +49,7 @@ class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def connect(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
+        self._watcher: Watcher | None = None
         self._writer: asyncio.StreamWriter | None = None
         if _is_foreign(self.scope):
             await self.close(code=REFUSED)
@@ -56,6 +59,8 @@ class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         token = named or parse_qs(self.scope["query_string"].decode(errors="replace")).get("token", [""])[0]
         try:
             console = await _ask(lambda: consoles.redeem(token, _asker))
+            if console.only_watches:
+                self._watcher = watcher_of(console.kind)
             reader, self._writer = await console_lines.dial(console)
         except NovellaError as error:
             if named is None:  # programs that know consoles of OpenStack take whatever is sent for the guest's
@@ -70,9 +75,12 @@ class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self._writer is None:
             return
+        said = bytes_data if bytes_data is not None else (text_data or "").encode()
         try:
-            self._writer.write(bytes_data if bytes_data is not None else (text_data or "").encode())
+            self._writer.write(said if self._watcher is None else self._watcher.passes(said))
             await self._writer.drain()
+        except Forbidden as error:
+            await self._end(REFUSED, error.message)
         except OSError:
             await self._end(ENDED, "The console has ended.")
 

@@ -109,6 +109,8 @@ SENTENCES = (
     "The budget was changed meanwhile: revision %(count)s, not %(other)s.",
     "%(count)s requests of this project wait for an answer already.",
     "%(name)s has asked for more %(what)s already: that waits for an answer.",
+    "A server's consoles are shared by at most %(count)s links. Revoke one first.",
+    "This link was revoked before, or its time is over.",
     # what a workflow's log says
     "accepted, queued", "accepted, queued for %(what)s",
     "a conductor took it up",

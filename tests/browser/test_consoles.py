@@ -115,6 +115,55 @@ def test_a_link_opens_the_screen_once_for_whoever_has_it(open_page: OpenPage, se
     assert ConsoleToken.objects.count() == 1
 
 
+def shared_link(page: Page, kind: str) -> str:
+    """Make a link in the page of a console, and read it."""
+    page.get_by_role("button", name="Let watch…").click()
+    expect(page.locator("#share-kind")).to_have_value(kind)  # the one that is open
+    page.get_by_role("button", name="Make a link").click()
+    link = page.locator("#share-link").inner_text()
+    page.locator("#share-dialog").get_by_role("button", name="Close").click()
+    expect(page.locator("#share-link")).to_have_count(0)  # it is shown once
+    return link
+
+
+def test_who_watches_by_a_link_sees_what_is_typed_and_types_nothing(open_page: OpenPage, server: Instance) -> None:
+    owner, watcher = open_page("ana"), open_page("rea", viewport=PHONE)
+    go(owner, f"/servers/{server.uuid}/console#serial")
+    connected(owner, "Serial line connected")
+    stage, shown = (page.locator("[data-desk-stage]") for page in (owner, watcher))
+    watcher.goto(shared_link(owner, "serial"))
+    connected(watcher, "Serial line connected")
+    expect(watcher.locator("main")).to_contain_text("you watch, and nothing that you type arrives")
+    expect(watcher.locator("[data-desk-timer]")).to_contain_text("left")
+    expect(watcher.get_by_role("button", name="Type text…")).to_have_count(0)
+    stage.click()
+    owner.keyboard.type("uptime\n")
+    expect(shown).to_contain_text("you typed uptime")
+    shown.click()
+    watcher.keyboard.type("halt\n")
+    owner.keyboard.type("date\n")
+    expect(shown).to_contain_text("you typed date")
+    expect(stage).not_to_contain_text("halt")
+    owner.get_by_role("button", name="Let watch…").click()
+    expect(owner.locator("#console-shares [data-until]")).to_contain_text("min")
+    owner.get_by_role("button", name="Revoke").click()
+    expect(watcher.locator("[data-desk-state]")).to_have_text("This console is not shared any more.", timeout=15_000)
+    expect(owner.locator("#console-shares [data-until]")).to_have_count(0)
+    owner.locator("#share-dialog").get_by_role("button", name="Close").click()
+    owner.get_by_role("button", name="Screen", exact=True).click()
+    connected(owner, "Screen connected")
+    watcher.goto(shared_link(owner, "vnc"))
+    connected(watcher, "Screen connected")
+    for page in (owner, watcher):
+        page.wait_for_function("() => document.querySelector('[data-desk-stage] canvas')?.width > 300")
+    watcher.locator("[data-desk-stage] canvas").click()
+    watcher.keyboard.type("never")
+    owner.locator("[data-desk-stage] canvas").first.click()
+    owner.keyboard.type("ok")
+    owner.wait_for_timeout(500)
+    assert colours(owner) == colours(watcher) > 1000
+
+
 def test_a_server_that_is_off_says_why_it_has_no_console(open_page: OpenPage, server: Instance) -> None:
     Instance.objects.using("cell1").update(power_state=4, vm_state="stopped")
     page = open_page("ana")

@@ -69,6 +69,10 @@ def granted(people: Any, kind: ConsoleKind, **options: Any) -> str:
     return consoles.grant(people.ana.context(), GUEST, kind, **options).token
 
 
+def granted_to(people: Any, who: str, server: Instance, kind: ConsoleKind) -> str:
+    return consoles.grant(people[who].context(), str(server.uuid), kind).token
+
+
 class Browser(ApplicationCommunicator):
     """The browser's end of a console's socket."""
 

@@ -5,7 +5,7 @@ from conductor.api_db.models.announcement import Announcement
 from conductor.api_db.models.budget import Budget
 from conductor.api_db.models.cell_mapping import CellMapping, HostMapping, InstanceMapping
 from conductor.api_db.models.client_request import ClientRequest
-from conductor.api_db.models.console_token import ConsoleToken
+from conductor.api_db.models.console_token import ConsoleShare, ConsoleToken
 from conductor.api_db.models.finding import Finding
 from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
@@ -26,6 +26,7 @@ __all__ = [
     "BuildRequest",
     "CellMapping",
     "ClientRequest",
+    "ConsoleShare",
     "ConsoleToken",
     "Finding",
     "Flavor",

@@ -16,6 +16,7 @@ function tick() {
   if (isStale() || document.hidden) return;
   for (const element of document.querySelectorAll("time[data-age]")) put(element, age(seconds(element.dateTime)));
   for (const element of document.querySelectorAll("[data-since]")) put(element, duration(seconds(element.dataset.since)));
+  for (const element of document.querySelectorAll("[data-until]")) put(element, duration(Math.max(0, Math.round((Date.parse(element.dataset.until) - Date.now()) / 1000))));
 }
 
 function put(element, text) {

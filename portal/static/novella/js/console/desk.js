@@ -15,6 +15,7 @@ if (desk) start(desk);
 function start(root) {
   const find = (name) => root.querySelector(`[data-desk-${name}]`);
   const stage = find("stage");
+  const onlyWatches = "watch" in root.dataset;
   let kind = "";
   let console_ = null;
   let tries = 0;
@@ -33,24 +34,33 @@ function start(root) {
     else if ("deskFull" in button.dataset) full();
     else if ("deskStop" in button.dataset) typing += 1;
   });
-  find("text-form").addEventListener("submit", (event) => {
+  find("text-form")?.addEventListener("submit", (event) => {
     event.preventDefault();
     type(find("text").value);
   });
+  document.addEventListener("novella:changed", offerWhatIsOpen);
   new ResizeObserver(() => console_?.resize()).observe(stage);
   addEventListener("pagehide", () => console_?.close());
   document.addEventListener("fullscreenchange", () => console_?.focus());
   if (root.dataset.path) choose("vnc");
+  else if (onlyWatches) choose(root.dataset.watch);
   else if (root.dataset.kinds?.split(" ").includes(location.hash.slice(1))) choose(location.hash.slice(1));
 
   function choose(next) {
     kind = next;
     root.dataset.kind = kind;
     for (const button of root.querySelectorAll("[data-desk-kind]")) button.setAttribute("aria-pressed", String(button.dataset.deskKind === kind));
-    if (!root.dataset.path) history.replaceState(null, "", kind ? `#${kind}` : location.pathname);
+    if (!root.dataset.path && !onlyWatches) history.replaceState(null, "", kind ? `#${kind}` : location.pathname);
+    offerWhatIsOpen();
     tries = 0;
     if (kind) connect();
     else hangUp();
+  }
+
+  /** Whoever lets others watch means the console that is open. */
+  function offerWhatIsOpen() {
+    const offered = root.querySelector("#share-kind");
+    if (offered && kind) offered.value = kind;
   }
 
   function hangUp() {
@@ -81,7 +91,7 @@ function start(root) {
     const socket = new WebSocket(url);
     socket.binaryType = "arraybuffer";
     socket.addEventListener("close", ({ code, reason }) => mine === round && ended(code, reason));
-    console_ = open(stage, socket, () => mine === round && ready(ticket.seconds));
+    console_ = open(stage, socket, () => mine === round && ready(ticket.seconds), onlyWatches);
     showKeys();
   }
 
@@ -132,6 +142,7 @@ function start(root) {
   }
 
   function showKeys() {
+    if (onlyWatches) return;
     const buttons = console_.keys.map(([name], index) => {
       const button = document.createElement("button");
       Object.assign(button, { type: "button", className: "menu-item", textContent: name });

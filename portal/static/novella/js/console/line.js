@@ -20,7 +20,7 @@ export async function load() {
   return (...where) => open(Terminal, FitAddon, ...where);
 }
 
-function open(Terminal, FitAddon, stage, socket, onReady) {
+function open(Terminal, FitAddon, stage, socket, onReady, onlyWatches) {
   const style = getComputedStyle(document.documentElement);
   const terminal = new Terminal({
     documentOverride: documentOfStyles(),
@@ -28,6 +28,7 @@ function open(Terminal, FitAddon, stage, socket, onReady) {
     fontFamily: style.getPropertyValue("--mono"),
     fontSize: 13,
     scrollback: 5000,
+    disableStdin: onlyWatches,
     screenReaderMode: false,
     theme: { background: style.getPropertyValue("--console-back"), foreground: style.getPropertyValue("--console-text") },
   });

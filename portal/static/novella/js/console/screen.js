@@ -19,10 +19,11 @@ export async function load() {
   return (...where) => open(RFB, ...where);
 }
 
-function open(RFB, stage, socket, onReady) {
+function open(RFB, stage, socket, onReady, onlyWatches) {
   const rfb = new RFB(stage, socket, { shared: true });
   rfb.background = "transparent";
   rfb.scaleViewport = true;
+  rfb.viewOnly = onlyWatches;
   rfb.addEventListener("connect", onReady);
   const press = (symbol, code, isDown) => rfb.sendKey(symbol, code, isDown);
   return {

@@ -1,0 +1,140 @@
+"""Links by which others of a server's project may watch one of its consoles for a while, without a word in it."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import QuerySet
+
+from conductor.api_db.models import ConsoleShare
+from conductor.cells.lookup import API_ALIAS
+from conductor.core.consoles import ConsoleKind
+from conductor.core.context import RequestContext
+from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.identifiers import uuid_or_none
+from conductor.services import audit, consoles, instances
+from conductor.services.audit import Entry
+from conductor.services.consoles import ConsoleTicket
+from conductor.transactions import database_now, database_time, one_at_a_time, write_tx
+
+MINUTES = (15, 60, 240)  # how long a share may last
+MOST_SHARES = 20  # of one server at a time
+OPEN_SECONDS = 30.0  # a page uses its token at once
+
+
+@dataclass(frozen=True)
+class ShareView:
+    """A share as pages show it; `seconds_left` is as of when it was read."""
+
+    uuid: str
+    instance_uuid: str
+    kind: ConsoleKind
+    user_name: str
+    expires_at: datetime
+    seconds_left: float
+
+
+def share(context: RequestContext, instance_uuid: str, kind: ConsoleKind, minutes: int) -> tuple[str, ShareView]:
+    """Let others watch a console for so many minutes. The token of the link is told this once.
+
+    Raises what `consoles.grant` raises, Invalid for another length of time, and Conflict where there are too many.
+    """
+    if minutes not in MINUTES:
+        raise Invalid(f"A console is shared for {', '.join(map(str, MINUTES))} minutes.", field="minutes")
+    consoles.check_right(context)
+    consoles.place_of(context, instance_uuid, kind)
+    token = secrets.token_urlsafe(32)
+    now = database_time(API_ALIAS)
+    row = ConsoleShare(
+        token_hash=consoles.hash_of(token),
+        instance_uuid=instance_uuid,
+        kind=kind,
+        project_id=instances.get(context, instance_uuid).project_id,
+        user_id=context.user_id,
+        user_name=context.user_name,
+        user_project_id=context.project_id,
+        created_at=now,
+        expires_at=now + timedelta(minutes=minutes),
+    )
+    with write_tx(API_ALIAS):
+        one_at_a_time(API_ALIAS, f"console-shares:{instance_uuid}")
+        ConsoleShare.objects.filter(expires_at__lte=database_now()).delete()
+        if ConsoleShare.objects.filter(instance_uuid=instance_uuid).count() >= MOST_SHARES:
+            raise Conflict(f"A server's consoles are shared by at most {MOST_SHARES} links. Revoke one first.")
+        row.save(force_insert=True)
+        _record(context, row, "share", minutes=minutes)
+    return token, _view(row, now)
+
+
+def list_shares(context: RequestContext, instance_uuid: str) -> list[ShareView]:
+    """The shares of a server that the asker may revoke: their own; operators see all. The first to end comes first."""
+    now = database_time(API_ALIAS)
+    return [_view(row, now) for row in _manageable(context, instance_uuid).order_by("expires_at", "pk")]
+
+
+def revoke(context: RequestContext, instance_uuid: str, share_uuid: str) -> None:
+    """End a share; who watches by it is shown out. Raises NotFound."""
+    with write_tx(API_ALIAS):
+        wanted = uuid_or_none(share_uuid)
+        row = _manageable(context, instance_uuid).filter(uuid=wanted).first() if wanted else None
+        if row is None:
+            raise NotFound("This link was revoked before, or its time is over.")
+        row.delete()
+        _record(context, row, "unshare")
+
+
+def find(context: RequestContext, token: str) -> ShareView:
+    """What the link with this token lets the asker watch. Raises NotFound also for another project's."""
+    return _view(_shared_with(context, token), database_time(API_ALIAS))
+
+
+def watch(context: RequestContext, token: str, *, session_key: str) -> tuple[ConsoleTicket, ShareView]:
+    """A token of the asker's own that opens what is shared, once. Raises NotFound, Conflict, Unavailable."""
+    row = _shared_with(context, token)
+    ticket = consoles.grant(
+        context,
+        str(row.instance_uuid),
+        ConsoleKind(row.kind),
+        session_key=session_key,
+        seconds=OPEN_SECONDS,
+        share=row,
+    )
+    return ticket, _view(row, database_time(API_ALIAS))
+
+
+def _shared_with(context: RequestContext, token: str) -> ConsoleShare:
+    row = ConsoleShare.objects.filter(token_hash=consoles.hash_of(token), expires_at__gt=database_now()).first()
+    if row is None or not consoles.may_watch(context, row):
+        raise NotFound("Nothing is shared by this link: its time is over, it was revoked, or it is another project's.")
+    return row
+
+
+def _manageable(context: RequestContext, instance_uuid: str) -> QuerySet[ConsoleShare]:
+    wanted = uuid_or_none(instance_uuid)
+    if wanted is None:
+        return ConsoleShare.objects.none()
+    rows = ConsoleShare.objects.filter(instance_uuid=wanted, expires_at__gt=database_now())
+    return rows if context.is_admin else rows.filter(user_id=context.user_id, project_id=context.project_id)
+
+
+def _view(row: ConsoleShare, now: datetime) -> ShareView:
+    return ShareView(
+        uuid=str(row.uuid),
+        instance_uuid=str(row.instance_uuid),
+        kind=ConsoleKind(row.kind),
+        user_name=row.user_name,
+        expires_at=row.expires_at,
+        seconds_left=max((row.expires_at - now).total_seconds(), 0.0),
+    )
+
+
+def _record(context: RequestContext, row: ConsoleShare, verb: str, **details: object) -> None:
+    entry = Entry(
+        action=f"server.{verb}_console",
+        project_id=row.project_id,
+        instance_uuid=row.instance_uuid,
+        details={"type": str(row.kind), "share": str(row.uuid), **details},
+    )
+    audit.record(API_ALIAS, context, entry)

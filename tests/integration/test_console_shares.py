@@ -1,0 +1,277 @@
+"""Watching a console through the real proxy and door: what a watcher sees, what never arrives, what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from conductor.api_db.models import ConsoleShare, ConsoleToken
+from conductor.cell_db.models import Instance
+from conductor.compute import serial_lines
+from conductor.compute.console_door import ConsoleDoor, DoorPlace
+from conductor.core.consoles import ConsoleKind
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.identity.models import RoleAssignment
+from conductor.journal.models import AuditRecord
+from conductor.rpc.messages import ConsolesOffered
+from conductor.services import console_doors, console_shares
+from conductor.transactions import database_now
+from portal.live import consoles as sockets
+from tests import factories
+from tests.integration.test_consoles import RFB, Browser, ending, granted_to, heard, talk
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+VNC, SERIAL = ConsoleKind.VNC, ConsoleKind.SERIAL
+FORMAT = b"\0" + bytes(19)
+ENCODINGS = b"\2\0\0\2" + bytes(8)
+WANT = b"\3\1" + bytes(8)
+KEY, POINTER, PASTE, RESIZE = b"\4\1" + bytes(6), b"\5" + bytes(5), b"\6" + bytes(6) + b"\2hi", b"\xfb" + bytes(7)
+
+
+class Guests:
+    """The guests' ends of the consoles that were opened, in that order."""
+
+    def __init__(self) -> None:
+        self._ends: list[socket.socket] = []
+
+    def open(self, host: str, instance_uuid: str, kind: ConsoleKind) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(20)
+        self._ends.append(ours)
+        return theirs
+
+    async def hears(self, amount: int, number: int = 0) -> bytes:
+        """The next so many bytes that have arrived there."""
+        heard = b""
+        while len(heard) < amount and (piece := await asyncio.to_thread(self._ends[number].recv, amount - len(heard))):
+            heard += piece
+        return heard
+
+    def says(self, words: bytes, number: int = 0) -> None:
+        self._ends[number].sendall(words)
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+
+
+@pytest.fixture
+def guests() -> Iterator[Guests]:
+    made = Guests()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(people: Any, guests: Guests) -> Iterator[Instance]:
+    """Ana's server, on a host with a real door."""
+    door = ConsoleDoor(DoorPlace("127.0.0.1", 0, "127.0.0.1"), guests.open)
+    door.start()
+    factories.cells()
+    factories.host("host-1")
+    offer = door.offer
+    assert offer is not None
+    said = ConsolesOffered(host="host-1", **asdict(offer))
+    console_doors.record("cell1", said)
+    yield factories.instance(people.ana.context(), "web-1", host="host-1", node="host-1")
+    door.stop()
+
+
+def link(people: Any, server: Instance, kind: ConsoleKind = SERIAL) -> str:
+    return console_shares.share(people.ana.context(), str(server.uuid), kind, 15)[0]
+
+
+def watching(people: Any, token: str, who: str = "rea") -> str:
+    """The token of a watcher's own socket."""
+    return console_shares.watch(people[who].context(), token, session_key="")[0].token
+
+
+def test_who_watches_a_line_sees_it_and_no_key_of_theirs_arrives(people: Any, server: Instance, guests: Guests) -> None:
+    shared = link(people, server)
+    first, second = watching(people, shared), watching(people, shared, "admin")
+    again = granted_to(people, "ana", server, SERIAL)
+
+    async def work(owner: Browser) -> None:
+        guests.says(b"login: ")
+        await heard(owner, b"login: ")
+        watchers = [Browser(first), Browser(second)]
+        for watcher in watchers:
+            assert await watcher.opens() == 0
+            await heard(watcher, b"login: ")  # what was written before
+            await watcher.types(b"rm -rf\r")
+            await watcher.types("as text")
+        await owner.types("ana\r")
+        assert await guests.hears(4) == b"ana\r"
+        guests.says(b"welcome")
+        for one in (owner, *watchers):
+            await heard(one, b"welcome")
+        other = Browser(again)  # who takes the line over is watched as well
+        assert await other.opens() == 0
+        await other.types("id\r")
+        assert await guests.hears(3, 1) == b"id\r"
+        guests.says(b"uid=0", 1)
+        for one in (other, *watchers):
+            await heard(one, b"uid=0")
+        for one in (other, *watchers):
+            await one.hangs_up()
+
+    talk(granted_to(people, "ana", server, SERIAL), work)
+    told = AuditRecord.objects.filter(action="server.watch_console").order_by("pk")
+    assert [(one.user_name, one.project_id) for one in told] == [(n, server.project_id) for n in ("rea", "admin")]
+
+
+def test_a_screen_hears_of_a_watcher_only_what_it_needs_for_its_pictures(
+    people: Any, server: Instance, guests: Guests
+) -> None:
+    greeting, words = RFB + b"\1", FORMAT + KEY + ENCODINGS + POINTER + PASTE + WANT + RESIZE + KEY + WANT
+
+    async def work(browser: Browser) -> None:
+        for piece in (greeting, b"\0", words[:33], words[33:70], words[70:]):
+            await browser.types(piece)
+
+    async def watched(watcher: Browser) -> None:
+        await work(watcher)
+        shown = greeting + b"\1" + FORMAT + ENCODINGS + WANT + WANT  # shared, whatever was said
+        assert await guests.hears(len(shown)) == shown
+        guests.says(b"picture")
+        await heard(watcher, b"picture")
+        await watcher.types(b"\x63 what is that?")
+        assert (await ending(watcher))[0] == sockets.REFUSED
+        assert await guests.hears(1) == b""
+
+    async def owned(owner: Browser) -> None:
+        await work(owner)
+        said = greeting + b"\0" + words
+        assert await guests.hears(len(said), 1) == said
+
+    talk(watching(people, link(people, server, VNC)), watched)
+    talk(granted_to(people, "ana", server, VNC), owned)
+
+
+def _is_revoked(people: Any, server: Instance) -> None:
+    context = people.ana.context()
+    one = console_shares.list_shares(context, str(server.uuid))[0]
+    console_shares.revoke(context, str(server.uuid), one.uuid)
+
+
+def _is_over(people: Any, server: Instance) -> None:
+    ConsoleShare.objects.update(expires_at=database_now(-1))
+
+
+def _maker_leaves(people: Any, server: Instance) -> None:
+    RoleAssignment.objects.filter(user=people.ana.user).delete()
+
+
+def _watcher_leaves(people: Any, server: Instance) -> None:
+    RoleAssignment.objects.filter(user=people.rea.user).delete()
+
+
+@pytest.mark.parametrize("event", [_is_revoked, _is_over, _maker_leaves, _watcher_leaves])
+def test_who_watches_is_shown_out_when_the_right_to_it_ends(
+    people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch, event: Callable[[Any, Instance], None]
+) -> None:
+    monkeypatch.setattr(sockets, "CHECK_SECONDS", 0.05)
+    shared = link(people, server)
+    unused = watching(people, shared)
+
+    async def work(watcher: Browser) -> tuple[int, str]:
+        await asyncio.to_thread(event, people, server)
+        return await ending(watcher)
+
+    code, why = talk(watching(people, shared), work)
+    assert (code, bool(why)) == (sockets.REFUSED, True)
+    assert talk(unused, ending)[0] == sockets.REFUSED
+    if event in (_is_revoked, _is_over):
+        with pytest.raises(NotFound):
+            watching(people, shared)
+
+
+def test_a_link_is_for_its_project_and_for_operators_alone(people: Any, server: Instance) -> None:
+    shared = link(people, server)
+    for name, error in (("rea", Forbidden), ("chi", NotFound)):
+        with pytest.raises(error):
+            console_shares.share(people[name].context(), str(server.uuid), SERIAL, 15)
+    for token in (shared, "no-such-token"):
+        with pytest.raises(NotFound):
+            watching(people, token, "chi")
+    with pytest.raises(Invalid):
+        console_shares.share(people.ana.context(), str(server.uuid), SERIAL, 1_000_000)
+    one = console_shares.list_shares(people.ana.context(), str(server.uuid))[0]
+    assert 890 < one.seconds_left <= 900
+    assert shared not in str(ConsoleShare.objects.values_list().get())  # only its hash is kept
+    for name in ("bo", "chi"):  # what others have shared is theirs to revoke
+        assert console_shares.list_shares(people[name].context(), str(server.uuid)) == []
+        with pytest.raises(NotFound):
+            console_shares.revoke(people[name].context(), str(server.uuid), one.uuid)
+    console_shares.revoke(people.admin.context(), str(server.uuid), one.uuid)
+    with pytest.raises(NotFound):
+        watching(people, shared)
+    actions = AuditRecord.objects.filter(project_id=server.project_id).order_by("pk").values_list("action", "user_name")
+    assert list(actions) == [("server.share_console", "ana"), ("server.unshare_console", "admin")]
+    assert not ConsoleToken.objects.exists()
+
+
+def test_no_more_links_than_anybody_can_keep_an_eye_on(
+    people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console_shares, "MOST_SHARES", 1)
+    link(people, server)
+    with pytest.raises(Conflict, match="Revoke one first"):
+        link(people, server)
+    _is_over(people, server)
+    link(people, server)
+    assert ConsoleShare.objects.count() == 1
+
+
+def test_a_watcher_who_falls_behind_keeps_nobody_waiting(
+    people: Any, server: Instance, guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serial_lines, "MOST_BEHIND", -1)  # so everybody is
+    first = watching(people, link(people, server))
+
+    async def work(owner: Browser) -> None:
+        watcher = Browser(first)
+        assert await watcher.opens() == 0
+        await asyncio.sleep(0.2)
+        guests.says(b"news")
+        await heard(owner, b"news")
+        assert (await ending(watcher))[0] == sockets.ENDED
+
+    talk(granted_to(people, "ana", server, SERIAL), work)
+
+
+def test_the_pages_make_open_and_revoke_a_link(people: Any, server: Instance) -> None:
+    def browser(who: str) -> Client:
+        client = Client()
+        client.cookies["novella_session"] = people[who].session()
+        return client
+
+    ana, rea, chi = (browser(name) for name in ("ana", "rea", "chi"))
+    desk = f"/servers/{server.uuid}/shares"
+    made = ana.post(f"{desk}/new", {"kind": "serial", "minutes": "60"}).content.decode()
+    path = re.search(r"http://testserver(/watch/[\w-]+)", made)
+    assert path is not None, made
+    page = rea.get(path[1])
+    assert "shared by ana" in page.content.decode()
+    assert page["Cache-Control"] == "no-store"
+    ticket = rea.post(f"{path[1]}/serial").json()
+    assert 3590 < ticket["seconds"] <= 3600
+    assert ConsoleToken.objects.get().session_key == rea.cookies["novella_session"].value
+    assert chi.get(path[1]).status_code == chi.get(desk).status_code == 404
+    assert Client().get(path[1]).status_code == 302
+    assert chi.post(f"{path[1]}/serial").status_code == 409
+    assert ana.post(f"{desk}/new", {"kind": "serial", "minutes": "x"}).status_code == 404
+    assert "shared for 15, 60" in ana.post(f"{desk}/new", {"kind": "serial", "minutes": "7"}).content.decode()
+    share = ConsoleShare.objects.get()
+    assert f"share-{share.uuid}" in ana.get(desk).content.decode()
+    assert f"share-{share.uuid}" not in ana.post(f"{desk}/{share.uuid}/revoke").content.decode()
+    assert "was revoked before" in ana.post(f"{desk}/{share.uuid}/revoke").content.decode()
+    assert rea.get(path[1]).status_code == 404

@@ -1,0 +1,68 @@
+"""A watcher's words: however they are cut into pieces, those that a guest could feel never go on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conductor.core.console_watching import LONGEST_MESSAGE, LineWatcher, ScreenWatcher
+from conductor.core.errors import Forbidden
+
+GREETING = b"RFB 003.008\n\1\1"
+
+
+def encodings(count: int) -> bytes:
+    return b"\2\0" + count.to_bytes(2, "big") + bytes(4 * count)
+
+
+def pasted(length: int) -> bytes:
+    return b"\6\0\0\0" + length.to_bytes(4, "big", signed=True) + b"\4" * abs(length)
+
+
+PASSED = st.one_of(
+    st.binary(min_size=19, max_size=19).map(lambda body: b"\0" + body),
+    st.integers(0, 40).map(encodings),
+    st.binary(min_size=9, max_size=9).map(lambda body: b"\3" + body),
+    st.binary(min_size=9, max_size=9).map(lambda body: b"\x96" + body),
+    st.binary(max_size=64).map(lambda body: b"\xf8" + bytes(7) + bytes([len(body)]) + body),
+)
+DROPPED = st.one_of(
+    st.binary(min_size=7, max_size=7).map(lambda body: b"\4" + body),
+    st.binary(min_size=5, max_size=5).map(lambda body: b"\5" + body),
+    st.integers(-300, 300).map(pasted),
+    st.binary(min_size=3, max_size=3).map(lambda body: b"\xfa" + body),
+    st.integers(0, 3).map(lambda screens: b"\xfb" + bytes(5) + bytes([screens, 0]) + b"\4" * (16 * screens)),
+    st.binary(min_size=11, max_size=11).map(lambda body: b"\xff" + body),
+)
+
+
+@given(st.lists(st.one_of(st.tuples(st.just(True), PASSED), st.tuples(st.just(False), DROPPED))), st.data())
+def test_only_what_pictures_need_goes_on(messages: list[tuple[bool, bytes]], data: st.DataObject) -> None:
+    said = GREETING + b"".join(message for _, message in messages)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
+    watcher = ScreenWatcher()
+    passed = b"".join(
+        watcher.passes(said[begin:end]) for begin, end in zip([0, *cuts], [*cuts, len(said)], strict=True)
+    )
+    assert passed == GREETING + b"".join(message for goes_on, message in messages if goes_on)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"RFB 003.003\n",  # would sign in by other steps than are read here
+        b"RFB 003.008\n\2",  # a password
+        b"GET / HTTP/1",
+        GREETING + b"\1",
+        GREETING + b"\xc8",
+        GREETING + b"\6\0\0\0" + (LONGEST_MESSAGE).to_bytes(4, "big"),
+    ],
+)
+def test_what_no_watcher_says_ends_it(said: bytes) -> None:
+    with pytest.raises(Forbidden):
+        ScreenWatcher().passes(said)
+
+
+def test_a_line_hears_nothing() -> None:
+    assert LineWatcher().passes(b"\r") == b""
