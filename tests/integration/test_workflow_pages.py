@@ -15,7 +15,7 @@ from conductor.api_db.models import SavedView
 from conductor.cell_db.models import Migration
 from conductor.core.errors import StaleToken
 from conductor.journal.models import Event, LockWait, WorkflowRun
-from conductor.services import flow_lists, lock_views, migration_panels, step_logs, usual_times
+from conductor.services import flow_lists, lock_views, migration_panels, usual_times
 from conductor.services.flow_lists import ListQuery
 from conductor.workflows import engine
 from tests import factories
@@ -170,99 +170,6 @@ def test_tenants_see_their_steps_and_logs_without_hosts(asker: Any) -> None:
     assert "sim-1" in admin.get(f"/workflows/{child.uuid}/data").content.decode()
     assert "write with" in admin.get(f"/workflows/{child.uuid}/locks").content.decode()
     assert ana.get(f"/workflows/{child.uuid}/step/{'0' * 8}-2").status_code == 404
-
-
-def test_logs_are_narrowed_and_downloaded(asker: Any) -> None:
-    _, child = factories.build(asker, "web-1")
-    error = {"class": "DriverError", "message": "the disk is full"}
-    factories.tell(child, "step.started", step="SpawnOnHost", attempt=1)
-    factories.tell(child, "step.failed", step="SpawnOnHost", attempt=1, error=error)
-    ana = signed_in("ana")
-    page = ana.get(f"/workflows/{child.uuid}/logs?level=error").content.decode()
-    assert "the disk is full" in page
-    assert "begins" not in page
-    answer = ana.get(f"/workflows/{child.uuid}/log")
-    assert answer["Content-Disposition"] == f'attachment; filename="workflow-{str(child.uuid)[:8]}.log"'
-    assert answer.content.decode().splitlines()[1].endswith("“Spawn on host” failed: the disk is full (DriverError)")
-    assert ana.get(f"/workflows/{child.uuid}/logs?level=loud").status_code == 400
-    assert ana.get(f"/workflows/{child.uuid}/logs?line=first").status_code == 400
-
-
-def test_a_long_log_ends_with_its_newest_line_and_opens_at_an_older_one(asker: Any) -> None:
-    _, child = factories.build(asker, "web-1")
-    count = step_logs.MOST_LINES + 60
-    of = {"run_uuid": child.uuid, "project_id": child.project_id, "topic": f"wf:{child.uuid}", "kind": "step.progress"}
-    told = [{"step": "SpawnOnHost", "progress": {"message": f"said {number}"}} for number in range(1, count + 1)]
-    Event.objects.using("cell1").bulk_create([Event(**of, data=data, created_at=factories.ago(5)) for data in told])
-    ana, path = signed_in("ana"), f"/workflows/{child.uuid}/logs"
-    newest, older = (ana.get(f"{path}{query}").content.decode() for query in ("", "?line=30"))
-    assert ('id="line-1060"' in newest, 'id="line-60"' in newest, "60 older lines" in newest) == (True, False, True)
-    assert ('id="line-10"' in older, 'id="line-1060"' in older, "51 newer lines" in older) == (True, False, True)
-    assert ('data-live-topic="wf:' in newest, 'data-live-topic="wf:' in older) == (True, False)
-    assert len(ana.get(f"/workflows/{child.uuid}/log").content.splitlines()) == count
-
-
-def test_the_past_is_shown_as_it_was(asker: Any) -> None:
-    _, child = factories.build(asker, "web-1", age=12)
-    for kind in ("run.started", "step.started", "step.done"):
-        factories.tell(child, kind, step="ClaimDestination")
-    Event.objects.using("cell1").filter(kind="run.started").update(created_at=factories.ago(11.05))
-    Event.objects.using("cell1").filter(kind="step.started").update(created_at=factories.ago(10.95))
-    ana = signed_in("ana")
-    now = ana.get(f"/workflows/{child.uuid}/steps").content.decode()
-    then = ana.get(f"/workflows/{child.uuid}/steps?as_of=1").content.decode()
-    assert now.count("planned") < then.count("planned")
-    assert "data-live-topic" in now
-    assert "data-live-topic" not in then
-    assert ana.get(f"/workflows/{child.uuid}?as_of=99").status_code == 400
-    assert ana.get(f"/workflows/{child.uuid}?as_of=soon").status_code == 400
-
-
-def test_each_event_of_a_long_story_is_reached_and_costs_no_more_questions(asker: Any) -> None:
-    parent, child = factories.build(asker, "web-1")
-    ana, path, begun = signed_in("ana"), f"/workflows/{child.uuid}/events", factories.ago(9)
-
-    def add(run: WorkflowRun, numbers: range, every: float) -> None:
-        of = {"run_uuid": run.uuid, "project_id": run.project_id, "topic": f"wf:{run.uuid}", "kind": "step.progress"}
-        told = [
-            Event(**of, data={"step": "SpawnOnHost", "progress": {"message": f"{run.flow} {number}"}},
-                  created_at=begun + timedelta(seconds=every * number))
-            for number in numbers
-        ]  # fmt: skip
-        Event.objects.using(str(run._state.db)).bulk_create(told)
-
-    def asked(address: str) -> tuple[str, int]:
-        with CaptureQueriesContext(connections["cell1"]) as cell, CaptureQueriesContext(connections["default"]) as api:
-            page = ana.get(address).content.decode()
-        return page, len(cell) + len(api)
-
-    def places(page: str) -> list[int]:
-        return [int(place) for place in re.findall(r'as_of=(\d+)" data-open', page)]
-
-    add(child, range(10), 0.001)
-    add(parent, range(2), 0.005)
-    asked(path)  # what is usual is read and kept
-    _, few = asked(path)
-    _, few_then = asked(f"{path}?as_of=3")
-    add(child, range(10, 5000), 0.001)
-    add(parent, range(2, 1000), 0.005)
-    newest, many = asked(path)
-    then, many_then = asked(f"{path}?as_of=3000")
-    assert (many, many_then) == (few, few_then)
-    assert places(newest) == list(range(5801, 6001))
-    assert places(then) == list(range(2995, 3195))
-    assert "event 3000 of 6000" in then
-    assert "build_in_cell 2499" in then[then.index('class="here"') :].partition("</tr>")[0]
-    told: list[str] = []  # page by page, from the end
-    address = path
-    while address:
-        page, _ = asked(address)
-        told = re.findall(r"<code>step.progress</code>.*?</tr>", page) + told
-        older = re.search(r'href="([^"]+)" rel="prev"', page.partition("pager")[2])
-        address = path + older[1] if older else ""
-    assert len(told) == 6000
-    assert ana.get(f"/workflows/{child.uuid}?as_of=5999").status_code == 200
-    assert (ana.get(f"{path}?as_of=6001").status_code, ana.get(f"{path}?from=0").status_code) == (400, 400)
 
 
 # -- locks ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,114 @@
+"""What happened to a workflow, as its pages tell it: log, events, and the past as it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from conductor.journal.models import Event, WorkflowRun
+from conductor.services import step_logs
+from tests import factories
+from tests.integration.page_clients import signed_in
+from tests.integration.test_workflow_pages import asker
+
+__all__ = ["asker"]
+
+HREF = re.compile(r'href="([^"]+)" rel="prev"')
+
+
+def test_logs_are_narrowed_and_downloaded(asker: Any) -> None:
+    _, child = factories.build(asker, "web-1")
+    error = {"class": "DriverError", "message": "the disk is full"}
+    factories.tell(child, "step.started", step="SpawnOnHost", attempt=1)
+    factories.tell(child, "step.failed", step="SpawnOnHost", attempt=1, error=error)
+    ana = signed_in("ana")
+    page = ana.get(f"/workflows/{child.uuid}/logs?level=error").content.decode()
+    assert "the disk is full" in page
+    assert "begins" not in page
+    answer = ana.get(f"/workflows/{child.uuid}/log")
+    assert answer["Content-Disposition"] == f'attachment; filename="workflow-{str(child.uuid)[:8]}.log"'
+    assert answer.content.decode().splitlines()[1].endswith("“Spawn on host” failed: the disk is full (DriverError)")
+    assert ana.get(f"/workflows/{child.uuid}/logs?level=loud").status_code == 400
+    assert ana.get(f"/workflows/{child.uuid}/logs?line=first").status_code == 400
+
+
+def test_a_long_log_ends_with_its_newest_line_and_opens_at_an_older_one(asker: Any) -> None:
+    _, child = factories.build(asker, "web-1")
+    count = step_logs.MOST_LINES + 60
+    of = {"run_uuid": child.uuid, "project_id": child.project_id, "topic": f"wf:{child.uuid}", "kind": "step.progress"}
+    told = [{"step": "SpawnOnHost", "progress": {"message": f"said {number}"}} for number in range(1, count + 1)]
+    Event.objects.using("cell1").bulk_create([Event(**of, data=data, created_at=factories.ago(5)) for data in told])
+    ana, path = signed_in("ana"), f"/workflows/{child.uuid}/logs"
+    newest, older = (ana.get(f"{path}{query}").content.decode() for query in ("", "?line=30"))
+    assert ('id="line-1060"' in newest, 'id="line-60"' in newest, "60 older lines" in newest) == (True, False, True)
+    assert ('id="line-10"' in older, 'id="line-1060"' in older, "51 newer lines" in older) == (True, False, True)
+    assert ('data-live-topic="wf:' in newest, 'data-live-topic="wf:' in older) == (True, False)
+    assert len(ana.get(f"/workflows/{child.uuid}/log").content.splitlines()) == count
+
+
+def test_the_past_is_shown_as_it_was(asker: Any) -> None:
+    _, child = factories.build(asker, "web-1", age=12)
+    for kind in ("run.started", "step.started", "step.done"):
+        factories.tell(child, kind, step="ClaimDestination")
+    Event.objects.using("cell1").filter(kind="run.started").update(created_at=factories.ago(11.05))
+    Event.objects.using("cell1").filter(kind="step.started").update(created_at=factories.ago(10.95))
+    ana = signed_in("ana")
+    now = ana.get(f"/workflows/{child.uuid}/steps").content.decode()
+    then = ana.get(f"/workflows/{child.uuid}/steps?as_of=1").content.decode()
+    assert now.count("planned") < then.count("planned")
+    assert "data-live-topic" in now
+    assert "data-live-topic" not in then
+    assert ana.get(f"/workflows/{child.uuid}?as_of=99").status_code == 400
+    assert ana.get(f"/workflows/{child.uuid}?as_of=soon").status_code == 400
+
+
+def say(run: WorkflowRun, numbers: Iterable[int], *, every: float) -> None:
+    """As much progress of a run, told at even times."""
+    of = {"run_uuid": run.uuid, "project_id": run.project_id, "topic": f"wf:{run.uuid}", "kind": "step.progress"}
+    told = []
+    for number in numbers:
+        data = {"step": "SpawnOnHost", "progress": {"message": f"{run.flow} {number}"}}
+        told.append(Event(**of, data=data, created_at=run.created_at + timedelta(seconds=every * number)))
+    Event.objects.using(str(run._state.db)).bulk_create(told)
+
+
+def asked(client: Any, address: str) -> tuple[str, int]:
+    """A page, and how many questions it cost."""
+    with CaptureQueriesContext(connections["cell1"]) as cell, CaptureQueriesContext(connections["default"]) as api:
+        page = client.get(address).content.decode()
+    return page, len(cell) + len(api)
+
+
+def places(page: str) -> list[int]:
+    return [int(place) for place in re.findall(r'as_of=(\d+)" data-open', page)]
+
+
+def test_each_event_of_a_long_story_is_reached_and_costs_no_more_questions(asker: Any) -> None:
+    parent, child = factories.build(asker, "web-1")
+    WorkflowRun.objects.using("cell1").filter(pk=child.pk).update(created_at=parent.created_at)
+    child.refresh_from_db()
+    ana, path = signed_in("ana"), f"/workflows/{child.uuid}/events"
+    say(child, range(10), every=0.001)
+    say(parent, range(2), every=0.005)
+    asked(ana, path)  # what is usual is read and kept
+    few = [asked(ana, f"{path}{query}")[1] for query in ("", "?as_of=3")]
+    say(child, range(10, 5000), every=0.001)
+    say(parent, range(2, 1000), every=0.005)
+    (newest, many), (then, many_then) = (asked(ana, f"{path}{query}") for query in ("", "?as_of=3000"))
+    assert [many, many_then] == few
+    assert (places(newest), places(then)) == ([*range(5801, 6001)], [*range(2995, 3195)])
+    assert "event 3000 of 6000" in then
+    assert "build_in_cell 2499" in then[then.index('class="here"') :].partition("</tr>")[0]
+    assert ana.get(f"/workflows/{child.uuid}?as_of=5999").status_code == 200
+    assert (ana.get(f"{path}?as_of=6001").status_code, ana.get(f"{path}?from=0").status_code) == (400, 400)
+    seen: list[str] = []  # page by page, from the end
+    while newest:
+        seen = re.findall(r"build_in_cell (\d+)<", newest) + seen
+        older = HREF.search(newest.partition("pager")[2])
+        newest = asked(ana, path + older[1])[0] if older else ""
+    assert seen == [str(number) for number in range(5000)]
