@@ -74,6 +74,11 @@ def operators_only(view: View) -> View:
     return wrapped
 
 
+def may_change(asker: RequestContext) -> bool:
+    """Whether the asker does more than read in the project: members launch its servers and delete them."""
+    return asker.is_admin or "member" in asker.roles
+
+
 def error_page(request: HttpRequest, status: int, title: str, message: str) -> HttpResponse:
     """What failed, in words, with the request id to quote."""
     context = {"status": status, "title": title, "message": message, "request_id": request_id_of(request)}

@@ -12,6 +12,7 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from conductor.core.context import RequestContext
@@ -211,9 +212,11 @@ def save_view(request: PageRequest) -> HttpResponse:
     try:
         kept = saved_views.save(request.asker, PAGE, str(request.POST.get("name", "")), query)
     except (Invalid, Conflict) as error:
-        messages.add_message(request, messages.INFO, f"Nothing was kept: {error.message}", extra_tags="bad")
+        said = gettext("Nothing was kept: {why}").format(why=gettext(error.message))
+        messages.add_message(request, messages.INFO, said, extra_tags="bad")
         return redirect(back)
-    messages.add_message(request, messages.INFO, f"“{kept.name}” is kept among your views.", extra_tags="good")
+    said = gettext("“{name}” is kept among your views.").format(name=kept.name)
+    messages.add_message(request, messages.INFO, said, extra_tags="good")
     return redirect(back)
 
 
@@ -227,5 +230,6 @@ def forget_view(request: PageRequest, view_uuid: str) -> HttpResponse:
     if request.method != "POST":
         return render(request, "workflows/forget_view.html", {"kept": mine})
     saved_views.delete(request.asker, PAGE, view_uuid)
-    messages.add_message(request, messages.INFO, f"“{mine.name}” is not kept any more.", extra_tags="good")
+    said = gettext("“{name}” is not kept any more.").format(name=mine.name)
+    messages.add_message(request, messages.INFO, said, extra_tags="good")
     return redirect("workflows")

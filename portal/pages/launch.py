@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_http_methods
 
-from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, QuotaExceeded
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import FlavorSpec
 from conductor.services import costs, instances, launch_choices, launch_fits, launch_forms
@@ -21,7 +21,7 @@ from conductor.services.launch_choices import LaunchChoices
 from conductor.services.launch_fits import SizeFit
 from conductor.services.launch_forms import FieldView
 from portal.pages import quota_bars
-from portal.pages.access import PageRequest, signed_in
+from portal.pages.access import PageRequest, may_change, signed_in
 from portal.pages.amounts import megabytes
 from portal.pages.amounts import size as size_words
 from portal.pages.fit_meter import fit_meter
@@ -56,6 +56,8 @@ class Problem:
 @signed_in
 def launch(request: PageRequest) -> HttpResponse:
     """The form; on POST the launch, or the form again with everything kept and each problem at its field."""
+    if not may_change(request.asker):
+        raise Forbidden("Who only reads in this project cannot launch servers.")
     choices = launch_choices.choices(request.asker)
     if request.method != "POST":
         form = _with_defaults(_again(request, choices), choices)

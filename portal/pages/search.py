@@ -18,7 +18,7 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.services import hosts, instance_queries, own_flows
 from conductor.services.values import InstanceQuery
 from portal.pages import faces, navigation, stories
-from portal.pages.access import PageRequest, signed_in
+from portal.pages.access import PageRequest, may_change, signed_in
 from portal.pages.faces import Face
 from portal.pages.resources import views
 from portal.pages.resources.catalog import RESOURCES, may
@@ -108,7 +108,7 @@ def _places(request: PageRequest, text: str) -> list[Hit]:
 
 def _deeds(request: PageRequest, text: str) -> list[Hit]:
     """What makes something new: the rest needs something that it is done to."""
-    deeds = [Hit("Launch server", reverse("launch"), "plus", "c")]
+    deeds = [Hit("Launch server", reverse("launch"), "plus", "c")] if may_change(request.asker) else []
     for resource in RESOURCES:
         for deed in resource.deeds:
             if deed.is_creation and may(request.asker, resource.service, deed.rule):

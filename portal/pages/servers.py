@@ -19,7 +19,7 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.services import flows, instances, server_choices
 from conductor.services.values import InstanceView, RunView
 from portal.pages import consoles, faces, metrics, serial, server_queries, server_tabs, stories
-from portal.pages.access import PageRequest, signed_in
+from portal.pages.access import PageRequest, may_change, signed_in
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 from portal.pages.server_outcomes import Outcome, page_of
@@ -95,7 +95,7 @@ def page_context(asker: RequestContext, server_uuid: str, tab: str) -> dict[str,
         "offered": [choice for choice in choices if choice.enabled and choice.id in NEAR],
         "further": [choice for choice in choices if choice.enabled and choice.id not in NEAR],
         "not_offered": [choice for choice in choices if not choice.enabled],
-        "can_delete": found.task_state != "deleting" and found.status != "DELETED",
+        "can_delete": may_change(asker) and found.task_state != "deleting" and found.status != "DELETED",
         "tabs": [
             {"name": name, "url": _tab_url(server_uuid, key), "is_here": key == tab} for key, (name, *_) in TABS.items()
         ],
@@ -177,7 +177,7 @@ def delete_servers(request: PageRequest) -> HttpResponse:
     except Invalid as error:
         messages.add_message(request, messages.INFO, error.message, extra_tags="waiting")
         return redirect("servers")
-    if not (request.asker.is_admin or "member" in request.asker.roles):
+    if not may_change(request.asker):
         raise Forbidden("Who only reads in this project cannot delete its servers.")
     if request.method == "POST":
         return _delete(request, picked.uuids)

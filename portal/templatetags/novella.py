@@ -19,7 +19,7 @@ from conductor.core.context import RequestContext
 from conductor.services import panels
 from conductor.services.host_details import HostDetail
 from conductor.services.values import InstanceView
-from portal.pages import migrations
+from portal.pages import access, migrations
 from portal.pages.amounts import megabytes
 from portal.pages.faces import Face
 from portal.pages.stories import Story
@@ -29,6 +29,9 @@ register.filter("megabytes", megabytes)
 
 MOMENTS = {"en": "%Y-%m-%d %H:%M:%S %Z", "de": "%d.%m.%Y %H:%M:%S %Z"}
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+register.filter("may_change", access.may_change)
 
 
 @register.simple_tag

@@ -10,6 +10,7 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from conductor.api_db.models import BuildRequest
 from conductor.cell_db.models import Instance
 from conductor.journal.models import WorkflowRun
 from conductor.services import instance_locks, preferences
@@ -138,6 +139,32 @@ def test_who_only_reads_gets_no_forms(ana: Client, people: Any) -> None:
     assert "/server/do/" not in text(rea.get(f"/servers/{server.uuid}/volumes"))
     assert rea.post("/server/do/rename", {"item": str(server.uuid), "name": "x", "description": ""}).status_code == 403
     assert Instance.objects.using("cell1").get(uuid=server.uuid).name == "web-0"
+
+
+def test_who_only_reads_launches_and_deletes_nothing(ana: Client, people: Any) -> None:
+    """Neither is offered anywhere, and the pages refuse what the API refuses."""
+    server = factories.instance(people.ana.context(), "web-0")
+    one = f"/servers/{server.uuid}"
+    rea = Client()
+    rea.post("/sign-in", {"username": "rea", "password": PASSWORD})
+    for address, way in (
+        ("/", "/servers/launch"),
+        ("/servers", "/servers/launch"),
+        ("/servers", "/servers/do/stop"),
+        ("/workflows", "/servers/launch"),
+        (one, "/servers/launch"),
+        (one, "/servers/delete?"),
+        (f"{one}/danger", "/servers/delete?"),
+        ("/search?q=launch", "/servers/launch"),
+    ):
+        assert way in text(ana.get(address)), address
+        assert way not in text(rea.get(address)), address
+    for way in ("/servers/launch", f"/servers/delete?server={server.uuid}"):
+        assert ana.get(way).status_code == 200
+        assert rea.get(way).status_code == 403
+        assert rea.post(way, {"name": "rea-1", "server": str(server.uuid)}).status_code == 403
+    assert not BuildRequest.objects.exists()
+    assert not WorkflowRun.objects.exists()
 
 
 def test_a_long_list_costs_as_much_as_a_short_one(ana: Client, people: Any) -> None:
