@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -21,13 +22,15 @@ from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.services import hosts, live_migrations, moves, server_actions
 from conductor.services.values import Page, ServiceView
-from conductor.transactions import database_now, write_tx
+from conductor.transactions import database_now, database_time, write_tx
 
 log = logging.getLogger(__name__)
 
 FLOW = "drain_host"
 ACTIONS = ("pause", "resume", "stop", "cancel")
 LIVE, COLD = "live", "cold"
+LONGEST_NOTE = 1000
+IN_SERVICE = "It is in service: close it, or empty it, before you say what is done to it."
 MOST_TRIES = 3  # of one server, before its reason is kept and it is left alone
 RUNS_ON = frozenset({VmState.ACTIVE, VmState.PAUSED})
 REASONS: Mapping[str, str] = {
@@ -43,10 +46,14 @@ REASONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Wish:
-    """How a host is to be emptied: so many servers at once, and whether they may be off while they move."""
+    """How a host is to be emptied: so many servers at once, whether they may be off while they move, until when.
+
+    After `deadline_at` no further move is begun.
+    """
 
     most_at_once: int = 2
     allows_cold: bool = True
+    deadline_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class PlannedMove:
 
 @dataclass(frozen=True)
 class DrainView:
-    """A host on its way to be empty. `left` names its servers with what becomes of each."""
+    """A host on its way to be empty. `left` names its servers with what becomes of each; `is_late` past a deadline."""
 
     run_uuid: str
     host: str
@@ -71,6 +78,7 @@ class DrainView:
     wish: Wish
     moved: int
     moving: int
+    is_late: bool = False
     left: list[PlannedMove] = field(default_factory=list)
 
 
@@ -85,6 +93,7 @@ def begin(context: RequestContext, host: str, wish: Wish) -> str:
     if not 1 <= wish.most_at_once <= 100:
         raise Invalid("A drain moves 1 to 100 servers at once.", field="most_at_once")
     service = service_of(context, host)
+    _require_ahead(service.cell, wish.deadline_at)
     with write_tx(service.cell):
         services = Service.objects.using(service.cell).filter(binary=hosts.COMPUTE, host=host)
         # Before the lock, as whoever comes to use the host does. Closed at once, so that he finds another one.
@@ -105,6 +114,7 @@ def begin(context: RequestContext, host: str, wish: Wish) -> str:
             host=host,
             most_at_once=wish.most_at_once,
             allows_cold=wish.allows_cold,
+            deadline_at=wish.deadline_at,
             was_disabled=before.is_disabled,
             reason_before=before.disabled_reason,
             created_at=database_now(),
@@ -135,26 +145,35 @@ def under_way(context: RequestContext) -> Page[DrainView]:
     return Page(sorted(views, key=lambda one: one.host), missing_cells=found.failures)
 
 
-def act(context: RequestContext, host: str, action: str) -> DrainView:
+def act(context: RequestContext, host: str, action: str, *, deadline_at: datetime | None = None) -> DrainView:
     """Pause, resume, stop (the host stays closed) or cancel (it is opened again) the drain of a host.
 
-    Servers that are on their way arrive all the same. Raises Invalid for another word, Conflict for one that is over.
+    One that is resumed gets another deadline, where one is given; after a deadline that has passed there is none else.
+    Servers that are on their way arrive all the same. Raises Invalid for another word or a time that has passed,
+    Conflict for one that is over.
     """
     if action not in ACTIONS:
         raise Invalid(f"Unknown action {action[:60]}; it is one of {', '.join(ACTIONS)}.", field="action")
+    if deadline_at is not None and action != "resume":
+        raise Invalid("A deadline is for a drain that is resumed.", field="deadline_at")
     service = service_of(context, host)
+    _require_ahead(service.cell, deadline_at)
     with write_tx(service.cell):
         drain = _newest(service.cell, host)
         drains = Drain.objects.using(service.cell).filter(pk=drain.pk)
         runs = [run for run in outbox.hold(service.cell, uuid=drain.run_uuid) if run.finished_at is None]
         if not runs:
             raise Conflict(f"The drain of host {host} is over.")
-        if action in ("pause", "resume"):
-            drains.update(is_paused=action == "pause", updated_at=database_now())
-            outbox.wake(service.cell, drain.run_uuid)
+        if action == "pause":
+            drains.update(is_paused=True, updated_at=database_now())
+        elif action == "resume":
+            until = deadline_at or (None if drain.is_late else drain.deadline_at)
+            drains.update(is_paused=False, is_late=False, deadline_at=until, updated_at=database_now())
         else:
             drains.update(stays_closed=action == "stop", updated_at=database_now())
             outbox.request_cancel(service.cell, runs[0], f"the drain was told to {action}")
+        if action in ("pause", "resume"):
+            outbox.wake(service.cell, drain.run_uuid)  # it says how it waits
     return get(context, host)
 
 
@@ -166,6 +185,24 @@ def open_again(context: RequestContext, host: str) -> ServiceView:
         if drain and WorkflowRun.objects.using(service.cell).live().filter(uuid=drain.run_uuid).exists():
             raise Conflict(f"Host {host} is being emptied by workflow {drain.run_uuid}: cancel that first.")
         return hosts.update_service(context, service, is_disabled=False, disabled_reason=None)
+
+
+def note(context: RequestContext, host: str, text: str) -> None:
+    """Keep what is done to a host that is out of service, or "" for nothing; it goes when the host is back.
+
+    Raises NotFound, Invalid for one that is too long, Conflict for a host in service.
+    """
+    if len(text) > LONGEST_NOTE:
+        raise Invalid(f"A note has at most {LONGEST_NOTE} characters.", field="note")
+    service = service_of(context, host)
+    if text and not is_out_of_service(service):
+        raise Conflict(IN_SERVICE)
+    hosts.update_service(context, service, maintenance_note=text.strip())
+
+
+def is_out_of_service(service: ServiceView) -> bool:
+    """Whether a host takes no new servers, or an operator says that it is off."""
+    return service.is_disabled or service.is_forced_down
 
 
 def advance(alias: str) -> int:
@@ -217,10 +254,13 @@ def _advance(alias: str, run: WorkflowRun) -> tuple[int, bool]:
     In one transaction that holds the drain, so that conductors side by side do not begin more than allowed.
     """
     drain = Drain.objects.using(alias).select_for_update().filter(run_uuid=run.uuid).first()
-    if drain is None or drain.is_paused:
+    if drain is None or drain.is_paused or drain.is_late:
         return 0, False
     load = host_load.of(alias, drain.host)
     if load.is_empty:
+        return 0, True
+    if drain.deadline_at is not None and drain.deadline_at <= database_time(alias):
+        Drain.objects.using(alias).filter(pk=drain.pk).update(is_late=True, updated_at=database_now())
         return 0, True
     context = RequestContext.from_json(run.context)
     room = drain.most_at_once - _children(alias, run).live().count()
@@ -277,6 +317,11 @@ def _is_ours(move: Migration) -> bool:
     return bool(move.details.get("confirms_itself"))
 
 
+def _require_ahead(alias: str, deadline_at: datetime | None) -> None:
+    if deadline_at is not None and deadline_at <= database_time(alias):
+        raise Invalid("A deadline lies ahead: this one has passed.", field="deadline_at")
+
+
 def _newest(alias: str, host: str) -> Drain:
     drain = Drain.objects.using(alias).filter(host=host).order_by("-pk").first()
     if drain is None:
@@ -285,7 +330,7 @@ def _newest(alias: str, host: str) -> Drain:
 
 
 def _wish(drain: Drain) -> Wish:
-    return Wish(drain.most_at_once, drain.allows_cold)
+    return Wish(drain.most_at_once, drain.allows_cold, drain.deadline_at)
 
 
 def _view(alias: str, drain: Drain) -> DrainView:
@@ -306,5 +351,6 @@ def _view(alias: str, drain: Drain) -> DrainView:
         wish=wish,
         moved=len(moved),
         moving=children.live().count(),
+        is_late=drain.is_late,
         left=left,
     )

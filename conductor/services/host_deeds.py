@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
@@ -90,7 +91,7 @@ def drain(context: RequestContext, host: str, wish: Wish, *, reason: str) -> str
         with write_tx(service.cell):
             run_uuid = drains.begin(context, host, wish)
             entry = _entry(context, host, "drain", reason, run_uuid=run_uuid)
-            _keep(service.cell, context, entry)
+            _keep(service.cell, context, _with(entry, _until(wish.deadline_at)))
     except NovellaError as error:
         refuse(context, host, "drain", reason, error)
         raise
@@ -116,21 +117,35 @@ def drain_all(context: RequestContext, names: Sequence[str], wish: Wish, *, reas
                 stack.enter_context(write_tx(cell))
             for host in hosts:
                 run_uuids.append(drains.begin(context, host, wish))
-                _keep(cells[host], context, _entry(context, host, "drain", reason, run_uuid=run_uuids[-1]))
+                entry = _entry(context, host, "drain", reason, run_uuid=run_uuids[-1])
+                _keep(cells[host], context, _with(entry, _until(wish.deadline_at)))
     except NovellaError as error:
         refuse(context, host, "drain", reason, error)
         raise
     return run_uuids
 
 
-def steer(context: RequestContext, host: str, action: str) -> None:
+def note(context: RequestContext, host: str, text: str) -> None:
+    """Say on a host that is out of service what is done to it, on record. Raises what drains.note does."""
+    service = host_details.service_of(context, host)
+    try:
+        with write_tx(service.cell):
+            drains.note(context, host, text)
+            changed = {"note": text[:LONGEST_TEXT], "before": service.maintenance_note[:LONGEST_TEXT]}
+            _keep(service.cell, context, _with(_entry(context, host, "note", ""), changed))
+    except NovellaError as error:
+        refuse(context, host, "note", "", error)
+        raise
+
+
+def steer(context: RequestContext, host: str, action: str, *, deadline_at: datetime | None = None) -> None:
     """Pause, resume, stop or cancel a drain, on record. Raises what drains.act does."""
     service = host_details.service_of(context, host)
     try:
         with write_tx(service.cell):
-            view = drains.act(context, host, action)
+            view = drains.act(context, host, action, deadline_at=deadline_at)
             entry = _entry(context, host, f"drain.{action}", "", run_uuid=view.run_uuid)
-            _keep(service.cell, context, entry)
+            _keep(service.cell, context, _with(entry, _until(deadline_at)))
     except NovellaError as error:
         refuse(context, host, f"drain.{action}"[:60], "", error)
         raise
@@ -163,6 +178,14 @@ def _entry(
         run_uuid=run_uuid,
         details={"host": host[:LONGEST_TEXT]},
     )
+
+
+def _with(entry: Entry, details: Mapping[str, str]) -> Entry:
+    return replace(entry, details={**entry.details, **details})
+
+
+def _until(deadline_at: datetime | None) -> dict[str, str]:
+    return {"deadline_at": deadline_at.isoformat()} if deadline_at else {}
 
 
 def _check(deed: _Deed, facts: Facts, reason: str, confirm: str) -> None:

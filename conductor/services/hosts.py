@@ -108,7 +108,12 @@ def get_hypervisor(context: RequestContext, ref: str) -> HypervisorView:
 
 
 def update_service(context: RequestContext, service: ServiceView, **values: Any) -> ServiceView:
-    """Set `is_disabled`, `disabled_reason` or `is_forced_down` of a service; returns it as it is then."""
+    """Set `is_disabled`, `disabled_reason`, `is_forced_down` or `maintenance_note`; returns the service as it is then.
+
+    The note goes with the return to service.
+    """
+    if values.get("is_disabled") is False:
+        values["maintenance_note"] = ""
     with write_tx(service.cell):
         services_in(service.cell).filter(uuid=service.uuid).update(**values)
         nodes = list(ComputeNode.objects.using(service.cell).filter(host=service.host))
@@ -231,6 +236,7 @@ def service_view(row: Any, alias: str, cell_number: int) -> ServiceView:
         is_up=bool(row.is_fresh) and not row.is_forced_down,
         is_disabled=row.is_disabled,
         disabled_reason=row.disabled_reason,
+        maintenance_note=row.maintenance_note,
         is_forced_down=row.is_forced_down,
         is_simulated=row.is_simulated,
         version=row.version,

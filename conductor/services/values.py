@@ -262,6 +262,7 @@ class ServiceView:
     version: int
     last_seen_at: datetime | None
     is_known: bool = True
+    maintenance_note: str = ""
 
 
 @dataclass(frozen=True)

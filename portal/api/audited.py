@@ -48,7 +48,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     _kind(r"/identity/v3/groups/[^/]+/users/[^/]+", "group.member", _MEMBERSHIP),
     _kind(r"/api/users/[^/]+/second-factor", "user.second_factor", {"DELETE": "reset"}),
-    _kind(r"/api/hosts/[^/]+/(?P<word>drain|canary|open|evacuate)", "host", {"POST": "{word}"}),
+    _kind(r"/api/hosts/[^/]+/(?P<word>drain|canary|open|evacuate|note)", "host", {"POST": "{word}"}),
     _kind(r"/api/hosts/[^/]+/drain/action", "host", {"POST": "drain"}),
     _kind(r"/api/announcements(?:/[^/]+)?", "announcement"),
     _kind(rf"{_COMPUTE}os-aggregates/[^/]+/action", "aggregate", {"POST": "{key}"}),

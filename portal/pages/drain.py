@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.translation import gettext
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NovellaError
@@ -80,17 +82,29 @@ def drain(request: PageRequest, name: str) -> HttpResponse:
     return _preview(request, name, error)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @operators_only
 def steer(request: PageRequest, name: str, action: str) -> HttpResponse:
-    """Pause, resume, stop or cancel."""
+    """Pause, resume, stop or cancel; resuming has a form, for another deadline."""
+    if request.method != "POST":
+        return _resume_form(request, name, action)
     try:
-        host_deeds.steer(request.asker, name, action)
+        host_deeds.steer(request.asker, name, action, deadline_at=deadline_of(request.POST))
     except (Invalid, Conflict) as error:
+        if error.details.get("field") == "deadline_at":
+            return _resume_form(request, name, action, error)
         messages.add_message(request, messages.INFO, error.message, extra_tags="bad")
     else:
         messages.add_message(request, messages.INFO, DONE_WORDS[action], extra_tags="waiting")
     return redirect("host-drain", name)
+
+
+def _resume_form(request: PageRequest, name: str, action: str, error: NovellaError | None = None) -> HttpResponse:
+    if action != "resume":
+        raise Http404
+    sent = request.POST.get("deadline", "")
+    context = {"asker": request.asker, "name": name, "deadline": sent, "problem": error.message if error else ""}
+    return render(request, "hosts/drain_resume.html", context, status=400 if error else 200)
 
 
 def _preview(request: PageRequest, name: str, error: NovellaError | None) -> HttpResponse:
@@ -99,7 +113,7 @@ def _preview(request: PageRequest, name: str, error: NovellaError | None) -> Htt
     try:
         wish = wish_of(sent)
     except Invalid as refused:
-        wish, wrong, problem = USUAL, "most_at_once", refused.message
+        wish, wrong, problem = USUAL, refused.details["field"], refused.message
     plan = what_if.drain(request.asker, name, wish)
     state = host_details.state_of(request.asker, name)
     context = {
@@ -109,6 +123,7 @@ def _preview(request: PageRequest, name: str, error: NovellaError | None) -> Htt
         "rooms": rooms_of(plan),
         "how_words": HOW_WORDS,
         "wish": wish,
+        "deadline": sent.get("deadline", ""),
         "reason": sent.get("reason", ""),
         "problem": problem,
         "wrong": wrong,
@@ -144,7 +159,19 @@ def wish_of(sent: Mapping[str, str]) -> Wish:
     if not text.isdecimal() or not 1 <= int(text[:6]) <= 100:
         raise Invalid("A drain moves 1 to 100 servers at once.", field="most_at_once")
     allows_cold = "allows_cold" in sent if "sent" in sent else USUAL.allows_cold
-    return Wish(int(text), allows_cold)
+    return Wish(int(text), allows_cold, deadline_of(sent))
+
+
+def deadline_of(sent: Mapping[str, str]) -> datetime | None:
+    """The time that was typed, in the viewer's zone; None for none. Raises Invalid."""
+    text = sent.get("deadline", "").strip()
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else timezone.make_aware(moment)
+    except (ValueError, OverflowError):
+        raise Invalid("A deadline is a day and a time of day.", field="deadline_at") from None
 
 
 def _run_page(request: PageRequest, name: str) -> HttpResponse:
@@ -183,6 +210,8 @@ def face_of_drain(found: DrainView, run: RunView) -> Face:
     """The state of a drain: that of its workflow, unless it is paused."""
     if found.is_paused and found.state not in (RunState.DONE, RunState.CANCELLED):
         return Face("waiting", "paused")
+    if found.is_late and found.state not in (RunState.DONE, RunState.CANCELLED):
+        return Face("waiting", "deadline passed")
     return faces.of_run(run)
 
 
@@ -191,7 +220,7 @@ def _action(action: str, found: DrainView) -> tuple[str, str]:
     if action == "pause":
         return action, "It is paused already." if found.is_paused else ""
     if action == "resume":
-        return action, "" if found.is_paused else "It is not paused."
+        return action, "" if found.is_paused or found.is_late else "It is not paused."
     return action, ""
 
 

@@ -77,6 +77,7 @@ def begin(request: PageRequest) -> HttpResponse:
         "rooms": rooms_of(plan),
         "how_words": HOW_WORDS,
         "wish": wish,
+        "deadline": sent.get("deadline", ""),
         "reason": sent.get("reason", ""),
         "problem": error.message if error else "",
         "wrong": error.details.get("field", "") if error else "",

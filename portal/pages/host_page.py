@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NovellaError
-from conductor.services import canaries, flow_lists, host_deeds, host_details
+from conductor.services import canaries, drains, flow_lists, host_deeds, host_details
 from conductor.services.host_details import HostDetail, Stock
 from conductor.services.values import InstanceView
 from portal.pages import faces, fleet_drawing, stories
@@ -71,6 +71,33 @@ def host_deed(request: PageRequest, name: str, deed: str) -> HttpResponse:
     return redirect("host", name)
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
+@operators_only
+def host_note(request: PageRequest, name: str) -> HttpResponse:
+    """What is done to a host that is out of service, in the operators' words."""
+    service = host_details.service_of(request.asker, name)
+    text, error = request.POST.get("note", service.maintenance_note), None
+    if request.method == "POST":
+        try:
+            host_deeds.note(request.asker, name, text)
+        except (Invalid, Conflict) as refused:
+            error = refused
+        else:
+            said = gettext("The note is on the host's page and in the list of hosts.") if text.strip() else ""
+            messages.add_message(request, messages.INFO, said or gettext("The note is gone."), extra_tags="good")
+            return redirect("host", name)
+    context = {
+        "asker": request.asker,
+        "name": name,
+        "note": text,
+        "why_not": "" if drains.is_out_of_service(service) else drains.IN_SERVICE,
+        "problem": error.message if error else "",
+        "longest": drains.LONGEST_NOTE,
+    }
+    status = next((code for kind, code in STATUS if isinstance(error, kind)), 200)
+    return render(request, "hosts/note.html", context, status=status)
+
+
 def _form(request: PageRequest, name: str, offer: host_deeds.Offer, error: NovellaError | None) -> HttpResponse:
     context = {
         "asker": request.asker,
@@ -104,6 +131,7 @@ def page_context(asker: RequestContext, name: str) -> dict[str, Any]:
         "runs": [stories.of(run) for run in found.runs],
         "project_names": flow_lists.project_names(asker, {run.project_id for run in found.runs}),
         "is_draining": found.state == "draining",
+        "takes_note": drains.is_out_of_service(found.service),
     }
 
 

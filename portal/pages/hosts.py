@@ -45,6 +45,7 @@ class HostRow:
     hypervisor: str
     guests: int
     is_simulated: bool
+    note: str
     figures: tuple[Figure, ...]
 
 
@@ -107,6 +108,7 @@ def _row(found: HypervisorView) -> HostRow:
         hypervisor=f"{found.hypervisor_type}{number}",
         guests=found.running_guests,
         is_simulated=found.is_simulated,
+        note=found.service.maintenance_note,
         figures=tuple(_figures(found)),
     )
 

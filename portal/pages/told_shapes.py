@@ -171,6 +171,8 @@ SENTENCES = (
     "It counts as off already.", "It is closed already.",
     "Its agent does not answer.",
     "%(host)s is being tried. It is opened when its canary has lived.",
+    "It is in service: close it, or empty it, before you say what is done to it.",
+    "A deadline lies ahead: this one has passed.",
     # what was done to a cell, and why not
     "It has no hosts: it keeps the servers that never got one.",
     "%(cell)s takes no new servers. Those that are there stay.", "%(cell)s takes new servers again.",

@@ -107,6 +107,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("hosts/<str:name>", host_page.host, name="host"),
     path("hosts/<str:name>/drain", drain.drain, name="host-drain"),
     path("hosts/<str:name>/drain/<slug:action>", drain.steer, name="host-drain-steer"),
+    path("hosts/<str:name>/note", host_page.host_note, name="host-note"),
     path("hosts/<str:name>/do/<slug:deed>", host_page.host_deed, name="host-deed"),
     path("drains", drains.progress, name="drains"),
     path("drains/new", drains.begin, name="drains-begin"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -196,6 +197,8 @@ def test_a_drain_is_shown_before_it_is_begun(admin: Client, people: Any, hosts: 
         ({"most_at_once": "2", "reason": ""}, "Say why"),
         ({"most_at_once": "0", "reason": "fans"}, "1 to 100"),
         ({"most_at_once": "many", "reason": "fans"}, "1 to 100"),
+        ({"deadline": "2020-01-31T12:00", "reason": "fans"}, "this one has passed"),
+        ({"deadline": "soon", "reason": "fans"}, "a day and a time of day"),
     ):
         refused = admin.post("/hosts/sim-1/drain", {"sent": "1", **values})
         assert (refused.status_code, said in text(refused)) == (400, True)
@@ -212,6 +215,19 @@ def test_a_drain_is_shown_before_it_is_begun(admin: Client, people: Any, hosts: 
     assert "It is being emptied: cancel that first." in text(admin.get("/hosts/sim-1"))
 
 
+def test_what_is_done_to_a_host_stands_on_it_until_it_is_back(admin: Client, hosts: None) -> None:
+    early = admin.post("/hosts/sim-1/note", {"note": "new fans"})
+    assert (early.status_code, "before you say what is done" in text(early)) == (409, True)
+    admin.post("/hosts/sim-1/do/close", {"reason": "fans"})
+    kept = admin.post("/hosts/sim-1/note", {"note": "new fans\nuntil <Friday>"}, follow=True)
+    assert "new fans<br>until &lt;Friday&gt;" in text(kept)
+    assert "until &lt;Friday&gt;" in text(admin.get("/hosts"))
+    record = AuditRecord.objects.using("cell1").get(action="host.note")
+    assert record.details == {"host": "sim-1", "note": "new fans\nuntil <Friday>", "before": ""}
+    admin.post("/hosts/sim-1/do/open", {"reason": "done"})
+    assert "until &lt;Friday&gt;" not in text(admin.get("/hosts")) + text(admin.get("/hosts/sim-1"))
+
+
 def test_a_drain_is_steered_from_its_page(admin: Client, people: Any, hosts: None) -> None:
     guest(people, "web-1", "sim-1")
     admin.post("/hosts/sim-1/drain", {"sent": "1", "most_at_once": "1", "allows_cold": "1", "reason": "fans"})
@@ -223,7 +239,20 @@ def test_a_drain_is_steered_from_its_page(admin: Client, people: Any, hosts: Non
     assert not Drain.objects.using("cell1").get().is_paused
     odd = admin.post("/hosts/sim-1/drain/explode", follow=True)
     assert "Unknown action explode" in text(odd)
+    Drain.objects.using("cell1").update(is_late=True, deadline_at=datetime(2020, 1, 31, 12, tzinfo=UTC))
+    assert "Deadline passed, 1 left" in text(admin.get("/hosts/sim-1/drain"))
+    early = admin.post("/hosts/sim-1/drain/resume", {"deadline": "2020-02-28T12:00"})
+    assert (early.status_code, 'value="2020-02-28T12:00"' in text(early)) == (400, True)
+    admin.post("/hosts/sim-1/drain/resume", {"deadline": "2099-01-31T12:00"})
+    drain = Drain.objects.using("cell1").get()
+    assert (drain.is_late, drain.deadline_at) == (False, datetime(2099, 1, 31, 12, tzinfo=UTC))
     admin.post("/hosts/sim-1/drain/cancel")
     assert WorkflowRun.objects.using("cell1").get(flow="drain_host").is_cancel_requested
     actions = AuditRecord.objects.using("cell1").order_by("pk").values_list("action", flat=True)
-    assert list(actions) == ["host.drain", "host.drain.pause", "host.drain.resume", "host.drain.cancel"]
+    assert list(actions) == [
+        "host.drain",
+        "host.drain.pause",
+        "host.drain.resume",
+        "host.drain.resume",
+        "host.drain.cancel",
+    ]

@@ -17,6 +17,8 @@ class Service(models.Model):
     version = models.PositiveIntegerField(default=1)
     is_disabled = models.BooleanField(default=False)
     disabled_reason = models.CharField(max_length=255, null=True)
+    # Why the host is out of service and what is done to it, in an operator's words, until it is back.
+    maintenance_note = models.CharField(max_length=1000, default="", db_default="")
     is_forced_down = models.BooleanField(default=False)
     is_simulated = models.BooleanField(default=False)
     report_number = models.BigIntegerField(default=0)

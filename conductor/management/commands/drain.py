@@ -15,6 +15,7 @@ from conductor.core.context import system_context
 from conductor.core.errors import NovellaError
 from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.services import drains
+from conductor.services.announcements import moment
 from conductor.services.drains import DrainView, Wish
 
 LOOK_EVERY_SECONDS = 2.0
@@ -32,6 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("host")
         parser.add_argument("--most-at-once", type=int, default=Wish().most_at_once, metavar="N", help="1 to 100")
         parser.add_argument("--no-cold", action="store_true", help="never stop a server to move it")
+        parser.add_argument("--deadline", default="", metavar="TIME", help="begin no move after it; UTC without a zone")
         parser.add_argument("--dry-run", action="store_true", help="only say what would become of each server")
         parser.add_argument("--wait", action="store_true", help="stay until the host is empty")
         for action in drains.ACTIONS:
@@ -47,7 +49,8 @@ class Command(BaseCommand):
 
     def _handle(self, host: str, options: dict[str, Any]) -> None:
         context = system_context()
-        wish = Wish(most_at_once=options["most_at_once"], allows_cold=not options["no_cold"])
+        until = moment(options["deadline"], "deadline_at") if options["deadline"] else None
+        wish = Wish(options["most_at_once"], not options["no_cold"], until)
         asked = [action for action in drains.ACTIONS if options[action]]
         if options["dry_run"]:
             plan = [asdict(row) for row in drains.preview(context, host, wish)]
@@ -56,7 +59,7 @@ class Command(BaseCommand):
             drains.open_again(context, host)
             self._say(options, {"host": host, "is_disabled": False}, [f"{host} takes new work."])
         elif asked:
-            self._show(options, drains.act(context, host, asked[0]))
+            self._show(options, drains.act(context, host, asked[0], deadline_at=until))
         else:
             drains.begin(context, host, wish)
             self._show(options, self._wait(host) if options["wait"] else drains.get(context, host))
@@ -77,4 +80,4 @@ class Command(BaseCommand):
             sys.exit(NOT_EMPTY)
 
     def _say(self, options: dict[str, Any], body: dict[str, Any], lines: list[str]) -> None:
-        self.stdout.write(json.dumps(body, indent=2) if options["json"] else "\n".join(lines))
+        self.stdout.write(json.dumps(body, indent=2, default=str) if options["json"] else "\n".join(lines))

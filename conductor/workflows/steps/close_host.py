@@ -44,6 +44,8 @@ def is_closed(work: Work, host: str) -> bool:
 
 def set_service(work: Work, host: str, **values: Any) -> None:
     """Change a host's compute service and tell its followers and placement; inside a fenced transaction."""
+    if values.get("is_disabled") is False:
+        values["maintenance_note"] = ""
     Service.objects.using(work.alias).filter(binary="nova-compute", host=host).update(**values)
     events.append(work.alias, events.about_host(host), "host.updated", values)
     if "is_disabled" in values:

@@ -36,5 +36,9 @@ class EmptyHost(Step):
 
 
 def _words(load: host_load.Load, drain: Drain) -> str:
-    words = f"paused with {load}" if drain.is_paused else f"left: {load}"
+    words = f"left: {load}"
+    if drain.is_paused:
+        words = f"paused with {load}"
+    elif drain.is_late:
+        words = f"deadline passed, {load} left"
     return f"{words}; {len(drain.refused)} cannot leave" if drain.refused else words

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
 from conductor.services import canaries, drains, evacuations, hosts
+from conductor.services.announcements import moment
 from conductor.services.canaries import CanaryView
 from conductor.services.drains import DrainView, PlannedMove, Wish
 from conductor.services.hosts import HypervisorQuery
@@ -62,6 +63,7 @@ class Drain(OwnView):
         wish = Wish(
             most_at_once=int(body.get("most_at_once", usual.most_at_once)),
             allows_cold=as_boolean(body.get("allows_cold", usual.allows_cold), "allows_cold"),
+            deadline_at=moment(body["deadline_at"], "deadline_at") if "deadline_at" in body else None,
         )
         if as_boolean(body.get("dry_run", False), "dry_run"):
             return Response({"plan": plan_body(drains.preview(request.context, host, wish))})
@@ -73,10 +75,11 @@ class DrainAction(OwnView):
     @described({"drain": DRAIN}, 202, body=schemas.DRAIN_ACTION)
     @idempotent
     def post(self, request: ApiRequest, host: str) -> Response:
-        """Pause, resume, stop (the host stays closed) or cancel (it is opened again)."""
+        """Pause, resume (with another deadline), stop (the host stays closed) or cancel (it is opened again)."""
         self.authorize("novella:hosts:drain")
         body = validate(request.data, schemas.DRAIN_ACTION)
-        view = drains.act(request.context, host, body["action"])
+        deadline_at = moment(body["deadline_at"], "deadline_at") if "deadline_at" in body else None
+        view = drains.act(request.context, host, body["action"], deadline_at=deadline_at)
         return Response({"drain": drain_body(request, view)}, status=202)
 
 
@@ -89,6 +92,18 @@ class Open(OwnView):
         validate(request.data or {}, schemas.NOTHING)
         service = drains.open_again(request.context, host)
         return Response({"host": {"host": service.host, "is_disabled": service.is_disabled, "is_up": service.is_up}})
+
+
+class Note(OwnView):
+    @described({"host": {"host": str, "maintenance_note": str}}, body=schemas.HOST_NOTE)
+    @idempotent
+    def post(self, request: ApiRequest, host: str) -> Response:
+        """Say what is done to a host that is out of service; "" for nothing. It goes when the host is back."""
+        self.authorize("novella:hosts:drain")
+        body = validate(request.data, schemas.HOST_NOTE)
+        drains.note(request.context, host, body["note"])
+        service = drains.service_of(request.context, host)
+        return Response({"host": {"host": service.host, "maintenance_note": service.maintenance_note}})
 
 
 class Canary(OwnView):

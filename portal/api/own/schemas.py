@@ -9,6 +9,7 @@ from conductor.core.interventions import INTERVENTIONS, Intervention
 from conductor.core.plugin_choice import KINDS
 from conductor.services.announcements import LONGEST_TEXT, LONGEST_TITLE, SEVERITIES
 from conductor.services.budgets import HIGHEST_THRESHOLD, MOST_THRESHOLDS
+from conductor.services.drains import LONGEST_NOTE
 from conductor.services.what_if_batches import BATCHES
 from conductor.services.what_if_comparisons import LARGEST_SUBSET
 from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, POSITIVE_INTEGER, UUID, Schema, closed, wrapped
@@ -37,7 +38,7 @@ def _schema(one: Intervention) -> dict[str, Any]:
 INTERVENE: Mapping[str, dict[str, Any]] = {one.id: _schema(one) for one in INTERVENTIONS}
 
 NOTHING: Schema = {"type": "object", "maxProperties": 0}
-DRAIN = closed({"most_at_once": POSITIVE_INTEGER, "allows_cold": BOOLEAN, "dry_run": BOOLEAN})
+DRAIN = closed({"most_at_once": POSITIVE_INTEGER, "allows_cold": BOOLEAN, "deadline_at": _TEXT, "dry_run": BOOLEAN})
 _NAMES = {"type": "array", "items": _TEXT, "maxItems": 1000}
 _RATIO = {"type": "number", "exclusiveMinimum": 0, "maximum": 1000, "x-fix": "It must be a number above 0."}
 _NEW_HOSTS = closed(
@@ -93,7 +94,10 @@ WHAT_IF_MOVE = closed({"server": UUID, "flavor": _TEXT, "is_live": BOOLEAN, "fle
 WHAT_IF_DRAIN = closed({"host": _TEXT, "allows_cold": BOOLEAN, "fleet": FLEET}, required=("host",))
 EVALUATE = closed({"fleet": {"enum": ["then", "now"]}})
 CANARY = closed({"flavor": _TEXT, "image": _TEXT})
-DRAIN_ACTION = closed({"action": {"enum": ["pause", "resume", "stop", "cancel"]}}, required=("action",))
+DRAIN_ACTION = closed(
+    {"action": {"enum": ["pause", "resume", "stop", "cancel"]}, "deadline_at": _TEXT}, required=("action",)
+)
+HOST_NOTE = closed({"note": {"type": "string", "maxLength": LONGEST_NOTE}}, required=("note",))
 
 _PLUGIN_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 _PLUGIN: Schema = {

@@ -52,6 +52,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("hosts/<str:host>/drain/action", hosts.DrainAction.as_view()),
     path("hosts/<str:host>/canary", hosts.Canary.as_view()),
     path("hosts/<str:host>/open", hosts.Open.as_view()),
+    path("hosts/<str:host>/note", hosts.Note.as_view()),
     path("hosts/<str:host>/evacuate", hosts.Evacuate.as_view()),
     path("audit", audit.Audit.as_view()),
     path("audit/seals", audit.Seals.as_view()),

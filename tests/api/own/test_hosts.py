@@ -27,10 +27,17 @@ def test_a_host_is_planned_emptied_and_opened(api_client: Any, hosts: Hosts, lau
     assert planned.status_code == 200
     assert planned.json() == {"plan": [{"instance_uuid": uuid, "name": "web-1", "how": "live", "reason": ""}]}
     assert not Drain.objects.using(CELL).exists()
-    begun = admin.post(f"/api/hosts/{home}/drain", {"most_at_once": 1, "allows_cold": False})
+    begun = admin.post(
+        f"/api/hosts/{home}/drain", {"most_at_once": 1, "allows_cold": False, "deadline_at": "2099-01-31T12:00:00Z"}
+    )
     assert begun.status_code == 202
     drain = begun.json()["drain"]
-    assert (drain["host"], drain["wish"]) == (home, {"most_at_once": 1, "allows_cold": False})
+    wish = {"most_at_once": 1, "allows_cold": False, "deadline_at": "2099-01-31T12:00:00Z"}
+    assert (drain["host"], drain["wish"], drain["is_late"]) == (home, wish, False)
+    noted = admin.post(f"/api/hosts/{home}/note", {"note": "new fans"})
+    assert noted.json() == {"host": {"host": home, "maintenance_note": "new fans"}}
+    (row,) = admin.get(f"/api/hosts?host={home}").json()["hosts"]
+    assert row["service"]["maintenance_note"] == "new fans"
     again = admin.post(f"/api/hosts/{home}/drain", {})
     assert (again.status_code, drain["run_uuid"] in again.json()["error"]["message"]) == (409, True)
     assert admin.post(f"/api/hosts/{home}/open").status_code == 409
@@ -52,6 +59,10 @@ def test_a_host_is_planned_emptied_and_opened(api_client: Any, hosts: Hosts, lau
         ("admin", "sim-1/drain", {"most_at_once": 0}, 400),
         ("admin", "sim-1/drain", {"most_at_once": 101}, 400),
         ("admin", "sim-1/drain", {"fast": True}, 400),
+        ("admin", "sim-1/drain", {"deadline_at": "soon"}, 400),
+        ("admin", "sim-1/drain", {"deadline_at": "2020-01-31T12:00:00Z"}, 400),
+        ("admin", "sim-1/note", {"note": "fans"}, 409),
+        ("ana", "sim-1/note", {"note": "fans"}, 403),
         ("admin", "sim-1/drain/action", {"action": "pause"}, 404),
         ("admin", "sim-1/drain/action", {"action": "explode"}, 400),
         ("admin", "sim-1/evacuate", {}, 400),

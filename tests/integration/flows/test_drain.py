@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from conductor.cell_db.models import Instance, Service
+from conductor.cell_db.models import Drain, Instance, Service
 from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
 from conductor.core.states import RunState, VmState
 from conductor.image.models import Image
@@ -158,6 +159,52 @@ def test_pause_resume_stop_and_cancel(hosts: Hosts, admin: Any, packed: list[str
     run_to_the_end(hosts)
     assert not Service.objects.using(CELL).get(host="sim-1").is_disabled
     assert not ResourceLock.objects.using(CELL).exists()
+
+
+def test_after_its_deadline_nothing_more_begins_until_it_is_resumed(
+    hosts: Hosts, admin: Any, packed: list[str]
+) -> None:
+    now = datetime.now(UTC)
+    with pytest.raises(Invalid, match="has passed"):
+        drains.begin(admin, "sim-1", Wish(deadline_at=now - timedelta(minutes=1)))
+    drains.begin(admin, "sim-1", Wish(most_at_once=1, deadline_at=now + timedelta(hours=1)))
+    step_on(hosts)
+    drains.advance(CELL)
+    Drain.objects.using(CELL).update(deadline_at=now - timedelta(seconds=1))
+    assert not drained(hosts), "what was on its way arrives, and no other begins"
+    view = drains.get(admin, "sim-1")
+    assert (view.is_late, view.moved, view.moving, len(view.left)) == (True, 1, 0, 3)
+    assert run_of_drain().waits_for["detail"] == "deadline passed, 3 servers left"  # type: ignore[index]
+    with pytest.raises(Invalid, match="has passed"):
+        drains.act(admin, "sim-1", "resume", deadline_at=now - timedelta(minutes=1))
+    until = now + timedelta(hours=2)
+    resumed = drains.act(admin, "sim-1", "resume", deadline_at=until)
+    assert (resumed.is_late, resumed.wish.deadline_at) == (False, until)
+    assert drains.act(admin, "sim-1", "pause").wish.deadline_at == until, "a pause does not change it"
+    assert drains.act(admin, "sim-1", "resume").wish.deadline_at == until
+    assert drained(hosts)
+    assert run_of_drain().state == RunState.DONE
+
+
+def test_a_note_on_a_host_goes_with_its_return(hosts: Hosts, admin: Any) -> None:
+    def kept() -> str:
+        return Service.objects.using(CELL).get(host="sim-1").maintenance_note
+
+    with pytest.raises(Conflict, match="in service"):
+        drains.note(admin, "sim-1", "new fans")
+    drains.begin(admin, "sim-1", Wish())
+    drains.note(admin, "sim-1", "new fans, until Friday")
+    with pytest.raises(Invalid, match="1000 characters"):
+        drains.note(admin, "sim-1", "x" * 1001)
+    assert drained(hosts)
+    assert kept() == "new fans, until Friday"
+    drains.open_again(admin, "sim-1")
+    assert kept() == ""
+    drains.begin(admin, "sim-1", Wish())
+    drains.note(admin, "sim-1", "again")
+    drains.act(admin, "sim-1", "cancel")
+    run_to_the_end(hosts)
+    assert kept() == "", "given up, it is in service as before"
 
 
 def test_two_drains_of_one_host_are_one_too_many(hosts: Hosts, admin: Any) -> None:
