@@ -11,7 +11,8 @@ from conductor.cell_db.models import Drain, Service
 from conductor.journal.models import AuditRecord
 from conductor.transactions import write_tx
 from tests import factories
-from tests.browser.conftest import OpenPage, go, wait_until_live
+from tests.browser.conftest import DESKTOP, OpenPage, go, wait_until_live
+from tests.fleet import add_host
 from tests.integration.flows.conftest import ana, hosts, launch
 from tests.integration.flows.moving import Hosts, instance_of
 from tests.integration.flows.test_drain import drained, pack, unpack
@@ -49,6 +50,46 @@ def test_the_triage_by_keyboard(open_page: OpenPage, people: Any) -> None:
     expect(page.get_by_text("after the release")).to_be_visible()
     page.get_by_role("button", name="Have it back").click()
     expect(page.get_by_text("It is back in the list.")).to_be_visible()
+
+
+def test_hosts_are_picked_on_the_map(open_page: OpenPage, people: Any) -> None:
+    for number in range(90):
+        add_host(f"rack-{number:02}")
+    page = open_page("admin", viewport=DESKTOP)
+    go(page, "/fleet")
+    wait_until_live(page)
+    squares = page.locator("[data-host]")
+    around = page.locator(".fleet-squares").bounding_box()
+    assert around is not None
+    page.mouse.move(around["x"] + 20, around["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(around["x"] + 50, around["y"] + 50, steps=4)
+    page.mouse.up()
+    bar = page.locator("[data-bulk-bar]")
+    expect(bar).to_contain_text("4 hosts picked")
+    assert page.url.endswith("/fleet")  # the link under the pointer was not followed
+    expect(page.get_by_role("checkbox", name="Pick rack-00", exact=True)).to_be_checked()
+    expect(squares.first).to_have_attribute("aria-label", "rack-00: up, memory taken 0 %, picked")
+    squares.first.focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    expect(bar).to_contain_text("5 hosts picked")
+    page.get_by_role("checkbox", name="Pick rack-80", exact=True).check()
+    expect(page.locator("[data-chosen]")).to_have_count(6)
+    page.get_by_label("Find hosts, zones or aggregates").fill("rack-01")
+    expect(page.get_by_text("1 host fits")).to_be_visible()
+    expect(bar).to_contain_text("6 hosts picked")  # also those that the table shows no more
+    page.get_by_role("button", name="Pick hosts").click()
+    squares.nth(5).click()
+    expect(bar).to_contain_text("7 hosts picked")
+    page.get_by_role("button", name="Close…").click()
+    expect(page.get_by_role("heading", name="Close: 7 hosts?")).to_be_visible()
+    page.get_by_label("Reason").fill("new fans")
+    page.get_by_role("button", name="Close", exact=True).click()
+    expect(page.get_by_role("heading", name="Close: 7 done")).to_be_visible()
+    assert Service.objects.using(CELL).filter(is_disabled=True, disabled_reason="new fans").count() == 7
 
 
 def pause_what_somebody_resumed(page: Page) -> None:

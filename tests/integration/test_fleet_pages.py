@@ -56,7 +56,7 @@ def tile(page: str, host: str) -> str:
 
 def test_others_are_told_that_there_is_no_such_page(people: Any) -> None:
     ana = signed_in("ana")
-    for path in ("/fleet", "/hosts/sim-1", "/hosts/sim-1/drain", "/hosts/sim-1/do/close"):
+    for path in ("/fleet", "/hosts/sim-1", "/hosts/sim-1/drain", "/hosts/sim-1/do/close", "/hosts/-/close?host=sim-1"):
         assert ana.get(path).status_code == 404
     assert ana.post("/hosts/sim-1/drain", {"reason": "x"}).status_code == 404
 
@@ -100,6 +100,28 @@ def test_a_flavor_fits_where_the_scheduler_would_put_it(admin: Client, people: A
     assert tile(page, "sim-1").endswith("1 more")
     assert tile(page, "far-1").endswith("2 more")
     assert tile(page, "sim-2").endswith("0 more")  # it is closed
+
+
+def test_several_hosts_are_closed_with_an_answer_for_each(admin: Client, hosts: None) -> None:
+    picked = "host=sim-1&host=sim-2&host=far-1"
+    assert text(admin.get("/fleet")).count("data-host=") == 4
+    asked = text(admin.get(f"/hosts/-/close?{picked}"))
+    assert ("Close: 3 hosts?" in asked, asked.count("It is closed already.")) == (True, 1)
+    names = ["sim-1", "sim-2", "far-1"]
+    answer = admin.post("/hosts/-/close", {"host": names, "reason": " "})
+    assert (answer.status_code, "Say why" in text(answer)) == (400, True)
+    done = text(admin.post("/hosts/-/close", {"host": names, "reason": "new fans for all"}))
+    assert "Close: 2 done, 1 refused" in done
+    for alias, host in (("cell1", "sim-1"), ("cell2", "far-1")):
+        service = Service.objects.using(alias).get(host=host)
+        assert (service.is_disabled, service.disabled_reason) == (True, "new fans for all")
+    assert Service.objects.using("cell1").get(host="sim-2").disabled_reason == "new fans"
+    kept = [record for alias in DATABASES for record in AuditRecord.objects.using(alias).filter(action="host.close")]
+    assert sorted(record.result for record in kept) == ["done", "done", "refused"]
+    opened = text(admin.post("/hosts/-/open", {"host": [*names, "moon"], "reason": "they are in"}))
+    assert "Return to service: 3 done, 1 refused" in opened
+    statuses = [admin.get(f"/hosts/-/{rest}").status_code for rest in ("fence?host=sim-1", "close")]
+    assert statuses == [404, 400]
 
 
 def test_bad_addresses_are_named(admin: Client, hosts: None) -> None:

@@ -5,6 +5,7 @@ import { startConsole } from "./console.js";
 import { startCopying, startSaving } from "./copy.js";
 import { startDrawer } from "./drawer.js";
 import { startDialogs } from "./dialogs.js";
+import { startFleet } from "./fleet.js";
 import { startForms } from "./forms.js";
 import { startKeymap } from "./keymap.js";
 import { startKeys } from "./keys.js";
@@ -20,7 +21,7 @@ import { startTriage } from "./triage.js";
 import { startWindows } from "./window.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startKeymap, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startQuestions, startAgain, startSession, startLive, startTray, startTriage]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startFleet, startKeymap, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startQuestions, startAgain, startSession, startLive, startTray, startTriage]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {
