@@ -6,9 +6,10 @@ import functools
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
@@ -28,7 +29,11 @@ R = TypeVar("R")
 
 # SQLSTATE: serialization failure, deadlock. The server has undone the whole transaction, so it may be done again.
 CROSSED = frozenset({"40001", "40P01"})
+_FIRST_UNCLAIMED = """
+    SELECT name FROM unnest(%s::text[]) AS name WHERE pg_try_advisory_xact_lock(hashtextextended(%s || name, 0)) LIMIT 1
+"""
 TRIES = 5
+MOST_AT_ONCE = 64  # more than come for the same at once
 LONGEST_PAUSE_SECONDS = 0.05  # before the second try; doubled before each further one
 
 # Who writes in one statement, at the end of a transaction, what came up piece by piece.
@@ -175,6 +180,21 @@ def one_at_a_time(using: str, *names: str) -> None:
         with connections[using].cursor() as cursor:
             for name in sorted(set(names)):
                 cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+
+
+def first_unclaimed(using: str, scope: str, names: Iterable[str]) -> str | None:
+    """The first of `names` that no other transaction has got here; it is this one's until it ends. Inside `write_tx`.
+
+    For who would else insert the same as others do, wait for each of them in turn, and lose. Where all that are looked
+    at are others', the first; None without names.
+    """
+    if connections[using].vendor != "postgresql":  # SQLite's writers are alone from the start
+        return next(iter(names), None)
+    looked_at = list(islice(names, MOST_AT_ONCE))
+    with connections[using].cursor() as cursor:
+        cursor.execute(_FIRST_UNCLAIMED, [looked_at, scope])
+        found = cursor.fetchone()
+    return found[0] if found else next(iter(looked_at), None)
 
 
 def database_now(plus_seconds: float = 0.0) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from socket import AF_INET, AF_INET6, inet_pton
 
@@ -12,6 +13,7 @@ from conductor.network.errors import InvalidIpForSubnet, IpAddressAlreadyAllocat
 from conductor.network.models import AddressAllocation, Port, Subnet
 from conductor.sql import dialect
 from conductor.sql.rows import Rows
+from conductor.transactions import first_unclaimed
 
 # How often a concurrent allocation may take the address that we saw free before we give up.
 ATTEMPTS = 20
@@ -28,7 +30,7 @@ def allocate(subnet: Subnet, port: Port) -> AddressAllocation:
     if ipv6_modes.is_automatic(subnet):
         return allocate_address(subnet, port, ipv6_modes.address_of(subnet, port.mac_address))
     for _ in range(ATTEMPTS):
-        free = lowest_free(subnet)
+        free = first_unclaimed(DEFAULT_DB_ALIAS, f"address:{subnet.pk}:", lowest_free(subnet))
         if free is None:
             break
         allocation = _hold(subnet, port, free)
@@ -99,17 +101,15 @@ def is_held(subnet: Subnet, address: str) -> bool:
     return AddressAllocation.objects.filter(subnet=subnet, ip_address=address).exists()
 
 
-def lowest_free(subnet: Subnet) -> str | None:
-    """The lowest address of the pools that nobody holds. As numbers: objects of addresses are slow to make."""
+def lowest_free(subnet: Subnet) -> Iterator[str]:
+    """The addresses of the pools that nobody holds, upwards. As numbers: objects of addresses are slow to make."""
     family = AF_INET if subnet.ip_version == 4 else AF_INET6
     rows = dialect.run(connections[DEFAULT_DB_ALIAS], _HELD, (subnet.pk,))
     held = {int.from_bytes(inet_pton(family, str(address))) for (address,) in rows}
     for pool in subnet.allocation_pools:
         start, end = ip_address(pool["start"]), ip_address(pool["end"])
-        free = next((number for number in range(int(start), int(end) + 1) if number not in held), None)
-        if free is not None:
-            return str(type(start)(free))
-    return None
+        free = (number for number in range(int(start), int(end) + 1) if number not in held)
+        yield from (str(type(start)(number)) for number in free)
 
 
 def _allocate_first(subnets: list[Subnet], port: Port) -> AddressAllocation:

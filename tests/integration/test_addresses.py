@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address, ip_network
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -99,13 +100,32 @@ def test_threads_never_share_an_address(databases: None) -> None:
     assert sorted(held()) == sorted(given)
 
 
+def test_of_many_transactions_that_are_open_none_waits_for_another(databases: None) -> None:
+    """On SQLite only one is open; on PostgreSQL who took what another had taken would wait for its end."""
+    network = make_network("10.0.0.0/26")
+    count = 24 if connections["default"].vendor == "postgresql" else 1
+    all_have_one = Barrier(count, timeout=30)
+
+    def take(_: int) -> None:
+        try:
+            with write_tx():
+                port_rows.create(network, groups=[], project_id=CONTEXT.project_id)
+                all_have_one.wait()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(take, range(count)))
+    assert sorted(held(), key=ip_address) == [f"10.0.0.{number}" for number in range(2, 2 + count)]
+
+
 def test_a_race_seen_only_by_the_constraint_is_tried_again(databases: None, monkeypatch: pytest.MonkeyPatch) -> None:
     from conductor.network import addresses
 
     network = make_network()
     first = make_port(network)
     answers = iter(["10.0.0.2", "10.0.0.2", "10.0.0.3"])
-    monkeypatch.setattr(addresses, "lowest_free", lambda subnet: next(answers))
+    monkeypatch.setattr(addresses, "lowest_free", lambda subnet: iter([next(answers)]))
     second = make_port(network)
     assert [port.addresses.get().ip_address for port in (first, second)] == ["10.0.0.2", "10.0.0.3"]
 
