@@ -107,7 +107,9 @@ def run_flow(flow: str = "bench") -> None:
     from conductor.transactions import write_tx
     from conductor.workflows import engine
 
-    wanted = outbox.NewRun(flow=flow, action=flow, context=system_context(), resources=[f"bench:{next(_numbers)}"])
+    wanted = outbox.NewRun(
+        flow=flow, action=flow, context=system_context(), resources=[f"bench:{os.getpid()}-{next(_numbers)}"]
+    )
     with write_tx(ALIAS):
         run = outbox.open_run(ALIAS, wanted)
     engine.run(ALIAS, run.uuid)

@@ -2,13 +2,15 @@
 
     python benchmarks/workflow_steps.py [sqlite | postgresql]
 
-A flow of eight persisted steps that do nothing else: one flow at a time, 32 at once, and eight steps undone against
-eight done. The limit is measured before and after each round, on the same disk or server. Without an argument both
-databases are measured, each in a process of its own; PostgreSQL is a private server of the benchmark's own.
+A flow of eight persisted steps that do nothing else: one flow at a time, 32 at once in one process and in two, and
+eight steps undone against eight done. The limit is measured before and after each round, on the same disk or server.
+Without an argument both databases are measured, each in a process of its own; PostgreSQL is a private server of the
+benchmark's own.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -25,7 +27,8 @@ from benchmarks.bench_flow import ALIAS, POSTGRESQL, SQLITE, STEPS, database, ma
 ROUNDS = 5
 FLOWS_PER_ROUND = 20
 IN_FLIGHT = 32
-FLOWS_PER_THREAD = 4
+FLOWS_PER_THREAD = 8
+PROCESSES = (1, 2)
 UNDONE_PER_ROUND = 10
 
 
@@ -49,7 +52,8 @@ def _measure(kind: str) -> None:
 
 
 def _rounds(limit: Callable[[float], float]) -> None:
-    limits, alone, together, cpu, undone, ended = [], [], [], [], [], []
+    limits, alone, cpu, undone, ended = [], [], [], [], []
+    together: dict[int, list[float]] = {processes: [] for processes in PROCESSES}
     _one_at_a_time(3)
     for _ in range(ROUNDS):
         before = limit(0.7)
@@ -57,7 +61,8 @@ def _rounds(limit: Callable[[float], float]) -> None:
         alone.append(_one_at_a_time(FLOWS_PER_ROUND))
         cpu.append((time.process_time() - began) / (FLOWS_PER_ROUND * STEPS) * 1000)
         between = limit(0.7)
-        together.append(_at_once())
+        for processes, rates in together.items():
+            rates.append(_at_once(processes))
         limits.append((before + between + limit(0.7)) / 3)
         shares = _undo_shares()
         undone.append(shares[0])
@@ -65,8 +70,9 @@ def _rounds(limit: Callable[[float], float]) -> None:
     _print("commit limit per second", limits)
     _print("W1 steps per second, one flow at a time", alone)
     _print("W1 ratio to the limit", [rate / bar for rate, bar in zip(alone, limits, strict=True)])
-    _print(f"W2 steps per second, {IN_FLIGHT} flows in flight", together)
-    _print("W2 ratio to the limit", [rate / bar for rate, bar in zip(together, limits, strict=True)])
+    for processes, rates in together.items():
+        _print(f"W2 steps per second, {IN_FLIGHT} flows, {processes} process(es)", rates)
+        _print("W2 ratio to the limit", [rate / bar for rate, bar in zip(rates, limits, strict=True)])
     _print("W5 CPU milliseconds per step", cpu)
     _print(f"W6 undoing {STEPS} steps / doing them", undone)
     _print("   the same with the end of the run", ended)
@@ -79,27 +85,63 @@ def _one_at_a_time(flows: int) -> float:
     return STEPS * flows / (time.perf_counter() - began)
 
 
-def _at_once() -> float:
-    """Steps per second of many threads; their connections are open before the clock starts."""
-    ready = threading.Barrier(IN_FLIGHT + 1)
+def _at_once(processes: int) -> float:
+    """Steps per second of many threads in so many processes, as of as many conductors."""
+    from django.db import connections
+
+    connections.close_all()  # no child has a connection of its parent's
+    starts, ready, done = os.pipe(), os.pipe(), os.pipe()
+    children = [_forked(IN_FLIGHT // processes, starts[0], ready[1], done[1]) for _ in range(processes)]
+    _read(ready[0], processes)
+    began = time.perf_counter()
+    os.write(starts[1], b"." * processes)
+    _read(done[0], processes)
+    seconds = time.perf_counter() - began
+    assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+    for descriptor in (*starts, *ready, *done):
+        os.close(descriptor)
+    return STEPS * FLOWS_PER_THREAD * IN_FLIGHT / seconds
+
+
+def _forked(threads: int, start: int, ready: int, done: int) -> int:
+    """A process that runs flows once `start` can be read; `ready` says that its connections are open."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        _run_flows(threads, lambda: (os.write(ready, b"."), os.read(start, 1)))
+        os.write(done, b".")
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _run_flows(count: int, wait_for_start: Callable[[], object]) -> None:
+    gate = threading.Barrier(count + 1)
 
     def work() -> None:
         from django.db import connections
 
         run_flow()
-        ready.wait()
+        gate.wait()
+        gate.wait()
         for _ in range(FLOWS_PER_THREAD):
             run_flow()
         connections.close_all()
 
-    threads = [threading.Thread(target=work) for _ in range(IN_FLIGHT)]
+    threads = [threading.Thread(target=work) for _ in range(count)]
     for thread in threads:
         thread.start()
-    ready.wait()
-    began = time.perf_counter()
+    gate.wait()
+    wait_for_start()
+    gate.wait()
     for thread in threads:
         thread.join()
-    return STEPS * FLOWS_PER_THREAD * IN_FLIGHT / (time.perf_counter() - began)
+
+
+def _read(descriptor: int, count: int) -> None:
+    for _ in range(count):
+        os.read(descriptor, 1)
 
 
 def _undo_shares() -> tuple[float, float]:

@@ -5,6 +5,7 @@ and finds others at the gate leaves his transaction open: the next writes in it,
 last one commits for all. Each goes on once that commit is there, never before. Who is alone commits at once.
 
 The transaction is on the connection of whoever began it. He waits for the commit, so he needs it for nothing else.
+As long as it is open the file's door is locked to other processes, whose writers have a gate of their own.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 
 from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from conductor.write_door import Door
 
 LONGEST_WAIT_SECONDS = 300.0  # at the gate, or for a commit: far above what is slow, so that nobody waits for ever
 LONGEST_OPEN_SECONDS = 0.02  # after that a transaction is committed, whoever else may come
@@ -55,6 +58,7 @@ class Gate:
         self._holder: int | None = None
         self._alone_until = 0.0
         self.open: _Open | None = None
+        self.door = Door()
 
     @property
     def is_mine(self) -> bool:
@@ -109,6 +113,7 @@ class Gate:
             roll_back(done.driver)
             if done.waiting:
                 self._alone_until = time.monotonic() + ALONE_SECONDS
+        self.door.unlock()
         for waiting in done.waiting:
             waiting.release()
 
@@ -154,6 +159,7 @@ class Part:
         self.is_first = gate.open is None
         try:
             if gate.open is None:
+                gate.door.lock(_path(connection))
                 self._own.execute("BEGIN IMMEDIATE")
                 gate.open = _Open(self._own)
             else:
@@ -162,6 +168,7 @@ class Part:
         except BaseException as error:
             self._blame(error)
             gate.commit()
+            gate.door.unlock()
             gate.leave()
             with connection.wrap_database_errors:
                 raise
@@ -208,6 +215,7 @@ class Part:
         except BaseException:
             self._connection.close()  # what cannot even be rolled back is of no use
         finally:
+            self._gate.door.unlock()
             self._gate.leave()
 
     def _settle(self, begun: _Open) -> None:
@@ -236,6 +244,7 @@ class Part:
         try:
             yield
         finally:
+            self._gate.door.unlock()
             self._gate.leave()
 
     def _mine(self) -> _Open:
@@ -267,9 +276,15 @@ def alone(alias: str) -> Iterator[None]:
     gate.enter()
     try:
         gate.commit()
+        gate.door.lock(_path(connections[alias]))
         yield
     finally:
+        gate.door.unlock()
         gate.leave()
+
+
+def _path(connection: BaseDatabaseWrapper) -> str:
+    return str(connection.settings_dict["NAME"])
 
 
 def roll_back(driver: Any) -> None:

@@ -12,6 +12,7 @@ from django.db import connections
 from conductor import events
 from conductor.journal.models import Event
 from conductor.transactions import write_tx
+from conductor.write_door import Door
 from conductor.write_gate import gate_of
 
 ALIAS = "cell1"
@@ -67,7 +68,14 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+def path() -> str:
+    return str(connections[ALIAS].settings_dict["NAME"])
+
+
 def assert_gate_is_free() -> None:
+    another = Door()  # as another process has it
+    another.lock(path())
+    another.close()
     gate = gate_of(ALIAS)
     assert (gate._holder, list(gate._queue), gate.open) == (None, [], None)
     connection = connections[ALIAS]
