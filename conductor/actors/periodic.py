@@ -23,6 +23,7 @@ from conductor.services import (
     drains,
     live_migrations,
     moves,
+    snapshot_rounds,
     storage_upkeep,
 )
 from conductor.services.notifications import dispatcher, sinks, subscribers
@@ -142,6 +143,8 @@ def do_duties(aliases: Iterable[str], owner: str) -> None:
         pruner.carry_out(aliases, owner)
     with _complaints.about("budgets"):
         budgets.carry_out(owner)
+    with _complaints.about("scheduled snapshots"):
+        snapshot_rounds.carry_out(owner)
     with _complaints.about("what plugins did"):  # this process's own, also when nothing is decided any more
         plugin_watch.flush_if_due()
 

@@ -19,11 +19,9 @@ from conductor.api_db.models import Budget
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
-from conductor.identity import assignments
-from conductor.identity.assignments import Wanted
-from conductor.identity.models import Project, Role
+from conductor.identity.models import Project
 from conductor.journal import duties
-from conductor.services import audit, costs, usage
+from conductor.services import audit, costs, project_people, usage
 from conductor.services.audit import Entry
 from conductor.services.costs import Prices
 from conductor.services.notifications import notices
@@ -188,21 +186,13 @@ def _tell(row: Budget, percent: int, month: str) -> None:
             return
         amounts = {"spent": f"{row.spent:.2f}", "amount": f"{row.amount:.2f}", "currency": row.currency}
         subject = events.Subject(f"budget:{row.project_id}", row.project_id)
-        events.append(API_ALIAS, subject, notices.BUDGET_CROSSED, {"month": month, "percent": percent, **amounts})
         said = f"{percent} %, {month}: {amounts['spent']} / {amounts['amount']} {row.currency}"
         kind = notices.BUDGET_SPENT if percent >= WHOLE else notices.BUDGET_CROSSED
+        told = {"month": month, "percent": percent, **amounts, "said": f"{notices.SAID[kind]}: {said}"}
+        events.append(API_ALIAS, subject, notices.BUDGET_CROSSED, told)
         key = f"budget:{row.pk}:{row.revision}:{month}:{percent}"
-        for user_id in _people(row.project_id):
+        for user_id in project_people.members(row.project_id):
             notices.tell(user_id, row.project_id, kind, uuid5(NAMESPACE_URL, f"{key}:{user_id}"), said)
-
-
-def _people(project_id: str) -> list[str]:
-    """Those who may launch servers in the project."""
-    member = Role.objects.filter(name="member", domain=None).first()
-    if member is None:
-        return []
-    held = assignments.in_effect(Wanted(role_id=member.id, project_id=project_id))
-    return sorted({shown.user.id for shown in held if shown.project is not None})
 
 
 def _project(context: RequestContext, project_id: str) -> Project:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.conf import settings
 
@@ -58,12 +58,21 @@ def create_image(context: RequestContext, instance_uuid: str, wish: ImageWish) -
 
 
 def create_backup(
-    context: RequestContext, instance_uuid: str, wish: ImageWish, *, backup_type: str, rotation: int
+    context: RequestContext,
+    instance_uuid: str,
+    wish: ImageWish,
+    *,
+    backup_type: str,
+    rotation: int,
+    run_uuid: UUID | None = None,
 ) -> MadeImage:
-    """The same as a backup: of those of its type the newest `rotation` are kept, with 0 none."""
+    """The same as a backup: of those of its type the newest `rotation` are kept, with 0 none.
+
+    `run_uuid` is given where its workflow must be known by it.
+    """
     if not _row(context, instance_uuid).image.get("image_id"):
         raise Invalid("Backup is not supported for volume-backed instances.", field="createBackup")
-    extra = {"backup_type": backup_type, "rotation": rotation}
+    extra = {"backup_type": backup_type, "rotation": rotation, "run_uuid": run_uuid}
     return _make(context, instance_uuid, "createBackup", wish, image_type=snapshots.BACKUP, **extra)
 
 
@@ -146,11 +155,12 @@ def _begin_due(instance_uuid: str) -> bool:
 def _make(
     context: RequestContext, instance_uuid: str, action: str, wish: ImageWish, *, image_type: str, **inputs: Any
 ) -> MadeImage:
-    image_id = str(uuid4())
+    image_id, wanted_uuid = str(uuid4()), inputs.pop("run_uuid", None)
     row = _row(context, instance_uuid)
     extra = {"backup_type": inputs["backup_type"]} if inputs else {}
     values = _values(row, wish, image_type=image_type, user_id=context.user_id, **extra)
-    asked = Asked(inputs={"image_id": image_id, "image": values, **inputs}, resources=[f"image:{image_id}"])
+    inputs = {"image_id": image_id, "image": values, **inputs}
+    asked = Asked(inputs=inputs, resources=[f"image:{image_id}"], run_uuid=wanted_uuid)
     run_uuid = server_actions.begin(context, instance_uuid, action, asked)
     # Whoever asked looks at the image next; the workflow's first step makes it where we die here.
     snapshots.reserve(image_id, row.project_id, values)

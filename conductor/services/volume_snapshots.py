@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
@@ -25,7 +26,14 @@ REVERT_FLOW = "revert_volume"
 TOLD_ENDS = {"creating": ("creating", "available", "error"), "deleting": ("deleting", "error", "error_deleting")}
 
 
-def create(context: RequestContext, volume_id: str, wish: SnapshotWish, *, may_be_in_use: bool = False) -> Snapshot:
+def create(
+    context: RequestContext,
+    volume_id: str,
+    wish: SnapshotWish,
+    *,
+    may_be_in_use: bool = False,
+    run_uuid: UUID | None = None,
+) -> Snapshot:
     """Have a volume's data kept as they are; a workflow copies them.
 
     What a server writes meanwhile may be in it or not. Raises NotFound, Invalid for a volume that is not ready,
@@ -37,10 +45,10 @@ def create(context: RequestContext, volume_id: str, wish: SnapshotWish, *, may_b
         require_ready(volume, may_be_in_use=may_be_in_use)
         type_name = volumes.type_name_of(volume)
         require_room(volume.project_id, Usage(0, volume.size_gb, 1), type_name=type_name)
-        return begin(context, volume, wish)
+        return begin(context, volume, wish, run_uuid)
 
 
-def begin(context: RequestContext, volume: Volume, wish: SnapshotWish) -> Snapshot:
+def begin(context: RequestContext, volume: Volume, wish: SnapshotWish, run_uuid: UUID | None = None) -> Snapshot:
     """Have the row and the workflow; inside the write transaction that counted the quota."""
     row = snapshots.insert(context, volume, wish)
     wanted = outbox.NewRun(
@@ -50,6 +58,7 @@ def begin(context: RequestContext, volume: Volume, wish: SnapshotWish) -> Snapsh
         resources=[f"snapshot:{row.uuid}", f"volume:{volume.uuid}"],
         instance_name=row.name or str(row.uuid),
         inputs={"snapshot_id": str(row.uuid), "volume_id": str(volume.uuid)},
+        run_uuid=run_uuid,
     )
     outbox.open_run(API_ALIAS, wanted, may_wait=True)  # behind whoever works on the volume now
     return row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,11 +10,12 @@ from django.urls import reverse
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, NotFound
-from conductor.services import decisions, server_facts, server_interfaces, server_volumes, volumes
+from conductor.services import decisions, server_facts, server_interfaces, server_volumes, snapshot_schedules, volumes
 from conductor.services.decision_values import DecisionQuery
 from conductor.services.values import InstanceView
 from portal.pages import placement
 from portal.pages.resources.catalog import may
+from portal.pages.resources.schedules import FACES, SCHEDULES, when
 from portal.pages.resources.servers import SERVER
 
 
@@ -72,8 +74,16 @@ def _reach_url(server: InstanceView) -> str:
 
 
 def images_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
-    """How to make an image of it; those made are among the images."""
-    return {"links": deed_links(asker, server, "make-image")}
+    """How to make an image of it; those made are among the images. What comes round."""
+    found = snapshot_schedules.list_of(asker, kind=snapshot_schedules.SERVER, subject_uuid=server.uuid)
+    items = [asdict(one) for one in found.items]
+    may_schedule = may(asker, SCHEDULES.service, SCHEDULES.deeds[0].rule) and bool(server.image.image_id)
+    url = reverse("resource-deed", args=[SCHEDULES.id, "of-server"])
+    return {
+        "links": deed_links(asker, server, "make-image"),
+        "schedules": [(item, when(item), FACES.get(item["state"])) for item in items],
+        "schedule_url": f"{url}?{urlencode({'server': server.uuid})}" if may_schedule else "",
+    }
 
 
 def words_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:

@@ -111,6 +111,10 @@ SENTENCES = (
     "%(name)s has asked for more %(what)s already: that waits for an answer.",
     "A server's consoles are shared by at most %(count)s links. Revoke one first.",
     "This link was revoked before, or its time is over.",
+    "Whoever made it has no right to this project any more.", "The server is gone.", "The volume is gone.",
+    "The one before is still being taken.",
+    "This server boots from a volume: schedule snapshots of its volumes instead.",
+    "It has %(count)s schedules already: delete one first.",
     # what a workflow's log says
     "accepted, queued", "accepted, queued for %(what)s",
     "a conductor took it up",

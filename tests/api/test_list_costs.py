@@ -64,7 +64,7 @@ LISTS = (
         f"/api/{name}"
         for name in (
             *("workflows", "events?after=cell1:0", "locks", "hosts", "audit", "decisions", "findings"),
-            *("triage", "subscriptions", "quota-requests", "announcements?all=true"),
+            *("triage", "subscriptions", "quota-requests", "announcements?all=true", "snapshot-schedules"),
         )
     ),
 )
@@ -148,6 +148,8 @@ class Rows:
         Volume.objects.filter(uuid__in=made).update(status="available")
         volume, snapped, given = made
         self.make(f"{api}/snapshots", snapshot={"volume_id": snapped, "name": name})
+        schedule = {"volume": snapped, "every": "day", "at": "02:00", "keep": 1}
+        self.make("/api/snapshot-schedules", snapshot_schedule=schedule)
         self.make(f"{api}/os-volume-transfer", transfer={"volume_id": given, "name": name})
         BlockDevice.objects.using("cell1").create(
             instance_uuid=self.server.uuid, volume_uuid=UUID(volume), device_name=f"/dev/vd{chr(98 + self.number)}",

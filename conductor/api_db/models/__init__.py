@@ -15,6 +15,7 @@ from conductor.api_db.models.quota import Quota, UserQuota
 from conductor.api_db.models.quota_request import QuotaRequest
 from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
 from conductor.api_db.models.saved_view import SavedView
+from conductor.api_db.models.snapshot_schedule import SnapshotSchedule
 from conductor.api_db.models.subscription import Notice, Subscription
 from conductor.api_db.models.triage_snooze import TriageSnooze
 
@@ -48,6 +49,7 @@ __all__ = [
     "RequestSpecRecord",
     "SavedView",
     "SchedulingDecision",
+    "SnapshotSchedule",
     "Subscription",
     "TriageSnooze",
     "UserQuota",

@@ -46,7 +46,9 @@ BY_ACTION: Mapping[str, str] = {
 ONLY_FAILURES: Mapping[str, str] = {"build_instances": "compute_task.build_instances"}
 
 STARTED, ENDED, INTERVENED = "run.started", "run.ended", "run.intervention"
-KINDS = (STARTED, ENDED, INTERVENED)
+# What is told of without a workflow: the kind of the event is the name of its notification.
+TOLD_ALONE = ("budget.crossed", "snapshot_schedule.error")
+KINDS = (STARTED, ENDED, INTERVENED, *TOLD_ALONE)
 INTERVENTION = "workflow.intervention"
 PHASES = ("start", "end", "error")
 
@@ -72,4 +74,4 @@ def event_type_of(flow: str, action: str, kind: str, state: str) -> str | None:
 def every_event_type() -> list[str]:
     """All names that can ever be sent, sorted."""
     names = {f"{name}.{phase}" for name in BY_ACTION.values() for phase in PHASES}
-    return sorted(names | {f"{name}.error" for name in ONLY_FAILURES.values()} | {INTERVENTION})
+    return sorted(names | {f"{name}.error" for name in ONLY_FAILURES.values()} | {INTERVENTION, *TOLD_ALONE})

@@ -24,6 +24,9 @@ TURNED_OFF = "subscription.turned_off"
 MOST_SHOWN = 12
 QUOTA_APPROVED, QUOTA_REFUSED = "quota_request.approved", "quota_request.refused"
 BUDGET_CROSSED, BUDGET_SPENT = "budget.crossed", "budget.spent"
+SCHEDULE_ERROR = "snapshot_schedule.error"
+# What every member of the project finds in the bell without a subscription.
+TOLD_TO_MEMBERS = (BUDGET_CROSSED, SCHEDULE_ERROR)
 NO_SUBSCRIPTION = UUID(int=0)  # of what is told without being subscribed to
 # What a notice says that keeps only what somebody wrote: in the language of whoever looks.
 SAID: Mapping[str, str] = {
@@ -31,6 +34,7 @@ SAID: Mapping[str, str] = {
     QUOTA_REFUSED: phrase("Your request for more quota was refused"),
     BUDGET_CROSSED: phrase("A part of the month's budget is spent"),
     BUDGET_SPENT: phrase("The month's budget is spent"),
+    SCHEDULE_ERROR: phrase("A scheduled snapshot was not taken"),
 }
 PHASES = {"start": "began", "end": "ended", "error": "failed"}
 
@@ -90,6 +94,8 @@ def say_turned_off(subscription: Subscription, reason: str) -> None:
 def title_of(message: Notification) -> str:
     """ "instance.create.error" about web-1: "Create of web-1 failed"."""
     data = message.body["payload"]["data"]
+    if data.get("said"):
+        return str(data["said"])
     instance = data.get("instance") or {}
     words = message.event_type.split(".")
     phase = PHASES.get(words[-1], "was told")

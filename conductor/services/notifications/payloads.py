@@ -11,7 +11,7 @@ from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.notification_sink import Notification
 from conductor.journal.models import Event, WorkflowRun
-from conductor.services.notifications.event_types import INTERVENTION, event_type_of
+from conductor.services.notifications.event_types import INTERVENTION, TOLD_ALONE, event_type_of
 
 SCHEMA = "workflow.action"
 VERSION = "1.0"  # a field more: 1.1; a field gone or changed: 2.0
@@ -21,12 +21,27 @@ MESSAGES = UUID("6b8a9b0e-6f0c-4a39-9d0a-1f6f5f3c8a11")
 
 def compose(alias: str, event: Event) -> Notification | None:
     """The notification of an event; None for one that nobody is told of."""
+    if event.kind in TOLD_ALONE:
+        return _told_alone(alias, event)
     run = WorkflowRun.objects.using(alias).filter(uuid=event.run_uuid).first() if event.run_uuid else None
     if run is None:
         return None
     event_type = event_type_of(run.flow, run.action, event.kind, str(event.data.get("state", "")))
     if event_type is None:
         return None
+    resource = f"instance:{run.instance_uuid}" if run.instance_uuid else f"workflow:{run.uuid}"
+    return _notification(alias, event, event_type, resource, SCHEMA, _data(alias, run, event, event_type))
+
+
+def _told_alone(alias: str, event: Event) -> Notification:
+    """Of what concerns a project and is no workflow: the event's own words, in a schema of their own."""
+    data = {"instance": None, "project_id": event.project_id, **event.data}
+    return _notification(alias, event, event.kind, event.topic, event.kind, data)
+
+
+def _notification(
+    alias: str, event: Event, event_type: str, resource: str, schema: str, data: Mapping[str, Any]
+) -> Notification:
     message_id = uuid5(MESSAGES, f"{alias}:{event.pk}")
     body = {
         "event_type": event_type,
@@ -34,9 +49,8 @@ def compose(alias: str, event: Event) -> Notification | None:
         "publisher_id": f"novella:{alias}",
         "timestamp": event.created_at.isoformat(),
         "message_id": str(message_id),
-        "payload": {"schema": SCHEMA, "version": VERSION, "data": _data(alias, run, event, event_type)},
+        "payload": {"schema": schema, "version": VERSION, "data": data},
     }
-    resource = f"instance:{run.instance_uuid}" if run.instance_uuid else f"workflow:{run.uuid}"
     return Notification(message_id, event.pk, event_type, resource, body)
 
 

@@ -140,10 +140,18 @@ def part_of(row: Subscription, owner: RequestContext) -> Part:
         wanted &= Q(instance_uuid__in=row.server_uuids)
 
     def make(alias: str, event: Event) -> Notification | None:
+        if _is_in_the_bell(row, owner, event):
+            return None
         message = _composed(owner, alias, event)
         return message if message is not None and subscriptions.matches(message.event_type, row.events) else None
 
     return Part(wanted, make)
+
+
+def _is_in_the_bell(row: Subscription, owner: RequestContext, event: Event) -> bool:
+    """Whether the owner finds it there anyway: nobody is told twice."""
+    is_told = event.kind in notices.TOLD_TO_MEMBERS and event.project_id == owner.project_id
+    return is_told and row.channel == subscriptions.BELL and "member" in owner.roles
 
 
 def _composed(owner: RequestContext, alias: str, event: Event) -> Notification | None:

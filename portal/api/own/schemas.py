@@ -7,9 +7,11 @@ from typing import Any
 
 from conductor.core.interventions import INTERVENTIONS, Intervention
 from conductor.core.plugin_choice import KINDS
+from conductor.core.recurrence import EVERY, STEPS, WEEKDAYS
 from conductor.services.announcements import LONGEST_TEXT, LONGEST_TITLE, SEVERITIES
 from conductor.services.budgets import HIGHEST_THRESHOLD, MOST_THRESHOLDS
 from conductor.services.drains import LONGEST_NOTE
+from conductor.services.snapshot_schedules import MOST_KEPT
 from conductor.services.what_if_batches import BATCHES
 from conductor.services.what_if_comparisons import LARGEST_SUBSET
 from portal.api.schema_parts import BOOLEAN, NON_NEGATIVE_INTEGER, POSITIVE_INTEGER, UUID, Schema, closed, wrapped
@@ -183,6 +185,26 @@ SET_BUDGET = closed(
         },
     },
     required=("amount",),
+)
+
+_ID: Schema = {"type": "string", "minLength": 1, "maxLength": 64}
+SCHEDULE_SNAPSHOTS = wrapped(
+    "snapshot_schedule",
+    {
+        "server": _ID,
+        "volume": _ID,
+        "every": {"type": "string", "enum": list(EVERY)},
+        "hours": {"type": "integer", "enum": list(STEPS)},
+        "weekday": {"type": "string", "enum": list(WEEKDAYS)},
+        "at": {
+            "type": "string",
+            "pattern": r"\A([01]\d|2[0-3]):[0-5]\d\Z",
+            "x-fix": "It must be a time of day such as 02:30.",
+        },
+        "time_zone": {"type": "string", "minLength": 1, "maxLength": 64},
+        "keep": {"type": "integer", "minimum": 1, "maximum": MOST_KEPT},
+    },
+    required=("every", "at", "keep"),
 )
 
 _TIME: Schema = {

@@ -55,6 +55,8 @@ RULES: RuleTable = {
     "novella:quota_requests:decide": ADMIN,
     "novella:budgets:show": READER,
     "novella:budgets:change": MANAGER,
+    "novella:snapshot_schedules:list": READER,
+    "novella:snapshot_schedules:change": MEMBER,
     "novella:announcements:list": READER,
     "novella:announcements:change": ADMIN,
     "novella:second_factors:show": ADMIN,

@@ -33,6 +33,7 @@ SNAPSHOTS = Resource(
     empty="A snapshot keeps a volume's data as they were at one moment.",
     names=("volumes",),
     lock="snapshot",
+    tool=("snapshot-schedules", "Schedules"),
     columns=(
         Column("Name", cells.text("name"), sort="name"),
         Column("State", cells.state(volumes.FACES), sort="status"),

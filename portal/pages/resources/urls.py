@@ -35,6 +35,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("security-groups/reach", topology.reach, name="reach"),
     path("system", system.health, name="system-health"),
     path("settings", system.setting_list, name="setting-list"),
+    path("snapshot-schedules", views.resource_list, {"resource_id": "snapshot-schedules"}, name="snapshot-schedules"),
     path("<kind:resource_id>", views.resource_list, name="resources"),
     path("<kind:resource_id>/of/<str:ident>", views.resource_page, name="resource"),
     path("<form:resource_id>/do/<slug:deed_id>", deeds.resource_deed, name="resource-deed"),

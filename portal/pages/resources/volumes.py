@@ -169,6 +169,9 @@ VOLUMES_KIND = Resource(
     ),
     parts=(
         Part("Snapshots", "snapshots", lambda item: {"volume_id": str(item["id"])}, "create", "volume_id"),
+        Part(
+            "Scheduled snapshots", "snapshot-schedules", lambda item: {"volume": str(item["id"])}, "of-volume", "volume"
+        ),
         Part("Backups", "backups", lambda item: {"volume_id": str(item["id"])}, "create", "volume_id"),
     ),
     deeds=(
