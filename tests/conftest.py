@@ -71,12 +71,14 @@ def django_db_setup(django_test_environment: None) -> Iterator[None]:
 @pytest.fixture
 def databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Every database, empty; emptied again afterwards."""
+    from conductor.cells import quarantine
     from conductor.rpc import backports
     from conductor.services import usual_times
     from tests.databases import empty_all
 
     backports.forget()  # what the hosts of another test spoke
     usual_times.forget()
+    quarantine.forget()
     with django_db_blocker.unblock():
         yield
         empty_all()

@@ -11,6 +11,7 @@ from functools import partial
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, close_old_connections
 
+from conductor.cells import quarantine
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
 from conductor.scheduler.plugin_watch import plugin_watch
@@ -117,7 +118,7 @@ def report_all(aliases: Iterable[str], name: str) -> None:
 def reclaim_all(aliases: Iterable[str]) -> None:
     """Delete for good what was deleted long enough ago in each of these cells."""
     for alias in aliases:
-        if alias in (API_ALIAS, CELL0):  # nothing there ever ran
+        if alias in (API_ALIAS, CELL0) or quarantine.holds(alias):  # nothing there ever ran, or nothing is to begin
             continue
         with _complaints.about(f"reclaim in {alias}"):
             deletions.reclaim(alias)
@@ -126,7 +127,7 @@ def reclaim_all(aliases: Iterable[str]) -> None:
 def move_on_all(aliases: Iterable[str]) -> None:
     """Confirm moves that waited long enough, stop unwanted ones, go on with drains and canaries, in these cells."""
     for alias in aliases:
-        if alias in (API_ALIAS, CELL0):  # no host is there
+        if alias in (API_ALIAS, CELL0) or quarantine.holds(alias):  # no host is there, or nothing is to begin
             continue
         with _complaints.about(f"moves in {alias}"):
             moves.confirm_overdue(alias)

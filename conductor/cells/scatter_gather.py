@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
 
+from conductor.cells import quarantine
 from conductor.cells.targeting import target_cell
 from conductor.core.errors import CellUnavailable
 
@@ -28,15 +29,22 @@ class Gathered(Generic[R]):
     failures: dict[str, str] = field(default_factory=dict)
 
 
-def scatter_gather(ask: Callable[[str], R], cells: Iterable[str], *, timeout_seconds: float = 5.0) -> Gathered[R]:
+def scatter_gather(
+    ask: Callable[[str], R], cells: Iterable[str], *, timeout_seconds: float = 5.0, asks_quarantined: bool = False
+) -> Gathered[R]:
     """Call `ask(alias)` inside each cell.
 
     A file database answers in this thread, one cell after another: a hop to another thread would cost more
-    than the query. Others are asked side by side, and one that is silent after the timeout is left out and named.
+    than the query. Others are asked side by side, and one that is silent after the timeout is left out and named, as
+    is one in quarantine, without being asked.
     """
     gathered: Gathered[R] = Gathered()
     remote: dict[str, Future[R]] = {}
+    cells = list(cells)
+    gathered.failures |= {} if asks_quarantined else quarantine.failures(cells)
     for alias in cells:
+        if alias in gathered.failures:
+            continue
         if connections[alias].vendor == "sqlite":
             _collect(gathered, alias, lambda alias=alias: _ask_in_cell(ask, alias))  # type: ignore[misc]
         else:

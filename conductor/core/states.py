@@ -221,3 +221,6 @@ class WaitCause(StrEnum):
     TIMER = "timer"
     CHILDREN = "children"
     CELL = "cell down"
+
+
+CELL_IN_QUARANTINE = "it is in quarantine"  # in place of why a cell does not answer

@@ -1,19 +1,23 @@
-"""What operators may do to a cell: close it to new servers and open it again, with a reason, on record."""
+"""What operators may do to a cell, with a reason, on record: close it to new servers, cut it off, and undo either."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from conductor import events
 from conductor.api_db.models import CellMapping
+from conductor.cells import quarantine
 from conductor.cells.lookup import API_ALIAS, CELL0
+from conductor.cells.quarantine import Quarantine
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, NotFound, NovellaError
 from conductor.services import audit
 from conductor.services.audit import Entry
 from conductor.services.cell_health import require_operator
 from conductor.services.host_deeds import Offer, require_reason
-from conductor.transactions import write_tx
+from conductor.transactions import database_now, write_tx
 
 
 @dataclass(frozen=True)
@@ -21,21 +25,40 @@ class _Deed:
     id: str
     title: str
     does: str
-    closes: bool
-    why_not: str  # where the cell is as the deed would make it
+    is_so: Callable[[_Asked], bool]  # whether the cell is as the deed would make it
+    values: Callable[[RequestContext, str], dict[str, Any]]  # of its row, by who does it and why
+    told: Mapping[str, bool]  # to those who follow the cell
+    why_not: str  # where it is so
     done: str
+    is_danger: bool = False
 
 
-def offers(name: str, *, is_disabled: bool) -> list[Offer]:
+class _Asked(Protocol):
+    """What the rules ask about a cell."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_disabled(self) -> bool: ...
+    @property
+    def is_quarantined(self) -> bool: ...
+
+
+def offers(cell: _Asked) -> list[Offer]:
     """Every deed, with why not where it is refused now."""
-    return [_offer(deed, name, is_disabled) for deed in DEEDS]
+    return [_offer(deed, cell) for deed in DEEDS]
+
+
+def quarantines() -> Mapping[str, Quarantine]:
+    """The cells that are cut off, by whom and why."""
+    return quarantine.all_now()
 
 
 def offer(context: RequestContext, name: str, deed_id: str) -> Offer:
     """One deed. Raises Forbidden, and NotFound, also for a deed that there is not."""
     deed = _deed(deed_id)
     require_operator(context)
-    return _offer(deed, name, _cell(name).is_disabled)
+    return _offer(deed, _cell(name))
 
 
 def do(context: RequestContext, name: str, deed_id: str, *, reason: str) -> str:
@@ -58,15 +81,14 @@ def do(context: RequestContext, name: str, deed_id: str, *, reason: str) -> str:
 
 
 def _change(context: RequestContext, cell: CellMapping, deed: _Deed, reason: str) -> None:
-    refused = _why_not(deed, cell.name, cell.is_disabled)
-    if refused:
-        raise Conflict(refused)
     with write_tx(API_ALIAS):
-        rows = CellMapping.objects.filter(pk=cell.pk, is_disabled=not deed.closes)
-        if not rows.update(is_disabled=deed.closes, disabled_reason=reason if deed.closes else ""):
-            raise Conflict(deed.why_not)  # somebody else was faster
-        events.append(API_ALIAS, events.about_cell(cell.name), "cell.updated", {"is_disabled": deed.closes})
+        refused = _why_not(deed, CellMapping.objects.select_for_update().get(pk=cell.pk))
+        if refused:
+            raise Conflict(refused)
+        CellMapping.objects.filter(pk=cell.pk).update(**deed.values(context, reason))
+        events.append(API_ALIAS, events.about_cell(cell.name), "cell.updated", dict(deed.told))
         audit.record(API_ALIAS, context, _entry(context, cell.name, deed, reason))
+    quarantine.look()  # here at once; other processes see it within a second
 
 
 def _entry(context: RequestContext, name: str, deed: _Deed, reason: str, error: Exception | None = None) -> Entry:
@@ -90,15 +112,15 @@ def _deed(deed_id: str) -> _Deed:
     raise NotFound(f"There is nothing called {deed_id[:60]} to do to a cell.")
 
 
-def _offer(deed: _Deed, name: str, is_disabled: bool) -> Offer:
-    refused = _why_not(deed, name, is_disabled)
-    return Offer(deed.id, deed.title, deed.does, not refused, refused, is_danger=False)
+def _offer(deed: _Deed, cell: _Asked) -> Offer:
+    refused = _why_not(deed, cell)
+    return Offer(deed.id, deed.title, deed.does, not refused, refused, deed.is_danger)
 
 
-def _why_not(deed: _Deed, name: str, is_disabled: bool) -> str:
-    if name == CELL0:
+def _why_not(deed: _Deed, cell: _Asked) -> str:
+    if cell.name == CELL0:
         return "It has no hosts: it keeps the servers that never got one."
-    return deed.why_not if is_disabled == deed.closes else ""
+    return deed.why_not if deed.is_so(cell) else ""
 
 
 DEEDS = (
@@ -107,7 +129,9 @@ DEEDS = (
         "Close",
         "The scheduler passes over all its hosts: no new server is placed there, and none moves there, nor from one of "
         "them to another. Servers that are there stay and run on.",
-        closes=True,
+        is_so=lambda cell: cell.is_disabled,
+        values=lambda context, reason: {"is_disabled": True, "disabled_reason": reason},
+        told={"is_disabled": True},
         why_not="It is closed already.",
         done="%(cell)s takes no new servers. Those that are there stay.",
     ),
@@ -115,8 +139,37 @@ DEEDS = (
         "open",
         "Return to service",
         "The scheduler may place servers in this cell again.",
-        closes=False,
+        is_so=lambda cell: not cell.is_disabled,
+        values=lambda context, reason: {"is_disabled": False, "disabled_reason": ""},
+        told={"is_disabled": False},
         why_not="It is in service.",
         done="%(cell)s takes new servers again.",
+    ),
+    _Deed(
+        "quarantine",
+        "Put in quarantine",
+        "The cell is cut off, as if it did not answer: its servers and workflows are left out of lists, nothing about "
+        "them can be changed, no server is placed there, and its conductors begin no workflow. What is under way there "
+        "goes on to its end. Wishes to delete are kept until it is lifted.",
+        is_so=lambda cell: cell.is_quarantined,
+        values=lambda context, reason: {
+            "quarantined_at": database_now(),
+            "quarantined_by": (context.user_name or context.user_id)[:255],
+            "quarantine_reason": reason,
+        },
+        told={"is_quarantined": True},
+        why_not="It is in quarantine already.",
+        done="%(cell)s is in quarantine: it is asked nothing, and nothing new is sent there.",
+        is_danger=True,
+    ),
+    _Deed(
+        "lift",
+        "Lift the quarantine",
+        "The cell is asked again: its servers and workflows are back in lists, and what waited there goes on.",
+        is_so=lambda cell: not cell.is_quarantined,
+        values=lambda context, reason: {"quarantined_at": None, "quarantined_by": "", "quarantine_reason": ""},
+        told={"is_quarantined": False},
+        why_not="It is not in quarantine.",
+        done="%(cell)s is asked again. What waited there goes on.",
     ),
 )

@@ -67,6 +67,9 @@ class CellHealth:
     known_hosts: int
     known_servers: int
     disabled_reason: str = ""
+    is_quarantined: bool = False
+    quarantined_by: str = ""
+    quarantine_reason: str = ""
     failure: str = ""
     answered_ms: float = 0.0
     clock_seconds: float = 0.0  # how far its database's clock is ahead of this process's
@@ -95,6 +98,15 @@ class CellHealth:
                 ),
             ]
         found: list[str] = []
+        if self.is_quarantined:
+            found.append(
+                phrase(
+                    "%(who)s put it in quarantine because: %(reason)s. "
+                    "It is left out of lists, and nothing new is sent there.",
+                    who=self.quarantined_by,
+                    reason=self.quarantine_reason.rstrip("."),
+                )
+            )
         if self.name != CELL0 and not self.conductors_up:
             found.append(phrase("No conductor of it is heard: what is asked of its servers waits."))
         if self.computes_up < self.computes:
@@ -156,7 +168,7 @@ def _asked(context: RequestContext, names: Sequence[str]) -> list[CellHealth]:
     mappings = {one.name: one for one in CellMapping.objects.all()}
     host_counts = _counts(HostMapping.objects.values_list("cell__name"))
     server_counts = _counts(InstanceMapping.objects.filter(is_deleted=False).values_list("cell__name"))
-    found = scatter_gather(_look, names)
+    found = scatter_gather(_look, names, asks_quarantined=True)
     cells = []
     for name in names:
         mapping = mappings.get(name)
@@ -166,6 +178,9 @@ def _asked(context: RequestContext, names: Sequence[str]) -> list[CellHealth]:
                 is_up=name in found.answers,
                 is_disabled=mapping is not None and mapping.is_disabled,
                 disabled_reason=mapping.disabled_reason if mapping is not None else "",
+                is_quarantined=mapping is not None and mapping.is_quarantined,
+                quarantined_by=mapping.quarantined_by if mapping is not None else "",
+                quarantine_reason=mapping.quarantine_reason if mapping is not None else "",
                 known_hosts=host_counts.get(name, 0),
                 known_servers=server_counts.get(name, 0),
                 failure=found.failures.get(name, ""),

@@ -14,6 +14,7 @@ from django.db import InterfaceError, OperationalError
 from conductor import events
 from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.cell_db.models import Instance
+from conductor.cells import quarantine
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.core.context import RequestContext, system_context
 from conductor.core.states import TaskState, VmState
@@ -32,8 +33,8 @@ def delete(context: RequestContext, instance_uuid: str, *, is_forced: bool = Fal
     """Have an instance go, from whatever state; asking again while it goes does nothing new.
 
     Where deletions can be undone (NOVELLA_RECLAIM_SECONDS) it is kept for that long, unless `is_forced`. While its cell
-    is silent the wish is kept, and carried out when the cell is back. Raises NotFound, and Conflict for one that is
-    locked against the asker.
+    is silent or in quarantine the wish is kept, and carried out when the cell is back. Raises NotFound, and Conflict
+    for one that is locked against the asker.
     """
     for _ in range(ROUNDS):
         mapping = mapping_of(context, instance_uuid)
@@ -44,6 +45,8 @@ def delete(context: RequestContext, instance_uuid: str, *, is_forced: bool = Fal
             if mapping.is_deleted:
                 break
             continue
+        if quarantine.holds(mapping.cell.name):
+            return _delete_later(owner, mapping)
         try:
             if _delete_in_cell(owner, mapping.cell.name, mapping.instance_uuid, is_forced=is_forced):
                 return None

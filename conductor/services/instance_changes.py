@@ -9,6 +9,7 @@ from typing import Any
 from conductor import events
 from conductor.api_db.models import BuildRequest
 from conductor.cell_db.models import Instance
+from conductor.cells import quarantine
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
@@ -179,6 +180,7 @@ def _change(context: RequestContext, instance_uuid: str, make: Callable[[Instanc
             raise missing(instance_uuid)
         raise StillScheduled(f"Instance {instance_uuid} is still being scheduled; try again in a moment.")
     alias = mapping.cell.name
+    quarantine.refuse(alias)
     with write_tx(alias):
         rows = Instance.objects.using(alias).alive().filter(uuid=mapping.instance_uuid)
         row = rows.select_for_update().first()

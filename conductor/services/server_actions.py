@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from conductor import events
 from conductor.cell_db.models import BlockDevice, ComputeNode, Instance
+from conductor.cells import quarantine
 from conductor.cells.lookup import CELL0
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
@@ -102,12 +103,16 @@ def _lock_parts(
 
 
 def cell_of(context: RequestContext, instance_uuid: str) -> str:
-    """The database of an instance's cell. Raises NotFound, and Conflict while it has none."""
+    """The database of an instance's cell, to change something there.
+
+    Raises NotFound, Conflict while it has none, CellUnavailable while that is in quarantine.
+    """
     mapping = mapping_of(context, instance_uuid)
     if mapping.cell is None:
         if mapping.is_deleted:
             raise missing(instance_uuid)
         raise Conflict(f"Instance {instance_uuid} is still being scheduled; try again in a moment.")
+    quarantine.refuse(mapping.cell.name)
     return str(mapping.cell.name)
 
 

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connections
 
+from conductor.cells import quarantine
 from conductor.cells.targeting import target_cell
 from conductor.core.errors import StaleToken
 from conductor.core.states import StepState
@@ -33,8 +34,13 @@ log = logging.getLogger(__name__)
 
 def run(alias: str, run_uuid: UUID | str) -> None:
     """Claim the run and take it as far as it goes; does nothing when it is not due or somebody else has it."""
-    if leases.is_due(alias, run_uuid):
+    if leases.is_due(alias, run_uuid) and not _is_kept_out(alias, run_uuid):
         _work_on(alias, run_uuid)
+
+
+def _is_kept_out(alias: str, run_uuid: UUID | str) -> bool:
+    """Whether it would begin in a cell that is in quarantine: the sweep rings until that is lifted."""
+    return quarantine.holds(alias) and WorkflowRun.objects.using(alias).filter(uuid=run_uuid, flow_version=0).exists()
 
 
 def answer(alias: str, message: StepAnswered) -> None:

@@ -56,7 +56,7 @@ def list_context(asker: RequestContext) -> dict[str, Any]:
 
 
 def _card(cell: CellHealth) -> CellCard:
-    offers = cell_deeds.offers(cell.name, is_disabled=cell.is_disabled)
+    offers = cell_deeds.offers(cell)
     return CellCard(cell, face_of(cell), [one for one in offers if one.enabled])
 
 
@@ -112,9 +112,11 @@ def _answer(cell: CellHealth) -> str:
 
 
 def face_of(cell: CellHealth) -> Face:
-    """Down, up with something wrong, or up."""
+    """Down, cut off, closed, up with something wrong, or up."""
     if not cell.is_up:
         return Face("bad", "down")
+    if cell.is_quarantined:
+        return Face("bad", "in quarantine", cell.quarantine_reason)
     if cell.is_disabled:
         return Face("waiting", "closed", cell.disabled_reason) if cell.disabled_reason else CLOSED
     return Face("waiting", "up", "look at it") if cell.troubles else Face("good", "up")

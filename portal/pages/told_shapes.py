@@ -21,6 +21,7 @@ SENTENCES = (
     "Nearest: %(count)s hosts lack nothing but what %(filter)s asks for.",
     "Nearest: %(count)s host lacks nothing but what %(filter)s asks for.",
     "Cell %(cell)s did not answer: its hosts were not considered.",
+    "Cell %(cell)s is in quarantine: its hosts were not considered.",
     "%(kind)s %(plugin)s failed (%(error)s) and was left out.",
     "%(kind)s %(plugin)s failed (%(error)s) on %(count)s hosts, %(what)s.",
     "%(kind)s %(plugin)s failed (%(error)s) on %(count)s host, %(what)s.",
@@ -172,7 +173,7 @@ SENTENCES = (
     "There is no public image for a canary on host %(host)s: name one.",
     # why something cannot be done to a host
     "It is in service.", "It is being emptied: cancel that first.", "Nobody has said that it is off.",
-    "It counts as off already.", "It is closed already.",
+    "It counts as off already.", "It is closed already.", "It is in quarantine already.", "It is not in quarantine.",
     "Its agent does not answer.",
     "%(host)s is being tried. It is opened when its canary has lived.",
     "It is in service: close it, or empty it, before you say what is done to it.",
@@ -180,6 +181,9 @@ SENTENCES = (
     # what was done to a cell, and why not
     "It has no hosts: it keeps the servers that never got one.",
     "%(cell)s takes no new servers. Those that are there stay.", "%(cell)s takes new servers again.",
+    "%(cell)s is in quarantine: it is asked nothing, and nothing new is sent there.",
+    "%(cell)s is asked again. What waited there goes on.",
+    "Cell %(cell)s is in quarantine: nothing is changed there until an operator lifts it.",
     "an open cell",
 )
 SHAPE_PARTS = (

@@ -16,7 +16,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
-from conductor.services import panels
+from conductor.core.states import CELL_IN_QUARANTINE
+from conductor.services import cell_deeds, panels
 from conductor.services.host_details import HostDetail
 from conductor.services.values import InstanceView
 from portal.pages import access, migrations
@@ -40,6 +41,19 @@ def icon(name: str) -> SafeString:
     return format_html(
         '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("novella/img/icons.svg"), name
     )
+
+
+@register.filter
+def silent_cells(missing: Mapping[str, str]) -> list[str]:
+    """Those of the missing cells that do not answer."""
+    return [cell for cell, why in missing.items() if why != CELL_IN_QUARANTINE]
+
+
+@register.filter
+def quarantined_cells(missing: Mapping[str, str]) -> list[tuple[str, Any]]:
+    """Those of the missing cells that an operator cut off, with who did it and why; None where it was lifted since."""
+    known = cell_deeds.quarantines()
+    return [(cell, known.get(cell)) for cell, why in missing.items() if why == CELL_IN_QUARANTINE]
 
 
 @register.inclusion_tag("components/state.html")

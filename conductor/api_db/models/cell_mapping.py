@@ -14,6 +14,13 @@ class CellMapping(models.Model):
     name = models.CharField(max_length=64, unique=True)
     is_disabled = models.BooleanField(default=False)  # the scheduler passes over its hosts
     disabled_reason = models.CharField(max_length=255, default="", db_default="")
+    quarantined_at = models.DateTimeField(null=True)  # since when nobody asks it anything; null: it is asked
+    quarantined_by = models.CharField(max_length=255, default="", db_default="")
+    quarantine_reason = models.CharField(max_length=255, default="", db_default="")
+
+    @property
+    def is_quarantined(self) -> bool:
+        return self.quarantined_at is not None
 
     @property
     def is_cell0(self) -> bool:

@@ -11,6 +11,7 @@ from conductor.core.scheduling.filtering import PluginFault, Stage
 from conductor.core.scheduling.links import Placement
 from conductor.core.scheduling.select import Outcome
 from conductor.core.scheduling.watching import NOT_ASKED, TOO_SLOW
+from conductor.core.states import CELL_IN_QUARANTINE
 from conductor.core.verdict import Verdict
 
 HIDDEN = "the host"
@@ -95,8 +96,13 @@ def _near(outcome: Outcome, miss_counts: Mapping[str, int]) -> list[str]:
 
 
 def _troubles(outcome: Outcome, missing_cells: Mapping[str, str]) -> list[str]:
-    cells = [f"Cell {cell} did not answer: its hosts were not considered." for cell in sorted(missing_cells)]
+    silent = sorted(missing_cells.items())
+    cells = [f"Cell {cell} {_silence(why)}: its hosts were not considered." for cell, why in silent]
     return cells + [_fault(fault) for fault in outcome.faults]
+
+
+def _silence(why: str) -> str:
+    return "is in quarantine" if why == CELL_IN_QUARANTINE else "did not answer"
 
 
 def _fault(fault: PluginFault) -> str:

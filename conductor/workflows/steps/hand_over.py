@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from conductor.cell_db.models import Instance
+from conductor.cells import quarantine
 from conductor.core.states import TaskState
 from conductor.journal import foreign_locks
 from conductor.journal.models import WorkflowRun
@@ -28,6 +29,8 @@ class HandOver(Step):
     def execute(self, work: Work) -> Result:
         created: dict[str, str] = work.run.variables["created"]
         cells, dropped = chosen_cells(work), work.run.variables["dropped"]
+        for cell in sorted(set(created.values())):
+            quarantine.refuse(cell)  # asked again until it is lifted
         for cell in sorted(set(cells.values())):
             remove(work, cell, [uuid for uuid in dropped if cells.get(uuid) == cell])
         _pass_on(work, created)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
+from conductor.cells import quarantine
 from conductor.core.errors import CellUnavailable, Conflict
 from conductor.rpc import deletes
 from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
@@ -20,6 +21,7 @@ class OpenDelete(Step):
 
     def execute(self, work: Work) -> Result:
         cell = work.inputs["cell"]
+        quarantine.refuse(cell)
         try:
             with work.fenced(cell):
                 is_there = deletes.open_delete(cell, work.context, work.instance_uuid, parent_uuid=work.run.uuid)

@@ -1,4 +1,4 @@
-"""The cells over HTTP: how each is, and closing one to new servers."""
+"""The cells over HTTP: how each is, and closing one to new servers, cutting one off."""
 
 from __future__ import annotations
 
@@ -54,6 +54,26 @@ class Close(OwnView):
         body = validate(request.data, schemas.CELL_DEED)
         cell_deeds.do(request.context, cell, self.deed, reason=body["reason"])
         return Response({"cell": cell_body(cell_health.get(request.context, cell))})
+
+
+class Quarantine(Close):
+    deed = "quarantine"
+
+    @described({"cell": CELL}, body=schemas.CELL_DEED)
+    @idempotent
+    def post(self, request: ApiRequest, cell: str) -> Response:
+        """The cell is left out of lists and sent nothing new, as one that does not answer, until that is lifted."""
+        return self._do(request, cell)
+
+
+class Lift(Close):
+    deed = "lift"
+
+    @described({"cell": CELL}, body=schemas.CELL_DEED)
+    @idempotent
+    def post(self, request: ApiRequest, cell: str) -> Response:
+        """The cell is asked again."""
+        return self._do(request, cell)
 
 
 class Open(Close):

@@ -48,6 +48,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("cells/<str:cell>", cells.Cell.as_view()),
     path("cells/<str:cell>/close", cells.Close.as_view()),
     path("cells/<str:cell>/open", cells.Open.as_view()),
+    path("cells/<str:cell>/quarantine", cells.Quarantine.as_view()),
+    path("cells/<str:cell>/lift", cells.Lift.as_view()),
     path("hosts", hosts.Hosts.as_view()),
     path("hosts/<str:host>/drain", hosts.Drain.as_view()),
     path("hosts/<str:host>/drain/action", hosts.DrainAction.as_view()),
