@@ -148,9 +148,9 @@ DEEDS = (
     _Deed(
         "quarantine",
         "Put in quarantine",
-        "The cell is cut off, as if it did not answer: its servers and workflows are left out of lists, nothing about "
-        "them can be changed, no server is placed there, and its conductors begin no workflow. What is under way there "
-        "goes on to its end. Wishes to delete are kept until it is lifted.",
+        "The cell is cut off, as if it did not answer: its hosts and workflows are left out of lists, its servers are "
+        "listed as unknown and cannot be changed, none is placed there, and its conductors begin no workflow. What is "
+        "under way there goes on to its end. Wishes to delete are kept until it is lifted.",
         is_so=lambda cell: cell.is_quarantined,
         values=lambda context, reason: {
             "quarantined_at": database_now(),
