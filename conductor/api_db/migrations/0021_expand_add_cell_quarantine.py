@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("api_db", "0019_expand_add_console_shares"),
+        ("api_db", "0020_expand_add_snapshot_schedules"),
     ]
 
     operations = [
