@@ -237,7 +237,7 @@ def door_of(cell: str, host: str) -> Door:
     found = scatter_gather(lambda alias: list(ConsoleDoor.objects.using(alias).filter(host=host)), [cell])
     row = next((row for rows in found.answers.values() for row in rows), None)
     if row is None:
-        raise Unavailable(f"Host {host} has not said where its consoles are: see NOVELLA_CONSOLE_LISTEN.")
+        raise Unavailable("The server's host has not said where its consoles are: see NOVELLA_CONSOLE_LISTEN.")
     return Door(row.address, row.tcp_port, row.fingerprint, row.key)
 
 

@@ -95,6 +95,8 @@ def _cause(story: Story) -> dict[str, Any]:
     if story.view.state == RunState.DONE and story.face.tone == "good":
         return {"cause": None, "is_over": is_over, "why": ""}
     error = faces.first_cause(story.view) or _last_failure(story)
+    if error is None and story.leftovers:
+        error = {"message": "Why it failed was not kept."}
     if error is None:
         return {"cause": None, "is_over": is_over, "why": _why(story)}
     titles = {step.name: step.title for run in story.runs for step in run.steps}

@@ -115,8 +115,7 @@ def _read(request: PageRequest) -> tuple[list[Net], dict[str, str]]:
         net = nets.get((one["external_gateway_info"] or {}).get("network_id", ""))
         if net is not None and one["id"] not in net.routers:
             net.routers.append(one["id"])
-    shown = [net for net in nets.values() if net.is_external or net.routers or net.servers or net.ranges]
-    return sorted(shown, key=lambda net: (not net.is_external, net.name)), routers
+    return sorted(nets.values(), key=lambda net: (not net.is_external, net.name)), routers
 
 
 def _net(one: Mapping[str, Any]) -> Net:

@@ -73,6 +73,8 @@ def test_networks_are_made_joined_and_drawn(ana: Client, people: Any) -> None:
     picture = text(ana.get("/networks/picture"))
     assert picture.count("<line ") == 2
     assert "door" in picture
+    made = do(ana, "/networks/do/create", name="bare")
+    assert made["Location"] in text(ana.get("/networks/picture"))  # also before it has a subnet
     taken = do(ana, "/floating-ips/do/create", floating_network_id=str(outside.uuid))
     address = FloatingIp.objects.get()
     assert address.address in text(ana.get(taken["Location"]))

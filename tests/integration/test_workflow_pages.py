@@ -331,3 +331,11 @@ def test_two_of_a_kind_are_compared(asker: Any) -> None:
     assert ana.get(f"/workflows/compare?a={one.uuid}&b={stranger.uuid}").status_code == 400
     assert signed_in("chi").get(f"/workflows/compare?a={one.uuid}&b={other.uuid}").status_code == 404
     assert ana.get("/workflows/compare").status_code == 404
+
+
+def test_what_was_left_behind_is_named_also_where_no_cause_was_kept(asker: Any) -> None:
+    broken = factories.run(asker, "cell1", state="failed (not clean)", leftovers=["a guest on sim-1"])
+    page = signed_in("ana").get(f"/workflows/{broken.uuid}").content.decode()
+    assert "Why it failed was not kept." in page
+    assert "Not everything could be given back." in page
+    assert "a guest on sim-1" in page
