@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 import pytest
@@ -24,6 +24,8 @@ SIZE = {"width": 1280, "height": 720}
 LARGEST = 300_000
 LARGEST_SCREEN = 150_000
 QUALITY = 55  # of a JPEG: the letters stay sharp, and all screens together take a few megabytes
+SIZES = {"desk": DESKTOP, "phone": PHONE}
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 # Each screen of the tour: who looks at it, and its address, with ids of what `shop` has made.
 TOUR: dict[str, tuple[str, str]] = {
     "sign-in": ("", "/sign-in"),
@@ -98,9 +100,7 @@ def ids(open_page: OpenPage, people: Any, settings: Any) -> dict[str, str]:
     )
     quota_requests.ask(ana, {"cores": 300}, "the autumn sale")
     make_things()
-    broken = factories.run(
-        ana, "cell1", state="failed (not clean)", instance_name="web-7", leftovers=["a guest on sim-1"], age=900
-    )
+    broken = given_up(ana)
     child = rescheduled(ana)
     parent = WorkflowRun.objects.get(uuid=child.parent_uuid)
     factories.decision(parent, **factories.some_decision())
@@ -173,32 +173,34 @@ def test_draw(open_page: OpenPage, ids: dict[str, str]) -> None:
 
 
 def test_draw_the_tour(open_page: OpenPage, ids: dict[str, str]) -> None:
-    """Each screen in the light at a desk and in the dark on a phone, and a page that shows them all."""
+    """Each screen at a desk and on a phone, in the light and in the dark, and a page that shows them all."""
     (SCREENS / "tour").mkdir(parents=True, exist_ok=True)
-    for kind, look in (
-        ("desk", {"viewport": DESKTOP, "color_scheme": "light"}),
-        ("phone", {"viewport": PHONE, "color_scheme": "dark"}),
-    ):
-        pages = {who: open_page(who, reduced_motion="reduce", **look) for who in ("", "ana", "admin")}
+    for kind, size in SIZES.items():
+        pages = {who: open_page(who, reduced_motion="reduce", viewport=size) for who in ("", "ana", "admin")}
         for name, (who, address) in TOUR.items():
+            pages[who].emulate_media(color_scheme="light")
             answer = pages[who].goto(address.format(**ids))
             assert answer is not None
             assert answer.status == 200, address
             pages[who].wait_for_timeout(400)
-            path = SCREENS / "tour" / f"{name}-{kind}.jpg"
-            pages[who].screenshot(path=path, type="jpeg", quality=QUALITY, animations="disabled")
-            assert path.stat().st_size < LARGEST_SCREEN, name
+            for scheme in SCHEMES:
+                pages[who].emulate_media(color_scheme=scheme)
+                path = SCREENS / "tour" / f"{name}-{kind}-{scheme}.jpg"
+                pages[who].screenshot(path=path, type="jpeg", quality=QUALITY, animations="disabled")
+                assert path.stat().st_size < LARGEST_SCREEN, name
     lines = [
         "# Screens",
         "",
-        "Drawn by `make pictures` from a small cloud in use: at a desk, and on a phone in the dark.",
+        "Drawn by `make pictures` from a small cloud in use: at a desk and on a phone, in the light and in the dark.",
         "",
     ]
     for name, (who, address) in TOUR.items():
         address = address.partition("?")[0].format(**dict.fromkeys(ids, "ID"))
         seen_by = "for administrators" if who == "admin" else ""
         lines += [f"## {name.replace('-', ' ').capitalize()}", "", f"`{address}` {seen_by}".strip(), ""]
-        lines += [f"![{name} at a desk](tour/{name}-desk.jpg) ![{name} on a phone](tour/{name}-phone.jpg)", ""]
+        looks = [(kind, scheme) for kind in SIZES for scheme in SCHEMES]
+        lines += [" ".join(f"![{name}, {kind}, {scheme}](tour/{name}-{kind}-{scheme}.jpg)" for kind, scheme in looks)]
+        lines += [""]
     (SCREENS / "README.md").write_text("\n".join(lines))
 
 
@@ -219,6 +221,23 @@ def rescheduled(asker: Any) -> Any:
     factories.step(child, 2, 6.8, None, attempt=2, host="sim-2", state="waiting")
     type(child).objects.using("cell1").filter(pk=child.pk).update(attempt=2)
     return child
+
+
+def given_up(asker: Any) -> WorkflowRun:
+    """A build that failed, and whose undo failed too."""
+    error = {"class": "DriverError", "message": "The guest could not be started: no device is left"}
+    error |= {"step": "SpawnOnHost", "attempt": 1}
+    kept = {"class": "DriverError", "message": "The host does not answer"}
+    broken = factories.run(
+        asker, "cell1", state="failed (not clean)", instance_name="web-7", leftovers=["a guest on sim-1"],
+        error=error, owner=None, age=900, finished_at=factories.ago(882),
+    )  # fmt: skip
+    for index, (begun, ended) in enumerate(((899.8, 899.4), (899.4, 898.1))):
+        factories.step(broken, index, begun, ended)
+    factories.step(broken, 2, 898.1, 893.5, host="sim-1", state="failed", error=error)
+    undo = {"direction": "undo", "host": "sim-1", "error": kept}
+    factories.step(broken, 2, 893.5, 882.5, state="undo failed", **undo)
+    return broken
 
 
 def shoot(page: Any, name: str) -> None:
