@@ -17,6 +17,7 @@ from conductor.core.states import RunState, StepState
 from conductor.identity import rights
 from conductor.journal.models import StepRecord, WorkflowRun
 from conductor.services import event_log, preferences
+from conductor.transactions import write_tx
 from portal.live import follower
 from tests import factories
 from tests.browser.conftest import OpenPage, wait_until_live
@@ -148,8 +149,9 @@ def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire
     expect(chip).to_have_attribute("data-link", "stale", timeout=15_000)
     expect(chip).to_contain_text(re.compile(r"stale since \d\d:\d\d"))
     assert page.evaluate("document.documentElement.hasAttribute('data-stale')")
-    for _ in range(50):
-        factories.tell(child, "step.progress")
+    with write_tx("cell1"):
+        for _ in range(1000):
+            events.append("cell1", events.about_run(child), "step.progress")
     finish(child)
     page.evaluate("window.isTheSamePage = true")
     wire.mend()

@@ -8,9 +8,11 @@ from uuid import UUID
 
 from playwright.sync_api import Locator, Page, expect
 
+from conductor import events
 from conductor.api_db.models import InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
+from conductor.transactions import write_tx
 from tests import factories
 from tests.browser.conftest import PHONE, OpenPage, go, wait_until_live
 
@@ -42,6 +44,14 @@ def fleet(asker: RequestContext) -> list[UUID]:
 def change(uuid: UUID, **values: Any) -> None:
     Instance.objects.using("cell1").filter(uuid=uuid).update(**values)
     factories.tell_of_instance(Instance.objects.using("cell1").get(uuid=uuid), "cell1")
+
+
+def change_all(uuids: list[UUID], **values: Any) -> None:
+    """In one transaction, with an event for each."""
+    with write_tx("cell1"):
+        Instance.objects.using("cell1").update(**values)
+        for one in Instance.objects.using("cell1").filter(uuid__in=uuids):
+            events.append("cell1", events.about_instance(one.uuid, one.project_id), "instance.updated")
 
 
 def row(page: Page, uuid: UUID) -> Locator:
@@ -91,6 +101,13 @@ def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, peo
     name = focused.get_attribute("id")
     scroll_to(page, 0.5)
     expect(row(page, uuids[COUNT // 2])).to_be_in_viewport()
+    assert page.evaluate("document.activeElement.id") == name
+    # Hundreds that change at once while one scrolls: all become current, and the focus stays where it was.
+    change_all(uuids, vm_state="paused")
+    for share in (0.2, 0.9, 0.4):
+        scroll_to(page, share)
+    expect(page.locator("[data-rows] .state-word", has_not_text="paused")).to_have_count(0)
+    assert page.locator("[data-rows] > [data-row]").count() < MOST_DRAWN
     assert page.evaluate("document.activeElement.id") == name
     # What was picked goes along although it is not in the page.
     page.get_by_role("button", name=re.compile("Stop")).click()

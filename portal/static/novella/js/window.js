@@ -1,7 +1,7 @@
 /* Thousands of rows in a window that scrolls: only those that are looked at are in the page. The list is read on in
    pieces while one scrolls; rows that are out of sight are kept as text, and stay current there too. */
 import { fetchWhole } from "./answers.js";
-import { parse } from "./live/morph.js";
+import { morph, parse } from "./live/morph.js";
 import { gettext, number } from "./words.js";
 
 const AROUND = 15; // rows drawn before and after what is seen
@@ -42,11 +42,10 @@ export function isToldAsGone(id) {
   return true;
 }
 
-/** More was missed than can be told row by row: a window says so, as it is not read anew by itself. */
-export function isMuchChanged() {
+/** More was missed than can be told row by row: a window says so, as rows that came or went do not move its rows. */
+export function tellOfMuch() {
   const found = windowIn(document);
   if (found) document.dispatchEvent(new CustomEvent("novella:missed", { detail: { list: found.list } }));
-  return Boolean(found);
 }
 
 /** How many rows are picked that have scrolled away. */
@@ -58,6 +57,7 @@ export function pickedOutOfSight(form) {
 export function newsOfWindow(list, fresh) {
   const found = windowIn(list);
   if (!found) return undefined;
+  if (fresh !== list) found.renew(fresh);
   const ids = [...fresh.querySelectorAll("[data-rows] > [id]")].map((row) => row.id);
   return { come: ids.filter((id) => !found.places.has(id)).length, gone: found.gone.size };
 }
@@ -75,9 +75,11 @@ class Window {
     this.heights = []; // px, of rows that were measured
     this.picked = new Set(); // of rows that are not in the page
     this.gone = new Set();
+    this.pieces = []; // what was read at once: its address, and where it is in the order
     windows.set(this.body, this);
     box.setAttribute("data-windowed", "");
     for (const row of [...this.body.children]) this.add(row.id);
+    this.pieces.push({ address: location.href, from: 0, to: this.order.length });
     this.next = this.list.querySelector("a[rel=next]")?.href;
     this.table.setAttribute("aria-rowcount", "-1");
     box.addEventListener("scroll", () => this.soon(), { passive: true });
@@ -90,6 +92,39 @@ class Window {
   add(id) {
     this.places.set(id, this.order.length);
     this.order.push(id);
+  }
+
+  /** More rows changed than are told one by one. Here is the first piece; the others are read anew once they are seen. */
+  renew(fresh) {
+    for (const piece of this.pieces) piece.isOld = true;
+    this.pieces[0].isOld = false;
+    this.take(fresh);
+    this.soon();
+  }
+
+  take(fresh) {
+    for (const row of fresh.querySelectorAll("[data-rows] > [id]")) {
+      const shown = document.getElementById(row.id);
+      if (shown) morph(shown, row.cloneNode(true));
+      else if (this.places.has(row.id)) this.texts.set(row.id, row.outerHTML);
+      shown?.classList.toggle("faint", this.gone.has(row.id));
+    }
+  }
+
+  async readAgain(first, end) {
+    const piece = this.pieces.find(({ isOld, from, to }) => isOld && from < end && to > first);
+    if (!piece || this.isReadingAgain) return;
+    this.isReadingAgain = true;
+    piece.isOld = false; // what changes from now on is told, or makes it old again
+    const answer = await fetchWhole(piece.address);
+    this.isReadingAgain = false;
+    const fresh = answer?.ok && !answer.away && parse(answer.text).find((element) => element.id === this.list.id);
+    if (!this.body.isConnected) return;
+    if (!fresh) piece.isOld = true; // until one scrolls on: a server that does not answer is not pressed
+    else {
+      this.take(fresh);
+      this.soon();
+    }
   }
 
   goes(id) {
@@ -165,6 +200,7 @@ class Window {
     this.measure();
     if (anchor?.isConnected) this.box.scrollTop += anchor.getBoundingClientRect().top - before;
     if (this.order.length - end < AHEAD) this.readOn();
+    this.readAgain(first - AROUND, end + AROUND);
     this.tell();
   }
 
@@ -250,11 +286,13 @@ class Window {
     this.isReading = false;
     if (!this.body.isConnected) return;
     if (!fresh) return this.stop();
+    const from = this.order.length;
     for (const row of fresh.querySelectorAll("[data-rows] > [id]")) {
       if (this.places.has(row.id) || this.order.length >= this.most) continue;
       this.add(row.id);
       this.texts.set(row.id, row.outerHTML);
     }
+    this.pieces.push({ address, from, to: this.order.length });
     this.next = fresh.querySelector("a[rel=next]")?.href;
     this.soon();
   }

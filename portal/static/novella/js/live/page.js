@@ -6,7 +6,7 @@ import { holdingConsole } from "../console.js";
 import { Link } from "./link.js";
 import { holdBack } from "../workflows/queue.js";
 import { morph, parse } from "./morph.js";
-import { isMuchChanged, isToldAsGone, keepOutOfSight } from "../window.js";
+import { isToldAsGone, keepOutOfSight, tellOfMuch } from "../window.js";
 import { gettext } from "../words.js";
 
 const STALE_AFTER = 4000;
@@ -104,7 +104,10 @@ const ACTIONS = {
   fragments: ({ html }) => patch(html),
   rows: ({ rows }) => rows.forEach(({ id, html }) => patchRow(id, html)),
   list: () => refetch(),
-  reset: () => isMuchChanged() || refetch(),
+  reset: () => {
+    tellOfMuch();
+    refetch();
+  },
   gone: () => refetch(),
 };
 

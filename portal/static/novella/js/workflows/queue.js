@@ -23,7 +23,7 @@ export function holdBack(list, html) {
   return true;
 }
 
-/** A window is not read anew by itself: it would lose the place where somebody is. */
+/** Rows that come or go do not move a window by themselves: it would lose the place where somebody is. */
 function ofWindow(list, { come, gone }) {
   if (come || gone) say(list, [come && gettext("{count} new", { count: come }), gone && gettext("{count} gone", { count: gone })]);
   waiting = undefined;
