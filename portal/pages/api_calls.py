@@ -92,7 +92,7 @@ def _request(request: PageRequest, call: Call, query: str) -> WSGIRequest:
     environ = {name: request.META[name] for name in COPIED if name in request.META}
     environ |= {
         "REQUEST_METHOD": call.method,
-        "PATH_INFO": unquote(call.path),
+        "PATH_INFO": unquote(call.path).encode().decode("latin-1"),  # as a web server hands its bytes on
         "QUERY_STRING": query,
         "CONTENT_TYPE": call.media_type if length else "",
         "CONTENT_LENGTH": str(length) if length else "",

@@ -148,7 +148,7 @@ def _period(given: Mapping[str, str]) -> tuple[datetime, datetime, str]:
     try:
         begin = _day(given["from"]) if given.get("from") else usual[0]
         end = _day(given["to"]) + DAY if given.get("to") else usual[1]
-    except ValueError:
+    except (ValueError, OverflowError):  # no day, or none that another follows
         return (*usual, "Give days such as 2026-01-31.")
     if not begin < end:
         return (*usual, "The first day is after the last.")

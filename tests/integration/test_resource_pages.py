@@ -182,6 +182,28 @@ def test_the_group_that_every_project_has_stays(ana: Client) -> None:
     assert "Every project keeps this one." in text(ana.get(default))
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/volumes/of/ж",
+        "/networks/of/ж",
+        "/key-pairs/of/ж",
+        "/volumes/do/edit?item=ж",
+        "/server/do/rename?item=ж",
+        "/usage?from=9999-12-31&to=9999-12-31",
+    ],
+)
+def test_an_address_that_nothing_can_have_is_no_fault_of_ours(ana: Client, address: str) -> None:
+    assert ana.get(address).status_code in (400, 404)
+
+
+def test_what_was_typed_is_no_way_to_another_place(ana: Client, people: Any) -> None:
+    server = factories.instance(people.ana.context(), "web-1")
+    for port in ("ж", "../../../../volume/v3/volumes"):
+        refused = ana.post("/server/do/detach-port", {"item": str(server.uuid), "port": port})
+        assert (refused.status_code, "Nothing was changed" in text(refused)) == (404, True)
+
+
 def test_projects_are_walls(ana: Client) -> None:
     volume = made(ana, "secret-9")
     chi = signed_in("chi")

@@ -79,6 +79,7 @@ def test_what_is_wrong_is_said_and_what_was_typed_stays(ana: Client) -> None:
         answer = ana.post(LIST, {**FORM, **values})
         assert answer.status_code == status, values
         assert named in text(answer)
+        assert 'aria-invalid="true"' in text(answer) or "channel" in values
         assert f'value="{values.get("name", "deploys")}"' in text(answer) or "name" in values
     assert not Subscription.objects.exists()
 

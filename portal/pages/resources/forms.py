@@ -97,7 +97,7 @@ def at_its_field(message: str) -> str:
     """A refusal as it stands beside its field, where the field's name and what was typed are to be seen."""
     found = OF_A_FIELD.fullmatch(message)
     if found is None:
-        return message
+        return NOT_SO_WRITTEN if message.startswith("Additional properties are not allowed") else message
     return NOT_SO_WRITTEN if found["why"].startswith("It does not match ") else found["why"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from portal.pages.api_calls import Call
 from portal.pages.resources.access import GROUPS
@@ -24,7 +25,8 @@ FLAVORS = Source(
 
 
 def _path(asked: Asked, *parts: str) -> str:
-    return "/".join((PATH, str(asked.item.get("id", "SERVER")), *parts))
+    """A path below the server's; parts may be what somebody typed."""
+    return "/".join((PATH, str(asked.item.get("id", "SERVER")), *(quote(part, safe="") for part in parts)))
 
 
 def _action(name: str, /, **fields: str) -> Any:
