@@ -18,13 +18,13 @@ from conductor.services import audit, flow_lists
 from conductor.services.audit import AuditQuery, AuditView
 from conductor.services.flow_lists import ListQuery
 from conductor.services.values import Page, RunView
-from portal.pages import faces, stories
+from portal.pages import faces, page_lengths, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.faces import Face
 
 PAGE_SIZE = 50
 RESULT_FACES = {"done": Face("good", "done"), "refused": Face("bad", "refused")}
-GIVEN = ("result", "action", "runs", "records")
+GIVEN = ("result", "action", "runs", "records", "rows")
 NONE: Page[Any] = Page([], has_more=False)
 
 
@@ -53,23 +53,26 @@ def activity(request: PageRequest) -> HttpResponse:
     given = {name: request.GET.get(name, "").strip()[:255] for name in GIVEN}
     if given["result"] not in ("", *RESULT_FACES):
         given["result"] = ""
-    runs, records = _runs(request.asker, given), _records(request.asker, given)
+    size = page_lengths.rows_of(given, PAGE_SIZE)
+    runs, records = _runs(request.asker, given, size), _records(request.asker, given, size)
     lines = [_of_run(run) for run in runs.items] + [_of_record(record) for record in records.items]
     lines.sort(key=lambda line: line.moment, reverse=True)
-    shown = lines[:PAGE_SIZE]
-    has_more = runs.has_more or records.has_more or len(lines) > PAGE_SIZE
-    kept = {name: given[name] for name in ("result", "action") if given[name]}
+    shown = lines[:size]
+    has_more = runs.has_more or records.has_more or len(lines) > size
+    kept = {**{name: given[name] for name in ("result", "action") if given[name]}, **page_lengths.kept(given)}
+    is_further = bool(given["runs"] or given["records"])
     context = {
         "lines": shown,
         "given": given,
         "next_url": _url({**kept, **_after(shown, given)}) if has_more else "",
-        "first_url": _url(kept) if given["runs"] or given["records"] else "",
+        "first_url": _url(kept) if is_further else "",
+        **page_lengths.other(reverse("activity"), given, PAGE_SIZE, has_others=has_more or is_further),
         "missing_cells": {**runs.missing_cells, **records.missing_cells},
     }
     return render(request, "project/_activity.html" if request.htmx else "project/activity.html", context)
 
 
-def _runs(asker: RequestContext, given: dict[str, str]) -> Page[RunView]:
+def _runs(asker: RequestContext, given: dict[str, str], size: int) -> Page[RunView]:
     """The project's workflows; none that fits where only refusals are wanted, or no kind has such a name."""
     wanted = given["action"].lower()
     kinds = tuple(flow for flow, words in faces.FLOW_WORDS.items() if wanted in f"{flow} {words}".lower())
@@ -77,15 +80,15 @@ def _runs(asker: RequestContext, given: dict[str, str]) -> Page[RunView]:
         return NONE
     states = (str(RunState.DONE),) if given["result"] else ()
     chosen = {"flow": kinds} if wanted else {}
-    query = ListQuery(chosen=chosen, states=states, limit=PAGE_SIZE, marker=given["runs"])
+    query = ListQuery(chosen=chosen, states=states, limit=size, marker=given["runs"])
     return flow_lists.search(asker, query).page
 
 
-def _records(asker: RequestContext, given: dict[str, str]) -> Page[AuditView]:
+def _records(asker: RequestContext, given: dict[str, str], size: int) -> Page[AuditView]:
     action = given["action"]
     named = action if "." in action or not action else f"server.{action}"
     query = AuditQuery(
-        action=named, result=given["result"], project_id=asker.project_id, limit=PAGE_SIZE, marker=given["records"]
+        action=named, result=given["result"], project_id=asker.project_id, limit=size, marker=given["records"]
     )
     return audit.list_records(asker, query)
 

@@ -18,6 +18,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.services import audit, audit_files, audit_reads, audit_seals, flow_lists
 from conductor.services.audit import AuditQuery
+from portal.pages import page_lengths
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.faces import Face
 
@@ -34,20 +35,23 @@ FACES = {audit.DONE: Face("good", "done"), audit.REFUSED: Face("bad", "refused")
 def audit_log(request: PageRequest) -> HttpResponse:
     """Newest first."""
     query = _query(request)
-    found = audit.list_records(request.asker, replace(query, limit=ROWS_PER_PAGE, marker=request.GET.get("marker", "")))
-    given = _given(request)
+    given, kept, marker = _given(request), page_lengths.kept(request.GET), request.GET.get("marker", "")
+    rows = page_lengths.rows_of(request.GET, ROWS_PER_PAGE)
+    found = audit.list_records(request.asker, replace(query, limit=rows, marker=marker))
+    here = {**given, **kept}
     names = flow_lists.project_names(request.asker, {one.project_id for one in found.items})
     context: dict[str, Any] = {
-        "given": given,
+        "given": here,
         "spans": [(key, words) for key, (words, _) in SPANS.items()],
         "results": FACES.items(),
         "seals": _seals(request.asker),
         "rows": [(one, FACES[one.result], names.get(one.project_id, one.project_id)) for one in found.items],
         "missing_cells": found.missing_cells,
         "is_narrowed": bool(given),
-        "first_url": _url("audit-log", given) if request.GET.get("marker") else "",
-        "next_url": _url("audit-log", {**given, "marker": found.items[-1].uuid}) if found.has_more else "",
+        "first_url": _url("audit-log", here) if marker else "",
+        "next_url": _url("audit-log", {**here, "marker": found.items[-1].uuid}) if found.has_more else "",
         "file_url": _url("audit-csv", given),
+        **page_lengths.other(reverse("audit-log"), here, ROWS_PER_PAGE, has_others=found.has_more or bool(marker)),
     }
     audit_reads.note(request.asker, via="page", narrowed=given)
     return render(request, "audit/_list.html" if request.htmx else "audit/list.html", context)

@@ -12,9 +12,10 @@ from django.views.decorators.http import require_http_methods
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.services import host_deeds
 from portal.pages.access import PageRequest, operators_only
+from portal.pages.page_lengths import LONG_PAGE
 
 TOGETHER = ("close", "open")  # what needs to be confirmed by a host's name is done one by one
-MOST_AT_ONCE = 200
+MOST_AT_ONCE = LONG_PAGE
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from conductor.core.context import RequestContext
 from conductor.services import hosts
 from conductor.services.hosts import HypervisorQuery
 from conductor.services.values import HypervisorView, ServiceView
+from portal.pages import page_lengths
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.amounts import megabytes
 from portal.pages.faces import Face
@@ -60,7 +61,7 @@ def host_list(request: PageRequest) -> HttpResponse:
 def list_context(asker: RequestContext, given: Mapping[str, str]) -> dict[str, Any]:
     """Context of one page of the list of hosts."""
     text, marker = given.get("q", "").strip()[:255], given.get("marker", "")
-    page = hosts.list_hypervisors(asker, HypervisorQuery(text, HOSTS_PER_PAGE, marker))
+    page = hosts.list_hypervisors(asker, HypervisorQuery(text, page_lengths.rows_of(given, HOSTS_PER_PAGE), marker))
     ordered = sorted(page.items, key=lambda found: (found.service.cell, found.is_simulated, found.node))
     cells = [_cell(name, list(found)) for name, found in groupby(ordered, key=lambda found: found.service.cell)]
     down = sum(not found.service.is_up for found in ordered)
@@ -69,15 +70,17 @@ def list_context(asker: RequestContext, given: Mapping[str, str]) -> dict[str, A
     said = {"hosts": _hosts(len(ordered)), "cells": _cells(len(cells)), "down": down or none}
     said["simulated"] = simulated or none
     sentence = gettext("%(hosts)s in %(cells)s; %(down)s down; %(simulated)s simulated.") % said
-    here, narrowed = reverse("hosts"), {"q": text} if text else {}
+    here, narrowed = reverse("hosts"), {**({"q": text} if text else {}), **page_lengths.kept(given)}
     return {
         "asker": asker,
         "cells": cells,
         "sentence": sentence,
         "missing_cells": page.missing_cells,
         "text": text,
+        "given": narrowed,
         "first_url": f"{here}?{urlencode(narrowed)}" if marker else "",
         "next_url": f"{here}?{urlencode({**narrowed, 'marker': page.items[-1].uuid})}" if page.has_more else "",
+        **page_lengths.other(here, narrowed, HOSTS_PER_PAGE, has_others=page.has_more or bool(marker)),
     }
 
 

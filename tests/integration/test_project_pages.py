@@ -13,6 +13,7 @@ import pytest
 from django.test import Client
 
 from conductor.core.errors import Invalid
+from conductor.journal.models import AuditRecord
 from conductor.services import audit, costs, preferences
 from conductor.services.audit import Entry
 from portal.pages import activity, project
@@ -119,6 +120,7 @@ def test_activity_tells_who_did_what(ana: Client, people: Any) -> None:
     factories.run(context, "cell1", flow="reboot_instance", action="reboot", state="done", instance_name="web-1", age=9)
     factories.run(people.chi.context(), "cell1", instance_name="not-ours")
     audit.record("default", context, Entry(action="host.close", project_id=context.project_id, reason="new fans"))
+    AuditRecord.objects.update(created_at=factories.ago(5))  # two of the same millisecond have no order of their own
     audit.record_refusal(context, "delete", "", Invalid("It is locked."))
     page = text(ana.get("/activity"))
     order = [page.index(words) for words in ("It is locked.", "new fans", "Reboot web-1")]

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import parse_qsl
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
+from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.api_calls import Answer, Call, send
+from portal.pages.page_lengths import LONG_PAGE
 from portal.pages.resources import forms
 from portal.pages.resources.model import Asked, Deed, Item, Resource
-from portal.pages.resources.views import item_of, item_url, list_url, resource_of
+from portal.pages.resources.views import all_of, item_url, items_of, list_url, resource_of
 
-MOST_AT_ONCE = 100
+MOST_AT_ONCE = LONG_PAGE
 FILE = "file"
 KEPT_STATUS = frozenset({403, 404, 409, 413})
 
@@ -33,6 +36,7 @@ class Sheet:
     deed: Deed
     items: list[Item]
     values: dict[str, str]
+    gone: Sequence[str] = ()  # ids of those among several that are not there any more
     wrong: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -69,23 +73,30 @@ def resource_deed(request: PageRequest, resource_id: str, deed_id: str) -> HttpR
     if deed is None:
         raise Http404
     sent = request.POST if request.method == "POST" else request.GET
-    picked = _picked(deed, sent)
+    picked = _picked(request, resource, deed, sent)
     if picked is None:
         said = f"Pick 1 to {MOST_AT_ONCE} first." if deed.is_bulk else "Pick one of them first."
         messages.add_message(request, messages.INFO, said, extra_tags="waiting")
         return redirect(list_url(resource))
-    items = [item_of(request, resource, ident) for ident in picked]
+    gone: list[str] = []
+    items = items_of(request, resource, picked, gone if len(picked) > 1 else None)
     if request.method == "POST" or request.htmx:
-        sheet = Sheet(resource, deed, items, forms.values_of(deed, sent))
+        sheet = Sheet(resource, deed, items, forms.values_of(deed, sent), gone)
         return _form(request, sheet) if request.htmx else _do(request, sheet)
-    return _form(request, Sheet(resource, deed, items, forms.beginnings(deed, items[0] if items else {}, sent)))
+    return _form(request, Sheet(resource, deed, items, forms.beginnings(deed, items[0] if items else {}, sent), gone))
 
 
-def _picked(deed: Deed, sent: QueryDict) -> list[str] | None:
-    """The ids that the form is about; None where they are too few or too many."""
+def _picked(request: PageRequest, resource: Resource, deed: Deed, sent: QueryDict) -> list[str] | None:
+    """The ids that the form is about; None where they are too few or too many.
+
+    Those that match on all pages are found by the list's query once; the form then names them.
+    """
     if deed.is_creation:
         return []
-    picked = list(dict.fromkeys(sent.getlist("item")))
+    if deed.is_bulk and sent.get("everything"):
+        picked = all_of(request, resource, dict(parse_qsl(sent.get("query", ""))))
+    else:
+        picked = list(dict.fromkeys(sent.getlist("item")))
     return picked if 1 <= len(picked) <= (MOST_AT_ONCE if deed.is_bulk else 1) else None
 
 
@@ -93,7 +104,7 @@ def _do(request: PageRequest, sheet: Sheet) -> HttpResponse:
     wrong = forms.missing(sheet.deed, sheet.values)
     if wrong:
         return _form(request, replace(sheet, wrong=wrong), status=400)
-    if len(sheet.items) > 1:
+    if len(sheet.items) + len(sheet.gone) > 1:
         return _outcomes(request, sheet)
     refused = sheet.deed.why_not(sheet.item) if sheet.items and sheet.resource.is_for_operators else ""
     if refused:
@@ -151,6 +162,7 @@ def _outcomes(request: PageRequest, sheet: Sheet) -> HttpResponse:
         answer = Answer(409, message=refused) if refused else send(request, call)
         name = sheet.resource.name_of(item) or sheet.resource.id_of(item)
         found.append(Outcome(name, answer.is_good, answer.message))
+    found += [Outcome(ident, False, gettext("It is not there any more.")) for ident in sheet.gone]
     good = sum(outcome.is_good for outcome in found)
     context = {
         "resource": sheet.resource,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -16,7 +16,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound, NovellaError
 from conductor.services import flows, locks
 from conductor.services.locks import LockQuery
-from portal.pages import stories
+from portal.pages import page_lengths, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.api_calls import ask
 from portal.pages.live_marks import live_marks
@@ -26,7 +26,6 @@ from portal.pages.resources.model import Cell, Column, Deed, Item, Names, Part, 
 from portal.pages.stories import Story
 
 PAGE_SIZE = 50
-LONG_PAGE = 500  # for who would rather look through them with the browser's own search
 MOST_AT_WORK = 5
 MOST = 1000
 DIRECTIONS = ("asc", "desc")
@@ -99,22 +98,9 @@ def list_context(request: PageRequest, resource: Resource, narrowed: Mapping[str
         "bulk": [deed for deed in resource.deeds if deed.is_bulk and may(asker, resource.service, deed.rule)],
         "next_url": f"{list_url(resource)}?{urlencode(next_query)}" if next_query else "",
         "first_url": list_url(resource) if given.get("marker") else "",
-        **_other_length(resource, given, has_more=bool(next_query)),
+        "query": urlencode(given),
+        **page_lengths.other(list_url(resource), given, PAGE_SIZE, has_others=bool(next_query or given.get("marker"))),
     }
-
-
-def _is_long(given: Mapping[str, str]) -> bool:
-    return given.get("rows") == str(LONG_PAGE)
-
-
-def _other_length(resource: Resource, given: Mapping[str, str], *, has_more: bool) -> dict[str, Any]:
-    """The same list from its beginning with more rows on a page, or with as few as usual again."""
-    kept = {name: value for name, value in given.items() if name not in ("rows", "marker")}
-    if _is_long(given):
-        return {"other_url": f"{list_url(resource)}?{urlencode(kept)}", "other_rows": PAGE_SIZE}
-    longer = {**kept, "rows": str(LONG_PAGE)}
-    has_other = has_more or bool(given.get("marker"))
-    return {"other_url": f"{list_url(resource)}?{urlencode(longer)}" if has_other else "", "other_rows": LONG_PAGE}
 
 
 def _found(
@@ -128,7 +114,7 @@ def _found(
     if text and resource.search:
         query[resource.search] = text
     if resource.is_paged:
-        query["limit"] = MOST if in_page else LONG_PAGE if _is_long(given) else PAGE_SIZE
+        query["limit"] = MOST if in_page else page_lengths.rows_of(given, PAGE_SIZE)
         query |= {"marker": given["marker"]} if given.get("marker") and not in_page else {}
     body = ask(request, path_of(request, resource.path), query)
     items = [resource.unwrap(one) for one in body.get(resource.key, ())]
@@ -148,6 +134,12 @@ def _found(
 def find(request: PageRequest, resource: Resource, text: str) -> list[Item]:
     """The items whose name holds the text, as the list's own search finds them."""
     return _found(request, resource, {"q": text}, {})[0]
+
+
+def all_of(request: PageRequest, resource: Resource, given: Mapping[str, str]) -> list[str]:
+    """The ids of the first 500 that the query of a list finds."""
+    whole = {name: value for name, value in given.items() if name != "marker"} | {"rows": str(page_lengths.LONG_PAGE)}
+    return [resource.id_of(item) for item in _found(request, resource, whole, {})[0]][: page_lengths.LONG_PAGE]
 
 
 def _sorting(resource: Resource, given: Mapping[str, str]) -> dict[str, str]:
@@ -284,12 +276,36 @@ def path_of(request: PageRequest, path: str) -> str:
 
 def item_of(request: PageRequest, resource: Resource, ident: str) -> Item:
     """Raises NotFound."""
-    if resource.is_only_listed:
+    return items_of(request, resource, [ident])[0]
+
+
+def items_of(
+    request: PageRequest, resource: Resource, idents: Sequence[str], gone: list[str] | None = None
+) -> list[Item]:
+    """Several, in this order. What can only be listed is listed once.
+
+    Raises NotFound, unless `gone` takes the ids of those that are not there (any more).
+    """
+    listed: dict[str, Item] = {}
+    if resource.is_only_listed and idents:
         body = ask(request, path_of(request, resource.path), resource.query)
-        listed = (resource.unwrap(one) for one in body.get(resource.key, ()))
-        item: Item | None = next((one for one in listed if resource.id_of(one) == ident), None)
-        if item is None:
+        listed = {resource.id_of(item): item for item in map(resource.unwrap, body.get(resource.key, ()))}
+    found = []
+    for ident in idents:
+        try:
+            found.append(_item(request, resource, ident, listed))
+        except NotFound:
+            if gone is None:
+                raise
+            gone.append(ident)
+    return found
+
+
+def _item(request: PageRequest, resource: Resource, ident: str, listed: Mapping[str, Item]) -> Item:
+    if resource.is_only_listed:
+        if ident not in listed:
             raise NotFound(f"There is no such {resource.noun} (any more).")
+        item = listed[ident]
     else:
         body = ask(request, path_of(request, f"{resource.path_of or resource.path}/{quote(ident, safe='')}"))
         item = body if resource.is_whole else body[resource.one]
