@@ -14,6 +14,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from django.db.models import F, OuterRef, Q, Subquery
+
 from conductor import events
 from conductor.api_db.models import Budget
 from conductor.cells.lookup import API_ALIAS
@@ -26,6 +28,7 @@ from conductor.services.audit import Entry
 from conductor.services.costs import Prices
 from conductor.services.notifications import notices
 from conductor.services.usage import UsageQuery
+from conductor.services.values import Page
 from conductor.transactions import database_now, one_at_a_time, write_tx
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,12 @@ USUAL_THRESHOLDS = (50, 80, 100)
 MOST_THRESHOLDS = 10
 HIGHEST_THRESHOLD = 1000
 WHOLE = 100
+# Which of all budgets to list.
+STATES: Mapping[str, Q] = {
+    "spent": Q(spent__gte=F("amount")),
+    "will_be_spent": Q(spent__lt=F("amount"), forecast__gt=F("amount")),
+    "within": Q(spent__lt=F("amount"), forecast__lte=F("amount")),
+}
 NONE_YET = 0  # the revision of a budget that is not there
 
 
@@ -77,7 +86,27 @@ def get(context: RequestContext, project_id: str) -> BudgetView:
     row = Budget.objects.filter(project_id=project.id).first()
     if row is None:
         raise NotFound("This project has no budget.")
-    return _view(row, project)
+    return _view(row, str(project.name))
+
+
+def list_of(context: RequestContext, *, state: str = "", limit: int = 100, marker: str = "") -> Page[BudgetView]:
+    """Those of all projects, by the project's name; `marker` is the id of a project.
+
+    Raises Forbidden for who is no operator, and Invalid for a state or marker that there is not.
+    """
+    if not context.is_admin:
+        raise Forbidden("Budgets of all projects are for operators.")
+    if state and state not in STATES:
+        raise Invalid(f"state is one of {', '.join(STATES)}.", field="state")
+    names = Project.objects.filter(id=OuterRef("project_id")).values("name")[:1]
+    rows = Budget.objects.annotate(name=Subquery(names)).exclude(name=None)
+    if marker:
+        last = rows.filter(project_id=marker).first()
+        if last is None:
+            raise Invalid(f"Marker {marker[:60]} could not be found.", field="marker")
+        rows = rows.filter(Q(name__gt=last.name) | Q(name=last.name, pk__gt=last.pk))
+    found = list((rows.filter(STATES[state]) if state else rows).order_by("name", "pk")[: limit + 1])
+    return Page([_view(row, row.name) for row in found[:limit]], has_more=len(found) > limit)
 
 
 def put(
@@ -246,7 +275,7 @@ def _record(
     audit.record(API_ALIAS, context, Entry(action=f"budget.{verb}", project_id=project_id, details=details))
 
 
-def _view(row: Budget, project: Project) -> BudgetView:
+def _view(row: Budget, project_name: str) -> BudgetView:
     shown = ("project_id", "amount", "currency", "thresholds", "spent", "forecast", "counted_at", "revision")
     plain: dict[str, Any] = {name: getattr(row, name) for name in (*shown, "set_by", "updated_at")}
-    return BudgetView(project_name=project.name, **plain)
+    return BudgetView(project_name=project_name, **plain)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NovellaError, StaleRevision
 from conductor.services import budgets, costs
 from conductor.services.budgets import USUAL_THRESHOLDS, BudgetView
-from portal.pages.access import PageRequest, signed_in
+from portal.pages.access import PageRequest, operators_only, signed_in
+from portal.pages.faces import Face
 
 STATUS: tuple[tuple[type[NovellaError], int], ...] = (
     (StaleRevision, 412),
@@ -25,6 +28,12 @@ STATUS: tuple[tuple[type[NovellaError], int], ...] = (
 )
 REFUSALS = tuple(kind for kind, _ in STATUS)
 LONGEST_TYPED = 120
+PER_PAGE = 50
+FACES = {
+    "spent": Face("bad", "spent"),
+    "will_be_spent": Face("waiting", "will be spent"),
+    "within": Face("good", "within the budget"),
+}
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,29 @@ def budget_context(request: PageRequest) -> dict[str, Any]:
     except (NotFound, Forbidden):
         bar = None
     return {"budget_bar": bar, "may_set_budget": budgets.may_set(request.asker, project_id)}
+
+
+@require_safe
+@operators_only
+def budget_list(request: PageRequest) -> HttpResponse:
+    """Those of all projects, by name; `state` narrows."""
+    state = request.GET.get("state", "")
+    page = budgets.list_of(request.asker, state=state, limit=PER_PAGE, marker=request.GET.get("marker", "")[:64])
+    kept = {"state": state} if state else {}
+    following = {**kept, "marker": page.items[-1].project_id} if page.has_more else {}
+    context = {
+        "bars": [(bar, _face(bar)) for bar in map(BudgetBar, page.items)],
+        "states": [("", "All"), *((name, face.word) for name, face in FACES.items())],
+        "state": state,
+        "next_url": f"{reverse('budgets')}?{urlencode(following)}" if following else "",
+        "first_url": f"{reverse('budgets')}?{urlencode(kept)}" if request.GET.get("marker") else "",
+        "prices": costs.prices(),
+    }
+    return render(request, "project/budgets.html", context)
+
+
+def _face(bar: BudgetBar) -> Face:
+    return FACES["spent" if bar.is_spent else "will_be_spent" if bar.will_be_spent else "within"]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -120,6 +120,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("plugins/<slug:kind>/of/<str:name>/<slug:action>", plugins.shut, name="plugin-shut"),
     path("profile/second-factor", second_factor.second_factor, name="second-factor"),
     path("services", services.service_list, name="service-list"),
+    path("budgets", budgets.budget_list, name="budgets"),
     path("budgets/<str:project_id>", budgets.budget, name="budget"),
     path("project-quotas", quota_sets.quota_table, name="quota-table"),
     path("quotas/more", quota_requests.ask, name="quota-ask"),

@@ -12,7 +12,7 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from conductor.api_db.models import AggregateHost, Finding, QuotaRequest
+from conductor.api_db.models import AggregateHost, Budget, Finding, QuotaRequest
 from conductor.cell_db.models import BlockDevice, Migration
 from conductor.core.context import RequestContext
 from conductor.core.states import RunState
@@ -64,11 +64,11 @@ LISTS = (
         f"/api/{name}"
         for name in (
             *("workflows", "events?after=cell1:0", "locks", "hosts", "audit", "decisions", "findings"),
-            *("triage", "subscriptions", "quota-requests", "announcements?all=true", "snapshot-schedules"),
+            *("triage", "subscriptions", "quota-requests", "announcements?all=true", "snapshot-schedules", "budgets"),
         )
     ),
 )
-PAGES = ("/hosts", "/audit", "/triage", "/notifications/subscriptions", "/quota-requests")
+PAGES = ("/hosts", "/audit", "/triage", "/notifications/subscriptions", "/quota-requests", "/budgets")
 
 
 def statements(client: Any, path: str) -> tuple[list[str], int]:
@@ -190,6 +190,8 @@ class Rows:
             first_seen_at=factories.ago(5), last_seen_at=factories.ago(5), times_seen=2,
         )  # fmt: skip
         self.make("/api/subscriptions", name=name, channel="bell")
+        project = Project.objects.create(domain=self.people.admin.project.domain, name=f"saves-{name}")
+        Budget.objects.create(project_id=project.id, amount=5, currency="EUR", updated_at=START)
         self.make("/api/announcements", announcement={"title": name})
         QuotaRequest.objects.create(
             project_id=self.context.project_id, user_id=self.context.user_id, user_name="admin", created_at=START,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,14 +13,18 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import Budget
+from conductor.cells.lookup import journal_aliases
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
 from conductor.identity.models import Project, Role, RoleAssignment
 from conductor.journal.models import AuditRecord, Event
 from conductor.services import budgets, usage
-from conductor.services.notifications import notices
+from conductor.services.notifications import notices, subscriptions
+from conductor.services.notifications.subscribers import Subscribers
+from conductor.services.notifications.subscriptions import Wish
 from tests import factories
 from tests.api_client import ApiClient
 from tests.integration.page_clients import signed_in, text
+from tests.integration.receivers import Receiver
 from tests.integration.test_instance_finds import silence
 
 pytestmark = pytest.mark.django_db(databases="__all__")
@@ -184,6 +189,73 @@ def test_what_can_be_no_budget_is_named(people: Any, clock: Clock, amount: str, 
         put(people, amount, thresholds)
     assert refused.value.details["field"] == field
     assert not Budget.objects.exists()
+
+
+@pytest.mark.usefixtures("databases")
+def test_subscribers_hear_of_it_and_nobody_twice(people: Any, clock: Clock, settings: Any, receiver: Receiver) -> None:
+    settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS = True
+    wishes = (
+        (people.ana, Wish(name="hook", url=receiver.url)),
+        (people.rea, Wish(name="chat", channel="chat", url=receiver.url, events=["budget.crossed"])),
+        (people.chi, Wish(name="foreign", url=receiver.url)),
+        (people.ana, Wish(name="failures", url=receiver.url, events=["*.error"])),
+        (people.ana, Wish(name="bell", channel="bell")),
+        (people.rea, Wish(name="bell", channel="bell")),
+    )
+    for person, wish in wishes:
+        subscriptions.subscribe(person.context(), wish)
+    put(people)
+    clock.reach(60)
+    Subscribers(journal_aliases(), "teller").go_round()
+    bodies = [json.loads(body) for _, body in receiver.got]
+    said = "A part of the month's budget is spent: 50 %, 2026-04: 60.00 / 100.00 EUR"
+    assert [body["text"] for body in bodies if "text" in body] == [f"{said} (budget.crossed)"]
+    (hook,) = (body for body in bodies if "payload" in body)
+    assert (hook["event_type"], hook["priority"], hook["payload"]["schema"]) == (
+        "budget.crossed",
+        "INFO",
+        "budget.crossed",
+    )
+    data = hook["payload"]["data"]
+    assert (data["project_id"], data["percent"], data["spent"], data["said"]) == (
+        people.ana.project.id,
+        50,
+        "60.00",
+        said,
+    )
+    assert told(people.ana) == [said]  # the bell has it without the subscription
+    assert told(people.rea) == [said]  # and who only reads has it by the subscription alone
+
+
+def test_operators_see_the_budgets_of_all_projects(people: Any, clock: Clock) -> None:
+    put(people)
+    for person, amount in ((people.chi, "1"), (people.admin, "1000")):
+        budgets.put(people.admin.context(), person.project.id, Decimal(amount), SET, None)
+    clock.reach(120)
+    operator, page = ApiClient(people.admin.token()), signed_in("admin")
+
+    def names(query: str = "") -> list[str]:
+        return [one["project_name"] for one in operator.get(f"/api/budgets{query}").json()["budgets"]]
+
+    assert (names(), names("?state=spent"), names("?state=within")) == (
+        ["admin", "lab", "shop"],
+        ["shop"],
+        ["admin", "lab"],
+    )
+    clock.reach(20)
+    assert names("?state=will_be_spent") == ["shop"]
+    first = operator.get("/api/budgets?limit=2").json()
+    assert [one["project_name"] for one in first["budgets"]] == ["admin", "lab"]
+    assert names(f"?limit=2&marker={first['budgets'][-1]['project_id']}") == ["shop"]
+    assert operator.get("/api/budgets?marker=nobody").status_code == 400
+    assert operator.get("/api/budgets?state=lost").status_code == 400
+    assert ApiClient(people.ana.token()).get("/api/budgets").status_code == 403
+    assert signed_in("ana").get("/budgets").status_code == 404
+    shown = text(page.get("/budgets"))
+    assert shown.index(">admin<") < shown.index(">lab<") < shown.index(">shop<")
+    assert "will be spent" in shown
+    assert ">lab<" not in text(page.get("/budgets?state=will_be_spent"))
+    assert 'href="/budgets"' in text(page.get("/project-quotas"))
 
 
 def test_the_same_over_http(people: Any, clock: Clock) -> None:

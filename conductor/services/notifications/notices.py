@@ -140,7 +140,7 @@ def _mine(context: RequestContext) -> QuerySet[Notice]:
 
 def _title(row: Notice) -> str:
     said = SAID.get(row.event_type)
-    if said is None:
+    if said is None or row.subscription_uuid != NO_SUBSCRIPTION:  # what a subscription tells is whole as it is
         return row.title
     return phrase("%(what)s: %(answer)s", what=said, answer=row.title) if row.title else said
 

@@ -12,12 +12,30 @@ from conductor.services.budgets import USUAL_THRESHOLDS, BudgetView
 from portal.api.base import ApiRequest
 from portal.api.own import schemas
 from portal.api.own.conditions import seen_revision
-from portal.api.own.openapi import described
+from portal.api.own.openapi import described, next_page
+from portal.api.own.queries import PAGES, page_of, refuse_unknown, word_of
 from portal.api.own.shapes import Part
 from portal.api.own.view import OwnView, plain
+from portal.api.pagination import next_links
 from portal.api.validation import validate
 
-ONE = {"budget": Part("Budget", BudgetView)}
+BUDGET = Part("Budget", BudgetView)
+ONE = {"budget": BUDGET}
+KNOWN = PAGES | {"state"}
+
+
+class Budgets(OwnView):
+    @described({"budgets": [BUDGET], **next_page("budgets")}, query=KNOWN)
+    def get(self, request: ApiRequest) -> Response:
+        """Those of all projects, by name; `state` is `spent`, `will_be_spent` or `within`."""
+        self.authorize("novella:budgets:list")
+        refuse_unknown(request, KNOWN)
+        limit, marker = page_of(request)
+        state = word_of(request, "state", tuple(budgets.STATES))
+        page = budgets.list_of(request.context, state=state, limit=limit, marker=marker)
+        body = {"budgets": [plain(asdict(one)) for one in page.items]}
+        last = page.items[-1].project_id if page.items else None
+        return Response(body | next_links(request, "budgets", last_id=last, has_more=page.has_more))
 
 
 class Budget(OwnView):

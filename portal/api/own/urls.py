@@ -81,6 +81,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quota-requests/<str:request_uuid>/approve", quota_requests.Approve.as_view()),
     path("quota-requests/<str:request_uuid>/refuse", quota_requests.Refuse.as_view()),
     path("quota-requests/<str:request_uuid>/withdraw", quota_requests.Withdraw.as_view()),
+    path("budgets", budgets.Budgets.as_view()),
     path("budgets/<str:project_id>", budgets.Budget.as_view()),
     path("snapshot-schedules", snapshot_schedules.SnapshotSchedules.as_view()),
     path("snapshot-schedules/<str:schedule_uuid>", snapshot_schedules.SnapshotSchedule.as_view()),

@@ -53,6 +53,7 @@ RULES: RuleTable = {
     "novella:quota_requests:list": READER,
     "novella:quota_requests:ask": MEMBER,
     "novella:quota_requests:decide": ADMIN,
+    "novella:budgets:list": ADMIN,
     "novella:budgets:show": READER,
     "novella:budgets:change": MANAGER,
     "novella:snapshot_schedules:list": READER,
