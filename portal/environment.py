@@ -70,6 +70,8 @@ class Environment:
     session_seconds: float = _variable(kind.seconds(60, 365 * 86_400), "43200")
     band: str = _variable(kind.label)
     band_colour: str = _variable(kind.choice("blue", "green", "amber", "red", "violet", "grey"), "blue")
+    second_person: bool = _variable(kind.boolean, "off")
+    second_person_seconds: float = _variable(kind.seconds(60, 30 * 86_400), "3600")
     lockout_failures: int = _variable(kind.integer("a number of wrong passwords", 0, 1000), "0")
     lockout_seconds: float = _variable(kind.seconds(1, 365 * 86_400), "1800")
     oidc_issuer: str = _variable(kind.issuer)

@@ -6,7 +6,7 @@ A rule reads facts and answers with "" (allowed) or one sentence for the person 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState, WaitCause
@@ -41,6 +41,8 @@ class Facts:
     results: frozenset[str] = frozenset()  # names of steps whose result is kept
     undo_failed: frozenset[int] = frozenset()
     live_children: int = 0  # that may still be cancelled
+    asked_for: str = ""  # the intervention that waits for a second person
+    asked_by: str = ""  # whose wish it is, by id
 
     @property
     def is_live(self) -> bool:
@@ -140,6 +142,8 @@ def _reschedule(facts: Facts) -> str:
 
 
 def _skip(facts: Facts) -> str:
+    if facts.asked_for:
+        return WAITS_ALREADY
     if not facts.is_live and facts.state != RunState.NEEDS_OPERATOR:
         return f"It has ended: {facts.state}."
     if facts.step_state in OPEN_STEP_STATES:
@@ -150,6 +154,8 @@ def _skip(facts: Facts) -> str:
 
 
 def _force(facts: Facts) -> str:
+    if facts.asked_for:
+        return WAITS_ALREADY
     if facts.state == RunState.NEEDS_OPERATOR:
         return ""
     if not facts.is_live:
@@ -175,6 +181,16 @@ def _undo(facts: Facts) -> str:
     return _unheld(facts)
 
 
+def _agree(facts: Facts) -> str:
+    if not facts.asked_for:
+        return "Nobody asks for agreement, or not any more."
+    return BY_ID[facts.asked_for].why_not(replace(facts, asked_for=""))
+
+
+def _decline(facts: Facts) -> str:
+    return "" if facts.asked_for else "Nobody asks for agreement, or not any more."
+
+
 def _needs_operator(facts: Facts) -> str:
     return "It needs an operator; resume it or force it to its end." if facts.state == RunState.NEEDS_OPERATOR else ""
 
@@ -194,6 +210,9 @@ def _under_way(facts: Facts) -> str:
     return ""
 
 
+WAITS_ALREADY = "It waits for another operator's agreement: that is to be given or declined first."
+AGREE, DECLINE = "agree", "decline"
+ANSWERS = (AGREE, DECLINE)  # offered only while somebody asks
 INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention("cancel", "Cancel", "member", ("reason",), _cancel, "Stops it, and undoes what it has done.", True),
     Intervention(
@@ -237,5 +256,10 @@ INTERVENTIONS: tuple[Intervention, ...] = (
     Intervention(
         "undo", "Run undo again", "admin", ("reason",), _undo, "Takes its locks again and undoes what is left behind."
     ),
+    Intervention(
+        AGREE, "Agree", "admin", ("reason",), _agree, "Does what the other operator asked for, at once.", True
+    ),
+    Intervention(DECLINE, "Decline", "admin", ("reason",), _decline, "What was asked for is not done."),
 )
+BY_TWO = frozenset({"skip", "force"})  # where the operator wants a second person for them
 BY_ID: Mapping[str, Intervention] = {one.id: one for one in INTERVENTIONS}

@@ -53,6 +53,8 @@ class WorkflowRun(models.Model):
     is_cancellable = models.BooleanField(default=True, db_default=True)  # before its plan says so step by step
     is_cancel_requested = models.BooleanField(default=False)
     cancel_reason = models.CharField(max_length=255, default="")
+    # What an operator wants to order, and another has to agree to: {"id", "by", "by_id", "asked", "until"}
+    agreement = models.JSONField(null=True)
     orders = models.JSONField(null=True)  # what an operator ordered and the next owner carries out: {"kind", …}
     error = models.JSONField(null=True)  # {"class", "message", "step", "attempt"}: the first cause
     leftovers = models.JSONField(default=list)  # what an undo could not give back

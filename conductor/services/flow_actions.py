@@ -15,10 +15,11 @@ from conductor.cell_db.models import Service
 from conductor.cells.lookup import API_ALIAS
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
-from conductor.core.interventions import INTERVENTIONS, Facts, Intervention
+from conductor.core.interventions import ANSWERS, INTERVENTIONS, Facts, Intervention
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
 from conductor.journal.models import LeaseGrant, StepRecord, WorkflowRun
-from conductor.services import flows
+from conductor.services import agreements, flows
+from conductor.services.agreements import AgreementView
 from conductor.transactions import database_now
 
 UNDO = "undo"
@@ -38,6 +39,7 @@ class ActionChoice:
     choices: tuple[str, ...] = ()
     is_danger: bool = False
     is_for_asker: bool = True  # the role suffices, whatever the state
+    takes_two: bool = False  # another operator has to agree before it is done
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Panel:
     actions: list[ActionChoice]
     leases: list[LeaseView]
     requested: str = ""  # what was ordered and is not carried out yet
+    agreement: AgreementView | None = None  # what waits for a second person; for operators
 
 
 def panel(context: RequestContext, run_uuid: UUID | str) -> Panel:
@@ -67,7 +70,8 @@ def panel(context: RequestContext, run_uuid: UUID | str) -> Panel:
     children = len(flows.live_children(run)) if run.state == RunState.DONE else 0
     facts = facts_of(alias, run, live_children=children)
     owners = leases(alias, run.uuid) if context.is_admin else []
-    return Panel(str(run.uuid), revision_of(run), choices(context, run, facts), owners, _requested(run))
+    asked = agreements.open_of(alias, [run]).get(run.pk) if context.is_admin else None
+    return Panel(str(run.uuid), revision_of(run), choices(context, run, facts), owners, _requested(run), asked)
 
 
 def revision_of(run: WorkflowRun) -> str:
@@ -115,6 +119,7 @@ class _Looked:
     lease_over: Collection[int]
     later: Mapping[int, str]
     undo_failed: Mapping[int, frozenset[int]]
+    asked: Mapping[int, AgreementView]
 
 
 def _look(alias: str, runs: Sequence[WorkflowRun]) -> _Looked:
@@ -125,6 +130,7 @@ def _look(alias: str, runs: Sequence[WorkflowRun]) -> _Looked:
         lease_over=_with_lease_over(alias, [run.pk for run in runs if run.owner is not None]),
         later=_later_runs(alias, [run for run in runs if run.state in FAILED and run.instance_uuid is not None]),
         undo_failed=_undo_failed(alias, [run for run in runs if run.state == RunState.FAILED_NOT_CLEAN]),
+        asked=agreements.open_of(alias, runs),
     )
 
 
@@ -132,6 +138,7 @@ def _facts(run: WorkflowRun, looked: _Looked, *, live_children: int = 0) -> Fact
     record = looked.current.get(run.pk)
     waits_for = run.waits_for or {}
     index = record.index if record is not None else -1
+    asked = looked.asked.get(run.pk)
     title = run.plan[index]["title"] if 0 <= index < len(run.plan) else getattr(record, "name", "")
     return Facts(
         state=run.state,
@@ -156,12 +163,14 @@ def _facts(run: WorkflowRun, looked: _Looked, *, live_children: int = 0) -> Fact
         results=frozenset(run.variables),
         undo_failed=looked.undo_failed.get(run.pk, frozenset()),
         live_children=live_children,
+        asked_for=asked.intervention if asked else "",
+        asked_by=asked.by_id if asked else "",
     )
 
 
 def choices(context: RequestContext, run: WorkflowRun, facts: Facts) -> list[ActionChoice]:
     """Every intervention on a run, in the table's order, each with what the asker would be told."""
-    return [_choice(context, run, facts, one) for one in INTERVENTIONS]
+    return [_choice(context, run, facts, one) for one in INTERVENTIONS if facts.asked_for or one.id not in ANSWERS]
 
 
 def may(context: RequestContext, one: Intervention, project_id: str) -> bool:
@@ -187,7 +196,9 @@ def _requested(run: WorkflowRun) -> str:
 
 def _choice(context: RequestContext, run: WorkflowRun, facts: Facts, one: Intervention) -> ActionChoice:
     is_allowed = may(context, one, run.project_id)
-    why_not = one.why_not(facts) if is_allowed else f"It takes the role {one.role}."
+    why_not = f"It takes the role {one.role}."
+    if is_allowed:
+        why_not = one.why_not(facts) or agreements.why_not_for(context, one, facts.asked_by)
     steps: tuple[str, ...] = ()
     if "step" in one.needs and not why_not:
         steps = facts.retry_steps if one.id == "retry" else (facts.step_name,)
@@ -201,6 +212,7 @@ def _choice(context: RequestContext, run: WorkflowRun, facts: Facts, one: Interv
         choices=steps,
         is_danger=one.is_danger,
         is_for_asker=is_allowed,
+        takes_two=agreements.is_needed(one),
     )
 
 

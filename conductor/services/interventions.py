@@ -18,13 +18,13 @@ from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
-from conductor.core.interventions import BY_ID, Facts, Intervention
+from conductor.core.interventions import AGREE, BY_ID, DECLINE, Facts, Intervention
 from conductor.core.server_actions import ACTIONS
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState, WaitCause
 from conductor.journal import foreign_locks, locks
 from conductor.journal.models import LeaseGrant, WorkflowRun
 from conductor.rpc import outbox
-from conductor.services import audit, flow_actions, flows, forced_ends
+from conductor.services import agreements, audit, flow_actions, flows, forced_ends
 from conductor.transactions import database_now, write_tx
 
 LONGEST_REASON = 255
@@ -67,7 +67,7 @@ class _Case:
 
 
 def intervene(context: RequestContext, run_uuid: UUID | str, name: str, asked: Asked) -> None:
-    """Do `name` (a row of core.interventions) to a run.
+    """Do `name` (a row of core.interventions) to a run, or where it takes two, ask another operator to agree.
 
     Raises NotFound, Invalid for a field that is missing or wrong, Forbidden, StaleRevision when the run has moved
     since the asker saw it, and Conflict with the reason when it is not allowed now.
@@ -140,15 +140,61 @@ def _do(case: _Case, one: Intervention) -> None:
         raise Conflict(f"Cannot {one.id} workflow {case.run.uuid}: {why_not}")
     if one.id == "force" and case.asked.confirm != str(case.run.uuid)[:CONFIRM_LENGTH]:
         raise Invalid(f"Type {str(case.run.uuid)[:CONFIRM_LENGTH]} to confirm.", field="confirm")
-    said = {"step": case.asked.step, "mark": case.asked.mark}
+    refused = agreements.why_not_for(case.context, one, case.facts.asked_by)
+    if refused:
+        raise Forbidden(refused, rule=f"novella:workflows:{one.id}")
+    if agreements.is_needed(one):
+        _ask(case, one)
+    elif one.id == AGREE:
+        _agree(case)
+    elif one.id == DECLINE:
+        _decline(case)
+    else:
+        _carry_out(case, one)
+
+
+def _carry_out(case: _Case, one: Intervention, **more: str) -> None:
+    said = {"step": case.asked.step, "mark": case.asked.mark, **more}
     details = {name: value for name, value in said.items() if value}
     told = {"intervention": one.id, "by": case.context.user_name, "reason": case.asked.reason, **details}
     case.tell("run.intervention", **told)
     tokens = {"token_before": case.run.fencing_token, "token_after": _fence(case, one)}
     _EFFECTS[one.id](case)
+    if case.run.agreement:  # what was asked for was about the run as it stood
+        case.save(agreement=None)
     outbox.ring_after_commit(case.alias, case.run.uuid)
     entry = audit.of_run(case.run, one.id, case.asked.reason, {**details, **tokens}, None)
     audit.record(case.alias, case.context, entry)
+
+
+def _ask(case: _Case, one: Intervention) -> None:
+    """Nothing is done yet: the run shows who waits for whom."""
+    if one.id == "skip":
+        _check_step(case)
+    wish = {name: getattr(case.asked, name) for name in ("reason", "step", "confirm", "mark")}
+    wish["result"] = dict(case.asked.result)
+    case.save(agreement=agreements.asked(case.alias, case.context, one, wish))
+    _answered(case, "ask", {"asked_for": one.id, "step": case.asked.step, "mark": case.asked.mark})
+
+
+def _agree(case: _Case) -> None:
+    """As it was asked for, by who agrees; both are on record."""
+    kept = case.run.agreement or {}
+    _answered(case, AGREE, {"asked_for": kept["intervention"], "asked_by": kept["by"]})
+    _carry_out(replace(case, asked=Asked(**kept["wish"])), BY_ID[kept["intervention"]], asked_by=kept["by"])
+
+
+def _decline(case: _Case) -> None:
+    kept = case.run.agreement or {}
+    case.save(agreement=None)
+    _answered(case, DECLINE, {"asked_for": kept["intervention"], "asked_by": kept["by"]})
+
+
+def _answered(case: _Case, what: str, details: Mapping[str, str]) -> None:
+    details = {name: value for name, value in details.items() if value}
+    told = {"intervention": what, "by": case.context.user_name, "reason": case.asked.reason, **details}
+    case.tell("run.intervention", **told)
+    audit.record(case.alias, case.context, audit.of_run(case.run, what, case.asked.reason, dict(details), None))
 
 
 def _fence(case: _Case, one: Intervention) -> int:
@@ -225,9 +271,13 @@ def _reschedule(case: _Case) -> None:
     case.save(orders=order, wake_at=database_now())
 
 
-def _skip(case: _Case) -> None:
+def _check_step(case: _Case) -> None:
     if case.asked.step != case.facts.step_name:
         raise Invalid(f"The step that can be skipped now is {case.facts.step_name}.", field="step")
+
+
+def _skip(case: _Case) -> None:
+    _check_step(case)
     before = case.run.orders or {}
     order = {
         "kind": "settle",

@@ -13,8 +13,10 @@ from django.views.decorators.http import require_http_methods
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NovellaError, StaleRevision
+from conductor.core.interventions import ANSWERS
 from conductor.core.states import RunState, StepState
 from conductor.services import flow_actions, interventions
+from conductor.services.agreements import AgreementView
 from conductor.services.flow_actions import ActionChoice, LeaseView, Panel
 from conductor.services.interventions import CONFIRM_LENGTH, Asked
 from conductor.services.values import RunView, StepView
@@ -40,6 +42,7 @@ class Buttons:
     disabled: list[ActionChoice]
     leases: list[LeaseView]
     requested: str
+    agreement: AgreementView | None
 
 
 def panel_of(asker: RequestContext, story: Story) -> Buttons:
@@ -52,6 +55,7 @@ def panel_of(asker: RequestContext, story: Story) -> Buttons:
         disabled=[action for action in mine if not action.enabled],
         leases=panel.leases,
         requested=panel.requested,
+        agreement=panel.agreement,
     )
 
 
@@ -76,9 +80,10 @@ def intervene(request: PageRequest, run_uuid: str, name: str) -> HttpResponse:
         interventions.intervene(request.asker, run_uuid, name, _asked(form))
     except (Invalid, Forbidden, Conflict) as error:
         return _form(request, flow_actions.panel(request.asker, run_uuid), action, form, error)
-    text = gettext("%(title)s was requested. This page shows it as soon as it is done.") % {
-        "title": gettext(action.title)
-    }
+    title = {"title": gettext(action.title)}
+    text = gettext("%(title)s was requested. This page shows it as soon as it is done.") % title
+    if action.takes_two:
+        text = gettext("%(title)s waits for another operator's agreement.") % title
     messages.add_message(request, messages.INFO, text, extra_tags="waiting")
     return redirect("workflow", run_uuid)
 
@@ -95,7 +100,7 @@ def _form(
     story = stories.load(request.asker, panel.run_uuid)
     run = next(one for one in story.runs if one.uuid == panel.run_uuid)
     now = next(one for one in panel.actions if one.id == action.id)
-    title, effects = _effects(run, action.id)
+    title, effects = _wish(panel.agreement) if action.id in ANSWERS else _effects(run, action.id)
     context = {
         "asker": request.asker,
         "run": story,
@@ -130,6 +135,15 @@ def _effects(run: RunView, action_id: str) -> tuple[str, list[str]]:
     if action_id in ("undo", "force"):
         return gettext("Left behind so far"), list(run.leftovers)
     return "", []
+
+
+def _wish(asked: AgreementView | None) -> tuple[str, list[str]]:
+    """What another operator asks for."""
+    if asked is None:
+        return "", []
+    what = [gettext(asked.title), *filter(None, (asked.step, asked.mark))]
+    said = {"by": asked.by, "what": " ".join(what), "reason": asked.reason}
+    return gettext("What is asked for"), [gettext("%(by)s: %(what)s. Reason: %(reason)s") % said]
 
 
 def _of_attempt(run: RunView) -> list[StepView]:

@@ -176,6 +176,9 @@ SENTENCES = (
     "It counts as off already.", "It is closed already.", "It is in quarantine already.", "It is not in quarantine.",
     "Its agent does not answer.",
     "%(host)s is being tried. It is opened when its canary has lived.",
+    "You asked for it yourself: another operator has to agree.",
+    "It waits for another operator's agreement: that is to be given or declined first.",
+    "Nobody asks for agreement, or not any more.",
     "It is in service: close it, or empty it, before you say what is done to it.",
     "A deadline lies ahead: this one has passed.",
     # what was done to a cell, and why not

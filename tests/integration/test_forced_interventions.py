@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from conductor.workflows import catalog, leases
 from conductor.workflows.flow import Retry, Work
 from conductor.workflows.turn import Turn
 from tests.integration.interventions import (
+    ADMIN,
     ALIAS,
     DIARY,
     MANAGER,
@@ -262,3 +264,68 @@ def test_a_worker_in_the_middle_of_a_step_is_fenced_out(flow: Any, name: str) ->
     with pytest.raises(StaleToken):
         Turn(ALIAS, worker, catalog.flow_of(worker)).drive()
     assert snapshot() == before
+
+
+# -- a second person ------------------------------------------------------------------------------------------
+
+BO = replace(ADMIN, user_id="b" * 32, user_name="bo")
+SKIP = {"step": "two", "confirm": "two", "mark": "skipped", "reason": "done by hand last night"}
+
+
+def test_what_is_forced_takes_two_where_the_operator_says_so(flow: Any, settings: Any) -> None:
+    settings.NOVELLA_SECOND_PERSON = True
+    run = parked_on_a_failed_step(flow)
+    before = snapshot()
+    order(run, "skip", **SKIP)
+    asked = fresh(run)
+    (waits,) = [one for one in snapshot()["runs"] if one["agreement"]]
+    assert {**waits, "agreement": None} in before["runs"], "nothing else was changed"
+    assert (asked.fencing_token, asked.orders) == (run.fencing_token, None)
+    mine, others = flow_actions.panel(ADMIN, run.uuid), flow_actions.panel(BO, run.uuid)
+    assert mine.agreement is not None
+    assert (mine.agreement.by, mine.agreement.step, mine.agreement.reason) == ("ana", "two", SKIP["reason"])
+    why = {one.id: one.why_not for one in mine.actions}
+    assert (why["agree"], why["decline"]) == ("You asked for it yourself: another operator has to agree.", "")
+    assert {one.id: one.enabled for one in others.actions}["agree"]
+    assert flow_actions.panel(MANAGER, run.uuid).agreement is None, "operators' words"
+    with pytest.raises(Forbidden, match="yourself"):
+        order(run, "agree")
+    with pytest.raises(Forbidden, match="role admin"):
+        order(run, "agree", replace(MANAGER, user_id="c" * 32))
+    for name, how in (("skip", SKIP), ("force", {"confirm": str(run.uuid)[:8]})):
+        with pytest.raises(Conflict, match="waits for another operator"):
+            order(run, name, BO, **how)
+    order(run, "agree", BO, reason="I saw it")
+    assert go(run).state == RunState.DONE
+    assert ("do", "two", "skipped") in steps(run)
+    assert fresh(run).agreement is None
+    records = AuditRecord.objects.using(ALIAS).filter(result="done").order_by("pk")
+    assert [(one.action, one.user_name, one.reason, one.details.get("asked_by")) for one in records] == [
+        ("workflow.ask", "ana", SKIP["reason"], None),
+        ("workflow.agree", "bo", "I saw it", "ana"),
+        ("workflow.skip", "bo", SKIP["reason"], "ana"),
+    ]
+
+
+def test_what_is_declined_or_too_late_is_not_done(flow: Any, settings: Any) -> None:
+    settings.NOVELLA_SECOND_PERSON = True
+    run = parked_on_a_failed_step(flow)
+    with pytest.raises(Invalid, match="can be skipped now is two"):
+        order(run, "skip", step="one", confirm="one", mark="skipped")
+    force = {"confirm": str(run.uuid)[:8]}
+    order(run, "force", **force)
+    assert order(run, "decline", reason="not needed after all").agreement is None, "who asked may take it back"
+    with pytest.raises(Conflict, match="Nobody asks"):
+        order(run, "agree", BO)
+    order(run, "force", **force)
+    kept = fresh(run).agreement
+    WorkflowRun.objects.using(ALIAS).filter(pk=run.pk).update(agreement={**kept, "until": "2020-01-31T12:00:00+00:00"})
+    with pytest.raises(Conflict, match="or not any more"):
+        order(run, "agree", BO)
+    assert "agree" not in {one.id for one in flow_actions.panel(BO, run.uuid).actions}
+    order(run, "force", **force)
+    assert order(run, "resume").agreement is None, "what was asked for was about the run as it stood"
+    assert go(run).state == RunState.WAITING
+    order(run, "force", **force)
+    order(run, "agree", BO)
+    assert fresh(run).state == RunState.FAILED_NOT_CLEAN

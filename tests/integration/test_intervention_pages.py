@@ -89,6 +89,26 @@ def test_what_is_not_allowed_is_refused_in_words(run: WorkflowRun) -> None:
     assert AuditRecord.objects.using(ALIAS).count() == 2
 
 
+def test_what_takes_two_says_so_and_shows_who_waits(run: WorkflowRun, settings: Any) -> None:
+    settings.NOVELLA_SECOND_PERSON = True
+    WorkflowRun.objects.using(ALIAS).update(state="needs operator", owner=None)
+    admin, place = signed_in("admin"), f"/workflows/{run.uuid}"
+    assert "Another operator has to agree before it is done." in text(admin.get(f"{place}/do/force"))
+    form = {"reason": "it is <gone>", "confirm": str(run.uuid)[:8]}
+    page = text(admin.post(f"{place}/do/force", form, follow=True))
+    assert "Force complete waits for another operator&#x27;s agreement." in page
+    assert "admin waits for another operator's agreement: Force complete" in page
+    assert "it is &lt;gone&gt;" in page
+    refused = admin.post(f"{place}/do/agree", {"reason": "me"})
+    assert (refused.status_code, "You asked for it yourself" in text(refused)) == (403, True)
+    assert "admin: Force complete. Reason: it is &lt;gone&gt;" in text(admin.get(f"{place}/do/decline"))
+    assert "waits for another operator" not in text(signed_in("ana").get(place))
+    assert f"/workflows/{run.uuid}/do/decline" in text(admin.get("/triage"))
+    admin.post(f"{place}/do/decline", {"reason": "not now"})
+    assert "waits for another operator" not in text(admin.get(place))
+    assert WorkflowRun.objects.using(ALIAS).get().state == "needs operator"
+
+
 def test_other_projects_and_unknown_interventions_are_not_found(run: WorkflowRun) -> None:
     assert signed_in("chi").get(f"/workflows/{run.uuid}/do/cancel").status_code == 404
     assert signed_in("ana").get(f"/workflows/{run.uuid}/do/explode").status_code == 404

@@ -119,6 +119,28 @@ def test_the_most_harmful_comes_first(asker: Any, people: Any) -> None:
         triage.survey(asker, marker="wf:none")
 
 
+def test_who_waits_for_a_second_person_is_shown_to_others(asker: Any, people: Any) -> None:
+    stopped = factories.run(people.ana.context(), CELL, state="needs operator", owner=None)
+    waits = factories.run(people.ana.context(), CELL, state="waiting", owner=None, waits_for={"cause": "timer"})
+    late = factories.run(people.ana.context(), CELL, state="waiting", owner=None, waits_for={"cause": "timer"})
+    wish = {"reason": "it is gone", "step": "", "confirm": "", "mark": "", "result": {}}
+    for run, by, until in ((stopped, "x", "2099"), (waits, asker.user_id, "2099"), (late, "x", "2020")):
+        kept = {"intervention": "force", "by": "bo", "by_id": by, "wish": wish}
+        kept |= {"at": "2020-01-31T12:00:00+00:00", "until": f"{until}-01-31T12:00:00+00:00"}
+        WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(agreement=kept)
+    found = {one.run_uuid: one for one in triage.survey(asker).items}
+    assert {one.kind for one in found.values()} == {"agreement"}
+    assert set(found) == {str(stopped.uuid), str(waits.uuid)}, "what came too late waits for nobody"
+    line, own = found[str(stopped.uuid)], found[str(waits.uuid)]
+    assert line.why == "bo asks for agreement: Force complete. it is gone"
+    assert (line.level, own.level) == (LEFT_BEHIND, WAITED_FOR)
+    assert line.advice is not None
+    assert (line.advice.action, line.advice.is_at_once) == ("agree", True)
+    assert (own.advice, own.no_advice) == (None, "Another operator than who asked has to agree.")
+    triage.apply(asker, line.key, "agree", reason="so it is", revision=line.advice.revision)
+    assert WorkflowRun.objects.using(CELL).get(pk=stopped.pk).state == "failed (undone)", "nothing was begun"
+
+
 def test_what_is_advised_is_what_the_workflow_allows(asker: Any, people: Any) -> None:
     mended, silent = not_clean(people), silent_owner(people)
     hopeless = not_clean(people, "web-3", variables={})

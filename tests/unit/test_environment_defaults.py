@@ -44,6 +44,8 @@ SET_BY_NOBODY: dict[str, Any] = {
     "resize_confirm_seconds": 0.0,
     "allow_resize_to_same_host": True,
     "lists_pass_over_silent_cells": True,
+    "second_person": False,
+    "second_person_seconds": 3600.0,
     "shelved_offload_seconds": 0.0,
     "keep_workflows_days": 90,
     "keep_events_days": 30,

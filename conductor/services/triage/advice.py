@@ -10,7 +10,7 @@ from conductor.core.context import RequestContext
 from conductor.core.phrases import phrase
 from conductor.services import flow_actions
 from conductor.services.flow_actions import Panel
-from conductor.services.triage.runs import NEEDS_OPERATOR, NOT_CLEAN, NOT_TAKEN_UP, OWNER_SILENT, SLOW
+from conductor.services.triage.runs import AGREEMENT, NEEDS_OPERATOR, NOT_CLEAN, NOT_TAKEN_UP, OWNER_SILENT, SLOW
 from conductor.services.triage.values import LIKELY, PERHAPS, SURE, Advice, TriageItem
 
 # Of each kind the interventions in the order in which they are tried, each with how sure it is that it helps.
@@ -19,11 +19,13 @@ TRIED: Mapping[str, tuple[tuple[str, str], ...]] = {
     NEEDS_OPERATOR: (("resume", LIKELY), ("force", PERHAPS)),
     OWNER_SILENT: (("take-over", SURE),),
     NOT_TAKEN_UP: (("resume", PERHAPS),),
+    AGREEMENT: (("agree", PERHAPS),),
     SLOW: (("take-over", SURE), ("reschedule", PERHAPS), ("resume", PERHAPS)),
 }
 NOTHING: Mapping[str, str] = {
     NOT_CLEAN: phrase("Its undo cannot be run again. See on its page what is left, and give that back by hand."),
     NOT_TAKEN_UP: phrase("See whether a conductor of that queue runs: the cells' page says which are heard."),
+    AGREEMENT: phrase("Another operator than who asked has to agree."),
     SLOW: phrase("Nothing would make it faster now. Look at what it waits for."),
 }
 

@@ -15,18 +15,20 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.phrases import phrase, phrases
 from conductor.core.states import LIVE_RUN_STATES, RunState, WaitCause
 from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
-from conductor.services import usual_times
+from conductor.services import agreements, usual_times
+from conductor.services.agreements import AgreementView
 from conductor.services.triage.values import HELD_UP, LEFT_BEHIND, WAITED_FOR, TriageItem, span
 from conductor.services.usual_times import Usual
 from conductor.transactions import database_now, database_time
 
 PREFIX = "wf:"
-NOT_CLEAN, NEEDS_OPERATOR, OWNER_SILENT, NOT_TAKEN_UP, SLOW = (
+NOT_CLEAN, NEEDS_OPERATOR, OWNER_SILENT, NOT_TAKEN_UP, SLOW, AGREEMENT = (
     "not_clean",
     "needs_operator",
     "owner_silent",
     "not_taken_up",
     "slow",
+    "agreement",
 )
 TITLES = {
     NOT_CLEAN: "Not clean",
@@ -34,6 +36,7 @@ TITLES = {
     OWNER_SILENT: "Its owner is silent",
     NOT_TAKEN_UP: "Nobody takes it up",
     SLOW: "Slow",
+    AGREEMENT: "Waits for agreement",
 }
 LOUD = (RunState.FAILED_NOT_CLEAN, RunState.NEEDS_OPERATOR)
 MOST_RUNS = 200  # of each sort and database: a list that nobody can work through is cut, and says so elsewhere
@@ -51,6 +54,7 @@ class _Seen:
     usual: Usual | None
     locks: Sequence[str]
     waiting: int
+    asked: AgreementView | None
 
     @property
     def age(self) -> float:
@@ -72,8 +76,9 @@ def _look(alias: str, usual: Mapping[str, Usual]) -> list[_Seen]:
     ended = rows.filter(state__in=LOUD).order_by("-pk")[:MOST_RUNS]
     is_wanted = _is_stuck(alias) | _is_slow(usual)
     live = rows.filter(is_wanted, state__in=LIVE_RUN_STATES).order_by("pk")[:MOST_RUNS]
-    runs = [*ended, *live]
+    runs = _with_asked(rows, [*ended, *live])
     held, waiting = _held(alias, runs)
+    asked = agreements.open_of(alias, runs)
     return [
         _Seen(
             alias=alias,
@@ -82,9 +87,19 @@ def _look(alias: str, usual: Mapping[str, Usual]) -> list[_Seen]:
             usual=usual.get(run.flow),
             locks=held.get(run.pk, ()),
             waiting=sum(waiting[resource] for resource in held.get(run.pk, ())),
+            asked=asked.get(run.pk),
         )
         for run in runs
     ]
+
+
+def _with_asked(rows: Any, runs: Sequence[WorkflowRun]) -> list[WorkflowRun]:
+    """And those in which somebody waits for a second person."""
+    known = {run.pk for run in runs}
+    asking = rows.filter(agreement__isnull=False, state__in=LIVE_RUN_STATES).order_by("pk")[:MOST_RUNS]
+    others = [run for run in asking if run.pk not in known]
+    asked = agreements.open_of(rows.db, others)
+    return [*runs, *(run for run in others if run.pk in asked)]
 
 
 def _is_stuck(alias: str) -> Q:
@@ -115,6 +130,8 @@ def _held(alias: str, runs: Sequence[WorkflowRun]) -> tuple[dict[int, list[str]]
 
 def _kind(seen: _Seen) -> str:
     run = seen.run
+    if seen.asked is not None:
+        return AGREEMENT
     if run.state in LOUD:
         return NOT_CLEAN if run.state == RunState.FAILED_NOT_CLEAN else NEEDS_OPERATOR
     late = seen.now - timedelta(seconds=GRACE_SECONDS)
@@ -132,6 +149,7 @@ def _item(seen: _Seen, project_names: Mapping[str, str]) -> TriageItem:
         NEEDS_OPERATOR: run.finished_at,
         OWNER_SILENT: run.lease_expires_at,
         NOT_TAKEN_UP: run.wake_at,
+        AGREEMENT: seen.asked.asked_at if seen.asked else None,
     }.get(kind)
     return TriageItem(
         key=f"{PREFIX}{run.uuid}",
@@ -157,7 +175,7 @@ def _name(run: WorkflowRun) -> str:
 
 
 def _level(kind: str, seen: _Seen) -> int:
-    if kind in (NOT_CLEAN, NEEDS_OPERATOR):
+    if seen.run.state in LOUD:
         return LEFT_BEHIND
     return HELD_UP if seen.waiting or (seen.locks and kind != SLOW) else WAITED_FOR
 
@@ -214,6 +232,14 @@ def _why_not_taken_up(seen: _Seen) -> str:
     )
 
 
+def _why_agreement(seen: _Seen) -> str:
+    assert seen.asked is not None, "that is why it is of this kind"
+    what = phrase(seen.asked.title)
+    return phrase(
+        "%(by)s asks for agreement: %(what)s. %(reason)s", by=seen.asked.by, what=what, reason=seen.asked.reason
+    )
+
+
 def _why_slow(seen: _Seen) -> str:
     usual = phrase("it takes longer than usual")
     if seen.usual:
@@ -232,6 +258,7 @@ _WHY: Mapping[str, Callable[[_Seen], str]] = {
     OWNER_SILENT: _why_silent,
     NOT_TAKEN_UP: _why_not_taken_up,
     SLOW: _why_slow,
+    AGREEMENT: _why_agreement,
 }
 
 
