@@ -202,6 +202,8 @@ def _choice(decision: DecisionView) -> str:
         share = f" ({number_format(100 * gap / abs(best['total']), 1)} %)" if best["total"] else ""
         score = {"host": rest[0]["host"], "score": number_format(rest[0]["total"], 2) + share}
         said.append(gettext("next %(host)s %(score)s") % score)
+    if decision.drawn_among > 1:
+        said.append(gettext("drawn at random among the best %(count)s") % {"count": decision.drawn_among})
     if decision.milliseconds:
         said.append(gettext("decided in %(amount)s ms") % {"amount": number_format(decision.milliseconds, 1)})
     return "; ".join(said) + "."

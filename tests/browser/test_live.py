@@ -148,6 +148,7 @@ def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire
     wire.cut()
     expect(chip).to_have_attribute("data-link", "stale", timeout=15_000)
     expect(chip).to_contain_text(re.compile(r"stale since \d\d:\d\d"))
+    expect(chip).to_have_attribute("title", re.compile(r"^reconnecting in \d+ s$"))
     assert page.evaluate("document.documentElement.hasAttribute('data-stale')")
     with write_tx("cell1"):
         for _ in range(1000):

@@ -67,6 +67,14 @@ def test_the_past_is_shown_as_it_was(asker: Any) -> None:
     assert ana.get(f"/workflows/{child.uuid}?as_of=soon").status_code == 400
 
 
+def test_the_title_of_a_failure_says_what_failed(asker: Any) -> None:
+    error = {"class": "DriverError", "message": "the disk is full", "step": "SpawnOnHost"}
+    ends = {"state": "failed (undone)", "finished_at": factories.ago(1), "owner": None, "error": error}
+    run = factories.run(asker, "cell1", instance_name="web-1", **ends)
+    page = signed_in("ana").get(f"/workflows/{run.uuid}").content.decode()
+    assert "<title>Create web-1 failed (undone) at “Spawn on host”: the disk is full · Novella</title>" in page
+
+
 def say(run: WorkflowRun, numbers: Iterable[int], *, every: float) -> None:
     """As much progress of a run, told at even times."""
     of = {"run_uuid": run.uuid, "project_id": run.project_id, "topic": f"wf:{run.uuid}", "kind": "step.progress"}

@@ -18,6 +18,7 @@ let since;
 let port;
 let staleTimer;
 let refetchTimer;
+let countdown;
 let wasLost = false;
 const hearers = new Map();
 
@@ -183,10 +184,11 @@ const WORDS = {
   "signed-out": gettext("signed out"),
 };
 
-function showLink({ link, way, liveUntil }) {
+function showLink({ link, way, liveUntil, pause }) {
   if (link === "signed-out") signInAgain();
   if (!topic) return; // nothing on this page is kept current but what stands at its top
   clearTimeout(staleTimer);
+  clearInterval(countdown);
   const root = document.documentElement;
   if (link === "live") {
     root.removeAttribute("data-stale");
@@ -200,7 +202,22 @@ function showLink({ link, way, liveUntil }) {
     show(link === "stale" ? "reconnecting" : link, WORDS[link] ?? WORDS.reconnecting);
     staleTimer = setTimeout(() => goStale(liveUntil), link === "connecting" ? STALE_AFTER * 2 : STALE_AFTER);
     if (link === "stale" && root.hasAttribute("data-stale")) goStale(liveUntil);
+    if (pause) countDown(Date.now() + pause);
   }
+}
+
+/** When it is tried again: in the chip, or behind it where that says since when the page is stale. */
+function countDown(until) {
+  const tell = () => {
+    const seconds = Math.ceil((until - Date.now()) / 1000);
+    if (seconds < 1) return clearInterval(countdown);
+    const text = gettext("reconnecting in {seconds} s", { seconds });
+    const chip = document.querySelector("[data-link-chip]");
+    if (chip?.dataset.link === "stale") chip.title = text;
+    else show("reconnecting", text);
+  };
+  countdown = setInterval(tell, 1000);
+  tell();
 }
 
 function goStale(liveUntil) {
