@@ -181,6 +181,12 @@ FLOW_WORDS: Mapping[str, str] = {
     "shelveOffload": "Offload",
     "unshelve": "Unshelve",
     "unrescue": "Leave rescue",
+    "addSecurityGroup": "Add security group to",
+    "removeSecurityGroup": "Remove security group from",
+    "addFixedIp": "Add address to",
+    "removeFixedIp": "Remove address from",
+    "injectNetworkInfo": "Read addresses of",
+    "resetState": "Reset state of",
 }
 
 

@@ -71,6 +71,15 @@ def read_all(page: Page) -> None:
     expect(words).to_have_text(f"All {COUNT}")
 
 
+def change_all_while_one_scrolls(page: Page, uuids: list[UUID]) -> None:
+    """More than are told one by one: all that is drawn becomes current, wherever one is by then."""
+    change_all(uuids, vm_state="paused")
+    for share in (0.2, 0.9, 0.4):
+        scroll_to(page, share)
+    expect(page.locator("[data-rows] .state-word", has_not_text="paused")).to_have_count(0)
+    assert page.locator("[data-rows] > [data-row]").count() < MOST_DRAWN
+
+
 def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, people: Any) -> None:
     asker = people.ana.context()
     uuids = fleet(asker)
@@ -102,12 +111,7 @@ def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, peo
     scroll_to(page, 0.5)
     expect(row(page, uuids[COUNT // 2])).to_be_in_viewport()
     assert page.evaluate("document.activeElement.id") == name
-    # Hundreds that change at once while one scrolls: all become current, and the focus stays where it was.
-    change_all(uuids, vm_state="paused")
-    for share in (0.2, 0.9, 0.4):
-        scroll_to(page, share)
-    expect(page.locator("[data-rows] .state-word", has_not_text="paused")).to_have_count(0)
-    assert page.locator("[data-rows] > [data-row]").count() < MOST_DRAWN
+    change_all_while_one_scrolls(page, uuids)
     assert page.evaluate("document.activeElement.id") == name
     # What was picked goes along although it is not in the page.
     page.get_by_role("button", name=re.compile("Stop")).click()

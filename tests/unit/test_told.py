@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from django.utils import translation
 
 from portal.pages import amounts
+from portal.pages.faces import FLOW_WORDS
 from portal.pages.told_shapes import SENTENCES, SHAPE_PARTS
 from portal.templatetags import words
 from tools import catalogues
+
+SERVICES = Path(__file__).parents[2] / "conductor" / "services"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,9 @@ def test_sentences_are_known_by_their_shape(english: str, german: str) -> None:
         assert words.told(english) == german
 
 
-@pytest.mark.parametrize("text", ["salt and pepper", "with love", "host", "The disk of the host is full.", "", None, 7])
+@pytest.mark.parametrize(
+    "text", ["salt and pepper", "with love", "quokka", "The disk of the host is full.", "", None, 7]
+)
 def test_the_words_of_others_stay(text: object) -> None:
     with translation.override("de"):
         assert words.told(text) == text
@@ -85,3 +93,13 @@ def test_amounts_are_written_as_the_language_does(language: str, said: list[str]
             amounts.short(500.0),
             amounts.size(2_684_354_560),
         ]
+
+
+def test_every_name_of_the_api_that_heads_a_workflow_is_said_in_words() -> None:
+    """ "removeSecurityGroup" is no word; names of one word, or of several with dashes, can be read as they are."""
+    recorded = {
+        match for path in SERVICES.glob("*.py") for match in re.findall(r'Deed\(\s*action="(\w+)"', path.read_text())
+    }
+    assert "removeSecurityGroup" in recorded
+    names = {name for name in recorded if name != name.lower()}
+    assert sorted(names - set(FLOW_WORDS)) == []
