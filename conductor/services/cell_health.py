@@ -89,14 +89,7 @@ class CellHealth:
     def troubles(self) -> list[str]:
         """What is wrong, and what users notice of it, the worst first."""
         if not self.is_up:
-            return [
-                phrase("Its database does not answer: %(failure)s", failure=self.failure),
-                phrase(
-                    "%(count)s servers are listed as UNKNOWN, and nothing can be changed about them. "
-                    "Lists say that this part is missing. New servers go to other cells.",
-                    count=self.known_servers,
-                ),
-            ]
+            return self._silence
         found: list[str] = []
         if self.is_quarantined:
             found.append(
@@ -110,13 +103,9 @@ class CellHealth:
         if self.name != CELL0 and not self.conductors_up:
             found.append(phrase("No conductor of it is heard: what is asked of its servers waits."))
         if self.computes_up < self.computes:
-            found.append(
-                phrase(
-                    "%(count)s of %(all)s compute hosts are not heard.",
-                    count=self.computes - self.computes_up,
-                    all=self.computes,
-                )
-            )
+            unheard = self.computes - self.computes_up
+            said = phrase("%(count)s of %(all)s compute hosts are not heard.", count=unheard, all=self.computes)
+            found.append(said)
         if abs(self.clock_seconds) > SKEWED_SECONDS + self.answered_ms / 1000:
             found.append(
                 phrase(
@@ -134,6 +123,17 @@ class CellHealth:
                 )
             )
         return found + (self.backlog.troubles if self.backlog is not None else [])
+
+    @property
+    def _silence(self) -> list[str]:
+        return [
+            phrase("Its database does not answer: %(failure)s", failure=self.failure),
+            phrase(
+                "%(count)s servers are listed as UNKNOWN, and nothing can be changed about them. "
+                "Lists say that this part is missing. New servers go to other cells.",
+                count=self.known_servers,
+            ),
+        ]
 
 
 @dataclass(frozen=True)

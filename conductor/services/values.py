@@ -53,10 +53,7 @@ class DeviceWish:
 
 @dataclass(frozen=True)
 class BuildWish:
-    """What a caller wants to launch: already valid in form, not yet checked against what exists.
-
-    `networks` None is "auto", () none. A second launch under the same `run_uuid`, its workflow's, launches nothing.
-    """
+    """A launch, valid in form. `networks` None is "auto", () none; the same `run_uuid` launches nothing again."""
 
     name: str
     flavor_ref: str

@@ -81,8 +81,7 @@ def change_all_while_one_scrolls(page: Page, uuids: list[UUID]) -> None:
 
 
 def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, people: Any) -> None:
-    asker = people.ana.context()
-    uuids = fleet(asker)
+    uuids = fleet(people.ana.context())
     page = open_page("ana")
     go(page, "/servers?rows=10000")
     wait_until_live(page)
@@ -105,9 +104,8 @@ def test_many_rows_are_scrolled_and_few_are_in_the_page(open_page: OpenPage, peo
     expect(row(page, uuids[1]).locator("input")).to_be_checked()
     # The keys go on from row to row, and what has the focus is not taken away.
     page.keyboard.press("j")
-    focused = page.locator("[data-row][data-picked]")
-    expect(focused).to_be_focused()
-    name = focused.get_attribute("id")
+    expect(page.locator("[data-row][data-picked]")).to_be_focused()
+    name = page.evaluate("document.activeElement.id")
     scroll_to(page, 0.5)
     expect(row(page, uuids[COUNT // 2])).to_be_in_viewport()
     assert page.evaluate("document.activeElement.id") == name
