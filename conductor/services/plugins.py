@@ -108,6 +108,28 @@ def supposed(context: RequestContext, changes: Mapping[str, Mapping[str, Change]
     return {kind: _changed(kind, stored.get(kind) or PluginChoice(), None, changes.get(kind, {})) for kind in KINDS}
 
 
+@dataclass(frozen=True)
+class Difference:
+    """What was chosen for one plugin and what would be, without secret options."""
+
+    kind: str
+    name: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+def differences(context: RequestContext, changes: Mapping[str, Mapping[str, Change]]) -> list[Difference]:
+    """What these changes of single plugins would change now. Raises as `change`."""
+    stored = {row.kind: PluginChoice.from_json(row.choice) for row in ChoiceRow.objects.filter(kind__in=KINDS)}
+    found = []
+    for kind, after in supposed(context, changes).items():
+        before = stored.get(kind) or PluginChoice()
+        for name in sorted(changes.get(kind, {})):
+            if before.of(name) != after.of(name):
+                found.append(Difference(kind, name, _audited(kind, name, before), _audited(kind, name, after)))
+    return found
+
+
 def require_operator(context: RequestContext) -> None:
     if not context.is_admin:
         raise Forbidden("Plugins are for operators.")

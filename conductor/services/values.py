@@ -106,9 +106,8 @@ class InstanceView:
     """An instance, whether still a build request or in a cell; the same fields for both.
 
     `addresses` are core.NetworkPort values as JSON, `volumes` are ids, with whether each goes with the instance.
-    `run_uuid` is the newest workflow on it. `is_simulated` tells of its host. `is_partial`: its cell is silent, and
-    only what the API database knows is here. `host_status` is UP, UNKNOWN, MAINTENANCE, DOWN or "" without a host.
-    """
+    `run_uuid` is the newest workflow on it. `is_simulated` tells of its host. `is_partial`: its cell is silent.
+    `host_status` is UP, UNKNOWN, MAINTENANCE, DOWN or "" without a host."""
 
     uuid: str
     name: str

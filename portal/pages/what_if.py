@@ -20,7 +20,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NovellaError
 from conductor.core.plugin_choice import FILTER, KINDS, WEIGHER
 from conductor.core.scheduling.what_if import NewHosts
-from conductor.services import launch_choices, plugin_views, what_if_batches, what_if_comparisons
+from conductor.services import launch_choices, plugin_proposals, plugin_views, what_if_batches, what_if_comparisons
 from conductor.services.plugin_views import PluginView
 from conductor.services.plugins import Change
 from conductor.services.values import BuildWish
@@ -67,6 +67,8 @@ def what_if(request: PageRequest) -> HttpResponse:
     except NovellaError as refused:
         error = refused
     context = {**_form(request.asker, given), **found, "share": share_url(given)}
+    context["propose"] = share_url(given).replace(reverse("what-if"), reverse("propose"), 1)
+    context["num_proposals"] = plugin_proposals.count_open(request.asker)
     context |= {"problem": error.message if error else "", "wrong": error.details.get("field", "") if error else ""}
     return render(request, "what_if/page.html", context, status=400 if error else 200)
 

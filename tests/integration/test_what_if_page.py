@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from conductor.api_db.models import SchedulingDecision
+from conductor.api_db.models import PluginChoice, PluginProposal, SchedulingDecision
 from conductor.cell_db.models import Service
-from conductor.core.errors import Forbidden, Invalid
+from conductor.core.errors import Forbidden, Invalid, NotFound
 from conductor.core.request_spec import FlavorSpec, RequestSpec
 from conductor.image.models import Image
+from conductor.journal.models import AuditRecord
 from conductor.scheduler.plugins_in_force import in_force
-from conductor.services import flavors, plugins, what_if_batches, what_if_comparisons
+from conductor.services import flavors, plugin_proposals, plugins, what_if_batches, what_if_comparisons
 from conductor.services.plugins import Change
 from conductor.services.values import BuildWish
 from conductor.services.what_if_comparisons import Question, Supposition
@@ -186,3 +189,56 @@ def test_the_newest_requests_are_asked_again(asker: Any, people: Any) -> None:
     with pytest.raises(Invalid, match="Replay 10, 100, 1000 requests"):
         what_if_batches.replay(asker, 7, Supposition())
     assert SchedulingDecision.objects.count() == before
+
+
+def test_what_was_asked_is_proposed_reviewed_and_applied(asker: Any, settings: Any) -> None:
+    admin = signed_in("admin")
+    asked = address(off="filter:IoOpsFilter", **{"w.RAMWeigher": "3"})
+    page = text(admin.get("/what-if", asked))
+    assert "/what-if/proposals/new?" in page
+    assert "/what-if/proposals/new?" not in text(admin.get("/what-if", address(without="big-01"))), "no plugin differs"
+    place = f"/what-if/proposals/new?{urlencode(asked)}"
+    assert re.search("Work in progress.*Free memory", text(admin.get(place)))
+    empty = admin.post(f"/what-if/proposals/new?{urlencode(address())}", {"reason": "why not"})
+    assert (empty.status_code, "there is nothing to propose" in text(empty)) == (400, True)
+    before = in_force().digest
+    made_page = admin.post(place, {"reason": "fills large hosts"}, follow=True)
+    proposal = PluginProposal.objects.get()
+    assert "fills large hosts" in text(made_page)
+    assert in_force().digest == before, "nothing is changed yet"
+    assert "fills large hosts" in text(admin.get("/what-if/proposals"))
+    review = f"/what-if/proposals/{proposal.uuid}"
+    seen = {"version.filter": "0", "version.weigher": "0", "reason": "better by far"}
+    settings.NOVELLA_SECOND_PERSON = True
+    own = admin.post(f"{review}/apply", seen)
+    assert (own.status_code, "You proposed it yourself" in text(own)) == (409, True)
+    settings.NOVELLA_SECOND_PERSON = False
+    stale = admin.post(f"{review}/apply", {**seen, "version.filter": "7"})
+    assert (stale.status_code, "were changed meanwhile" in text(stale)) == (409, True)
+    assert in_force().digest == before, "of all kinds or of none"
+    assert "It is applied." in text(admin.post(f"{review}/apply", seen, follow=True))
+    chosen = {row.kind: row.choice["plugins"] for row in PluginChoice.objects.all()}
+    assert chosen == {"filter": {"IoOpsFilter": {"is_enabled": False}}, "weigher": {"RAMWeigher": {"multiplier": 3.0}}}
+    assert in_force().digest != before
+    again = admin.post(f"{review}/decline", {"reason": "late"})
+    assert (again.status_code, "It was applied by admin." in text(again)) == (409, True)
+    kept = AuditRecord.objects.filter(action__startswith="plugins.").order_by("pk").values_list("action", "result")
+    assert [one for one in kept if "change" not in one[0]] == [
+        ("plugins.propose", "done"),
+        ("plugins.apply", "refused"),
+        ("plugins.apply", "refused"),
+        ("plugins.apply", "done"),
+        ("plugins.decline", "refused"),
+    ]
+    assert signed_in("ana").get(review).status_code == 404
+
+
+def test_what_is_declined_changes_nothing(asker: Any) -> None:
+    changes = {"filter": {"IoOpsFilter": Change(is_enabled=False, keys=frozenset({"is_enabled"}))}}
+    uuid = plugin_proposals.propose(asker, changes, question="/what-if?flavor=1", reason="try it")
+    before = in_force().digest
+    assert signed_in("admin").post(f"/what-if/proposals/{uuid}/decline", {"reason": "no"}).status_code == 302
+    found = plugin_proposals.get(asker, uuid)
+    assert (found.state, found.answer, in_force().digest) == ("declined", "no", before)
+    with pytest.raises(NotFound):
+        plugin_proposals.get(asker, "moon")

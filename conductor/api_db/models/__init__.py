@@ -10,7 +10,14 @@ from conductor.api_db.models.finding import Finding
 from conductor.api_db.models.flavor import Flavor, FlavorAccess
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
 from conductor.api_db.models.keypair import KeyPair
-from conductor.api_db.models.plugin import PluginChoice, PluginConformance, PluginMetric, PluginNote, PluginQuarantine
+from conductor.api_db.models.plugin import (
+    PluginChoice,
+    PluginConformance,
+    PluginMetric,
+    PluginNote,
+    PluginProposal,
+    PluginQuarantine,
+)
 from conductor.api_db.models.quota import Quota, UserQuota
 from conductor.api_db.models.quota_request import QuotaRequest
 from conductor.api_db.models.request import BuildRequest, HostSnapshot, RequestSpecRecord, SchedulingDecision
@@ -43,6 +50,7 @@ __all__ = [
     "PluginConformance",
     "PluginMetric",
     "PluginNote",
+    "PluginProposal",
     "PluginQuarantine",
     "Quota",
     "QuotaRequest",

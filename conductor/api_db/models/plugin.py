@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from django.db import models
 
 
@@ -87,3 +89,22 @@ class PluginConformance(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["kind", "name"], name="one_conformance_per_plugin")]
+
+
+class PluginProposal(models.Model):
+    """A change of filters and weighers that one operator proposes out of a what-if question, for review.
+
+    `changes` is by kind and name what would be set; `question` the address of the what-if page that shows why.
+    """
+
+    uuid = models.UUIDField(unique=True, default=uuid.uuid4)
+    changes = models.JSONField(default=dict)
+    question = models.TextField(default="")
+    reason = models.CharField(max_length=255)
+    by_id = models.CharField(max_length=64)
+    by_name = models.CharField(max_length=255, default="")
+    created_at = models.DateTimeField()
+    state = models.CharField(max_length=16, default="open", db_index=True)  # open, applied, declined
+    decided_by = models.CharField(max_length=255, default="")
+    decided_at = models.DateTimeField(null=True)
+    answer = models.CharField(max_length=255, default="")  # why it was applied or declined

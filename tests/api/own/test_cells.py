@@ -10,6 +10,7 @@ from django.db.models import Q
 from conductor.api_db.models import CellMapping
 from conductor.cells import quarantine
 from conductor.journal.models import AuditRecord, Event, WorkflowRun
+from conductor.services import cell_deeds
 from conductor.workflows import engine, leases
 from tests import factories
 from tests import fleet as made
@@ -51,11 +52,10 @@ def test_a_cell_in_quarantine_is_as_one_that_does_not_answer_until_it_is_lifted(
     api_client: Any, people: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is asked of it, changed or begun there; what waits goes on afterwards."""
-    cloud = make_cloud(people)
+    make_cloud(people)
     ana, admin, mine = people.ana.context(), api_client("admin"), api_client("ana", version="2.90")
     there, lost = make_instance(ana, "cell1", "there"), make_instance(ana, "cell2", "lost")
     made.add_host("one", "cell1")
-    made.add_host("two", "cell2", size=(64, 65536, 1000))
     assert admin.post("/api/cells/cell2/quarantine", {"reason": "it answers nonsense"}).status_code == 200
     cell = admin.get("/api/cells/cell2").json()["cell"]
     assert (cell["is_up"], cell["is_quarantined"], cell["quarantined_by"], cell["quarantine_reason"]) == (
@@ -71,6 +71,24 @@ def test_a_cell_in_quarantine_is_as_one_that_does_not_answer_until_it_is_lifted(
     assert mine.post(f"/compute/v2.1/servers/{lost.uuid}/action", {"os-stop": None}).status_code == 503
     assert mine.put(f"/compute/v2.1/servers/{lost.uuid}", {"server": {"name": "new"}}).status_code == 503
     assert not WorkflowRun.objects.using("cell2").exists()
+    assert mine.delete(f"/compute/v2.1/servers/{lost.uuid}").status_code == 204
+    assert WorkflowRun.objects.using("default").filter(flow="delete_when_cell_is_back").count() == 1
+    quarantine.forget()
+    quarantine.look()
+    assert quarantine.holds("cell2"), "another process sees it too"
+    assert admin.post("/api/cells/cell2/quarantine", {"reason": "again"}).status_code == 409
+    assert admin.post("/api/cells/cell2/lift", {"reason": "mended"}).status_code == 200
+    assert admin.get("/api/hosts").json()["missing_cells"] == {}
+    assert mine.put(f"/compute/v2.1/servers/{lost.uuid}", {"server": {"name": "new"}}).status_code == 200
+    actions = AuditRecord.objects.filter(action__startswith="cell.").order_by("pk").values_list("action", "result")
+    assert list(actions) == [("cell.quarantine", "done"), ("cell.quarantine", "refused"), ("cell.lift", "done")]
+
+
+def test_what_a_cell_in_quarantine_has_is_named_as_missing(api_client: Any, people: Any) -> None:
+    cloud, admin = make_cloud(people), api_client("admin")
+    made.add_host("one", "cell1")
+    made.add_host("two", "cell2", size=(64, 65536, 1000))
+    cell_deeds.do(people.admin.context(), "cell2", "quarantine", reason="it answers nonsense")
     listed = admin.get("/api/hosts").json()
     assert ([one["node"] for one in listed["hosts"]], listed["missing_cells"]) == (
         ["one"],
@@ -87,27 +105,23 @@ def test_a_cell_in_quarantine_is_as_one_that_does_not_answer_until_it_is_lifted(
     assert "cell2 is in quarantine; everything else is shown." in words[1]
     assert "nonsense" not in words[1], "the operator's words are not for tenants"
 
+
+def test_in_quarantine_what_is_under_way_goes_on_and_nothing_begins(
+    people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factories.cells()
+    ana = people.ana.context()
+    cell_deeds.do(people.admin.context(), "cell2", "quarantine", reason="it answers nonsense")
     begun, fresh = (factories.run(ana, "cell2", flow="start_instance", flow_version=n) for n in (1, 0))
     worked: list[str] = []
     monkeypatch.setattr(engine, "_work_on", lambda alias, run_uuid: worked.append(str(run_uuid)))
     monkeypatch.setattr(leases, "is_due", lambda alias, run_uuid: True)
     for run in (begun, fresh):
         engine.run("cell2", run.uuid)
-    assert worked == [str(begun.uuid)], "what is under way goes on, and nothing begins"
-    assert mine.delete(f"/compute/v2.1/servers/{lost.uuid}").status_code == 204
-    assert WorkflowRun.objects.using("default").filter(flow="delete_when_cell_is_back").count() == 1
-
-    quarantine.forget()
-    quarantine.look()
-    assert quarantine.holds("cell2"), "another process sees it too"
-    assert admin.post("/api/cells/cell2/quarantine", {"reason": "again"}).status_code == 409
-    assert admin.post("/api/cells/cell2/lift", {"reason": "mended"}).status_code == 200
-    assert admin.get("/api/hosts").json()["missing_cells"] == {}
+    assert worked == [str(begun.uuid)]
+    cell_deeds.do(people.admin.context(), "cell2", "lift", reason="mended")
     engine.run("cell2", fresh.uuid)
     assert worked[-1] == str(fresh.uuid)
-    assert mine.put(f"/compute/v2.1/servers/{lost.uuid}", {"server": {"name": "new"}}).status_code == 200
-    actions = AuditRecord.objects.filter(action__startswith="cell.").order_by("pk").values_list("action", "result")
-    assert list(actions) == [("cell.quarantine", "done"), ("cell.quarantine", "refused"), ("cell.lift", "done")]
 
 
 def test_who_is_cut_off_is_looked_up_again_and_again(databases: None, monkeypatch: pytest.MonkeyPatch) -> None:
