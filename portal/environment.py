@@ -107,6 +107,8 @@ class Environment:
     notification_secret: str = _variable(kind.secret, is_secret=True)
     notification_url: str = _variable(kind.url("amqp", "amqps"), is_secret=True)
     notification_private_targets: bool = _variable(kind.boolean, "off")
+    smtp_url: str = _variable(kind.url("smtp", "smtp+starttls", "smtps"), is_secret=True)
+    mail_from: str = _variable(kind.mail_address)
     image_dir: Path = _variable(kind.directory)
     crash_at: str = _variable(kind.failpoint)
     message_faults: Mapping[str, float] | str = _variable(kind.message_faults)
@@ -149,9 +151,10 @@ def load(variables: Mapping[str, str]) -> Environment:
         values[several] = values[several] or ()
     if values["notification_webhooks"] and not values["notification_secret"]:
         raise InvalidEnvironment(f"{PREFIX}NOTIFICATION_SECRET: webhooks are signed; give the key to sign them with")
-    if bool(values["oidc_issuer"]) != bool(values["oidc_client_id"]):
-        lone, missing = sorted(("OIDC_ISSUER", "OIDC_CLIENT_ID"), key=lambda name: not values[name.lower()])
-        raise InvalidEnvironment(f"{PREFIX}{lone}: give {PREFIX}{missing} with it, or neither of them")
+    for pair in (("OIDC_ISSUER", "OIDC_CLIENT_ID"), ("SMTP_URL", "MAIL_FROM")):
+        lone, missing = sorted(pair, key=lambda name: not values[name.lower()])
+        if bool(values[lone.lower()]) != bool(values[missing.lower()]):
+            raise InvalidEnvironment(f"{PREFIX}{lone}: give {PREFIX}{missing} with it, or neither of them")
     values["image_dir"] = values["image_dir"] or values["data"] / "images"
     values["secret_key"] = values["secret_key"] or _kept_secret_key(values["data"])
     values["audit_key"] = values["audit_key"] or values["secret_key"]

@@ -120,6 +120,12 @@ def url(*schemes: str) -> Callable[[str], str]:
     return parse
 
 
+def mail_address(text: str) -> str:
+    if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", text) or not text.isascii():
+        raise Refused(f'"{text}" is not an e-mail address (cloud@example.org)')
+    return text
+
+
 GROUP_HOST = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
 GROUP_URL = re.compile(rf"[a-z][a-z0-9+.-]*://{GROUP_HOST}(,{GROUP_HOST})*(/[A-Za-z0-9._/-]*)?")
 

@@ -199,6 +199,8 @@ NOVELLA_NOTIFICATION_WEBHOOKS = environment.notification_webhooks
 NOVELLA_NOTIFICATION_SECRET = environment.notification_secret
 NOVELLA_NOTIFICATION_URL = environment.notification_url
 NOVELLA_NOTIFICATION_PRIVATE_TARGETS = environment.notification_private_targets
+NOVELLA_SMTP_URL = environment.smtp_url
+NOVELLA_MAIL_FROM = environment.mail_from
 NOVELLA_NOTIFICATION_SINKS: dict[str, dict[str, Any]] = {}  # of plugins: name → options
 # Of plugins: kind → name → options. Kinds are in docs/plugin-hooks.md.
 NOVELLA_EXTENSIONS: dict[str, dict[str, dict[str, Any]]] = {}

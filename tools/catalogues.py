@@ -71,6 +71,8 @@ TABLES = frozenset(
             "FACETS",
             "CLASS_WORDS",
             "LAW_WORDS",
+            "WAYS",
+            "BEGUN",
         ),
     }
 )

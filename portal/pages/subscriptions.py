@@ -12,8 +12,8 @@ from django.utils.cache import patch_cache_control
 from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST
 
-from conductor.core.errors import Conflict, Forbidden, Invalid, NovellaError, StaleRevision
-from conductor.services.notifications import deliveries, subscriptions
+from conductor.core.errors import Conflict, Forbidden, Invalid, NovellaError, StaleRevision, Unavailable
+from conductor.services.notifications import deliveries, mails, subscriptions
 from conductor.services.notifications.subscriptions import Made, SubscriptionView, Wish
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.faces import Face
@@ -36,6 +36,17 @@ STATUS: tuple[tuple[type[NovellaError], int], ...] = (
     (Forbidden, 403),
     (Invalid, 400),
 )
+WAYS: Mapping[str, str] = {
+    subscriptions.WEBHOOK: "a webhook",
+    subscriptions.CHAT: "a chat",
+    subscriptions.EMAIL: "my e-mail address",
+    subscriptions.BELL: "my bell in the portal",
+}
+BEGUN: Mapping[str, str] = {
+    subscriptions.CHAT: "{name} tells your chat from now on.",
+    subscriptions.EMAIL: "{name} writes to you from now on.",
+    subscriptions.BELL: "{name} rings your bell from now on.",
+}
 REFUSALS = tuple(kind for kind, _ in STATUS)
 MOST_DELIVERIES = 50
 
@@ -52,9 +63,7 @@ def subscription_list(request: PageRequest) -> HttpResponse:
         return _list(request, error)
     if made.secret:
         return _secret(request, made)
-    is_bell = made.view.channel == subscriptions.BELL
-    said = gettext("{name} rings your bell from now on.") if is_bell else gettext("{name} tells your chat from now on.")
-    _say(request, said.format(name=made.view.name))
+    _say(request, gettext(BEGUN[made.view.channel]).format(name=made.view.name))
     return redirect("subscription", made.view.uuid)
 
 
@@ -104,9 +113,20 @@ def _list(request: PageRequest, error: NovellaError | None = None) -> HttpRespon
     context = {
         "rows": [(one, _face(one)) for one in found],
         "most": subscriptions.MOST,
+        "channels": _channels(request),
         **_form(request, error, None),
     }
     return render(request, "subscriptions/list.html", context, status=_status(error))
+
+
+def _channels(request: PageRequest) -> list[tuple[str, str, str]]:
+    """Each way with its name, and why it cannot be gone."""
+    no_mail = ""
+    try:
+        mails.address_of(request.asker.user_id)
+    except Unavailable as error:
+        no_mail = error.message
+    return [(channel, words, no_mail if channel == subscriptions.EMAIL else "") for channel, words in WAYS.items()]
 
 
 def _page(request: PageRequest, view: SubscriptionView, error: NovellaError | None = None) -> HttpResponse:

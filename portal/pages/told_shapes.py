@@ -7,6 +7,9 @@ from __future__ import annotations
 
 # fmt: off
 SENTENCES = (
+    # subscriptions
+    "This cloud sends no e-mail: its operator has not set NOVELLA_SMTP_URL.",
+    "Your account has no e-mail address: an operator can give it one.",
     # advice of the scheduler
     "There are no hosts.",
     "No valid host was found.",

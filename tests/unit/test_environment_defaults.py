@@ -34,6 +34,8 @@ SET_BY_NOBODY: dict[str, Any] = {
     "notification_secret": "",
     "notification_url": "",
     "notification_private_targets": False,
+    "smtp_url": "",
+    "mail_from": "",
     "image_dir": PROJECT_DIR / "var" / "images",
     "heartbeat_seconds": 5.0,
     "host_down_seconds": 30.0,

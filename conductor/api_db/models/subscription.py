@@ -18,7 +18,7 @@ class Subscription(models.Model):
     user_id = models.CharField(max_length=64)
     project_id = models.CharField(max_length=64)
     name = models.CharField(max_length=60)
-    channel = models.CharField(max_length=16)  # "webhook", "chat", "bell"
+    channel = models.CharField(max_length=16)  # "webhook", "chat", "email", "bell"
     is_cloud_wide = models.BooleanField(default=False)
     events = models.JSONField(default=list)  # names of notifications, with * for any part
     server_uuids = models.JSONField(default=list)  # empty: all

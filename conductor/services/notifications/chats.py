@@ -6,7 +6,7 @@ from typing import Any
 
 from conductor.core.notification_sink import Notification
 from conductor.services.notifications import notices
-from conductor.services.notifications.deliveries import TEST
+from conductor.services.notifications.event_types import TEST
 
 LONGEST = 4000
 # Names are anybody's to choose: none of them may call a whole channel, or look like a link that leads elsewhere.
@@ -15,6 +15,10 @@ HARMLESS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"
 
 def as_chat(message: Notification) -> dict[str, Any]:
     """The body of a POST: "Create of web-1 failed: … (instance.create.error)"."""
+    return {"text": f"{line_of(message)[:LONGEST].translate(HARMLESS)} ({message.event_type})"}
+
+
+def line_of(message: Notification) -> str:
+    """What happened, in one line."""
     title = "A test: what you subscribed to arrives here" if message.event_type == TEST else notices.title_of(message)
-    said = " ".join(title.split())[:LONGEST].translate(HARMLESS)
-    return {"text": f"{said} ({message.event_type})"}
+    return " ".join(title.split())

@@ -13,11 +13,11 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.journal.models import Event, NotificationDelivery
 from conductor.services.notifications import subscriptions
+from conductor.services.notifications.event_types import TEST
 from conductor.services.values import Page
 from conductor.transactions import database_now, write_tx
 
 ASKED, DELIVERED, FAILED = "asked", "delivered", "failed"
-TEST = "subscription.test"
 MOST = 100
 LONGEST_ID = 60
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from conductor.core.states import RunState
 
+TEST = "subscription.test"  # what its owner has sent to see whether it arrives
+
 # The instance action of a run → object and action of its notifications.
 BY_ACTION: Mapping[str, str] = {
     "create": "instance.create",

@@ -26,11 +26,12 @@ from conductor.core.notification_sink import Notification, SinkFailed
 from conductor.journal import event_order
 from conductor.journal.models import Event, NotificationDelivery, NotificationPlace
 from conductor.services import sign_in
-from conductor.services.notifications import dispatcher, notices, sealing, subscriptions
+from conductor.services.notifications import dispatcher, mails, notices, sealing, subscriptions
 from conductor.services.notifications.chats import as_chat
-from conductor.services.notifications.deliveries import ASKED, DELIVERED, FAILED, TEST
+from conductor.services.notifications.deliveries import ASKED, DELIVERED, FAILED
 from conductor.services.notifications.dispatcher import Part
-from conductor.services.notifications.event_types import KINDS
+from conductor.services.notifications.event_types import KINDS, TEST
+from conductor.services.notifications.mails import Mailbox
 from conductor.services.notifications.payloads import compose, for_tenants
 from conductor.services.notifications.sinks import Sink, Webhook
 from conductor.transactions import database_now, write_tx
@@ -124,10 +125,12 @@ def tell(alias: str, row: Subscription, teller: str) -> None:
 
 
 def sink_of(row: Subscription) -> Sink:
-    """Raises Unavailable where its target cannot be read any more."""
+    """Raises Unavailable where its target cannot be read any more, or nobody can be written to."""
     name = subscriptions.sink_name(row)
     if row.channel == subscriptions.BELL:
         return notices.Bell(row, name)
+    if row.channel == subscriptions.EMAIL:
+        return Mailbox(mails.address_of(row.user_id), row.name, name)
     target = sealing.unseal(row.sealed)
     said = as_chat if row.channel == subscriptions.CHAT else None
     return Webhook(target.url, target.secret, is_guarded=True, given_name=name, said=said)

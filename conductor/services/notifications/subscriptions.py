@@ -18,17 +18,17 @@ from conductor.api_db.models import InstanceMapping, Notice, Subscription
 from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
+from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision, Unavailable
 from conductor.core.identifiers import uuid_or_none
 from conductor.services import audit
 from conductor.services.audit import Entry
-from conductor.services.notifications import dispatcher, sealing, targets
+from conductor.services.notifications import dispatcher, mails, sealing, targets
 from conductor.services.notifications.event_types import every_event_type
 from conductor.services.notifications.sealing import Target
 from conductor.transactions import database_now, one_at_a_time, write_tx
 
-WEBHOOK, CHAT, BELL = "webhook", "chat", "bell"
-CHANNELS = (WEBHOOK, CHAT, BELL)
+WEBHOOK, CHAT, EMAIL, BELL = "webhook", "chat", "email", "bell"
+CHANNELS = (WEBHOOK, CHAT, EMAIL, BELL)
 POSTED = (WEBHOOK, CHAT)  # to an address of the subscriber's
 MOST = 20  # of one person in one project
 MOST_EVENTS, MOST_SERVERS = 50, 50
@@ -104,6 +104,8 @@ def subscribe(context: RequestContext, wish: Wish) -> Made:
         raise Invalid(f"channel is one of {', '.join(CHANNELS)}.", field="channel")
     if channel in POSTED and not wish.url:
         raise Invalid(f"A {channel} needs a url: where the messages are posted.", field="url")
+    if channel == EMAIL:
+        _require_mailbox(context)
     if wish.name is None:
         raise Invalid("name is missing: by what you will tell it from others.", field="name")
     row = Subscription(user_id=context.user_id, project_id=context.project_id, channel=channel, events=["*"])
@@ -250,6 +252,13 @@ def _give_secret(row: Subscription, url: str) -> str:
     secret = sealing.new_secret() if row.channel == WEBHOOK else ""
     row.sealed, row.secret_hint = sealing.seal(Target(url, secret)), sealing.hint_of(secret) if secret else ""
     return secret
+
+
+def _require_mailbox(context: RequestContext) -> None:
+    try:
+        mails.address_of(context.user_id)
+    except Unavailable as error:
+        raise Invalid(error.message, field="channel") from None
 
 
 def _require_name(text: str) -> str:

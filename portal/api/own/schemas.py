@@ -236,5 +236,5 @@ _SUBSCRIPTION: Schema = {
     "cloud_wide": {"type": "boolean"},
     "enabled": {"type": "boolean"},
 }
-SUBSCRIBE = closed({**_SUBSCRIPTION, "channel": {"enum": ["webhook", "chat", "bell"]}}, required=("name",))
+SUBSCRIBE = closed({**_SUBSCRIPTION, "channel": {"enum": ["webhook", "chat", "email", "bell"]}}, required=("name",))
 CHANGE_SUBSCRIPTION: Schema = {**closed(_SUBSCRIPTION), "minProperties": 1}

@@ -42,7 +42,7 @@ class Subscriptions(OwnView):
     @described(WITH_SECRET, 201, body=schemas.SUBSCRIBE)
     @idempotent
     def post(self, request: ApiRequest) -> Response:
-        """Subscribe. `secret` signs what a webhook gets, and is never shown again; chats and the bell have none."""
+        """Subscribe. `secret` signs what a webhook gets, and is never shown again; nothing else has one."""
         self.authorize("novella:subscriptions:change")
         made = subscriptions.subscribe(request.context, wish_of(validate(request.data, schemas.SUBSCRIBE)))
         answer = _with_secret(made, 201)
