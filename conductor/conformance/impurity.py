@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import sys
@@ -46,12 +47,16 @@ def watched() -> Iterator[set[str]]:
     _install()
     seen: set[str] = set()
     before, _here.seen = sys.getprofile(), seen
+    collects = gc.isenabled()
+    gc.disable()  # others may have asked to be called when garbage is collected: that is none of the plugin's doing
     sys.setprofile(_called)
     try:
         yield seen
     finally:
         sys.setprofile(before)
         _here.seen = None
+        if collects:
+            gc.enable()
 
 
 def _install() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import random
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conductor.conformance import plugin_check, plugin_laws
+from conductor.conformance import impurity, plugin_check, plugin_laws
 from conductor.conformance.plugin_laws import Subject, fleet, laws_for
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState
@@ -147,6 +148,18 @@ def broken(kind: type[Any], only: str = "", seconds: float = 5.0, **values: Any)
 @pytest.mark.parametrize("kind", [Good, Heavy])
 def test_one_that_keeps_the_law_breaks_none(kind: type[Any]) -> None:
     assert broken(kind) == {}
+
+
+def test_who_watches_the_collection_of_garbage_is_none_of_a_plugins_doing() -> None:
+    gc.callbacks.append(watch := lambda phase, info: time.perf_counter())
+    try:
+        with impurity.watched() as seen:
+            for _ in range(5_000):
+                circle: list[Any] = []
+                circle.append(circle)
+    finally:
+        gc.callbacks.remove(watch)
+    assert (seen, gc.isenabled()) == (set(), True)
 
 
 @pytest.mark.parametrize(
