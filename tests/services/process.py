@@ -2,36 +2,69 @@
 
 from __future__ import annotations
 
+import fcntl
+import functools
+import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 STOP_SECONDS = 30.0
 
 
+# Of each port that a run of tests on this machine has drawn one byte is locked here, until its process ends.
+DRAWN = Path(tempfile.gettempdir()) / f"novella-ports-{os.getuid()}"
+_drawn_here: set[int] = set()
+_chance = random.SystemRandom()
+
+
+@functools.cache
+def _drawn() -> IO[bytes]:
+    """Kept open: the kernel forgets all locks of a process as soon as it closes such a file."""
+    return DRAWN.open("ab")
+
+
 def free_port() -> int:
-    """A port below those that the system gives to clients.
+    """A port below those that the system gives to clients, and no one else's who asks here while this process lives.
 
     A client that knocks at a dead service of the loopback is given a port of its own each time. Were the service's
-    among them, a client would sooner or later be given just that one, and the service could not come back.
+    among them, a client would sooner or later be given just that one, and the service could not come back. And what
+    was drawn is listened at seconds later, or not for a while when it was killed: nobody else may draw it meanwhile.
     """
     lowest_of_clients = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        port = random.randrange(10_000, max(lowest_of_clients, 11_000))
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+    ports = range(10_000, max(lowest_of_clients, 11_000))
+    for port in _chance.sample(ports, len(ports)):
+        if _is_ours_alone(port) and not listens(port) and _can_listen(port):
             return port
+    raise RuntimeError(f"no port is free from {ports.start} to {ports.stop - 1}")
+
+
+def _is_ours_alone(port: int) -> bool:
+    """Draw it, unless it is drawn. Locks of records are a process's: those of its own it would get twice."""
+    if port in _drawn_here:
+        return False
+    try:
+        fcntl.lockf(_drawn(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _drawn_here.add(port)
+    return True
+
+
+def _can_listen(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def launch(command: Sequence[object], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
