@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, connections, transaction
 
+from conductor.core.errors import ResourceLocked
 from conductor.core.states import FINAL_RUN_STATES
 from conductor.journal import sweeps
 from conductor.journal.locks import refusal
@@ -31,16 +32,24 @@ def foreign(alias: str, resources: Iterable[str]) -> list[str]:
 def take(resources: Iterable[str], *, holder_uuid: UUID | str, holder_alias: str, action: str) -> None:
     """Give all of `resources` to a run that is about to be opened, or none. Raises ResourceLocked, naming the holder.
 
-    What the run holds already is left as it is.
+    The holder may be that very run: then somebody else is about to open it, or has. So whoever takes is the only one
+    who may free again. What a process left that died at the end of its work is freed first.
     """
     wanted = sorted(set(resources))
     if not wanted:
         return
+    try:
+        _take(wanted, holder_uuid, holder_alias, action)
+    except ResourceLocked:
+        if not sweep(holder_alias):
+            raise
+        _take(wanted, holder_uuid, holder_alias, action)
+
+
+def _take(wanted: list[str], holder_uuid: UUID | str, holder_alias: str, action: str) -> None:
     with write_tx(API):
-        locks = ResourceLock.objects.using(API).select_related("run")
-        mine = set(locks.filter(resource__in=wanted, holder_uuid=holder_uuid).values_list("resource", flat=True))
-        missing = [resource for resource in wanted if resource not in mine]
-        held = list(locks.filter(resource__in=missing))
+        locks = ResourceLock.objects.using(API).select_related("run").filter(resource__in=wanted)
+        held = list(locks)
         if held:
             raise refusal(held)
         try:
@@ -53,10 +62,10 @@ def take(resources: Iterable[str], *, holder_uuid: UUID | str, holder_alias: str
                         holder_action=action,
                         granted_at=database_now(),
                     )
-                    for resource in missing
+                    for resource in wanted
                 )
         except IntegrityError:  # somebody was quicker, between the two statements
-            raise refusal(locks.filter(resource__in=missing)) from None
+            raise refusal(locks.all()) from None
 
 
 def pass_on(run: WorkflowRun, resources: Iterable[str], *, holder_uuid: UUID | str, holder_alias: str) -> None:

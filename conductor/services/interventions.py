@@ -20,7 +20,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
 from conductor.core.interventions import AGREE, BY_ID, DECLINE, Facts, Intervention
 from conductor.core.server_actions import ACTIONS
-from conductor.core.states import LIVE_RUN_STATES, RunState, StepState, WaitCause
+from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, RunState, StepState, WaitCause
 from conductor.journal import foreign_locks, locks
 from conductor.journal.models import LeaseGrant, WorkflowRun
 from conductor.rpc import outbox
@@ -117,9 +117,12 @@ def _on_record(
 
 @contextmanager
 def _locks_abroad(alias: str, run: WorkflowRun, one: Intervention) -> Iterator[None]:
-    """Locks that live in the API database are taken before those of the run's own, and freed when it is refused."""
+    """Locks that live in the API database are taken before those of the run's own, and freed when it is refused.
+
+    A run that has not ended has them still, also while it needs an operator.
+    """
     abroad = foreign_locks.foreign(alias, run.resources or ()) if one.id in _TAKES_LOCKS else []
-    if not abroad or run.state in LIVE_RUN_STATES:
+    if not abroad or run.state not in FINAL_RUN_STATES:
         yield
         return
     foreign_locks.take(abroad, holder_uuid=run.uuid, holder_alias=alias, action=run.action)

@@ -52,8 +52,8 @@ def begin(context: RequestContext, instance_uuid: str, name: str, asked: Asked |
     action, asked = ACTIONS[name], asked or Asked()
     alias = cell_of(context, instance_uuid)
     run_uuid = asked.run_uuid or uuid4()
+    asked = _lock_parts(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
     try:
-        asked = _lock_parts(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
         with write_tx(alias):
             _accept(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
     except BaseException:
@@ -91,9 +91,6 @@ def _lock_parts(
     try:
         foreign_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
     except ResourceLocked as error:
-        if foreign_locks.sweep(alias):  # left by a process that died at the end of its work
-            foreign_locks.take(wanted, holder_uuid=run_uuid, holder_alias=alias, action=action.name)
-            return whole
         instance = Instance.objects.using(alias).alive().filter(uuid=instance_uuid).first()
         if instance is not None and error.details["resource"] not in set(asked.resources):
             guard(context, alias, action, instance)

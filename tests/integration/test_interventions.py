@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from conductor.core.errors import Conflict, Invalid, ResourceLocked
 from conductor.core.states import RunState, StepState
-from conductor.journal.models import Event, LeaseGrant, LockWait, StepRecord, WorkflowRun
+from conductor.journal import foreign_locks
+from conductor.journal.models import Event, LeaseGrant, LockWait, ResourceLock, StepRecord, WorkflowRun
 from conductor.services import flow_actions
 from conductor.workflows.flow import Retry, Step, Work
 from tests.integration.interventions import (
     ALIAS,
     DIARY,
+    INSTANCE,
     MANAGER,
     MEMBER,
     Noted,
@@ -245,6 +248,52 @@ def test_a_run_that_needs_an_operator_keeps_its_locks_and_its_first_cause(flow: 
     ended = go(run)
     assert (ended.state, ended.error["step"]) == (RunState.FAILED_UNDONE, "one")
     assert locks() == []
+
+
+def abroad() -> list[str]:
+    """What runs of the cell hold in the API database."""
+    return sorted(ResourceLock.objects.using("default").values_list("resource", flat=True))
+
+
+def run_with_volume() -> WorkflowRun:
+    """As an action is accepted: what lives in the API database is locked before the run is opened."""
+    run_uuid, resources = uuid4(), (f"instance:{INSTANCE}", "volume:1")
+    foreign_locks.take(["volume:1"], holder_uuid=run_uuid, holder_alias=ALIAS, action="make")
+    return start(*resources, run_uuid=run_uuid)
+
+
+def test_a_refused_retry_frees_nothing_of_a_run_that_needs_an_operator(flow: Any) -> None:
+    flow(Noted("one"))
+    DIARY.failures |= {"do one": 1, "last": 1}
+    run = run_with_volume()
+    assert go(run).state == RunState.NEEDS_OPERATOR
+    with pytest.raises(Conflict):
+        order(run, "retry", step="one")
+    assert (abroad(), len(locks())) == (["volume:1"], 2)
+    order(run, "resume")
+    go(run)
+    assert (abroad(), locks()) == ([], [])
+
+
+def test_who_comes_second_to_retry_a_run_frees_nothing_of_the_first(flow: Any, monkeypatch: Any) -> None:
+    flow(Noted("one"))
+    DIARY.failures["do one"] = 1
+    run = run_with_volume()
+    assert go(run).state == RunState.FAILED_UNDONE
+    assert abroad() == []
+    taken = foreign_locks.take
+
+    def first_comes_another(*args: Any, **options: Any) -> None:
+        monkeypatch.setattr(foreign_locks, "take", taken)
+        order(run, "retry", step="one")
+        taken(*args, **options)
+
+    monkeypatch.setattr(foreign_locks, "take", first_comes_another)
+    with pytest.raises(ResourceLocked, match=str(run.uuid)):
+        order(run, "retry", step="one")
+    assert (abroad(), fresh(run).state) == (["volume:1"], RunState.QUEUED)
+    assert go(run).state == RunState.DONE
+    assert abroad() == []
 
 
 # -- reschedule -----------------------------------------------------------------------------------------------

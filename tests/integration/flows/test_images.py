@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -194,3 +195,19 @@ def test_an_image_whose_asker_died_goes_and_one_under_work_stays(
 
 def _change(uuid: str, **values: Any) -> None:
     Instance.objects.using(CELL).filter(uuid=uuid).update(**values)
+
+
+def test_a_backup_asked_for_twice_by_one_uuid_is_one_and_keeps_what_it_holds(
+    hosts: StorageHosts, ana: Any, launch: Any
+) -> None:
+    uuid, run_uuid = launch(), uuid4()
+    wish = {"backup_type": "daily", "rotation": 1, "run_uuid": run_uuid}
+    server_images.create_backup(ana, uuid, ImageWish("gold"), **wish)
+    locked = sorted(ResourceLock.objects.values_list("resource", "holder_uuid"))
+    assert {kind.partition(":")[0] for kind, _ in locked} == {"image", "port"}
+    with pytest.raises(Conflict):
+        server_images.create_backup(ana, uuid, ImageWish("gold"), **wish)
+    assert sorted(ResourceLock.objects.values_list("resource", "holder_uuid")) == locked
+    run_to_the_end(hosts)
+    assert Image.objects.filter(name="gold", status="active").count() == 1
+    assert_nothing_under_way(uuid)
