@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from django.utils.formats import number_format
 
 BYTES = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
+WHOLE = re.compile(r"-?[0-9]{1,30}")
+LARGEST = 2**31 - 1  # that any of the APIs takes
 CLASS_WORDS = {"VCPU": "vCPU", "MEMORY_MB": "Memory", "DISK_GB": "Disk"}
 
 
@@ -44,3 +48,15 @@ def size(amount: float) -> str:
         if amount >= step:
             return f"{decimal(amount / step)} {unit}"
     return f"{whole(amount)} B"
+
+
+def number_fault(typed: str, least: int | None = None, most: int | None = None) -> str:
+    """What may be typed in place of this; empty where it is a whole number within the bounds."""
+    number, largest = int(typed) if WHOLE.fullmatch(typed) else None, most or LARGEST
+    if number is not None and (least is None or number >= least) and number <= largest:
+        return ""
+    if least is None:
+        return "It must be a whole number."
+    if most or (number is not None and number > largest):
+        return f"It must be a whole number from {least} to {largest}."
+    return f"It must be a whole number of at least {least}."

@@ -17,6 +17,7 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, Novell
 from conductor.services import quota_requests
 from conductor.services.quota_requests import APPROVED, OPEN, REFUSED, WITHDRAWN, QuotaRequestView
 from portal.pages.access import PageRequest, operators_only, signed_in
+from portal.pages.amounts import number_fault
 from portal.pages.faces import Face
 from portal.pages.quota_bars import QuotaBar
 from portal.pages.quota_groups import WORDS, groups
@@ -166,8 +167,8 @@ def _wanted(sent: Mapping[str, str]) -> dict[str, int]:
         text = sent.get(name, "").strip()
         if not text:
             continue
-        if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
-            raise Invalid(gettext("Give a whole number."), field=f"wanted.{name}")
+        if fault := number_fault(text, least=0):
+            raise Invalid(fault, field=f"wanted.{name}")
         found[name] = int(text)
     return found
 

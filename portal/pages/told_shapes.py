@@ -98,6 +98,7 @@ SENTENCES = (
     # what is wrong with a field of a form
     "It cannot be written like this.", "It must be an integer.", "It must be a number.", "It must be a string.",
     "It must be a whole number.", "It must be at least %(least)s.", "It must be at most %(most)s.",
+    "It must be a whole number of at least %(least)s.", "It must be a whole number from %(least)s to %(most)s.",
     "It must be a number from %(least)s to %(most)s.", "It must be one of %(what)s.",
     "It is too short: at least %(least)s characters are needed.",
     "It is too long: at most %(most)s characters are allowed.",

@@ -169,7 +169,7 @@ def _decimal(text: str, field: str) -> float:
 def _number(given: Mapping[str, str], name: str, otherwise: int) -> int:
     text = given.get(name, "").strip()
     if text and not (text.isascii() and text.isdecimal() and len(text) <= 6):
-        words = gettext("%(name)s is a whole number, not %(text)s.")
+        words = gettext("%(name)s must be a whole number from 0 to 999999, not %(text)s.")
         raise Invalid(words % {"name": name, "text": text[:60]}, field=name)
     return int(text) if text else otherwise
 

@@ -210,7 +210,8 @@ def test_what_was_typed_stays_when_it_is_refused(people: Any) -> None:
     assert 'id="wrong-volumes"' in words
     for kept in ('value="250"', 'value="7"', 'value="sale"'):
         assert kept in words
-    assert text(ana.post("/quotas/more", {"cores": "many", "reason": "sale"})).count("Give a whole number.") == 2
+    refused = text(ana.post("/quotas/more", {"cores": "-3", "reason": "sale"}))
+    assert refused.count("It must be a whole number of at least 0.") == 2
     assert not QuotaRequest.objects.exists()
 
 

@@ -271,9 +271,35 @@ def test_nobody_outside_can_speak_for_somebody(people: Any) -> None:
 
 
 def test_a_field_says_what_is_wrong_without_its_name_in_the_api(ana: Client) -> None:
-    page = text(ana.post("/volumes/do/create", {"name": "data", "size": "-7"}, headers={"Accept-Language": "de"}))
-    assert "Es muss eine Zahl von 1 bis 999.999 sein." in page
-    assert "field/attribute" not in page
-    page = text(ana.post("/networks/do/create", {"name": "lan", "mtu": "-7"}))
-    assert page.count("It cannot be written like this.") == 2  # at the top, and at its field
-    assert 'value="lan"' in page
+    answer = ana.post("/key-pairs/do/create", {"name": "a/b", "type": "ssh", "public_key": PUBLIC})
+    assert answer.status_code == 400
+    assert "field/attribute" not in text(answer)
+    assert 'value="a/b"' in text(answer)
+
+
+@pytest.mark.parametrize(
+    ("form", "typed", "language", "said"),
+    [
+        ("volumes", {"size": "-7"}, "de", "Es muss eine ganze Zahl von 1 bis 999.999 sein."),
+        ("volumes", {"size": "1.5"}, "en", "It must be a whole number from 1 to 999999."),
+        ("networks", {"mtu": "-7"}, "en", "It must be a whole number from 68 to 9216."),
+        ("images", {"min_disk": "-1"}, "en", "It must be a whole number of at least 0."),
+        ("images", {"min_ram": "9" * 12}, "en", "It must be a whole number from 0 to 2147483647."),
+        ("server-groups", {"max_server_per_host": "many"}, "en", "It must be a whole number of at least 1."),
+    ],
+)
+def test_a_number_that_cannot_be_is_answered_with_those_that_can(
+    ana: Client, form: str, typed: dict[str, str], language: str, said: str
+) -> None:
+    sent = {"name": "data", "policy": "anti-affinity", **typed}
+    answer = ana.post(f"/{form}/do/create", sent, headers={"Accept-Language": language})
+    assert answer.status_code == 400
+    assert text(answer).count(said) == 2  # at the top, and at its field
+    assert f'value="{next(iter(typed.values()))}"' in text(answer)
+
+
+def test_every_number_of_every_form_knows_what_is_the_least() -> None:
+    fields = [field for resource in RESOURCES for deed in resource.deeds for field in deed.fields]
+    numbers = [field for field in fields if field.kind == "number"]
+    assert len(numbers) > 20
+    assert [field.name for field in numbers if field.least is None] == []

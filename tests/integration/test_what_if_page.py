@@ -145,7 +145,7 @@ def test_a_stored_decision_is_asked_again(asker: Any, people: Any) -> None:
     ("asked", "said"),
     [
         ({"flavor": "moon"}, "moon"),
-        ({"count": "many"}, "count is a whole number"),
+        ({"count": "many"}, "count must be a whole number from 0"),
         ({"hints": "colour"}, "name=value"),
         ({"properties": "hw"}, "name=value"),
         ({"zone": "moon"}, "zone"),

@@ -11,6 +11,7 @@ from typing import Any
 from django.utils.translation import gettext
 
 from portal.pages.access import PageRequest
+from portal.pages.amounts import number_fault
 from portal.pages.api_calls import Answer, ask
 from portal.pages.resources.model import Asked, Choice, Deed, Field, Item, Source
 
@@ -79,8 +80,13 @@ def missing(deed: Deed, values: Mapping[str, str]) -> dict[str, str]:
         for field in deed.fields
         if field.is_required and field.kind != "file" and not values.get(field.name, "").strip()
     }
-    faults = {field.name: field.fault(values.get(field.name, "")) for field in deed.fields}
+    faults = {field.name: _fault(field, values.get(field.name, "")) for field in deed.fields}
     return {name: said for name, said in faults.items() if said} | empty
+
+
+def _fault(field: Field, typed: str) -> str:
+    said = number_fault(typed, field.least, field.most) if field.kind == "number" and typed else ""
+    return said or field.fault(typed)
 
 
 def place_of(deed: Deed, answer: Answer) -> str:
