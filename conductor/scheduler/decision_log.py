@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from conductor import process_names
 from conductor.api_db.models import InstanceMapping, SchedulingDecision
 from conductor.core.scheduling.decision import Decision
 from conductor.core.scheduling.watching import Use
@@ -55,6 +56,7 @@ def keep(
         selections=[[selection.to_json() for selection in chosen] for chosen in decision.selections],
         summary={
             **decision.summary(),
+            "scheduler": process_names.mine(),
             "plugins": context["plugins"],
             "plugin_uses": [use.to_json() for use in noted],
             "instance_uuids": list(instance_uuids),

@@ -24,7 +24,7 @@ class DecisionView:
     `advice`: plain sentences for the person who asked, e.g. "12 of 17 hosts: image needs qemu, host runs fake".
     `request`: what was asked for, as far as it was kept. `is_detailed`: all was kept, not only the choice.
     `can_be_replayed`: it can be asked again on the hosts as they were. `drawn_among`: how many of the best hosts one
-    was drawn of, 1 where the best was taken.
+    was drawn of, 1 where the best was taken. `scheduler`: the process that decided, for operators.
     """
 
     uuid: str
@@ -52,6 +52,7 @@ class DecisionView:
     is_detailed: bool = True
     can_be_replayed: bool = False
     drawn_among: int = 1
+    scheduler: str = ""
     request: Mapping[str, Any] | None = None
 
 

@@ -177,6 +177,7 @@ def _view(context: RequestContext, row: SchedulingDecision) -> DecisionView:
             "selections": _selections(row),
             "missing_cells": summary["missing_cells"],
             "request": row.request,
+            "scheduler": summary.get("scheduler", ""),
         }
     return DecisionView(
         uuid=str(row.uuid),

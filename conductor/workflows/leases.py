@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 from collections import Counter, defaultdict
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connections
 from django.db.models import Q
 
+from conductor import process_names
 from conductor.journal import checkpoints
 from conductor.journal.models import LeaseGrant, WorkflowRun
 from conductor.transactions import database_now, one_at_a_time, write_tx
@@ -20,18 +20,12 @@ from conductor.transactions import database_now, one_at_a_time, write_tx
 log = logging.getLogger(__name__)
 
 
-def _new_name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
-
-
 def _take_new_name() -> None:
     global WORKER
-    WORKER = _new_name()
+    WORKER = process_names.mine()
 
 
-# One life of one process: a new id at every start, so an id is an epoch. A fork has one of its own: two workers of one
-# name would work on one lease.
-WORKER = _new_name()
+WORKER = process_names.mine()
 os.register_at_fork(after_in_child=_take_new_name)
 
 _busy: Counter[tuple[str, UUID]] = Counter()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.formats import number_format
 from django.utils.translation import gettext, ngettext
 
 from conductor.core.context import RequestContext
@@ -18,6 +17,7 @@ from portal.pages.plugin_words import words
 from portal.pages.stories import Story
 
 MOST_WEIGHED = 20
+LEAST_GAP_SHOWN = 0.05  # percent: what would be written as 0.0 says nothing
 PALETTE = 6
 
 
@@ -113,7 +113,7 @@ def _headline(decision: DecisionView) -> str:
 def _facts(decision: DecisionView) -> str:
     said = {
         "count": decision.num_instances,
-        "age": number_format(decision.snapshot_age_seconds, 1),
+        "age": decimal(decision.snapshot_age_seconds, 1),
         "seed": str(decision.seed),
     }
     sentence = ngettext(
@@ -191,22 +191,37 @@ def _marks(host: Mapping[str, Any], asked: Sequence[str]) -> list[dict[str, Any]
 
 
 def _choice(decision: DecisionView) -> str:
-    """The best and the next best, and how long it took."""
+    """The best and the next best, how long it took, and which scheduler it was."""
     if not decision.is_successful or len(decision.weights) < 1:
         return ""
-    best, *rest = decision.weights
-    score = {"host": best["host"], "score": number_format(best["total"], 2)}
-    said = [gettext("Best by weight: %(host)s, score %(score)s") % score]
-    if rest:
-        gap = best["total"] - rest[0]["total"]
-        share = f" ({number_format(100 * gap / abs(best['total']), 1)} %)" if best["total"] else ""
-        score = {"host": rest[0]["host"], "score": number_format(rest[0]["total"], 2) + share}
-        said.append(gettext("next %(host)s %(score)s") % score)
+    said = [*_best(decision.weights)]
     if decision.drawn_among > 1:
         said.append(gettext("drawn at random among the best %(count)s") % {"count": decision.drawn_among})
     if decision.milliseconds:
-        said.append(gettext("decided in %(amount)s ms") % {"amount": number_format(decision.milliseconds, 1)})
+        said.append(gettext("decided in %(amount)s ms") % {"amount": decimal(decision.milliseconds, 1)})
+    if decision.scheduler:
+        said.append(gettext("by scheduler %(name)s") % {"name": decision.scheduler})
     return "; ".join(said) + "."
+
+
+def _best(weights: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The host on top, those that weigh as much, and the next one with how far it is behind."""
+    best, *rest = weights
+    score = {"host": best["host"], "score": decimal(best["total"], 2)}
+    yield gettext("Best by weight: %(host)s, score %(score)s") % score
+    behind = [host for host in rest if host["total"] < best["total"]]
+    if alike := len(rest) - len(behind):
+        words = ngettext(
+            "%(count)s other weighs the same, so the seed drew between them",
+            "%(count)s others weigh the same, so the seed drew among them",
+            alike,
+        )
+        yield words % {"count": alike}
+    if behind:
+        gap = 100 * (best["total"] - behind[0]["total"]) / (abs(best["total"]) or 1)
+        share = f" ({decimal(gap, 1)} %)" if best["total"] and gap >= LEAST_GAP_SHOWN else ""
+        score = {"host": behind[0]["host"], "score": decimal(behind[0]["total"], 2) + share}
+        yield gettext("next %(host)s %(score)s") % score
 
 
 def _face(host: Mapping[str, Any]) -> Face:

@@ -22,6 +22,7 @@ from conductor.placement.models import Allocation, Consumer, Inventory
 from conductor.scheduler import crowd, manager
 from conductor.scheduler.crowd import Crowd
 from conductor.transactions import write_tx
+from conductor.workflows import leases
 from tests.fleet import (
     ANA,
     REAL,
@@ -332,6 +333,7 @@ def test_the_next_best_of_the_same_look_comes_before_another_look(monkeypatch: p
     assert [race["host"] for race in decision.details["lost_races"]] == ["best"]
     assert decision.selections[0][0]["host"] == "second"
     assert decision.summary["drawn_among"] == 1
+    assert decision.summary["scheduler"] == leases.WORKER
     assert (used("best")["VCPU"], used("second")["VCPU"], used("third")["VCPU"]) == (1, 1, 0)
 
 

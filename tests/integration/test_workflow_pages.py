@@ -299,10 +299,13 @@ def test_what_is_over_offers_nothing(moving: WorkflowRun) -> None:
 def test_the_funnel_leads_to_the_hosts_that_it_lost(asker: Any, people: Any) -> None:
     parent, _ = factories.build(people.admin.context(), "web-1")
     made = factories.some_decision()
-    factories.decision(parent, **{**made, "summary": {**made["summary"], "drawn_among": 3}})
+    factories.decision(parent, **{**made, "summary": {**made["summary"], "drawn_among": 3, "scheduler": "rack-1:7"}})
     admin = signed_in("admin")
     page = admin.get(f"/workflows/{parent.uuid}/placement").content.decode()
-    assert "Best by weight: sim-1, score 1.00; next sim-2 0.50 (50.0 %); drawn at random among the best 3" in page
+    assert (
+        "Best by weight: sim-1, score 1.00; next sim-2 0.50 (50.0 %); drawn at random among the best 3;"
+        " by scheduler rack-1:7." in page
+    )
     assert "seed 7741" in page
     assert "?lost=compute_status#hosts-" in page
     lost = admin.get(f"/workflows/{parent.uuid}/placement?lost=compute_status").content.decode()

@@ -1,0 +1,26 @@
+"""What a process is called in leases and decisions: one life of one process has one name, which nothing has again."""
+
+from __future__ import annotations
+
+import os
+import socket
+from uuid import uuid4
+
+
+def _new_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+def _take_new_name() -> None:
+    global _name
+    _name = _new_name()
+
+
+# A fork has a name of its own: two workers of one name would work on one lease.
+_name = _new_name()
+os.register_at_fork(after_in_child=_take_new_name)
+
+
+def mine() -> str:
+    """Machine, process and a word that is drawn at every start, so that a name is an epoch."""
+    return _name

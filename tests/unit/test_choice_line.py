@@ -1,0 +1,47 @@
+"""The line that says which host was best, by how much, and who found so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from conductor.services.decision_values import DecisionView
+from portal.pages.placement import explain
+
+
+def view(totals: dict[str, float], **more: Any) -> DecisionView:
+    weights = [{"host": host, "total": total, "parts": []} for host, total in totals.items()]
+    values: dict[str, Any] = {"seed": 7741, "snapshot_age_seconds": 0.4, "num_instances": 1, "funnel": [], "advice": []}
+    return DecisionView(
+        "d-1", "r-1", is_successful=True, created_at=datetime(2026, 1, 1, tzinfo=UTC), weights=weights, **values, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("totals", "more", "line"),
+    [
+        ({"a": 1.0}, {}, "a, score 1.00."),
+        ({"a": 2.0, "b": 1.5}, {}, "a, score 2.00; next b 1.50 (25.0 %)."),
+        (
+            {"a": 1.0, "b": 1.0, "c": 0.5},
+            {},
+            "a, score 1.00; 1 other weighs the same, so the seed drew between them; next c 0.50 (50.0 %).",
+        ),
+        (
+            {"a": 0.0, "b": 0.0, "c": 0.0},
+            {},
+            "a, score 0.00; 2 others weigh the same, so the seed drew among them.",
+        ),
+        ({"a": 0.0, "b": -1.0}, {}, "a, score 0.00; next b -1.00."),
+        ({"a": 1.0, "b": 0.9999}, {}, "a, score 1.00; next b 1.00."),
+        (
+            {"a": 1.0},
+            {"drawn_among": 3, "milliseconds": 1.25, "scheduler": "rack-1:7:1a2b3c4d"},
+            "a, score 1.00; drawn at random among the best 3; decided in 1.2 ms; by scheduler rack-1:7:1a2b3c4d.",
+        ),
+    ],
+)
+def test_a_choice_is_said_in_a_line(totals: dict[str, float], more: dict[str, Any], line: str) -> None:
+    assert explain(view(totals, **more))["choice"] == f"Best by weight: {line}"
