@@ -121,6 +121,12 @@ def test_a_step_opens_beside_its_workflow_by_keyboard_and_has_an_address(open_pa
     assert "?step=step-" in page.url
     drawer.get_by_role("link", name="attempt 2").click()
     expect(drawer).not_to_contain_text("The host ran out of memory")
+    page.keyboard.press("[")  # the undo of the first attempt stands between the two
+    expect(drawer.get_by_role("link", name="attempt 1 undo")).to_have_attribute("aria-current", "true")
+    page.keyboard.press("]")
+    expect(drawer.get_by_role("link", name="attempt 2")).to_have_attribute("aria-current", "true")
+    page.keyboard.press("]")  # there is none behind it, and no other tab is turned to
+    expect(drawer.get_by_role("link", name="attempt 2")).to_have_attribute("aria-current", "true")
     page.reload()
     expect(drawer.get_by_role("heading", name="Spawn on host")).to_be_visible()
     wait_until_ready(page)

@@ -34,8 +34,8 @@ const ACTIONS = {
   k: () => move(-1),
   x: () => pick(),
   c: () => follow("[data-key-create]") !== false || copyLink(),
-  "[": () => turn(-1),
-  "]": () => turn(1),
+  "[": () => along(-1),
+  "]": () => along(1),
   Enter: (event) => (event.target.closest("a, button, summary, [data-row]") === picked() && picked() ? open() : false),
 };
 
@@ -95,6 +95,13 @@ function follow(selector) {
   const link = document.querySelector(selector);
   if (!link) return false;
   location.assign(link.href);
+}
+
+/** Through the attempts of the step that is open, where it has several; through the tabs else. */
+function along(by) {
+  const tries = [...document.querySelectorAll("[data-tries] a")];
+  if (!tries.length) return turn(by);
+  tries[tries.findIndex((one) => one.hasAttribute("aria-current")) + by]?.click();
 }
 
 function turn(by) {
