@@ -158,6 +158,8 @@ class Page:
             self.heard_at = at
             self.news.set()
             return
+        if message["kind"] == "behind":
+            return
         if "seq" not in message:
             raise AssertionError(f"the page was refused: {message}")
         place = dict(part.split(":") for part in message["seq"].split(","))

@@ -263,8 +263,10 @@ class Desk:
         self._guests[guest][topic, view] = audience
         self.feed(audience, arrival.topics)
         if is_too_much or (missed and kind.is_wide):
-            guest.tell(message(audience.key, {"kind": "reset"}, event_log.write_cursor(seat.seen)))
+            reset = {"kind": "reset", "missed": missed}
+            guest.tell(message(audience.key, reset, event_log.write_cursor(seat.seen)))
         elif missed:
+            guest.tell(message(audience.key, {"kind": "behind", "missed": missed}))
             seat.is_behind = True
             audience.tell_soon()
         else:

@@ -28,7 +28,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     Messages out: {"topic", "view", "kind", "seq", …}.
 
     Kinds out: `fragments` (html: each with the id of what it replaces), `rows` (id and html of each), `list` (read
-    the list again), `reset` (too much was missed: read the page again), `refused` (there is no such topic for you).
+    the list again), `reset` (too much was missed: read the page again), `behind` (so many events were `missed`: what
+    they changed comes next), `refused` (there is no such topic for you).
     """
 
     _guest: Guest | None = None

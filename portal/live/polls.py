@@ -29,6 +29,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 PATH = "/live/poll"
 HOLD_SECONDS = 25.0  # proxies give up on a request after half a minute or later
 GATHER_SECONDS = 0.05  # what comes with the first news
+NO_NEWS = ("current", "behind")  # the pieces come after it
 MOST_POLLS = 500
 LONGEST_BODY = 16_384
 
@@ -44,7 +45,7 @@ class Listener(Guest):
 
     def tell(self, text: str) -> None:
         self.texts.append(text)
-        if '"kind": "current"' not in text[:300]:
+        if not any(f'"kind": "{kind}"' in text[:300] for kind in NO_NEWS):
             self.news.set()
 
     def end(self, code: int) -> None:

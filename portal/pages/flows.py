@@ -42,7 +42,9 @@ def workflow(request: PageRequest, run_uuid: str, tab: str = "timeline") -> Http
         context |= steps.step_context(request.asker, context["run"], shown, request.GET["step"])
     is_past = context.get("slider", {}).get("is_past")
     is_narrowed = tab in NARROWED and any(request.GET.get(name) for name in NARROWED[tab])
-    return render(request, "workflows/page.html", {**({} if is_past or is_narrowed else marks), **context})
+    return render(
+        request, "workflows/page.html", {**({"is_paused": True} if is_past or is_narrowed else marks), **context}
+    )
 
 
 @require_safe

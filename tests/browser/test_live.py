@@ -155,11 +155,44 @@ def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire
             events.append("cell1", events.about_run(child), "step.progress")
     finish(child)
     page.evaluate("window.isTheSamePage = true")
+    page.evaluate(KEEP_WORDS)
     wire.mend()
     expect(chip).to_have_attribute("data-link", "live", timeout=30_000)
+    assert any(re.fullmatch(r"catching up \(\d+ events\)", word) for word in page.evaluate("window.words"))
     expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active")
     assert page.evaluate("window.isTheSamePage")
     assert not page.evaluate("document.documentElement.hasAttribute('data-stale')")
+
+
+# Every word that the chip has said since, however shortly it stood there.
+KEEP_WORDS = """() => {
+  window.words = [];
+  const word = document.querySelector("[data-link-word]");
+  new MutationObserver(() => window.words.push(word.textContent)).observe(word, { childList: true });
+}"""
+
+
+def test_a_page_that_is_paused_stands_still_and_catches_up(open_page: OpenPage, people: Any) -> None:
+    _, child = factories.build(people.ana.context(), "web-1")
+    page, other = open_page("ana"), open_page("ana")
+    for one in (page, other):
+        one.goto(f"/workflows/{child.uuid}")
+        wait_until_live(one)
+    chip, state = page.locator("[data-link-chip]"), "#workflow-head .state-word"
+    before = page.locator(state).inner_text()
+    page.evaluate(KEEP_WORDS)
+    chip.press("Enter")
+    expect(chip).to_have_text("paused")
+    assert page.evaluate("document.documentElement.hasAttribute('data-stale')")
+    finish(child)
+    expect(other.locator(state)).to_have_text("done")
+    assert page.locator(state).inner_text() == before
+    chip.press("Enter")
+    expect(page.locator(state)).to_have_text("done")
+    expect(chip).to_have_text("live")
+    assert not page.evaluate("document.documentElement.hasAttribute('data-stale')")
+    words = page.evaluate("window.words")
+    assert [words[0], words[-2:]] == ["paused", ["catching up (2 events)", "live"]]
 
 
 def test_what_an_answer_that_broke_off_should_have_brought_comes_later(

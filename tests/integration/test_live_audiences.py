@@ -37,11 +37,15 @@ class Browser:
         self.texts: list[str] = []
         self.place: dict[str, int] = {}
         self.is_current = False
+        self.missed: list[int] = []
         self.ended: list[int] = []
         self.guest = Guest(self.ticket, self.take, self.close)
 
     async def take(self, text: str) -> None:
         message = json.loads(text)
+        if message["kind"] == "behind":
+            self.missed.append(message["missed"])
+            return
         if message["kind"] != "current":
             self.texts.append(text)
             self.messages.append(message)

@@ -96,8 +96,8 @@ def test_what_happens_is_told_while_a_poll_is_held_and_between_two(door: LivePol
         assert first["seq"] != place
         await asyncio.to_thread(factories.tell, child, "step.progress")  # nobody waits at this moment
         answer = await Poll(session).ask(door, wish(topic, "timeline", first["seq"]))
-        assert [one["kind"] for one in answer["messages"]] == ["fragments"]
-        assert answer["messages"][0]["seq"] == event_log.write_cursor(await asyncio.to_thread(event_log.here))
+        assert [(one["kind"], one.get("missed")) for one in answer["messages"]] == [("behind", 1), ("fragments", None)]
+        assert answer["messages"][1]["seq"] == event_log.write_cursor(await asyncio.to_thread(event_log.here))
 
     in_a_loop(work)
     assert (door._held, hub._bells) == (0, set())

@@ -109,8 +109,8 @@ export class Link {
   hear(message) {
     const known = this.topics.get(keyOf(message.topic, message.view));
     if (known && message.seq) known.since = message.seq;
+    this.tell(message); // first: a page that is told how far it is behind does not say live in between
     this.well();
-    this.tell(message);
   }
 
   well() {

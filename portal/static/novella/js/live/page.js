@@ -7,7 +7,7 @@ import { Link } from "./link.js";
 import { holdBack } from "../workflows/queue.js";
 import { morph, parse } from "./morph.js";
 import { isToldAsGone, keepOutOfSight, tellOfMuch } from "../window.js";
-import { gettext } from "../words.js";
+import { gettext, ngettext } from "../words.js";
 
 const STALE_AFTER = 4000;
 const REFETCH_PAUSE = 400;
@@ -20,6 +20,9 @@ let staleTimer;
 let refetchTimer;
 let countdown;
 let wasLost = false;
+let isPaused = false;
+let behind; // how many events are on their way, as long as there are any
+let linkNow = { link: "connecting" };
 const hearers = new Map();
 
 export function startLive() {
@@ -30,7 +33,8 @@ export function startLive() {
   if (body.live && body.liveTopic) {
     ({ liveTopic: topic, liveView: view, live: since } = body);
     const chip = document.querySelector("[data-link-chip]");
-    if (chip) chip.hidden = false;
+    chip.hidden = false;
+    chip.addEventListener("click", () => (isPaused ? moveOn() : standStill()));
     follow(topic, view, since, (message) => ACTIONS[message.kind]?.(message));
   }
   addEventListener("pagehide", () => port?.send({ bye: true }));
@@ -60,7 +64,29 @@ function greet(wanted, as, from) {
 /** The person is back: follow again, from where the log was when the session ended. */
 function goOn() {
   port?.send({ again: true });
-  for (const heard of hearers.values()) greet(heard.topic, heard.view, heard.since);
+  for (const heard of hearers.values()) if (!rests(heard)) greet(heard.topic, heard.view, heard.since);
+}
+
+/** Nothing on the page changes by itself until it is wanted again; what happened by then is caught up with. */
+function standStill() {
+  isPaused = true;
+  behind = undefined;
+  clearTimeout(staleTimer);
+  clearInterval(countdown);
+  port?.send({ leave: true, topic, view });
+  document.documentElement.setAttribute("data-stale", "");
+  show("paused", gettext("paused"), gettext("Click to go on"));
+  announce(gettext("The page is paused"));
+}
+
+function moveOn() {
+  isPaused = false;
+  showLink(linkNow);
+  greet(topic, view, hearers.get(`${topic} ${view}`).since);
+}
+
+function rests(heard) {
+  return isPaused && heard.topic === topic && heard.view === view;
 }
 
 function address() {
@@ -85,6 +111,7 @@ function viaThisPage() {
   return {
     send(message) {
       if (message.hello) link.follow(message.topic, message.view, message.since);
+      else if (message.leave) link.leave(message.topic, message.view);
       else if (message.hurry) link.hurry();
       else if (message.bye) link.close();
       else if (message.again) link = new Link(address(), hear);
@@ -96,21 +123,42 @@ function hear(message) {
   if (message.link) showLink(message);
   else {
     const heard = hearers.get(`${message.topic} ${message.view}`);
-    if (heard && message.seq) heard.since = message.seq;
-    heard?.tell(message);
+    if (!heard || rests(heard)) return; // of another tab, or sent before the page was paused
+    if (message.seq) heard.since = message.seq;
+    heard.tell(message);
   }
 }
 
 const ACTIONS = {
-  fragments: ({ html }) => patch(html),
-  rows: ({ rows }) => rows.forEach(({ id, html }) => patchRow(id, html)),
+  current: () => caughtUp(),
+  behind: ({ missed }) => catchUp(missed),
+  fragments: ({ html }) => {
+    patch(html);
+    caughtUp();
+  },
+  rows: ({ rows }) => {
+    rows.forEach(({ id, html }) => patchRow(id, html));
+    caughtUp();
+  },
   list: () => refetch(),
-  reset: () => {
+  reset: ({ missed }) => {
+    if (missed) catchUp(missed);
     tellOfMuch();
     refetch();
   },
   gone: () => refetch(),
 };
+
+function catchUp(missed) {
+  behind = missed;
+  showLink(linkNow);
+}
+
+function caughtUp() {
+  if (behind === undefined) return;
+  behind = undefined;
+  showLink(linkNow);
+}
 
 function patch(pieces) {
   holdingConsole(() => {
@@ -169,6 +217,7 @@ function refetch(pause = REFETCH_PAUSE) {
     else if (answer.ok) {
       if (holdBack(list, answer.text)) changed();
       else patch([answer.text]);
+      caughtUp();
     }
   }, pause);
 }
@@ -184,15 +233,20 @@ const WORDS = {
   "signed-out": gettext("signed out"),
 };
 
-function showLink({ link, way, liveUntil, pause }) {
+function showLink(now) {
+  const { link, way, liveUntil, pause } = now;
+  linkNow = now;
   if (link === "signed-out") signInAgain();
-  if (!topic) return; // nothing on this page is kept current but what stands at its top
+  if (!topic || isPaused) return; // nothing on this page is kept current but what stands at its top
   clearTimeout(staleTimer);
   clearInterval(countdown);
   const root = document.documentElement;
-  if (link === "live") {
+  if (link === "live" && behind) {
+    root.setAttribute("data-stale", "");
+    show("catching-up", ngettext("catching up ({count} event)", "catching up ({count} events)", behind));
+  } else if (link === "live") {
     root.removeAttribute("data-stale");
-    show("live", WORDS.live, way === "polls" ? gettext("This network lets no sockets through: the page asks for what is new.") : "");
+    show("live", WORDS.live, way === "polls" ? gettext("This network lets no sockets through: the page asks for what is new.") : gettext("Click to pause"));
     if (wasLost) announce(gettext("The page is live again"));
     wasLost = false;
   } else if (link === "signed-out") {

@@ -32,6 +32,9 @@ self.onconnect = ({ ports: [port] }) => {
       port.postMessage({ link: mine.link.state });
     } else if (data.again) {
       followed.length = 0; // of a link that is over: the next hello makes another
+    } else if (data.leave && mine) {
+      const place = followed.findIndex(([topic, view]) => topic === data.topic && view === data.view);
+      if (place >= 0) mine.link.leave(...followed.splice(place, 1)[0]);
     } else if (data.hurry) {
       mine?.link.hurry();
     } else if (data.bye && mine) {
