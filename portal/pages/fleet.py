@@ -20,12 +20,14 @@ from conductor.services.fleet_overlays import Overlay
 from portal.pages import fleet_drawing
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.amounts import large_megabytes, whole
-from portal.pages.fleet_drawing import FACES, MEASURES, MOST_TILES, Pen, Picture, Square
+from portal.pages.fleet_drawing import FACES, MEASURES, MOST_DRAWN, MOST_LINKED, MOST_TILES, Pen, Picture, Square
+from portal.pages.host_deeds import MOST_PICKED
 from portal.pages.hosts import Figure
 from portal.pages.live_marks import live_marks
 
 GIVEN = ("cell", "zone", "aggregate", "measure", "overlay", "q")
 ROWS_PER_PAGE = 100
+TABLE = "#fleet-table"
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,9 @@ def _context(request: PageRequest) -> dict[str, Any]:
         "crumbs": _crumbs(given),
         "total": _part(fleet.total(shown)),
         "sections": _sections(shown, given, pen),
+        "is_far": len(shown) > MOST_LINKED,
+        "most_drawn": whole(MOST_DRAWN) if len(shown) > MOST_DRAWN else "",
+        "most": MOST_PICKED,
         "matches": sum(pen.is_lit(host) for host in shown) if pen.lit is not None else None,
         "missing_cells": found.missing_cells,
         **_table(shown, pen, request.GET),
@@ -140,7 +145,7 @@ def _sections(shown: Sequence[FleetHost], given: Mapping[str, str], pen: Pen) ->
         for part, members in _grouped(hosts, lambda host: host.zone if is_far else _racks(host)).items():
             nearer = {"cell": members[0].cell, "zone": part if is_far else name}
             url = "" if given["zone"] and given["cell"] else _url(given, **nearer)
-            blocks.append(_block(part or "in no other aggregate", url, members, pen, is_named=len(shown) <= MOST_TILES))
+            blocks.append(_block(part or "in no other aggregate", url, members, pen, count=len(shown)))
         url = "" if given["cell"] and given["zone"] else _url(given, **({"cell": name} if is_far else {"zone": name}))
         sections.append(Section(name, url, _part(fleet.total(hosts)), blocks))
     return sections
@@ -158,9 +163,12 @@ def _racks(host: FleetHost) -> str:
     return ", ".join(name for name in host.aggregates if name != host.zone)
 
 
-def _block(name: str, url: str, hosts: Sequence[FleetHost], pen: Pen, *, is_named: bool) -> Block:
+def _block(name: str, url: str, hosts: Sequence[FleetHost], pen: Pen, *, count: int) -> Block:
+    """`count` says how many hosts the whole map has, and so how much of each can be shown."""
     total = _part(fleet.total(hosts))
-    if is_named:
+    if count > MOST_DRAWN:
+        return Block(name, url, total, None)
+    if count <= MOST_TILES:
         return Block(name, url, total, None, [fleet_drawing.square(host, pen) for host in hosts])
     return Block(name, url, total, fleet_drawing.picture(hosts, pen))
 
@@ -187,8 +195,8 @@ def _table(shown: Sequence[FleetHost], pen: Pen, sent: QueryDict) -> dict[str, A
         "rows_of": len(lit),
         "first_row": start + 1,
         "last_row": start + len(part),
-        "previous_url": _url(given, page=str(page - 1)) if start else "",
-        "next_url": _url(given, page=str(page + 1)) if start + ROWS_PER_PAGE < len(lit) else "",
+        "previous_url": _url(given, page=str(page - 1)) + TABLE if start else "",
+        "next_url": _url(given, page=str(page + 1)) + TABLE if start + ROWS_PER_PAGE < len(lit) else "",
     }
 
 

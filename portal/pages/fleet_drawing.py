@@ -14,6 +14,7 @@ from portal.pages.faces import Face
 LEVELS = 10
 MOST_TILES = 60  # so many hosts have their names beside them
 MOST_LINKED = 1500  # more squares than these are drawn as a few paths: a browser would stumble over so many links
+MOST_DRAWN = 10_000  # more hosts than these are told as totals only
 MOST_NUMBERED = 400
 GAP = 2
 WIDEST = 640
@@ -95,12 +96,18 @@ class Square:
 
 @dataclass(frozen=True)
 class Picture:
-    """Hosts side by side: as squares with links, or from far away as one path for all that look alike."""
+    """Hosts side by side: as squares with links, or from far away as one path for all that look alike.
+
+    From far away `names` says who stands where: `columns` beside each other, `pitch` apart, a ~ before who stands back.
+    """
 
     width: int
     height: int
+    columns: int
+    pitch: int
     squares: list[Square] = field(default_factory=list)
     paths: list[tuple[str, str]] = field(default_factory=list)  # style, path
+    names: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,11 +164,13 @@ def picture(hosts: Sequence[FleetHost], pen: Pen) -> Picture:
     width, height = columns * pitch + 1, rows * pitch + 1
     if pen.is_near:
         squares = [square(host, pen, x, y) for host, (x, y) in zip(hosts, places, strict=True)]
-        return Picture(width, height, squares=squares)
+        return Picture(width, height, columns, pitch, squares=squares)
     paths: dict[str, list[str]] = {}
     for host, (x, y) in zip(hosts, places, strict=True):
         paths.setdefault(pen.style(host), []).append(shape(host.state, x, y, pen.size))
-    return Picture(width, height, paths=[(style, "".join(parts)) for style, parts in sorted(paths.items())])
+    names = " ".join(host.name if pen.is_lit(host) else f"~{host.name}" for host in hosts)
+    drawn = [(style, "".join(parts)) for style, parts in sorted(paths.items())]
+    return Picture(width, height, columns, pitch, paths=drawn, names=names)
 
 
 def square(host: FleetHost, pen: Pen, x: float = 1, y: float = 1) -> Square:

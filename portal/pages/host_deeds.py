@@ -16,6 +16,7 @@ from portal.pages.page_lengths import LONG_PAGE
 
 TOGETHER = ("close", "open")  # what needs to be confirmed by a host's name is done one by one
 MOST_AT_ONCE = LONG_PAGE
+MOST_PICKED = {"closed": MOST_AT_ONCE, "drained": host_deeds.MOST_HOSTS}  # as the bar below a list says it
 
 
 @dataclass(frozen=True)

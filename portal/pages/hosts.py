@@ -22,6 +22,7 @@ from portal.pages import page_lengths
 from portal.pages.access import PageRequest, operators_only
 from portal.pages.amounts import megabytes
 from portal.pages.faces import Face
+from portal.pages.host_deeds import MOST_PICKED
 from portal.pages.live_marks import live_marks
 
 HOSTS_PER_PAGE = 50
@@ -76,6 +77,7 @@ def list_context(asker: RequestContext, given: Mapping[str, str]) -> dict[str, A
         "cells": cells,
         "sentence": sentence,
         "missing_cells": page.missing_cells,
+        "most": MOST_PICKED,
         "text": text,
         "given": narrowed,
         "first_url": f"{here}?{urlencode(narrowed)}" if marker else "",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from conductor import events
 from conductor.cell_db.models import Drain, Service
 from conductor.journal.models import AuditRecord
 from conductor.transactions import write_tx
+from portal.pages import fleet, fleet_drawing
 from tests import factories
 from tests.browser.conftest import DESKTOP, OpenPage, go, wait_until_live
 from tests.fleet import add_host
@@ -90,6 +92,43 @@ def test_hosts_are_picked_on_the_map(open_page: OpenPage, people: Any) -> None:
     page.get_by_role("button", name="Close", exact=True).click()
     expect(page.get_by_role("heading", name="Close: 7 done")).to_be_visible()
     assert Service.objects.using(CELL).filter(is_disabled=True, disabled_reason="new fans").count() == 7
+
+
+def test_hosts_are_picked_from_far_and_on_several_pages(
+    open_page: OpenPage, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_drawing, "MOST_LINKED", 60)  # a fleet of thousands, in small
+    monkeypatch.setattr(fleet, "ROWS_PER_PAGE", 20)
+    heard = {"binary": "nova-compute", "last_seen_at": factories.ago(-3600), "created_at": factories.ago(9)}
+    Service.objects.using(CELL).bulk_create(Service(host=f"rack-{number:02}", **heard) for number in range(70))
+    page = open_page("admin", viewport=DESKTOP)
+    go(page, "/fleet")
+    wait_until_live(page)
+    picture = page.locator(".fleet-squares").bounding_box()
+    assert picture is not None
+    pitch = picture["width"] * 10 / 131  # thirteen squares of ten in a row
+    page.mouse.move(picture["x"] + 2, picture["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(picture["x"] + 2.5 * pitch, picture["y"] + 1.5 * pitch, steps=4)
+    page.mouse.up()
+    bar = page.locator("[data-bulk-bar]")
+    expect(bar).to_contain_text("6 hosts picked")
+    expect(page.get_by_role("checkbox", name="Pick rack-13", exact=True)).to_be_checked()
+    page.get_by_role("link", name="Next page").press("Enter")
+    expect(page.get_by_role("checkbox", name="Pick rack-39", exact=True)).to_be_visible()
+    wait_until_live(page)
+    expect(bar).to_contain_text("6 hosts picked")
+    page.get_by_role("checkbox", name="Pick all on this page").check()
+    expect(bar).to_contain_text("26 hosts picked")
+    page.get_by_role("checkbox", name="Pick all on this page").uncheck()
+    expect(bar).to_contain_text("6 hosts picked")
+    page.get_by_role("button", name="Pick hosts").click()
+    page.evaluate("scrollTo(0, 0)")
+    page.mouse.click(picture["x"] + 5.5 * pitch, picture["y"] + 0.5 * pitch)
+    expect(bar).to_contain_text("7 hosts picked")
+    go(page, "/hosts")
+    go(page, "/fleet")
+    expect(bar).to_be_hidden()  # who comes anew begins anew
 
 
 def pause_what_somebody_resumed(page: Page) -> None:

@@ -159,6 +159,11 @@ def test_many_hosts_cost_no_more_statements_and_are_drawn_as_few_paths(
     assert 'aria-label="nova: 2,000 hosts: 2,000 up' in page
     assert page.count('class="sq heat-0 is-up" d="M') < 10
     assert page.count("<tr id=") == 100
+    assert 'data-hosts="many-0 many-1 many-10 many-100 ' in page  # who stands where
+    assert 'data-hosts="~many-0 ~many-1 many-10 many-100 ' in text(admin.get("/fleet?q=many-10"))
+    monkeypatch.setattr("portal.pages.fleet.MOST_DRAWN", 1999)
+    page = text(admin.get("/fleet"))
+    assert ("are shown as totals only" in page, "fleet-squares" in page) == (True, False)
 
 
 def test_the_page_of_a_host_shows_what_is_there(admin: Client, people: Any, hosts: None) -> None:

@@ -1,9 +1,11 @@
 /* Picking hosts on the map: by a rectangle that is drawn, by keys, or one by one. The table has the same choice. */
+import { farPictures, hostAt, hostsInside, nameUnder, outline } from "./fleet_far.js";
 import { gettext } from "./words.js";
 
 const LEAST = 6; // px: what moves less is a click
 const SQUARE = "[data-host]";
 const MAP = ".card-body:has(.fleet-blocks)";
+const KEPT = "novella-fleet"; // what is chosen, for the next page of the same map
 const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const chosen = new Set();
 let brush;
@@ -16,9 +18,10 @@ export function startFleet() {
   form.addEventListener("dragstart", (event) => event.target.closest?.(MAP) && event.preventDefault());
   form.addEventListener("click", clicked, { capture: true });
   form.addEventListener("keydown", key);
+  form.addEventListener("pointermove", nameUnder, { passive: true });
   form.addEventListener("change", ({ target }) => {
     if (!target.matches("[data-pick], [data-pick-all]")) return;
-    if (target.matches("[data-pick-all]")) for (const box of form.querySelectorAll("[data-pick]")) box.checked = target.checked;
+    if (target.matches("[data-pick-all]")) for (const box of form.querySelectorAll("tbody [data-pick]")) box.checked = target.checked;
     for (const box of form.querySelectorAll("[data-pick]")) box.checked ? chosen.add(box.value) : chosen.delete(box.value);
     show(form);
   });
@@ -29,7 +32,15 @@ export function startFleet() {
   });
   document.addEventListener("novella:changed", () => choose(form, [], true)); // rows and squares may be new ones
   for (const box of form.querySelectorAll("[data-pick]:checked")) chosen.add(box.value); // after "back"
-  show(form);
+  choose(form, kept(), true);
+  addEventListener("pagehide", () => sessionStorage.setItem(KEPT, JSON.stringify([...chosen])));
+}
+
+/** What was chosen on the page of the map that led here, or before this one was read again; elsewhere one begins anew. */
+function kept() {
+  const way = performance.getEntriesByType("navigation")[0]?.type;
+  const isSameMap = way !== "navigate" || document.referrer.split("?")[0] === location.origin + location.pathname;
+  return isSameMap ? JSON.parse(sessionStorage.getItem(KEPT) ?? "[]") : [];
 }
 
 function choose(form, names, isOn) {
@@ -57,21 +68,24 @@ function show(form) {
     square.dataset.words ??= square.getAttribute("aria-label") ?? square.getAttribute("title");
     square.setAttribute("aria-label", isOn ? gettext("{words}, picked", { words: square.dataset.words }) : square.dataset.words);
   }
+  for (const picture of farPictures(form)) outline(picture, chosen);
 }
 
 function clicked(event) {
   const form = event.currentTarget;
   const square = event.target.closest(SQUARE);
-  const isChoosing = square && form.hasAttribute("data-choosing") && !event.ctrlKey && !event.metaKey;
+  const names = square ? [square.dataset.host] : hostAt(event);
+  const isChoosing = names.length && form.hasAttribute("data-choosing") && !event.ctrlKey && !event.metaKey;
   if (isDrawn || isChoosing) {
     event.preventDefault();
     event.stopPropagation();
   }
-  if (isChoosing && !isDrawn) turn(form, square);
+  if (isChoosing && !isDrawn) turn(form, names);
 }
 
-function turn(form, square) {
-  choose(form, [square.dataset.host], !chosen.has(square.dataset.host));
+/** All of them are picked; where all were already, none is. */
+function turn(form, names) {
+  if (names.length) choose(form, names, !names.every((name) => chosen.has(name)));
 }
 
 /** A rectangle: with a mouse whenever it is drawn, with a finger or a pen where one chooses. */
@@ -107,12 +121,12 @@ function draw(from, { clientX, clientY }) {
   Object.assign(brush.style, { left: `${Math.min(from.x, clientX)}px`, top: `${Math.min(from.y, clientY)}px`, width: `${width}px`, height: `${height}px` });
 }
 
-/** All of them are picked; where all were already, none is. What stands back is left out. */
+/** What stands back is left out. */
 function pickInside(form, box) {
-  const names = squares(form)
+  const near = squares(form)
     .filter(({ square, place }) => !isDim(square) && place.left < box.right && place.right > box.left && place.top < box.bottom && place.bottom > box.top)
     .map(({ square }) => square.dataset.host);
-  if (names.length) choose(form, names, !names.every((name) => chosen.has(name)));
+  turn(form, [...near, ...farPictures(form).flatMap((picture) => hostsInside(picture, box))]);
 }
 
 function isDim(square) {
@@ -129,7 +143,7 @@ function key(event) {
   if (!square || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === " ") {
     event.preventDefault();
-    turn(event.currentTarget, square);
+    turn(event.currentTarget, [square.dataset.host]);
   } else if (WAYS[event.key]) {
     event.preventDefault();
     const next = beside(event.currentTarget, square, WAYS[event.key]);
