@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -47,7 +47,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class AuditView:
-    """One record of the audit log. `seal` is its number in the chain of its database, None until it is sealed."""
+    """One record of the audit log. `seal` is its number in the chain of its database, None until it is sealed.
+
+    `subject` is what was changed, where that is one of a project's things: its `kind`, `id` and `name`.
+    """
 
     uuid: str
     action: str
@@ -62,6 +65,7 @@ class AuditView:
     reason: str
     error: Mapping[str, Any] | None
     details: Mapping[str, Any]
+    subject: Mapping[str, str]
     request_id: str
     remote_address: str
     created_at: datetime
@@ -73,9 +77,14 @@ class AuditView:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditQuery:
-    """Which records to list; what is empty does not narrow."""
+    """Which records to list; what is empty does not narrow.
+
+    Of the action "port.update", `kind` is "port" and `verb` is "update".
+    """
 
     action: str = ""
+    kind: str = ""
+    verb: str = ""
     result: str = ""
     user_id: str = ""
     project_id: str = ""
@@ -89,6 +98,17 @@ class AuditQuery:
 
 def record(alias: str, context: RequestContext, entry: Entry) -> None:
     """Add a record to the journal in `alias`; inside the transaction of what it tells of."""
+    record_all(alias, context, [entry])
+
+
+def record_all(alias: str, context: RequestContext, entries: Sequence[Entry]) -> None:
+    """The same for several that were done at once: as many statements as for one."""
+    if entries:
+        now = database_time(alias)  # a value: pages compare it to the digit
+        AuditRecord.objects.using(alias).bulk_create([_row(alias, context, entry, now) for entry in entries])
+
+
+def _row(alias: str, context: RequestContext, entry: Entry, now: datetime) -> AuditRecord:
     row = AuditRecord(
         uuid=uuid4(),
         action=entry.action,
@@ -105,10 +125,10 @@ def record(alias: str, context: RequestContext, entry: Entry) -> None:
         details=dict(entry.details),
         request_id=context.request_id,
         remote_address=context.remote_address,
-        created_at=database_time(alias),  # a value: pages compare it to the digit
+        created_at=now,
     )
     row.signature = audit_seals.signed(alias, audit_seals.content_of(row))
-    row.save(using=alias, force_insert=True)
+    return row
 
 
 def record_refusal(
@@ -174,6 +194,10 @@ def _wanted(context: RequestContext, query: AuditQuery) -> Q:
     for name in ("action", "result", "user_id", "project_id", "request_id"):
         if getattr(query, name):
             wanted &= Q(**{name: getattr(query, name)})
+    if query.kind:
+        wanted &= Q(action__startswith=f"{query.kind}.")
+    if query.verb:
+        wanted &= Q(action__endswith=f".{query.verb}")
     for name in ("run_uuid", "instance_uuid"):
         text = getattr(query, name)
         if text:
@@ -230,6 +254,7 @@ def _view(context: RequestContext, row: AuditRecord) -> AuditView:
         reason=row.reason,
         error=row.error,
         details=row.details if context.is_admin else {},
+        subject=row.details.get("subject") or {},
         request_id=row.request_id,
         remote_address=row.remote_address if is_open else "",
         created_at=row.created_at,

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from conductor.core.context import RequestContext
 from conductor.services import operator_audit
+from portal.api import member_changes
 
 REASON = "Novella-Reason"
 _COMPUTE = r"/compute/v2\.1/(?:[0-9a-f]{32}/)?"
@@ -27,16 +28,15 @@ _MEMBERSHIP = {"PUT": "add", "DELETE": "remove"}
 
 @dataclass(frozen=True)
 class Kind:
-    """What stands at a path, and what each method does to it. `is_for_admins` leaves out what owners do to theirs."""
+    """What stands at a path, and what each method does to it."""
 
     path: re.Pattern[str]
     noun: str
     verbs: Mapping[str, str]
-    is_for_admins: bool = False
 
 
-def _kind(path: str, noun: str, verbs: Mapping[str, str] | None = None, *, is_for_admins: bool = False) -> Kind:
-    return Kind(re.compile(rf"{path}\Z"), noun, verbs or _CHANGES, is_for_admins)
+def _kind(path: str, noun: str, verbs: Mapping[str, str] | None = None) -> Kind:
+    return Kind(re.compile(rf"{path}\Z"), noun, verbs or _CHANGES)
 
 
 # The first that matches counts. `{word}` in a noun or verb is what the path has there.
@@ -63,17 +63,17 @@ KINDS: tuple[Kind, ...] = (
     ),
     _kind(r"/network/v2\.0/quotas/[^/]+", "quota", {"PUT": "update", "DELETE": "reset"}),
     _kind(r"/image/v2/images/[^/]+/actions/(?P<word>deactivate|reactivate)", "image", {"POST": "{word}"}),
-    _kind(r"/image/v2/images/[^/]+", "image", {"PATCH": "update", "DELETE": "delete"}, is_for_admins=True),
 )
 
 
 def keep(request: Request, response: Response) -> None:
-    """Put the request on record if it is one of those; done or refused, as the answer says."""
+    """Put the request on record: those to the cloud, done or refused; those of members to their things, if done."""
     context = getattr(request, "context", None)
     if not isinstance(context, RequestContext):
         return
-    found = _named(request, context)
+    found = _named(request)
     if not found:
+        member_changes.keep(request, response, context, getattr(request, "deleted", ()), reason_of(request))
         return
     details: dict[str, Any] = {"method": request.method, "path": request.path[:255]}
     sent = _sent(request)
@@ -93,14 +93,14 @@ def reason_of(request: Request) -> str:
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
-def _named(request: Request, context: RequestContext) -> str:
+def _named(request: Request) -> str:
     """What is done, such as "user.update"; empty for what is not put on record."""
     for kind in KINDS:
         match = kind.path.match(request.path)
         if match is None:
             continue
         verb = kind.verbs.get(str(request.method))
-        if verb is None or (kind.is_for_admins and not context.is_admin):
+        if verb is None:
             return ""
         words = {"word": match.groupdict().get("word", ""), "key": _first_key(request)}
         return f"{kind.noun}.{verb}".format(**words)

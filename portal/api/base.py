@@ -37,7 +37,8 @@ from rest_framework.views import APIView
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, NotAuthenticated, NotFound
-from portal.api import audited, authorization, microversions, rate_limits
+from conductor.services.subjects import Subject
+from portal.api import audited, authorization, member_changes, microversions, rate_limits
 from portal.api.authentication import TokenAuthentication
 from portal.api.microversions import Microversion, VersionTable
 from portal.api.parsing import JsonParser
@@ -52,6 +53,8 @@ class ApiRequest(Request):
 
     context: RequestContext
     microversion: Microversion
+    deleted: Sequence[Subject] = ()  # what it is to delete, as the audit log names it
+    is_replayed: bool = False  # an answer given before: nothing is done
     once: str = ""  # under an idempotency key: a uuid for what is made, the same however often it is asked for
 
     @property
@@ -142,6 +145,7 @@ class ApiView(APIView):
             raise Forbidden("This API is asked on behalf of a project: log in with a project as the scope.")
         rate_limits.charge(request._request, f"project:{context.project_id or context.user_id}")
         request.context = replace(context, remote_address=remote_address_of(request._request))
+        request.deleted = member_changes.before(request, request.context)
 
     def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
         """What may be asked here stands in `Allow`, as in every answer."""

@@ -58,6 +58,7 @@ def idempotent(method: Method | None = None, *, is_one_commit: bool = False) -> 
         asked = Asked(key, _text_of(request))
         answer, is_replayed = idempotency.once(request.context, asked, work, is_one_commit=is_one_commit)
         response = Response(answer.body, status=answer.status, headers=dict(answer.headers))
+        request.is_replayed = is_replayed
         if is_replayed:
             response[REPLAYED] = "true"
         return response

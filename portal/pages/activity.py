@@ -14,18 +14,33 @@ from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.states import RunState
-from conductor.services import audit, flow_lists
+from conductor.services import audit, flow_lists, subjects
 from conductor.services.audit import AuditQuery, AuditView
 from conductor.services.flow_lists import ListQuery
 from conductor.services.values import Page, RunView
 from portal.pages import faces, page_lengths, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.faces import Face
+from portal.pages.resources.catalog import BY_ID
+from portal.pages.resources.views import item_url
 
 PAGE_SIZE = 50
 RESULT_FACES = {"done": Face("good", "done"), "refused": Face("bad", "refused")}
-GIVEN = ("result", "action", "runs", "records", "rows")
+GIVEN = ("kind", "result", "action", "runs", "records", "rows")
+SERVER = "server"
+# The pages of the kinds of things that members change.
+PAGES = {kind: BY_ID[f"{kind.replace('_', '-').replace('group-rule', 'rule')}s"] for kind in subjects.KINDS}
+KINDS = {SERVER: "Servers", **{kind: resource.title for kind, resource in PAGES.items()}}
 NONE: Page[Any] = Page([], has_more=False)
+
+
+@dataclass(frozen=True)
+class Thing:
+    """What a record is about; `url` is empty when it is not there any more."""
+
+    noun: str
+    name: str
+    url: str
 
 
 @dataclass(frozen=True)
@@ -44,6 +59,7 @@ class Line:
     subject: str = ""
     on_behalf_of: str = ""
     why: str = ""
+    thing: Thing | None = None
 
 
 @require_safe
@@ -51,19 +67,23 @@ class Line:
 def activity(request: PageRequest) -> HttpResponse:
     """Each page goes on after the last workflow and the last record that the one before has shown."""
     given = {name: request.GET.get(name, "").strip()[:255] for name in GIVEN}
-    if given["result"] not in ("", *RESULT_FACES):
-        given["result"] = ""
+    for name, known in (("result", RESULT_FACES), ("kind", KINDS)):
+        given[name] = given[name] if given[name] in known else ""
     size = page_lengths.rows_of(given, PAGE_SIZE)
     runs, records = _runs(request.asker, given, size), _records(request.asker, given, size)
-    lines = [_of_run(run) for run in runs.items] + [_of_record(record) for record in records.items]
+    there = _openable(request.asker, records.items)
+    lines = [_of_run(run) for run in runs.items] + [
+        _of_record(record, is_there=record.uuid in there) for record in records.items
+    ]
     lines.sort(key=lambda line: line.moment, reverse=True)
     shown = lines[:size]
     has_more = runs.has_more or records.has_more or len(lines) > size
-    kept = {**{name: given[name] for name in ("result", "action") if given[name]}, **page_lengths.kept(given)}
+    kept = {**{name: given[name] for name in ("kind", "result", "action") if given[name]}, **page_lengths.kept(given)}
     is_further = bool(given["runs"] or given["records"])
     context = {
         "lines": shown,
         "given": given,
+        "kinds": KINDS.items(),
         "next_url": _url({**kept, **_after(shown, given)}) if has_more else "",
         "first_url": _url(kept) if is_further else "",
         **page_lengths.other(reverse("activity"), given, PAGE_SIZE, has_others=has_more or is_further),
@@ -74,23 +94,51 @@ def activity(request: PageRequest) -> HttpResponse:
 
 def _runs(asker: RequestContext, given: dict[str, str], size: int) -> Page[RunView]:
     """The project's workflows; none that fits where only refusals are wanted, or no kind has such a name."""
-    wanted = given["action"].lower()
-    kinds = tuple(flow for flow, words in faces.FLOW_WORDS.items() if wanted in f"{flow} {words}".lower())
-    if given["result"] == "refused" or not kinds:
+    wanted, kind = given["action"].lower(), given["kind"]
+    named = [flow for flow, words in faces.FLOW_WORDS.items() if wanted in f"{flow} {words}".lower()]
+    flows = tuple(flow for flow in named if not kind or _is_about(flow, kind))
+    if given["result"] == "refused" or not flows:
         return NONE
     states = (str(RunState.DONE),) if given["result"] else ()
-    chosen = {"flow": kinds} if wanted else {}
+    chosen = {"flow": flows} if wanted or kind else {}
     query = ListQuery(chosen=chosen, states=states, limit=size, marker=given["runs"])
     return flow_lists.search(asker, query).page
 
 
 def _records(asker: RequestContext, given: dict[str, str], size: int) -> Page[AuditView]:
     action = given["action"]
-    named = action if "." in action or not action else f"server.{action}"
+    is_whole = "." in action
     query = AuditQuery(
-        action=named, result=given["result"], project_id=asker.project_id, limit=size, marker=given["records"]
+        action=action if is_whole else "",
+        verb="" if is_whole else action,
+        kind=given["kind"],
+        result=given["result"],
+        project_id=asker.project_id,
+        limit=size,
+        marker=given["records"],
     )
     return audit.list_records(asker, query)
+
+
+def _is_about(flow: str, kind: str) -> bool:
+    """Whether a workflow does something to a thing of this kind: what is not of another is of servers."""
+    return next((other for other, flows in subjects.FLOWS.items() if flow in flows), SERVER) == kind
+
+
+def _openable(asker: RequestContext, records: list[AuditView]) -> set[str]:
+    """The records whose thing the asker could open still. Key pairs are only ever their user's."""
+    mine = [one for one in records if one.subject.get("kind") != subjects.KEY_PAIR or one.user_id == asker.user_id]
+    about = {one.uuid: (one.subject["kind"], one.subject["id"]) for one in mine if one.subject}
+    there = subjects.still_there(asker, about.values())
+    return {uuid for uuid, subject in about.items() if subject in there}
+
+
+def _thing(record: AuditView, *, is_there: bool) -> Thing | None:
+    page = PAGES.get(record.subject.get("kind", ""))
+    if page is None:
+        return None
+    ident = record.subject["id"]
+    return Thing(page.noun, record.subject["name"] or ident[:8], item_url(page, ident) if is_there else "")
 
 
 def _of_run(run: RunView) -> Line:
@@ -102,12 +150,12 @@ def _of_run(run: RunView) -> Line:
     )  # fmt: skip
 
 
-def _of_record(record: AuditView) -> Line:
+def _of_record(record: AuditView, *, is_there: bool) -> Line:
     face = RESULT_FACES.get(record.result, Face("none", record.result))
     return Line(
         record.uuid, record.created_at, face, record.user_name, record.request_id, record.instance_uuid,
         record.run_uuid, action=record.action, on_behalf_of=record.on_behalf_of,
-        why=record.reason or (record.error or {}).get("message", ""),
+        why=record.reason or (record.error or {}).get("message", ""), thing=_thing(record, is_there=is_there),
     )  # fmt: skip
 
 

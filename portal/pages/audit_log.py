@@ -20,9 +20,10 @@ from conductor.services import audit, audit_files, audit_reads, audit_seals, flo
 from conductor.services.audit import AuditQuery
 from portal.pages import page_lengths
 from portal.pages.access import PageRequest, operators_only
+from portal.pages.activity import KINDS
 from portal.pages.faces import Face
 
-GIVEN = ("action", "result", "user_id", "project_id", "run_uuid", "instance_uuid", "request_id")
+GIVEN = ("action", "kind", "result", "user_id", "project_id", "run_uuid", "instance_uuid", "request_id")
 SPANS = {"": ("Any time", 0), "hour": ("Last hour", 1), "day": ("Last day", 24), "week": ("Last week", 168)}
 ROWS_PER_PAGE = 100
 ROWS_PER_READ = 1000
@@ -44,6 +45,7 @@ def audit_log(request: PageRequest) -> HttpResponse:
         "given": here,
         "spans": [(key, words) for key, (words, _) in SPANS.items()],
         "results": FACES.items(),
+        "kinds": KINDS.items(),
         "seals": _seals(request.asker),
         "rows": [(one, FACES[one.result], names.get(one.project_id, one.project_id)) for one in found.items],
         "missing_cells": found.missing_cells,

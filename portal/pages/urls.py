@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, path
 from portal import languages
 from portal.pages import (
     accounts,
+    activity,
     audit_log,
     budgets,
     cells,
@@ -105,6 +106,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("what-if", what_if.what_if, name="what-if"),
     path("fleet", fleet.fleet_map, name="fleet"),
     path("cells", cells.cell_list, name="cells"),
+    path("activity", activity.activity, name="activity"),
     path("audit", audit_log.audit_log, name="audit-log"),
     path("audit.csv", audit_log.audit_csv, name="audit-csv"),
     path("cells/<str:name>/test", cells.try_call, name="cell-test"),

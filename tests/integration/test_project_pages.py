@@ -14,8 +14,10 @@ from django.test import Client
 
 from conductor.core.errors import Invalid
 from conductor.journal.models import AuditRecord
+from conductor.network.models import Network
 from conductor.services import audit, costs, preferences
 from conductor.services.audit import Entry
+from conductor.volume.models import Volume
 from portal.pages import activity, project
 from tests import factories
 from tests.integration.page_clients import signed_in, text
@@ -136,6 +138,37 @@ def test_activity_tells_who_did_what(ana: Client, people: Any) -> None:
         assert words in only
         assert only.count("<tr data-row>") == 1, query
     assert text(signed_in("chi").get("/activity")).count("<tr data-row>") == 1
+
+
+def test_activity_names_what_members_changed_and_leads_there_while_it_is(ana: Client, people: Any) -> None:
+    ana.post("/volumes/do/create", {"name": "data", "size": "3"})
+    ana.post("/networks/do/create", {"name": "blue"})
+    ana.post("/key-pairs/do/generate", {"name": "made", "type": "ssh"})
+    volume, network = Volume.objects.get(), Network.objects.get(name="blue")
+    ana.post("/volumes/do/delete", {"item": str(volume.uuid)})
+    page = text(ana.get("/activity"))
+    for action in ("volume.create", "network.create", "key_pair.create", "volume.delete"):
+        assert page.count(f">{action}<") == 1
+    assert f'<a class="break" href="/networks/of/{network.uuid}">blue</a>' in page
+    assert 'href="/key-pairs/of/made">made</a>' in page
+    assert page.count('<span class="break">data</span>') == 2
+    assert str(volume.uuid) not in page
+    assert "/key-pairs/of/made" not in text(signed_in("bo").get("/activity")), "a key is its user's"
+    for query, count in (({"kind": "volume"}, 2), ({"kind": "network", "action": "create"}, 1), ({"kind": "port"}, 0)):
+        assert text(ana.get("/activity", query)).count("<tr data-row>") == count, query
+    assert text(signed_in("admin").get("/audit?kind=volume")).count("data-row>") == 2
+    export = signed_in("admin").get("/audit.csv?kind=volume").content.decode()
+    assert export.count('""name"": ""data""') == 2
+
+
+def test_activity_by_kind_has_what_workflows_do(ana: Client, people: Any) -> None:
+    context = people.ana.context()
+    for flow in ("create_snapshot", "reboot_instance", "create_volume"):
+        factories.run(context, "default", flow=flow, action=flow, state="done", instance_name=flow)
+    for kind, flow in (("snapshot", "create_snapshot"), ("server", "reboot_instance"), ("volume", "create_volume")):
+        page = text(ana.get("/activity", {"kind": kind}))
+        assert page.count("<tr data-row>") == 1
+        assert f" {flow}</a>" in page
 
 
 def test_activity_goes_on_after_what_was_shown(ana: Client, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from portal.api.own.queries import PAGES, page_of, refuse_unknown, time_of, word
 from portal.api.own.view import OwnView, plain
 from portal.api.pagination import next_links
 
-FILTERS = frozenset({"action", "result", "user_id", "project_id", "run_uuid", "instance_uuid", "request_id"})
+FILTERS = frozenset({"action", "kind", "result", "user_id", "project_id", "run_uuid", "instance_uuid", "request_id"})
 KNOWN = FILTERS | PAGES | {"since"}
 
 

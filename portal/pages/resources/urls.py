@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.pages import activity, profile, project, system, topology
+from portal.pages import profile, project, system, topology
 from portal.pages.resources import deeds, views
 from portal.pages.resources.catalog import BY_ID, RESOURCES
 
@@ -29,7 +29,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("quotas", project.quota_page, name="quotas"),
     path("usage", project.usage_page, name="usage"),
     path("usage.csv", project.usage_csv, name="usage-csv"),
-    path("activity", activity.activity, name="activity"),
     path("profile", profile.profile, name="profile"),
     path("networks/picture", topology.topology, name="topology"),
     path("security-groups/reach", topology.reach, name="reach"),

@@ -1,0 +1,196 @@
+"""What members change about their project's things is on record: by whom, of which name, and only if it was done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+
+from conductor.journal.models import AuditRecord
+from conductor.services import audit, audit_seals
+from tests import factories
+from tests.counting import counted
+
+NETWORK, VOLUME, IMAGE, COMPUTE = "/network/v2.0", "/volume/v3", "/image/v2", "/compute/v2.1"
+PATCH = "application/openstack-images-v2.1-json-patch"
+
+
+@pytest.fixture(autouse=True)
+def _cells(people: Any) -> None:
+    factories.cells()
+
+
+@pytest.fixture
+def ana(people: Any, api_client: Any) -> Any:
+    return api_client("ana")
+
+
+def records(client: Any, query: str = "") -> list[tuple[str, str]]:
+    """Oldest first: what was done, and the name of what it was done to."""
+    found = client.get(f"/api/audit?result=done&{query}").json()["records"]
+    return [(one["action"], one["subject"]["name"]) for one in reversed(found) if one["subject"]]
+
+
+def made(client: Any, path: str, body: dict[str, Any], **sent: Any) -> Any:
+    answer = client.post(path, body, **sent)
+    assert answer.status_code < 300, answer.content
+    found = answer.json()
+    return next(iter(found.values())) if len(found) == 1 else found
+
+
+def done(answer: Any) -> None:
+    assert answer.status_code < 300, answer.content
+
+
+def test_networks_and_all_on_them(ana: Any, people: Any) -> None:
+    network = made(ana, f"{NETWORK}/networks", {"network": {"name": "blue"}})["id"]
+    subnet = {"network_id": network, "name": "inner", "cidr": "10.9.0.0/24", "ip_version": 4}
+    subnet_id = made(ana, f"{NETWORK}/subnets", {"subnet": subnet})["id"]
+    port = made(ana, f"{NETWORK}/ports", {"port": {"network_id": network, "name": "plug"}})["id"]
+    router = made(ana, f"{NETWORK}/routers", {"router": {"name": "way out"}})["id"]
+    done(ana.put(f"{NETWORK}/routers/{router}/add_router_interface", {"subnet_id": subnet_id}))
+    group = made(ana, f"{NETWORK}/security-groups", {"security_group": {"name": "web"}})["id"]
+    rule = {"security_group_id": group, "direction": "ingress", "protocol": "tcp", "port_range_min": 80}
+    rule_id = made(ana, f"{NETWORK}/security-group-rules", {"security_group_rule": {**rule, "port_range_max": 80}})[
+        "id"
+    ]
+    done(ana.put(f"{NETWORK}/networks/{network}", {"network": {"name": "green"}}))
+    done(ana.put(f"{NETWORK}/ports/{port}/tags/door"))
+    done(ana.delete(f"{NETWORK}/security-group-rules/{rule_id}"))
+    done(ana.delete(f"{NETWORK}/ports/{port}"))
+    assert records(ana) == [
+        ("network.create", "blue"),
+        ("subnet.create", "inner"),
+        ("port.create", "plug"),
+        ("router.create", "way out"),
+        ("router.add_interface", "way out"),
+        ("security_group.create", "web"),
+        ("security_group_rule.create", "web"),
+        ("network.update", "green"),
+        ("port.update", "plug"),
+        ("security_group_rule.delete", "web"),
+        ("port.delete", "plug"),
+    ]
+    assert records(ana, "kind=port") == [("port.create", "plug"), ("port.update", "plug"), ("port.delete", "plug")]
+    first = ana.get("/api/audit?action=network.create").json()["records"][0]
+    assert first["subject"] == {"kind": "network", "id": network, "name": "blue"}
+    assert (first["user_name"], first["project_id"]) == ("ana", people.ana.project.id)
+    assert first["request_id"].startswith("req-")
+
+
+def test_several_at_once_have_a_record_each_in_as_many_statements(ana: Any) -> None:
+    def make(count: int) -> int:
+        body = {"networks": [{"name": f"n-{number}"} for number in range(count)]}
+        with counted("default") as seen:
+            done(ana.post(f"{NETWORK}/networks", body))
+        assert len(records(ana, "action=network.create")) == AuditRecord.objects.filter(action="network.create").count()
+        return sum("journal_auditrecord" in one for one in seen.statements)
+
+    assert make(1) == 1
+    assert make(7) == 1
+    assert len(records(ana)) == 8
+
+
+def test_volumes_and_images_keys_and_groups(ana: Any) -> None:
+    volume = made(ana, f"{VOLUME}/volumes", {"volume": {"name": "data", "size": 1}})["id"]
+    done(ana.put(f"{VOLUME}/volumes/{volume}", {"volume": {"description": "d"}}))
+    done(ana.post(f"{VOLUME}/volumes/{volume}/metadata", {"metadata": {"a": "b"}}))
+    done(ana.post(f"{VOLUME}/volumes/{volume}/action", {"os-extend": {"new_size": 2}}))
+    done(ana.post(f"{VOLUME}/volumes/{volume}/action", {"os-show_image_metadata": {}}))
+    done(ana.delete(f"{VOLUME}/volumes/{volume}"))
+    image = made(ana, f"{IMAGE}/images", {"name": "linux", "disk_format": "raw", "container_format": "bare"})["id"]
+    done(ana.put(f"{IMAGE}/images/{image}/tags/old"))
+    done(ana.delete(f"{IMAGE}/images/{image}"))
+    group = made(ana, f"{COMPUTE}/os-server-groups", {"server_group": {"name": "apart", "policies": ["affinity"]}})[
+        "id"
+    ]
+    done(ana.delete(f"{COMPUTE}/os-server-groups/{group}"))
+    key = made(ana, f"{COMPUTE}/os-keypairs", {"keypair": {"name": "laptop"}})
+    done(ana.delete(f"{COMPUTE}/os-keypairs/laptop"))
+    assert records(ana) == [
+        ("volume.create", "data"),
+        ("volume.update", "data"),
+        ("volume.update", "data"),
+        ("volume.extend", "data"),
+        ("volume.delete", "data"),
+        ("image.create", "linux"),
+        ("image.update", "linux"),
+        ("image.delete", "linux"),
+        ("server_group.create", "apart"),
+        ("server_group.delete", "apart"),
+        ("key_pair.create", "laptop"),
+        ("key_pair.delete", "laptop"),
+    ]
+    assert "PRIVATE KEY" in key["private_key"]
+    kept = str(list(AuditRecord.objects.values()))
+    assert "PRIVATE KEY" not in kept
+    assert key["public_key"].split()[1] not in kept
+
+
+def test_what_the_old_compute_routes_change(ana: Any) -> None:
+    group = made(ana, f"{COMPUTE}/os-security-groups", {"security_group": {"name": "web", "description": ""}})["id"]
+    volume = made(ana, f"{COMPUTE}/os-volumes", {"volume": {"display_name": "data", "size": 1}})["id"]
+    done(ana.delete(f"{COMPUTE}/os-volumes/{volume}"))
+    done(ana.delete(f"{COMPUTE}/os-security-groups/{group}"))
+    assert records(ana) == [
+        ("security_group.create", "web"),
+        ("volume.create", "data"),
+        ("volume.delete", "data"),
+        ("security_group.delete", "web"),
+    ]
+
+
+def test_what_a_workflow_carries_out_is_told_by_it_alone(ana: Any) -> None:
+    volume = made(ana, f"{VOLUME}/volumes", {"volume": {"name": "data", "size": 1}})["id"]
+    made(ana, f"{VOLUME}/snapshots", {"snapshot": {"volume_id": volume, "name": "before"}})
+    assert records(ana) == [("volume.create", "data")]
+
+
+def test_a_refused_request_leaves_none(ana: Any, people: Any, api_client: Any) -> None:
+    network = str(factories.network("theirs", people.chi.context(), is_shared=False).uuid)
+    body = {"network": {"name": "blue"}}
+    assert ana.post(f"{NETWORK}/networks", {"network": {"name": 7}}).status_code == 400
+    assert ana.delete(f"{NETWORK}/networks/{network}").status_code == 404
+    assert ana.put(f"{NETWORK}/networks/{network}", body).status_code == 404
+    assert ana.post(f"{VOLUME}/volumes", {"volume": {"size": 0}}).status_code == 400
+    assert api_client("rea").post(f"{NETWORK}/networks", body).status_code == 403
+    assert api_client(None).post(f"{NETWORK}/networks", body).status_code == 401
+    assert not AuditRecord.objects.exists()
+
+
+def test_whose_thing_it_is_sees_what_an_administrator_did_to_it(ana: Any, people: Any, api_client: Any) -> None:
+    network = made(ana, f"{NETWORK}/networks", {"network": {"name": "blue"}})["id"]
+    done(api_client("admin").delete(f"{NETWORK}/networks/{network}", headers={"Novella-Reason": "unused"}))
+    deleted = ana.get("/api/audit?action=network.delete").json()["records"][0]
+    assert (deleted["user_name"], deleted["reason"], deleted["subject"]["name"]) == ("admin", "unused", "blue")
+    assert (deleted["remote_address"], deleted["details"]) == ("", {}), "an operator's own are not shown"
+    assert records(api_client("chi")) == []
+
+
+def test_an_answer_given_again_is_not_a_change(ana: Any) -> None:
+    for _ in range(2):
+        made(
+            ana,
+            f"{VOLUME}/volumes",
+            {"volume": {"name": "data", "size": 1}},
+            headers={"Idempotency-Key": "once-and-only-once"},
+        )
+    assert records(ana) == [("volume.create", "data")]
+
+
+def test_an_audit_log_that_cannot_be_written_does_not_change_the_answer(
+    ana: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*args: Any) -> None:
+        raise DatabaseError("disk full")
+
+    monkeypatch.setattr(audit, "record_all", full)
+    made(ana, f"{NETWORK}/networks", {"network": {"name": "blue"}})
+    assert "audit record lost: verb=create" in caplog.text
+
+
+def test_records_are_signed_as_all_others(ana: Any) -> None:
+    made(ana, f"{NETWORK}/networks", {"network": {"name": "blau · grün"}})
+    assert audit_seals.seal("default") == 1
+    assert audit_seals.check("default") == ""
