@@ -9,10 +9,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import connections, transaction
+from django.db.models import QuerySet
 
 from conductor import events
 from conductor.cells.lookup import queue_of
 from conductor.core.context import RequestContext, system_context
+from conductor.core.errors import Invalid, NotFound, NotSupported, StaleToken
 from conductor.core.states import RunState, WaitCause
 from conductor.journal import checkpoints, foreign_locks, locks, sweeps
 from conductor.journal.checkpoints import FIRST_RESEND_SECONDS
@@ -24,6 +26,8 @@ from conductor.sql.dialect import NOW, Later
 from conductor.transactions import database_now, write_tx
 
 LONGEST_RESEND_SECONDS = 60.0
+# Of what a host owes no repetition mends these: it has newer orders about the guest, or cannot do it at all.
+FOR_GOOD = frozenset(error.__name__ for error in (StaleToken, NotFound, NotSupported, Invalid))
 NEVER_SECONDS = 10 * 365 * 86_400.0
 
 
@@ -153,14 +157,15 @@ def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: boo
     transaction.on_commit(partial(broker.tell_compute, queue, said), using=alias)
 
 
+def owed_about(alias: str, instance_uuid: UUID | str) -> QuerySet[OutboxMessage]:
+    """What hosts have not done yet about an instance, and nobody waits for: they may still have its guest."""
+    return OutboxMessage.objects.using(alias).filter(is_owed=True, body__body__instance_uuid=str(instance_uuid))
+
+
 def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
     """Tell a host to destroy a guest that does not belong there; repeated until it answers."""
     with write_tx(alias):
-        if (
-            OutboxMessage.objects.using(alias)
-            .filter(is_owed=True, host=host, body__body__instance_uuid=str(instance_uuid))
-            .exists()
-        ):
+        if owed_about(alias, instance_uuid).filter(host=host).exists():
             return
         run = WorkflowRun.objects.using(alias).create(
             flow="reap",
@@ -197,12 +202,31 @@ def resend_due(alias: str, limit: int = 200) -> int:
     with write_tx(alias):
         messages = list(due[:limit])
         for message in messages:
-            pause = min(FIRST_RESEND_SECONDS * 2 ** min(message.times_sent, 16), LONGEST_RESEND_SECONDS)
-            sent_again = {"send_again_at": Later(pause), "times_sent": message.times_sent + 1}
+            sent_again = {"send_again_at": _later(message), "times_sent": message.times_sent + 1}
             checkpoints.COMMANDS.update(connections[alias], message.pk, **sent_again)
     for message in messages:
         _say_again(alias, message)
     return len(messages)
+
+
+def _later(message: OutboxMessage) -> Later:
+    return Later(min(FIRST_RESEND_SECONDS * 2 ** min(message.times_sent, 16), LONGEST_RESEND_SECONDS))
+
+
+def owe_again(alias: str, step_key: str, error: Mapping[str, Any]) -> None:
+    """A host failed to do what it owes: it is told again under another key, until it has; inside `write_tx(alias)`.
+
+    Nobody waits for it, but much rests on it: what its guest may still write to is nobody else's.
+    """
+    sent = OutboxMessage.objects.using(alias).select_for_update().filter(step_key=step_key).first()
+    if sent is None or not sent.is_owed or error["class"] in FOR_GOOD:
+        return
+    first_key, _, number = step_key.partition(":again-")
+    key = f"{first_key}:again-{int(number or 0) + 1}"  # for the old one the host has its answer
+    body = {**sent.body, "body": {**sent.body["body"], "step_key": key}}
+    checkpoints.COMMANDS.update(connections[alias], sent.pk, step_key=key, body=body, send_again_at=_later(sent))
+    run = WorkflowRun.objects.using(alias).get(uuid=sent.run_uuid)
+    _tell(alias, run, "run.still_owed", {"host": sent.host, "error": dict(error)})
 
 
 def _say_again(alias: str, message: OutboxMessage) -> None:

@@ -11,7 +11,7 @@ from conductor.cells.lookup import cell_aliases
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
-from conductor.journal.models import OutboxMessage
+from conductor.rpc import outbox
 from conductor.services import device_names, server_actions
 from conductor.services.instance_queries import missing
 from conductor.services.server_actions import Asked
@@ -146,8 +146,7 @@ def release_of_gone() -> int:
 
 
 def _release_unless_owed(alias: str, device: BlockDevice) -> bool:
-    owed = OutboxMessage.objects.using(alias).filter(is_owed=True)
-    if owed.filter(body__body__instance_uuid=str(device.instance_uuid)).exists():
+    if outbox.owed_about(alias, device.instance_uuid).exists():
         return False
     with write_tx():
         operations.let_go(str(device.uuid), is_deleted=device.delete_on_termination)

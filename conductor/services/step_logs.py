@@ -22,7 +22,10 @@ TAIL = 200  # lines that an open page is sent anew at each change
 MOST_EVENTS = 40_000  # that a log is made from: hours of progress, told every second; the newest of more
 BEFORE_A_LINE = 20  # so that what led to a line that is looked up can be read
 WORTH_A_LOOK = frozenset(
-    {"run.undoing", "run.rescheduled", "run.write_refused", "run.cancel_requested", "run.intervention"}
+    {
+        *("run.undoing", "run.rescheduled", "run.write_refused", "run.cancel_requested", "run.intervention"),
+        "run.still_owed",
+    }
 )
 
 
@@ -206,6 +209,9 @@ TEXTS: Mapping[str, Callable[[Mapping[str, Any], str], str]] = {
     "run.write_refused": lambda data, title: (
         "a late owner's write was refused"
         + (f": #{data['token']}, the newest is #{data['newest']}" if "token" in data and "newest" in data else "")
+    ),
+    "run.still_owed": lambda data, title: (
+        f"{data.get('host') or 'the host'} failed at what it owes and is told again: {_error(data)}"
     ),
     "step.started": lambda data, title: f"“{title}” begins",
     "step.done": lambda data, title: f"“{title}” is done",

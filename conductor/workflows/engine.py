@@ -23,6 +23,7 @@ from conductor.core.errors import StaleToken
 from conductor.core.states import StepState
 from conductor.journal import checkpoints
 from conductor.journal.models import WorkflowRun
+from conductor.rpc import outbox
 from conductor.rpc.messages import StepAnswered, StepProgressed
 from conductor.transactions import has_crossed, write_tx
 from conductor.workflows import catalog, interventions, leases, records
@@ -48,6 +49,8 @@ def answer(alias: str, message: StepAnswered) -> None:
     given = {"ok": message.ok, "result": dict(message.result), "error": message.error}
 
     def keep() -> bool:
+        if message.error is not None:
+            outbox.owe_again(alias, message.step_key, message.error)
         return checkpoints.keep_answer(connections[alias], message.run_uuid, message.step_key, given)
 
     _work_on(alias, message.run_uuid, keep)

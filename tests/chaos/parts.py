@@ -63,6 +63,7 @@ class Driver(TinyDriver):
     def destroy(self, instance_uuid: str) -> None:
         self.world.reach("host.destroy.before")
         self.world.note()
+        self.world.meet("host.destroy")
         super().destroy(instance_uuid)
         self.world.reach("host.destroy.effect")
 

@@ -156,6 +156,12 @@ def answers_leave_their_command() -> None:
     replaced(checkpoints, "keep_answer", make)
 
 
+@bug
+def what_fails_is_owed_no_longer() -> None:
+    """A host that was silent is told once what nobody waits for, and fails at it."""
+    replaced(outbox, "owe_again", lambda _: lambda alias, step_key, error: None)
+
+
 # -- the host
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conductor.cell_db.models import BlockDevice
-from conductor.journal.models import OutboxMessage
+from conductor.rpc import outbox
 from conductor.volume import operations
 from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
 
@@ -18,8 +18,7 @@ class ReleaseVolumes(Step):
 
     def execute(self, work: Work) -> Result:
         devices = list(BlockDevice.objects.using(work.alias).filter(instance_uuid=work.instance_uuid))
-        owed = OutboxMessage.objects.using(work.alias).filter(run_uuid=work.run.uuid, is_owed=True) if devices else None
-        awaited = owed.first() if owed is not None else None
+        awaited = outbox.owed_about(work.alias, work.instance_uuid).first() if devices else None
         for device in devices:
             with work.fenced("default"):
                 if awaited is not None:

@@ -20,6 +20,7 @@ from conductor.services import (
     second_tries,
     server_actions,
     server_images,
+    server_volumes,
     volume_quotas,
     volumes,
 )
@@ -205,10 +206,14 @@ def test_a_silent_host_keeps_the_volumes_until_it_has_let_go(hosts: StorageHosts
     assert statuses() == {system: "detaching"}
     assert OutboxMessage.objects.using(CELL).get(is_owed=True).body["message"] == "destroy_instance"
     assert BlockDevice.objects.using(CELL).get().instance_uuid == instance_of(uuid).uuid
-    OutboxMessage.objects.using(CELL).all().delete()  # the hosts are back, and have let the guest go
     instances.delete(ana, uuid)
-    hosts.mute = set()
+    hosts.mute, hosts.fails = set(), lambda message, _: "DriverError"
     run_to_the_end(hosts)
+    server_volumes.release_of_gone()
+    assert statuses() == {system: "detaching"}  # the host is back, and cannot let the guest go
+    hosts.fails = lambda message, _: None
+    hosts.answer(CELL, OutboxMessage.objects.using(CELL).get())
+    server_volumes.release_of_gone()
     assert statuses() == {system: "available"}
     assert not BlockDevice.objects.using(CELL).exists()
 
