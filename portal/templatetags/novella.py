@@ -12,7 +12,7 @@ from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
@@ -40,6 +40,20 @@ def icon(name: str) -> SafeString:
     """An outline icon beside a word; it says nothing by itself."""
     return format_html(
         '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("novella/img/icons.svg"), name
+    )
+
+
+@register.simple_block_tag(takes_context=True)
+def titled(context: Mapping[str, Any], content: str) -> SafeString:
+    """The page's title, in its tab and where its link is shown in a chat: there strangers get the product's name."""
+    words = content.strip().replace('"', "&quot;")
+    title = mark_safe(f"{words} · Novella")  # the template has escaped it
+    shared = title if context.get("asker") else "Novella"
+    return format_html(
+        '<title>{}</title>\n  <meta property="og:site_name" content="Novella">'
+        '\n  <meta property="og:title" content="{}">',
+        title,
+        shared,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connections
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from conductor.journal.models import Event, WorkflowRun
@@ -72,7 +73,24 @@ def test_the_title_of_a_failure_says_what_failed(asker: Any) -> None:
     ends = {"state": "failed (undone)", "finished_at": factories.ago(1), "owner": None, "error": error}
     run = factories.run(asker, "cell1", instance_name="web-1", **ends)
     page = signed_in("ana").get(f"/workflows/{run.uuid}").content.decode()
-    assert "<title>Create web-1 failed (undone) at “Spawn on host”: the disk is full · Novella</title>" in page
+    title = "Create web-1 failed (undone) at “Spawn on host”: the disk is full · Novella"
+    assert f"<title>{title}</title>" in page
+    assert f'<meta property="og:title" content="{title}">' in page
+    assert '<meta property="og:description" content="failed (undone) · by ana · ' in page
+
+
+def test_a_shared_link_tells_strangers_the_products_name_alone(asker: Any) -> None:
+    run = factories.run(asker, "cell1", instance_name='a "quoted" <name>')
+    path = f"/workflows/{run.uuid}"
+    title = "Create a &quot;quoted&quot; &lt;name&gt; · Novella"
+    assert f'<meta property="og:title" content="{title}">' in signed_in("ana").get(path).content.decode()
+    for who in (Client(), signed_in("chi")):
+        page = who.get(path, follow=True).content.decode()
+        assert "quoted" not in page
+        assert 'property="og:title" content="' in page
+    page = Client().get(path, follow=True).content.decode()
+    assert '<meta property="og:title" content="Novella">' in page
+    assert "og:description" not in page
 
 
 def say(run: WorkflowRun, numbers: Iterable[int], *, every: float) -> None:
