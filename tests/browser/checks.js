@@ -65,6 +65,13 @@
     },
   };
 
+  function isInScroller(element) {
+    for (let e = element.parentElement; e && e !== document.body; e = e.parentElement) {
+      if (getComputedStyle(e).overflowX !== "visible") return true;
+    }
+    return false;
+  }
+
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
 
   function rgb(colour) {
@@ -103,7 +110,14 @@
         setTimeout(() => tell(sum), 50);
       }),
     all: () => Object.values(checks).flatMap((check) => check()),
-    wide: () => [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && isShown(e)).slice(0, 8).map(short),
+    wide: () => [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && isShown(e) && !isInScroller(e)).slice(0, 8).map(short),
+    wideDialogs: () =>
+      [...document.querySelectorAll("dialog.dialog")].filter((e) => {
+        e.showModal();
+        const isWide = e.scrollWidth > e.clientWidth;
+        e.close();
+        return isWide;
+      }).map(short),
     smallTargets: () =>
       [...document.querySelectorAll("button, summary, select, .nav-link, .tab, .button, .pick label")]
         .filter((e) => isShown(e) && !e.closest(".said") && (e.getBoundingClientRect().height < 24 || e.getBoundingClientRect().width < 24))

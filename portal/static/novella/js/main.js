@@ -13,6 +13,7 @@ import { startLive } from "./live/page.js";
 import { startMetrics } from "./metrics.js";
 import { startPalette } from "./palette.js";
 import { startQuestions } from "./questions.js";
+import { startScrollers } from "./scrollers.js";
 import { startSession } from "./session.js";
 import { startTables } from "./tables.js";
 import { startTheme } from "./theme.js";
@@ -21,7 +22,7 @@ import { startTriage } from "./triage.js";
 import { startWindows } from "./window.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startFleet, startKeymap, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startQuestions, startAgain, startSession, startLive, startTray, startTriage]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startScrollers, startFleet, startKeymap, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startQuestions, startAgain, startSession, startLive, startTray, startTriage]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {
