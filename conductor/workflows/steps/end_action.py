@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from conductor.cell_db.models import InstanceFault
 from conductor.core.states import StepState, VmState
 from conductor.journal.models import StepRecord
-from conductor.transactions import database_now
 from conductor.workflows.flow import Result, Step, Work
-from conductor.workflows.steps import instance_rows
-
-LONGEST_MESSAGE = 255
+from conductor.workflows.steps import faults, instance_rows
 
 
 class EndAction(Step):
@@ -29,7 +25,7 @@ class EndAction(Step):
         error = work.run.error or {}
         is_broken = self._is_broken(work)
         if is_broken or error.get("class") != "Cancelled":
-            _blame(work)
+            faults.keep_first_cause(work)
         instance_rows.update(work, task_state=None, **({"vm_state": VmState.ERROR} if is_broken else {}))
 
     def _is_broken(self, work: Work) -> bool:
@@ -38,14 +34,3 @@ class EndAction(Step):
             return False
         undone = records.filter(direction="undo", state=StepState.UNDONE).exclude(host="")
         return not undone.exists()
-
-
-def _blame(work: Work) -> None:
-    error = work.run.error or {}
-    left = f" Not given back: {'; '.join(work.run.leftovers)}." if work.run.leftovers else ""
-    InstanceFault.objects.using(work.alias).create(
-        instance_uuid=work.instance_uuid,
-        message=f"{error.get('message', '')}{left}"[:LONGEST_MESSAGE],
-        details=f"{error.get('class')} at step {error.get('step')} of {work.run.action}",
-        created_at=database_now(),
-    )

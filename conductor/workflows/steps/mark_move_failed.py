@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from conductor.cell_db.models import InstanceFault
 from conductor.core.errors import InstanceMoved
 from conductor.core.states import MigrationStatus, VmState
-from conductor.transactions import database_now
 from conductor.workflows.flow import Result, Step, Work
-from conductor.workflows.steps import instance_rows, move_rows
-
-LONGEST = 255
+from conductor.workflows.steps import faults, instance_rows, move_rows
 
 
 class MarkMoveFailed(Step):
@@ -27,23 +23,10 @@ class MarkMoveFailed(Step):
 
     def apply(self, work: Work, result: Result) -> None:
         error = work.run.error or {}
-        add_fault(work)
+        faults.keep_first_cause(work)
         state = VmState.ERROR if work.run.leftovers else self.vm_state
         if error.get("class") == InstanceMoved.__name__:  # nothing was begun
             state = None
         instance_rows.update(work, task_state=None, **({"vm_state": state} if state else {}))
         is_aborted = error.get("class") == "MigrationAborted"
         move_rows.update(work, status=MigrationStatus.CANCELLED if is_aborted else self.status)
-
-
-def add_fault(work: Work) -> None:
-    """Keep the run's first cause, and what is left, as the instance's newest fault; inside a fenced transaction."""
-    error = work.run.error or {}
-    left = f" Not given back: {'; '.join(work.run.leftovers)}." if work.run.leftovers else ""
-    InstanceFault.objects.using(work.alias).create(
-        instance_uuid=work.instance_uuid,
-        message=f"{error.get('message', '')}{left}"[:LONGEST],
-        details=f"{error.get('class')} at step {error.get('step')}, attempt {error.get('attempt')}",
-        decision_uuid=error.get("details", {}).get("decision_uuid"),
-        created_at=database_now(),
-    )

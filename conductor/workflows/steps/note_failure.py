@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from conductor.cell_db.models import InstanceFault
-from conductor.transactions import database_now
 from conductor.workflows.flow import Result, Step, Work
-from conductor.workflows.steps import instance_rows
+from conductor.workflows.steps import faults, instance_rows
 
 
 class NoteFailure(Step):
@@ -17,11 +15,5 @@ class NoteFailure(Step):
     def apply(self, work: Work, result: Result) -> None:
         error = work.run.error or {}
         if error.get("class") != "Cancelled":
-            left = f" Not given back: {'; '.join(work.run.leftovers)}." if work.run.leftovers else ""
-            InstanceFault.objects.using(work.alias).create(
-                instance_uuid=work.instance_uuid,
-                message=f"{error.get('message', '')}{left}"[:255],
-                details=f"{error.get('class')} at step {error.get('step')}, attempt {error.get('attempt')}",
-                created_at=database_now(),
-            )
+            faults.keep_first_cause(work)
         instance_rows.update(work, task_state=None)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from conductor.cell_db.models import InstanceFault
 from conductor.core.states import StepState, VmState
 from conductor.journal.models import StepRecord
-from conductor.transactions import database_now
 from conductor.workflows.flow import Result, Step, Work
-from conductor.workflows.steps import instance_rows
+from conductor.workflows.steps import faults, instance_rows
 
 
 class ShowStuck(Step):
@@ -21,10 +19,6 @@ class ShowStuck(Step):
         if first is None:
             return
         error = first.error or {}
-        InstanceFault.objects.using(work.alias).create(
-            instance_uuid=work.instance_uuid,
-            message=f"This fails again and again: {error.get('message', '')}"[:255],
-            details=f"{error.get('class')} at step {first.name}",
-            created_at=database_now(),
-        )
+        message = f"This fails again and again: {error.get('message', '')}"
+        faults.add(work, message, f"{error.get('class')} at step {first.name}")
         instance_rows.update(work, vm_state=VmState.ERROR)
