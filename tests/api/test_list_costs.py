@@ -25,6 +25,7 @@ from tests.people import People
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAkO8wRy7D4Jy2Fz2yl5d0RtmVv5Ijq2kCsmmRRcnq7Y ana@laptop"
 START = datetime.now(UTC) - timedelta(days=1)
+LATE = START + timedelta(days=2)
 LAUNCHED = {"vm_state": "error", "launched_at": START}
 SERVER = "SERVER"  # one that all rows are about
 LISTS = (
@@ -65,6 +66,7 @@ LISTS = (
         for name in (
             *("workflows", "events?after=cell1:0", "locks", "hosts", "audit", "decisions", "findings"),
             *("triage", "subscriptions", "quota-requests", "announcements?all=true", "snapshot-schedules", "budgets"),
+            *("what-if/proposals", "agreements"),
         )
     ),
 )
@@ -189,6 +191,11 @@ class Rows:
             kind="lock_without_run", subject=f"lock:cell1:{name}", severity="warning", detail="left behind",
             first_seen_at=factories.ago(5), last_seen_at=factories.ago(5), times_seen=2,
         )  # fmt: skip
+        wish = {"reason": "gone", "step": "", "mark": ""}
+        said = {"intervention": "force", "by": "bo", "by_id": "b", "wish": wish, "at": START.isoformat()}
+        factories.run(again, "cell1", state=RunState.NEEDS_OPERATOR, agreement={**said, "until": LATE.isoformat()})
+        changes = {"weigher": {"RAMWeigher": {"multiplier": 2.0 + self.number}}}
+        self.make("/api/what-if/proposals", plugins=changes, reason=name)
         self.make("/api/subscriptions", name=name, channel="bell")
         project = Project.objects.create(domain=self.people.admin.project.domain, name=f"saves-{name}")
         Budget.objects.create(project_id=project.id, amount=5, currency="EUR", updated_at=START)

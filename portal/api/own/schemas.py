@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from conductor.core.consoles import ConsoleKind
 from conductor.core.interventions import INTERVENTIONS, Intervention
 from conductor.core.plugin_choice import KINDS
 from conductor.core.recurrence import EVERY, STEPS, WEEKDAYS
 from conductor.services.announcements import LONGEST_TEXT, LONGEST_TITLE, SEVERITIES
 from conductor.services.budgets import HIGHEST_THRESHOLD, MOST_THRESHOLDS
+from conductor.services.console_shares import MINUTES
 from conductor.services.drains import LONGEST_NOTE
+from conductor.services.plugin_proposals import LONGEST_QUESTION
 from conductor.services.snapshot_schedules import MOST_KEPT
 from conductor.services.what_if_batches import BATCHES
 from conductor.services.what_if_comparisons import LARGEST_SUBSET
@@ -99,6 +102,13 @@ CANARY = closed({"flavor": _TEXT, "image": _TEXT})
 DRAIN_ACTION = closed(
     {"action": {"enum": ["pause", "resume", "stop", "cancel"]}, "deadline_at": _TEXT}, required=("action",)
 )
+SHARE_CONSOLE = closed(
+    {
+        "kind": {"type": "string", "enum": [one.value for one in ConsoleKind]},
+        "minutes": {"type": "integer", "enum": list(MINUTES)},
+    },
+    required=("kind", "minutes"),
+)
 HOST_NOTE = closed({"note": {"type": "string", "maxLength": LONGEST_NOTE}}, required=("note",))
 
 _PLUGIN_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
@@ -133,6 +143,20 @@ WHAT_IF_COMPARE: Schema = {
     "anyOf": [{"required": ["decision"]}, {"required": ["flavor", "image"]}],
     "x-fix": "Name a decision, or a flavor and an image.",
 }
+PROPOSE = closed(
+    {
+        "plugins": _SUPPOSED["plugins"],
+        "reason": _FIELDS["reason"],
+        "question": {
+            "type": "string",
+            "maxLength": LONGEST_QUESTION,
+            "pattern": r"\A/what-if(\?[!-~]*)?\Z",
+            "x-fix": "It must be the address of a what-if question, from /what-if on.",
+        },
+    },
+    required=("plugins", "reason"),
+)
+DECIDE_PROPOSAL = closed({"reason": _FIELDS["reason"]}, required=("reason",))
 WHAT_IF_REPLAY = closed({"count": {"type": "integer", "enum": list(BATCHES)}, **_SUPPOSED}, required=("count",))
 CHANGE_PLUGINS: Schema = {
     **closed(

@@ -6,16 +6,19 @@ from django.urls import URLPattern, URLResolver, path
 
 from conductor.core.interventions import INTERVENTIONS
 from portal.api.own import (
+    agreements,
     announcements,
     audit,
     budgets,
     cells,
+    console_shares,
     decisions,
     findings,
     hosts,
     interventions,
     locks,
     plugins,
+    proposals,
     quota_requests,
     reference,
     second_factors,
@@ -41,6 +44,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         path(f"workflows/<str:run_uuid>/{one.id}", interventions.Intervention.as_view(name=one.id))
         for one in INTERVENTIONS
     ),
+    path("agreements", agreements.Agreements.as_view()),
     path("events", views.Events.as_view()),
     path("events/stream", views.Events.as_view()),  # as a stream: portal.live.event_streams
     path("locks", locks.Locks.as_view()),
@@ -88,10 +92,16 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("announcements", announcements.Announcements.as_view()),
     path("announcements/<str:announcement_uuid>", announcements.Announcement.as_view()),
     path("servers/<str:server_id>/metrics", servers.Metrics.as_view()),
+    path("servers/<str:server_id>/console-shares", console_shares.ConsoleShares.as_view()),
+    path("servers/<str:server_id>/console-shares/<str:share_uuid>", console_shares.ConsoleShare.as_view()),
     path("servers/<str:server_id>/try-again", servers.TryAgain.as_view()),
     path("what-if/launch", what_if.Launch.as_view()),
     path("what-if/move", what_if.Move.as_view()),
     path("what-if/drain", what_if.Drain.as_view()),
+    path("what-if/proposals", proposals.Proposals.as_view()),
+    path("what-if/proposals/<str:proposal_uuid>", proposals.Proposal.as_view()),
+    path("what-if/proposals/<str:proposal_uuid>/apply", proposals.Apply.as_view()),
+    path("what-if/proposals/<str:proposal_uuid>/decline", proposals.Decline.as_view()),
     path("what-if/compare", suppositions.Compare.as_view()),
     path("what-if/replay", suppositions.Replay.as_view()),
     path("decisions", decisions.Decisions.as_view()),

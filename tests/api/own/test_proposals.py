@@ -1,0 +1,100 @@
+"""Proposals of other plugins over HTTP: made, looked at, applied to what was seen, declined; and who may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.services import plugins
+from conductor.services.plugins import Change
+from tests import factories
+
+PATH = "/api/what-if/proposals"
+OFF = {"enabled": False}
+WISH = {"plugins": {"filter": {"IoOpsFilter": OFF}, "weigher": {"RAMWeigher": {"multiplier": 3.0}}}, "reason": "larger"}
+
+
+@pytest.fixture
+def admin(people: Any, api_client: Any) -> Any:
+    factories.cells()
+    return api_client("admin")
+
+
+def proposed(admin: Any, **body: Any) -> tuple[str, Any]:
+    answer = admin.post(PATH, {**WISH, **body})
+    assert answer.status_code == 201, answer.content
+    made = answer.json()["proposal"]
+    assert answer["Location"].endswith(f"{PATH}/{made['uuid']}")
+    return f"{PATH}/{made['uuid']}", answer
+
+
+def test_a_proposal_is_looked_at_and_applied_as_it_was_seen(admin: Any, people: Any) -> None:
+    place, _ = proposed(admin, question="/what-if?flavor=1&off=filter%3AIoOpsFilter")
+    seen = admin.get(place)
+    found = seen.json()["proposal"]
+    assert (found["state"], found["by"], found["question"][:9]) == ("open", "admin", "/what-if?")
+    assert [(one["kind"], one["name"]) for one in found["differences"]] == [
+        ("filter", "IoOpsFilter"),
+        ("weigher", "RAMWeigher"),
+    ]
+    assert seen["ETag"] == '"filter:0,weigher:0"'
+    assert admin.post(f"{place}/apply", {"reason": "yes"}).status_code == 428
+    for text, status in (("seven", 400), ('"filter:0"', 412), ('"filter:7,weigher:0"', 412)):
+        refused = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": text})
+        assert refused.status_code == status, refused.content
+    name = next(iter(admin.get("/api/plugins/filter").json()["plugins"]))["name"]
+    wish = {name: Change(mode="shadow", keys=frozenset({"mode"}))}
+    plugins.change(people.admin.context(), "filter", plugins=wish)
+    stale = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": seen["ETag"]})
+    assert stale.status_code == 412, "somebody has changed filters since it was looked at"
+    now = admin.get(place)["ETag"]
+    done = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": now})
+    assert (done.status_code, done.json()["proposal"]["state"], done.json()["proposal"]["answer"]) == (
+        200,
+        "applied",
+        "yes",
+    )
+    chosen = {one["name"]: one["enabled"] for one in admin.get("/api/plugins/filter").json()["plugins"]}
+    assert not chosen["IoOpsFilter"]
+    again = admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": "*"})
+    assert (again.status_code, "applied by admin" in again.content.decode()) == (409, True)
+
+
+def test_nobody_applies_their_own_where_it_takes_two(admin: Any, settings: Any) -> None:
+    settings.NOVELLA_SECOND_PERSON = True
+    place, answer = proposed(admin)
+    assert "another operator" in answer.json()["proposal"]["why_not"]
+    assert admin.post(f"{place}/apply", {"reason": "yes"}, headers={"If-Match": "*"}).status_code == 409
+    declined = admin.post(f"{place}/decline", {"reason": "not now"}).json()["proposal"]
+    assert (declined["state"], declined["decided_by"], declined["differences"]) == ("declined", "admin", [])
+
+
+def test_lists_are_by_state_and_for_operators(admin: Any, api_client: Any) -> None:
+    place, _ = proposed(admin, reason="first")
+    proposed(admin, reason="second")
+    admin.post(f"{place}/decline", {"reason": "no"})
+    assert [one["reason"] for one in admin.get(PATH).json()["proposals"]] == ["second", "first"]
+    assert [one["reason"] for one in admin.get(f"{PATH}?state=declined").json()["proposals"]] == ["first"]
+    assert admin.get(f"{PATH}?state=odd").status_code == 400
+    for who in ("ana", "rea"):
+        client = api_client(who)
+        assert {client.get(PATH).status_code, client.get(place).status_code} == {403}
+        assert client.post(PATH, WISH).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"plugins": {}}, "nothing to propose"),
+        ({"plugins": {"filter": {"Moon": OFF}}}, "Moon"),
+        ({"plugins": {"driver": {"fake": OFF}}}, "plugins"),
+        ({"reason": " "}, "reason"),
+        ({"question": "javascript:alert(1)"}, "question"),
+        ({"question": "//evil.example/what-if"}, "question"),
+    ],
+)
+def test_what_cannot_be_proposed_is_refused_by_name(admin: Any, body: dict[str, Any], named: str) -> None:
+    answer = admin.post(PATH, {**WISH, **body})
+    assert (answer.status_code, named in answer.json()["error"]["message"]) == (400, True), answer.content
+    assert admin.get(PATH).json()["proposals"] == []
