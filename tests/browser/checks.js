@@ -15,7 +15,9 @@
   const checks = {
     names() {
       const wanted = "a[href], button, summary, input:not([type=hidden]), select, textarea, dialog, nav, [role=img]";
-      return [...document.querySelectorAll(wanted)].filter((e) => isSaid(e) && !name(e)).map((e) => `no name: ${short(e)}`);
+      const nameless = [...document.querySelectorAll(wanted)].filter((e) => isSaid(e) && !name(e)).map((e) => `no name: ${short(e)}`);
+      const plain = [...document.querySelectorAll("div[aria-label], span[aria-label], pre[aria-label], p[aria-label]")];
+      return [...nameless, ...plain.filter((e) => isSaid(e) && !e.role).map((e) => `a name that is not said, for want of a role: ${short(e)}`)];
     },
     ids() {
       const all = [...document.querySelectorAll("[id]")].map((e) => e.id);

@@ -213,6 +213,21 @@ def test_a_role_is_taken_away_with_a_reason(admin: Client, people: Any) -> None:
     assert people.bo.user.id in record.details["path"]
 
 
+def test_who_takes_a_role_from_themselves_types_their_name(admin: Client, people: Any) -> None:
+    page = admin.get("/role-assignments", {"q": "admin on"}).content.decode()
+    ident = re.search(r'name="item" value="([^"]+)"', page)
+    assert ident is not None
+    sent = {"item": ident[1], "reason": WHY}
+    assert "may not be able to give it back" in text(admin.get("/role-assignments/do/remove", sent))
+    for typed, said in (("", "Your user name is needed."), ("chi", "Type admin to confirm.")):
+        answer = admin.post("/role-assignments/do/remove", {**sent, "confirm": typed})
+        assert (answer.status_code, said in text(answer)) == (400, True)
+    assert RoleAssignment.objects.filter(user=people.admin.user).exists()
+    before = RoleAssignment.objects.filter(user=people.admin.user).count()
+    assert admin.post("/role-assignments/do/remove", {**sent, "confirm": "admin"}).status_code == 302
+    assert RoleAssignment.objects.filter(user=people.admin.user).count() == before - 1
+
+
 def test_projects_and_roles_live_through_their_forms(admin: Client, people: Any) -> None:
     made = admin.post("/projects/do/create", {"name": "annex", "description": "d", "parent_id": people.ana.project.id})
     row = Project.objects.get(name="annex")

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from conductor.api_db.models import BuildRequest
 from conductor.cell_db.models import Instance
 from conductor.journal.models import WorkflowRun
-from conductor.services import instance_locks, preferences
+from conductor.services import flavors, instance_locks, preferences
 from portal.pages.servers import TABS
 from tests import factories
 from tests.integration.page_clients import text
@@ -213,3 +213,15 @@ def test_a_page_has_as_many_rows_as_one_chooses(ana: Client, people: Any) -> Non
     assert 'href="/servers?rows=10000" aria-current="true"' in window
     odd = text(ana.get("/servers?rows=100000"))
     assert 'href="/servers?rows=50" aria-current="true">50</a>' in odd
+
+
+def test_the_resize_form_begins_without_a_size_and_refuses_the_servers_own(ana: Client, people: Any) -> None:
+    flavors.seed()
+    server = factories.instance(people.ana.context(), "web-0")
+    item, own = str(server.uuid), server.flavor["flavor_id"]
+    form = text(ana.get(f"/server/do/resize?item={item}"))
+    assert '<option value="">Choose another size</option>' in form
+    assert "selected" not in form[form.index("ask-flavor") : form.index("</select>", form.index("ask-flavor"))]
+    for given, said in (("", "Size is needed."), (own, "must change flavor")):
+        answer = ana.post("/server/do/resize", {"item": item, "flavor": given})
+        assert (answer.status_code, said in text(answer).partition('id="wrong-flavor">')[2][:80]) == (400, True)

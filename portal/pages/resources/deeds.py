@@ -80,6 +80,7 @@ def resource_deed(request: PageRequest, resource_id: str, deed_id: str) -> HttpR
         return redirect(list_url(resource))
     gone: list[str] = []
     items = items_of(request, resource, picked, gone if len(picked) > 1 else None)
+    deed = deed.for_asker(request.asker.user_id, items)
     if request.method == "POST" or request.htmx:
         sheet = Sheet(resource, deed, items, forms.values_of(deed, sent), gone)
         return _form(request, sheet) if request.htmx else _do(request, sheet)

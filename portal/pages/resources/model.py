@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portal.pages.api_calls import Call
@@ -118,6 +118,12 @@ class Deed:
     tab: str = ""  # of the page to which it leads back
     guide: tuple[tuple[str, str], ...] = ()  # what may be typed, with what it means
     also_calls: Callable[[Asked, Any], Iterable[Call]] = lambda asked, made: ()
+    fields_for: Callable[[str, Sequence[Item]], tuple[Field, ...]] = lambda user_id, items: ()  # asked of some only
+
+    def for_asker(self, user_id: str, items: Sequence[Item]) -> Deed:
+        """With the fields that only this user is asked, about these items."""
+        more = self.fields_for(user_id, items)
+        return replace(self, fields=(*self.fields, *more)) if more else self
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -188,6 +189,22 @@ def _cli_remove(asked: Asked) -> list[str]:
     return [*words, *(["--inherited"] if _is_inherited(item) else []), str(item["role"]["name"])]
 
 
+def _own_name(user_id: str, items: Sequence[Item]) -> tuple[Field, ...]:
+    """Whoever takes a role from themselves types their name: without it they may never get it back."""
+    name = next((str(item["user"]["name"]) for item in items if item.get("user", {}).get("id") == user_id), "")
+    if not name:
+        return ()
+    return (
+        Field(
+            "confirm",
+            "Your user name",
+            help="You take a role from yourself, and may not be able to give it back. Type your name to say so.",
+            is_required=True,
+            fault=lambda typed: "" if typed in ("", name) else gettext("Type %(name)s to confirm.") % {"name": name},
+        ),
+    )
+
+
 ASSIGNMENTS = Resource(
     id="role-assignments",
     noun="role assignment",
@@ -241,6 +258,7 @@ ASSIGNMENTS = Resource(
             is_bulk=True,
             icon="trash",
             fields=(REASON,),
+            fields_for=_own_name,
             call=lambda asked: Call("DELETE", f"{ROOT}/{_path(asked.item)}"),
             cli=_cli_remove,
         ),

@@ -228,7 +228,17 @@ SERVER = Resource(
             title="Resize",
             does="Another size, maybe on another host: the guest is restarted. Confirm it afterwards, or go back.",
             rule="os_compute_api:servers:resize",
-            fields=(Field("flavor", "Size", "choice", choices=FLAVORS, is_required=True, also=("flavorRef",)),),
+            fields=(
+                Field(
+                    "flavor",
+                    "Size",
+                    "choice",
+                    choices=FLAVORS,
+                    is_required=True,
+                    nothing="Choose another size",
+                    also=("flavorRef",),
+                ),
+            ),
             call=_action("resize", flavorRef="flavor"),
             cli=lambda asked: [
                 "openstack server resize",
