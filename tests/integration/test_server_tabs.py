@@ -137,6 +137,8 @@ def test_who_only_reads_gets_no_forms(ana: Client, people: Any) -> None:
     rea = Client()
     rea.post("/sign-in", {"username": "rea", "password": PASSWORD})
     assert "/server/do/" not in text(rea.get(f"/servers/{server.uuid}/volumes"))
+    assert "change nothing" in text(rea.get(f"/servers/{server.uuid}/danger"))
+    assert ["data-pick" in text(who.get("/servers")) for who in (ana, rea)] == [True, False]
     assert rea.post("/server/do/rename", {"item": str(server.uuid), "name": "x", "description": ""}).status_code == 403
     assert Instance.objects.using("cell1").get(uuid=server.uuid).name == "web-0"
 
