@@ -7,9 +7,11 @@ What a dead process left between them is swept: a lock whose run never came, or 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError, connections, transaction
+from django.db.models import Max
 
 from conductor.core.errors import ResourceLocked
 from conductor.core.states import FINAL_RUN_STATES
@@ -80,11 +82,27 @@ def pass_on(run: WorkflowRun, resources: Iterable[str], *, holder_uuid: UUID | s
 
 
 def free(holder_uuid: UUID | str) -> None:
-    """Take all that a run of another database holds here. Doing it again changes nothing."""
+    """Take back all that was just taken for a run of another database, which was not opened."""
+    free_until(holder_uuid, granted_last(holder_uuid))
+
+
+def granted_last(holder_uuid: UUID | str) -> datetime | None:
+    """When a run of another database was given what it holds here, None for nothing; of one that ends, read before."""
     locks = ResourceLock.objects.using(API).filter(holder_uuid=holder_uuid)
-    if locks.exists():  # most runs hold nothing here, and need no write
+    last: datetime | None = locks.aggregate(last=Max("granted_at"))["last"]
+    return last
+
+
+def free_until(holder_uuid: UUID | str, granted_at: datetime | None) -> None:
+    """Free what a run was given until then: what it is given when it begins again is not freed by its end, however
+    late that comes. Doing it again changes nothing.
+    """
+    if granted_at is not None:  # most runs hold nothing here, and need no write
         with write_tx(API):
-            locks.delete()
+            locks = ResourceLock.objects.using(API).filter(holder_uuid=holder_uuid)
+            given = locks.select_for_update().values_list("resource", "granted_at")
+            # Not by SQL: SQLite writes a whole second by its clock as text with a fraction, and Python without.
+            locks.filter(resource__in=[name for name, at in given if at <= granted_at]).delete()
 
 
 def holder_of(resource: str) -> ResourceLock | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db import connections, transaction
+from django.db import InterfaceError, OperationalError, connections, transaction
 from django.db.models import QuerySet
 
 from conductor import events
@@ -93,7 +94,10 @@ def close_run(alias: str, run: WorkflowRun) -> None:
     """Free the locks of a run that has ended, and wake the runs that waited for them; inside `write_tx(alias)`."""
     _wake_all(alias, locks.free(alias, run))
     if foreign_locks.foreign(alias, run.resources or ()):
-        transaction.on_commit(partial(foreign_locks.free, run.uuid), using=alias, robust=True)
+        # Where the API database does not answer now, the run ends all the same, and the sweep frees them.
+        with suppress(OperationalError, InterfaceError):
+            granted_at = foreign_locks.granted_last(run.uuid)
+            transaction.on_commit(partial(foreign_locks.free_until, run.uuid, granted_at), using=alias, robust=True)
     if run.secrets:
         _update(alias, run, secrets={})
 

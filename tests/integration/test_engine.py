@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conductor import process_names
 from conductor.core.context import RequestContext
 from conductor.core.errors import ResourceLocked, StaleToken
 from conductor.core.states import RunState, StepState
@@ -330,6 +331,7 @@ def test_a_waiting_run_gets_its_locks_when_the_holder_ends(flow: Any) -> None:
 
 def another_life() -> None:
     """The worker's process is dead, and another one starts."""
+    process_names._take_new_name()
     leases._take_new_name()
     leases.expire_earlier(ALIAS)
 

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connections
 
 from conductor.core.errors import Conflict, Invalid, ResourceLocked
 from conductor.core.states import RunState, StepState
@@ -292,6 +293,25 @@ def test_who_comes_second_to_retry_a_run_frees_nothing_of_the_first(flow: Any, m
     with pytest.raises(ResourceLocked, match=str(run.uuid)):
         order(run, "retry", step="one")
     assert (abroad(), fresh(run).state) == (["volume:1"], RunState.QUEUED)
+    assert go(run).state == RunState.DONE
+    assert abroad() == []
+
+
+def test_the_end_of_a_run_that_comes_late_frees_nothing_of_its_next_life(flow: Any, monkeypatch: Any) -> None:
+    flow(Noted("one"))
+    DIARY.failures["do one"] = 1
+    run = run_with_volume()
+    late: list[tuple[Any, ...]] = []
+    connection = connections["default"]
+    with connection.cursor() as sql:  # at a whole second, as the database's clock writes it
+        sql.execute("UPDATE journal_resourcelock SET granted_at = '2026-01-01 00:00:00.000'")
+    with monkeypatch.context() as patch:
+        patch.setattr(foreign_locks, "free_until", lambda *given: late.append(given))
+        assert go(run).state == RunState.FAILED_UNDONE
+    assert abroad() == ["volume:1"]
+    order(run, "retry", step="one")
+    foreign_locks.free_until(*late[0])
+    assert abroad() == ["volume:1"]
     assert go(run).state == RunState.DONE
     assert abroad() == []
 
