@@ -61,15 +61,23 @@ def of_run(context: RequestContext, run_uuid: UUID | str) -> RunData:
 
 
 def changes(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """Where two values differ: the path, and what each has there (None for nothing)."""
+    """Where two values differ: the path, down to what has no parts, and what each has there (None for nothing)."""
     found: list[tuple[str, Any, Any]] = []
     for key in sorted({*one, *other}):
         here, there, path = one.get(key), other.get(key), f"{prefix}{key}"
-        if isinstance(here, Mapping) and isinstance(there, Mapping):
-            found += changes(here, there, f"{path}.")
+        parts, other_parts = _parts(here), _parts(there)
+        if parts is not None and other_parts is not None and (parts or other_parts):
+            found += changes(parts, other_parts, f"{path}.")
         elif here != there:
             found.append((path, here, there))
     return found
+
+
+def _parts(value: Any) -> Mapping[str, Any] | None:
+    """What a value is made of, items of a list by their place; None for one that has no parts."""
+    if isinstance(value, list):
+        return {str(place): item for place, item in enumerate(value)}
+    return value if isinstance(value, Mapping) else {} if value is None else None
 
 
 def _rules(planned: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -103,7 +103,8 @@ def _cause(story: Story) -> dict[str, Any]:
         return {"cause": None, "is_over": is_over, "why": _why(story)}
     titles = {step.name: step.title for run in story.runs for step in run.steps}
     cause = {**error, "step_title": titles.get(error.get("step", ""), "")}
-    return {"cause": cause, "cause_story": _cause_story(story), "is_over": is_over, "why": ""}
+    said = {"cause": cause, "cause_story": _cause_story(story), "is_over": is_over, "why": ""}
+    return {**said, "is_cancelled": error.get("class") == "Cancelled"}
 
 
 def _last_failure(story: Story) -> dict[str, Any] | None:

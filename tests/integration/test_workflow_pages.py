@@ -317,8 +317,8 @@ def test_two_of_a_kind_are_compared(asker: Any) -> None:
     _, one = factories.build(asker, "web-1", age=20)
     _, other = factories.build(asker, "web-2", age=40)
     runs = WorkflowRun.objects.using("cell1")
-    runs.filter(pk=one.pk).update(inputs={"flavor": {"vcpus": 1}, "host": "sim-1"})
-    runs.filter(pk=other.pk).update(inputs={"flavor": {"vcpus": 4}, "host": "sim-2"})
+    runs.filter(pk=one.pk).update(inputs={"flavor": {"vcpus": 1}, "disks": [{"size": 1}]})
+    runs.filter(pk=other.pk).update(inputs={"flavor": {"vcpus": 4}, "disks": [{"size": 2}, {"size": 3}]})
     stranger = factories.run(asker, "cell1", flow="stop_instance")
     ana = signed_in("ana")
     offered = ana.get(f"/workflows/compare?a={one.uuid}").content.decode()
@@ -328,6 +328,9 @@ def test_two_of_a_kind_are_compared(asker: Any) -> None:
     assert "Spawn on host" in page
     assert re.search(r"\+(1[5-9]|2[0-5]) s", page)
     assert "build_in_cell.flavor.vcpus" in page
+    for place, sizes in (("0", ("1", "2")), ("1", ("–", "3"))):
+        spans = ' <span class="faint">→</span> '.join(f'<span class="break">{size}</span>' for size in sizes)
+        assert f"build_in_cell.disks.{place}.size</dt><dd>{spans}</dd>" in page
     part = ended(asker, 9)
     page = ana.get(f"/workflows/compare?a={one.uuid}&b={part.uuid}").content.decode()
     assert "not there" in page

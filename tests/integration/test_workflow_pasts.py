@@ -79,6 +79,14 @@ def test_the_title_of_a_failure_says_what_failed(asker: Any) -> None:
     assert '<meta property="og:description" content="failed (undone) · by ana · ' in page
 
 
+def test_who_cancelled_is_no_failure(asker: Any) -> None:
+    error = {"class": "Cancelled", "message": "not needed any more"}
+    ends = {"state": "cancelled", "finished_at": factories.ago(1), "owner": None, "error": error}
+    run = factories.run(asker, "cell1", instance_name="web-1", **ends)
+    page = signed_in("ana").get(f"/workflows/{run.uuid}").content.decode()
+    assert '<div class="note" data-tone="none"><strong>It was cancelled: not needed any more</strong>' in page
+
+
 def test_a_shared_link_tells_strangers_the_products_name_alone(asker: Any) -> None:
     run = factories.run(asker, "cell1", instance_name='a "quoted" <name>')
     path = f"/workflows/{run.uuid}"

@@ -28,6 +28,8 @@ const hearers = new Map();
 export function startLive() {
   const body = document.body.dataset;
   if (!body.asker) return;
+  // A view of the past or of a part stands still, its times too.
+  if (document.querySelector('[data-link="paused"]')) document.documentElement.setAttribute("data-stale", "");
   open();
   onReturn(goOn);
   if (body.live && body.liveTopic) {
