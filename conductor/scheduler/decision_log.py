@@ -47,7 +47,7 @@ def keep(
     and the hosts `seen`, where they are kept.
     """
     seen = context.get("seen") or Kept()
-    noted = _noted(context.get("uses", ()))
+    uses = context.get("uses", ())
     return SchedulingDecision.objects.create(
         step_key=step_key,
         run_uuid=run_uuid,
@@ -56,9 +56,7 @@ def keep(
         selections=[[selection.to_json() for selection in chosen] for chosen in decision.selections],
         summary={
             **decision.summary(),
-            "scheduler": process_names.mine(),
-            "plugins": context["plugins"],
-            "plugin_uses": [use.to_json() for use in noted],
+            **_deciders(context["plugins"], uses),
             "instance_uuids": list(instance_uuids),
             "lost_races": len(context["lost_races"]),
             "fates": {},
@@ -66,13 +64,19 @@ def keep(
         details={
             **decision.details(),
             "lost_races": list(context["lost_races"]),
-            "would_choose": {use.name: use.would_choose for use in noted if use.would_choose},
+            "would_choose": {use.name: use.would_choose for use in _noted(uses) if use.would_choose},
         },
         request=context.get("request"),
         snapshot_digest=seen.digest,
         snapshot_rows=seen.rows,
         created_at=database_now(),
     )
+
+
+def _deciders(plugins: str, uses: Iterable[Use]) -> dict[str, Any]:
+    """The process that decided, and with which plugins."""
+    noted = [use.to_json() for use in _noted(uses)]
+    return {"scheduler": process_names.mine(), "plugins": plugins, "plugin_uses": noted}
 
 
 def _noted(uses: Iterable[Use]) -> list[Use]:

@@ -332,8 +332,7 @@ def test_the_next_best_of_the_same_look_comes_before_another_look(monkeypatch: p
     decision = SchedulingDecision.objects.get(step_key="step")
     assert [race["host"] for race in decision.details["lost_races"]] == ["best"]
     assert decision.selections[0][0]["host"] == "second"
-    assert decision.summary["drawn_among"] == 1
-    assert decision.summary["scheduler"] == leases.WORKER
+    assert (decision.summary["drawn_among"], decision.summary["scheduler"]) == (1, leases.WORKER)
     assert (used("best")["VCPU"], used("second")["VCPU"], used("third")["VCPU"]) == (1, 1, 0)
 
 
