@@ -48,6 +48,7 @@ DESCRIBED_BY_KEYWORD = frozenset(
 TABLES = frozenset(
     {
         *("FLOW_WORDS", "WAIT_WORDS", "ALL_COLUMNS", "COLUMN_WORDS", "BULK_ACTIONS", "SPANS", "HOW_WORDS", "GROUPINGS"),
+        "STEER_WORDS",
         *(
             "THEMES",
             "DENSITIES",

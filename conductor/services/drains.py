@@ -48,11 +48,11 @@ REASONS: Mapping[str, str] = {
 class Wish:
     """How a host is to be emptied: so many servers at once, whether they may be off while they move, until when.
 
-    After `deadline_at` no further move is begun.
+    Nobody's running server is switched off without consent. After `deadline_at` no further move is begun.
     """
 
     most_at_once: int = 2
-    allows_cold: bool = True
+    allows_cold: bool = False
     deadline_at: datetime | None = None
 
 
@@ -148,7 +148,8 @@ def under_way(context: RequestContext) -> Page[DrainView]:
 def act(context: RequestContext, host: str, action: str, *, deadline_at: datetime | None = None) -> DrainView:
     """Pause, resume, stop (the host stays closed) or cancel (it is opened again) the drain of a host.
 
-    One that is resumed gets another deadline, where one is given; after a deadline that has passed there is none else.
+    One that is resumed gets another deadline, where one is given; after a deadline that has passed, noticed or not,
+    there is none else.
     Servers that are on their way arrive all the same. Raises Invalid for another word or a time that has passed,
     Conflict for one that is over.
     """
@@ -167,7 +168,7 @@ def act(context: RequestContext, host: str, action: str, *, deadline_at: datetim
         if action == "pause":
             drains.update(is_paused=True, updated_at=database_now())
         elif action == "resume":
-            until = deadline_at or (None if drain.is_late else drain.deadline_at)
+            until = deadline_at or (None if _has_passed(service.cell, drain) else drain.deadline_at)
             drains.update(is_paused=False, is_late=False, deadline_at=until, updated_at=database_now())
         else:
             drains.update(stays_closed=action == "stop", updated_at=database_now())
@@ -317,6 +318,11 @@ def _is_ours(move: Migration) -> bool:
     return bool(move.details.get("confirms_itself"))
 
 
+def _has_passed(alias: str, drain: Drain) -> bool:
+    """Whether the deadline is over; of one that is paused nobody may have noticed yet."""
+    return drain.is_late or (drain.deadline_at is not None and drain.deadline_at <= database_time(alias))
+
+
 def _require_ahead(alias: str, deadline_at: datetime | None) -> None:
     if deadline_at is not None and deadline_at <= database_time(alias):
         raise Invalid("A deadline lies ahead: this one has passed.", field="deadline_at")
@@ -351,6 +357,6 @@ def _view(alias: str, drain: Drain) -> DrainView:
         wish=wish,
         moved=len(moved),
         moving=children.live().count(),
-        is_late=drain.is_late,
+        is_late=drain.is_late or (run.finished_at is None and _has_passed(alias, drain)),
         left=left,
     )

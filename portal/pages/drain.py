@@ -27,7 +27,7 @@ from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
 STATUS: tuple[tuple[type[NovellaError], int], ...] = ((Invalid, 400), (Conflict, 409))
-USUAL = Wish(allows_cold=False)  # a person ticks that servers may be off meanwhile; nobody has it ticked for them
+USUAL = Wish()  # a person ticks that servers may be off meanwhile; nobody has it ticked for them
 HOW_WORDS = {drains.LIVE: "while it runs", drains.COLD: "switched off for the move"}
 ROOM_WORDS: Mapping[str, str] = {"free_vcpus": "vCPU", "free_memory_mb": "Memory", "free_disk_gb": "Disk"}
 ROOM_UNITS: Mapping[str, Callable[[float], str]] = {

@@ -17,7 +17,17 @@ from conductor.core.errors import Conflict, Invalid, NotFound, NovellaError
 from conductor.services import drains, flows, host_deeds, host_details, what_if
 from conductor.services.drains import DrainView
 from portal.pages.access import PageRequest, operators_only
-from portal.pages.drain import DONE_WORDS, HOW_WORDS, STATUS, USUAL, face_of_drain, reasons_not, rooms_of, wish_of
+from portal.pages.drain import (
+    DONE_WORDS,
+    HOW_WORDS,
+    STATUS,
+    USUAL,
+    deadline_of,
+    face_of_drain,
+    reasons_not,
+    rooms_of,
+    wish_of,
+)
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
@@ -98,15 +108,24 @@ def progress(request: PageRequest) -> HttpResponse:
 @require_POST
 @operators_only
 def steer(request: PageRequest, action: str) -> HttpResponse:
-    """Pause, resume, stop or cancel the drains of the hosts that are named; each has its own answer."""
+    """Pause, resume, stop or cancel the drains of the hosts that are named; each has its own answer.
+
+    Where deadlines have passed, resuming asks first for another one: nobody loses a deadline without being told.
+    """
     if action not in drains.ACTIONS:
         raise Http404
     names = list(dict.fromkeys(request.POST.getlist("host")))
+    late = _late(request.asker, names) if action == "resume" else []
+    if late and "deadline" not in request.POST:
+        return _resume_form(request, names, late)
     done, refused = 0, []
     unknown: set[str] = set()
-    for name in names:
+    for name in [*late, *(name for name in names if name not in late)]:
         try:
-            host_deeds.steer(request.asker, name, action)
+            until = deadline_of(request.POST) if name in late else None
+            host_deeds.steer(request.asker, name, action, deadline_at=until)
+        except Invalid as error:  # of the first of those that are late, when nothing is done yet
+            return _resume_form(request, names, late, error)
         except (Conflict, NotFound) as error:
             refused.append(error.message)
             unknown |= {name} if isinstance(error, NotFound) else set()
@@ -118,6 +137,26 @@ def steer(request: PageRequest, action: str) -> HttpResponse:
     for message in refused:
         messages.add_message(request, messages.INFO, message, extra_tags="bad")
     return redirect(_url("drains", [name for name in names if name not in unknown]))
+
+
+def _late(asker: RequestContext, names: list[str]) -> list[str]:
+    """Those of the hosts whose deadline has passed."""
+    late = {view.host for view in drains.under_way(asker).items if view.is_late}
+    return [name for name in names if name in late]
+
+
+def _resume_form(
+    request: PageRequest, names: list[str], late: list[str], error: NovellaError | None = None
+) -> HttpResponse:
+    context = {
+        "asker": request.asker,
+        "names": names,
+        "late": late,
+        "back_url": _url("drains", names),
+        "deadline": request.POST.get("deadline", ""),
+        "problem": error.message if error else "",
+    }
+    return render(request, "hosts/drains_resume.html", context, status=400 if error else 200)
 
 
 def list_context(asker: RequestContext, names: list[str]) -> dict[str, Any]:

@@ -122,6 +122,29 @@ def test_the_pages_plan_begin_and_steer_all(four: Any) -> None:
     assert signed_in("ana").get("/drains").status_code == 404
 
 
+def test_resume_all_asks_for_another_deadline_where_one_has_passed(four: Any) -> None:
+    host_deeds.drain_all(four, ["sim-1", "sim-2"], Wish(), reason="fans")
+    admin, rows = signed_in("admin"), Drain.objects.using(CELL)
+    rows.update(is_paused=True)
+    rows.filter(host="sim-2").update(deadline_at=factories.ago(5))  # while it is paused nobody notices
+    asked = text(admin.post("/drains/do/resume", {"host": ["sim-1", "sim-2"]}))
+    assert "The deadline of 1 of them has passed" in asked
+    assert rows.filter(is_paused=True).count() == 2, "it asks first"
+    past = admin.post("/drains/do/resume", {"host": ["sim-1", "sim-2"], "deadline": "2020-01-31T12:00"})
+    assert (past.status_code, "this one has passed" in text(past), rows.filter(is_paused=True).count()) == (
+        400,
+        True,
+        2,
+    )
+    until = {"host": ["sim-1", "sim-2"], "deadline": "2099-01-31T12:00"}
+    assert "2 hosts: It goes on." in text(admin.post("/drains/do/resume", until, follow=True))
+    kept = {row.host: row.deadline_at and row.deadline_at.year for row in rows.all()}
+    assert (kept, rows.filter(is_paused=True).count()) == ({"sim-1": None, "sim-2": 2099}, 0)
+    rows.filter(host="sim-2").update(deadline_at=factories.ago(5), is_late=True)
+    admin.post("/drains/do/resume", {**until, "deadline": ""})
+    assert rows.get(host="sim-2").deadline_at is None, "without any, as it was asked"
+
+
 def test_two_of_three_hosts_are_emptied_onto_the_third(hosts: Hosts, launch: Any, people: Any) -> None:
     uuids = [launch(f"web-{number}") for number in range(3)]
     leaving = [f"sim-{number}" for number in (1, 2)]

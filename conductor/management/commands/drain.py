@@ -14,12 +14,13 @@ from django.core.management.base import BaseCommand, CommandError
 from conductor.core.context import system_context
 from conductor.core.errors import NovellaError
 from conductor.core.states import LIVE_RUN_STATES, RunState
-from conductor.services import drains
+from conductor.services import drains, host_deeds
 from conductor.services.announcements import moment
 from conductor.services.drains import DrainView, Wish
 
 LOOK_EVERY_SECONDS = 2.0
 NOT_EMPTY = 2
+UNSAID = "asked for on the command line"
 
 
 class Command(BaseCommand):
@@ -32,8 +33,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("host")
         parser.add_argument("--most-at-once", type=int, default=Wish().most_at_once, metavar="N", help="1 to 100")
-        parser.add_argument("--no-cold", action="store_true", help="never stop a server to move it")
+        parser.add_argument("--allow-cold", action="store_true", help="servers may be off while they move")
+        parser.add_argument("--no-cold", action="store_true", help="as without --allow-cold")
         parser.add_argument("--deadline", default="", metavar="TIME", help="begin no move after it; UTC without a zone")
+        parser.add_argument("--reason", default="", help="why it is emptied: kept in the audit log")
+        parser.add_argument("--note", default="", metavar="TEXT", help="what is done to the host while it is closed")
         parser.add_argument("--dry-run", action="store_true", help="only say what would become of each server")
         parser.add_argument("--wait", action="store_true", help="stay until the host is empty")
         for action in drains.ACTIONS:
@@ -50,7 +54,7 @@ class Command(BaseCommand):
     def _handle(self, host: str, options: dict[str, Any]) -> None:
         context = system_context()
         until = moment(options["deadline"], "deadline_at") if options["deadline"] else None
-        wish = Wish(options["most_at_once"], not options["no_cold"], until)
+        wish = Wish(options["most_at_once"], options["allow_cold"] and not options["no_cold"], until)
         asked = [action for action in drains.ACTIONS if options[action]]
         if options["dry_run"]:
             plan = [asdict(row) for row in drains.preview(context, host, wish)]
@@ -59,9 +63,12 @@ class Command(BaseCommand):
             drains.open_again(context, host)
             self._say(options, {"host": host, "is_disabled": False}, [f"{host} takes new work."])
         elif asked:
-            self._show(options, drains.act(context, host, asked[0], deadline_at=until))
+            host_deeds.steer(context, host, asked[0], deadline_at=until)
+            self._show(options, drains.get(context, host))
         else:
-            drains.begin(context, host, wish)
+            host_deeds.drain(context, host, wish, reason=options["reason"] or UNSAID)
+            if options["note"]:
+                host_deeds.note(context, host, options["note"])
             self._show(options, self._wait(host) if options["wait"] else drains.get(context, host))
 
     def _wait(self, host: str) -> DrainView:

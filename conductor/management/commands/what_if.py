@@ -43,7 +43,8 @@ class Command(BaseCommand):
             launch.add_argument(flag, type=int, metavar="N", help=f"in place of the flavor's {name}")
         drain = kinds.add_parser("drain", help="where would each guest of a host go?")
         drain.add_argument("host")
-        drain.add_argument("--no-cold", action="store_true", help="never stop a server to move it")
+        drain.add_argument("--allow-cold", action="store_true", help="servers may be off while they move")
+        drain.add_argument("--no-cold", action="store_true", help="as without --allow-cold")
         for one in (launch, drain):
             one.add_argument(
                 "--add", action="append", default=[], metavar="N[:HOST]", help="N hosts more, like HOST but empty"
@@ -59,7 +60,7 @@ class Command(BaseCommand):
                 fit = what_if.launch(_asker(options), _wish(options), fleet=fleet, flavor=_flavor(options))
                 fits, body, lines = fit.would_be_done, asdict(fit), _fit_lines(fit)
             else:
-                wish = Wish(allows_cold=not options["no_cold"])
+                wish = Wish(allows_cold=options["allow_cold"] and not options["no_cold"])
                 found = what_if.drain(system_context(), options["host"], wish, fleet=fleet)
                 fits, body, lines = not found.staying, asdict(found), _drain_lines(found)
         except NovellaError as error:

@@ -68,7 +68,7 @@ class Drain(OwnView):
         """Where would each guest of a host go?"""
         self.authorize("novella:what_if:drain")
         body = validate(request.data, schemas.WHAT_IF_DRAIN)
-        wish = Wish(allows_cold=as_boolean(body.get("allows_cold", True), "allows_cold"))
+        wish = Wish(allows_cold=as_boolean(body.get("allows_cold", Wish().allows_cold), "allows_cold"))
         found = what_if.drain(request.context, body["host"], wish, fleet=fleet_of(body.get("fleet", {})))
         return Response({"drain": asdict(found)})
 

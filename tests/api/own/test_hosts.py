@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from conductor.cell_db.models import Drain, Instance, Service
-from conductor.journal.models import WorkflowRun
+from conductor.journal.models import AuditRecord, WorkflowRun
 from tests.fleet import silence
 from tests.integration.flows.conftest import ana, hosts, launch
 from tests.integration.flows.moving import CELL, Hosts, instance_of, run_to_the_end
@@ -101,7 +101,11 @@ def test_the_command_does_the_same(hosts: Hosts, launch: Any) -> None:
         return out.getvalue()
 
     assert said("--dry-run") == "web-1: live\n"
-    assert json.loads(said("--json"))["host"] == home
+    begun = json.loads(said("--json", "--reason", "ticket 7", "--note", "new fans"))
+    assert (begun["host"], begun["wish"]) == (home, {"most_at_once": 2, "allows_cold": False, "deadline_at": None})
+    assert Service.objects.using(CELL).get(host=home).maintenance_note == "new fans"
+    record = AuditRecord.objects.using(CELL).get(action="host.drain")
+    assert (record.reason, record.details["host"]) == ("ticket 7", home)
     assert "0 moved" in said("--pause")
     said("--resume")
     with pytest.raises(CommandError, match="being emptied"):

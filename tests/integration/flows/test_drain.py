@@ -114,7 +114,7 @@ def test_who_cannot_leave_is_named_with_the_reason(hosts: Hosts, admin: Any, pac
 
 def test_what_fails_live_goes_cold_where_it_may(hosts: Hosts, admin: Any, packed: list[str]) -> None:
     hosts.fails = lambda message, host: "DriverError" if message == "live_migrate" else None
-    drains.begin(admin, "sim-1", Wish(most_at_once=4))
+    drains.begin(admin, "sim-1", Wish(most_at_once=4, allows_cold=True))
     assert drained(hosts)
     assert not Instance.objects.using(CELL).filter(host="sim-1").exists()
     flows = WorkflowRun.objects.using(CELL).filter(parent_uuid=run_of_drain().uuid).values_list("flow", flat=True)
