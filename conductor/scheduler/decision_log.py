@@ -43,8 +43,7 @@ def keep(
 ) -> SchedulingDecision:
     """Store a decision; inside the transaction of its claims.
 
-    `context` has the digest of the `plugins` that decided, their `uses`, the `lost_races` before, and the `request`
-    and the hosts `seen`, where they are kept.
+    `context` has the digest of the `plugins`, their `uses`, the `lost_races` before; `request` and `seen` where kept.
     """
     seen = context.get("seen") or Kept()
     uses = context.get("uses", ())
