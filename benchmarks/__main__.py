@@ -18,6 +18,7 @@ ALL = (
     "parked.py",
     "live_sockets.py",
     "first_paint.py",
+    "busy_list.py",
 )
 
 

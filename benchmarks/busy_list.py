@@ -1,0 +1,261 @@
+"""Whether a list of 10,000 servers stays usable while 500 of them change each second, beside the same list at rest.
+
+    python benchmarks/busy_list.py [servers] [changes per second] [seconds]
+
+One web process serves as `manage.py web` does, another process changes servers in ten cells, each change with its
+event, and headless Chromium looks at the list in one long window that it has read to its end. First nothing changes,
+then everything does. Meanwhile one scrolls, and types into the box that filters: counted are the pauses between two
+frames, the longest task of the page's thread, how long a letter takes until it is there and until its answer is, and
+what its process holds of memory after a collection of garbage. At the end all that is drawn must be as the databases
+have it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.api_show import Web
+from benchmarks.bench_cloud import CELLS, uuid_of
+from tests.chromium import CHROMIUM, FLAGS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+SERVERS, CHANGES, SECONDS = 10_000, 500, 120
+BEATS = 10  # transactions of the other process each second
+CALM_SECONDS = 20
+BAR_FRAME_MS, BAR_TASK_MS, BAR_LETTER_MS, BAR_GROWTH = 100.0, 200.0, 100.0, 0.2
+PATIENCE_MS = 60_000
+WORDS = ("server-99", "server-12", "server-77")
+STATE = "SELECT vm_state FROM cell_db_instance WHERE uuid = ?"
+STATE_WORDS = {"active": "active", "paused": "paused"}
+SHOWN = """() => [...document.querySelectorAll("[data-rows] > [data-row]")].map((row) =>
+    [row.id.replace("server-", ""), row.querySelector(".state-word").textContent])"""
+WATCH = """() => {
+    globalThis.seen = { frames: [], tasks: [], letters: [] };
+    let last = performance.now();
+    const tick = (now) => { seen.frames.push(now - last); last = now; requestAnimationFrame(tick); };
+    requestAnimationFrame(tick);
+    new PerformanceObserver((list) => seen.tasks.push(...list.getEntries().map((one) => one.duration)))
+        .observe({ type: "longtask" });
+    addEventListener("input", ({ timeStamp }) =>
+        requestAnimationFrame(() => setTimeout(() => seen.letters.push(performance.now() - timeStamp))), true);
+}"""
+NEW = "() => { const found = seen; globalThis.seen = { frames: [], tasks: [], letters: [] }; return found; }"
+IS_FILTERED = """(word) => {
+    const names = [...document.querySelectorAll("[data-rows] .name")];
+    return names.length && names.every((one) => one.textContent.includes(word));
+}"""
+
+
+# -- who changes things ---------------------------------------------------------------------------------------
+
+
+def change(folder: Path, servers: int, per_second: int) -> None:
+    """Until its input ends: servers are paused and active again, by turns; says how many changes there were."""
+    os.environ |= {"NOVELLA_DATA": str(folder), "NOVELLA_LOG_LEVEL": "ERROR"}
+    os.environ |= {"NOVELLA_CELLS": ",".join(CELLS), "DJANGO_SETTINGS_MODULE": "portal.settings"}
+    import django
+
+    django.setup()
+    ended = threading.Event()
+
+    def wait() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    each, count = servers // len(CELLS), max(1, per_second // BEATS)
+    beat, began = 0, time.monotonic()
+    while not ended.wait(max(0.0, began + beat / BEATS - time.monotonic())):
+        place, first = beat % len(CELLS), beat // len(CELLS) * count
+        mine = [uuid_of((first + at) % each * len(CELLS) + place) for at in range(count)]
+        _turn(CELLS[place], mine, is_paused=first // each % 2 == 0)
+        beat += 1
+    print(json.dumps({"changes": beat * count, "seconds": time.monotonic() - began}), flush=True)
+
+
+def _turn(alias: str, uuids: list[Any], *, is_paused: bool) -> None:
+    from conductor import events
+    from conductor.cell_db.models import Instance
+    from conductor.transactions import write_tx
+
+    with write_tx(alias):
+        found = Instance.objects.using(alias).filter(uuid__in=uuids)
+        found.update(vm_state="paused" if is_paused else "active", power_state=3 if is_paused else 1)
+        for uuid, project_id in found.values_list("uuid", "project_id"):
+            events.append(alias, events.about_instance(uuid, project_id), "instance.updated")
+
+
+# -- who looks ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Look:
+    """What somebody saw for some seconds: milliseconds, and megabytes of the page's memory as time went on."""
+
+    frames: list[float]
+    tasks: list[float]
+    letters: list[float]
+    megabytes: list[float]
+    nodes: int
+    rows: int
+
+    def words(self) -> str:
+        late = sum(one > BAR_FRAME_MS for one in self.frames)
+        return (
+            f"frames p99 {at(self.frames, 0.99):.0f} ms, longest {max(self.frames):.0f}, {late} of {len(self.frames)}"
+            f" over {BAR_FRAME_MS:.0f}; longest task {max(self.tasks, default=0):.0f} ms; a letter is there after"
+            f" {statistics.median(self.letters):.0f} ms, at most {max(self.letters):.0f};"
+            f" {' '.join(f'{one:.0f}' for one in self.megabytes)} MB, {self.rows:,} rows known, {self.nodes:,} nodes"
+        )
+
+    @property
+    def is_usable(self) -> bool:
+        grown = self.megabytes[-1] / self.megabytes[0] - 1
+        is_quick = at(self.frames, 0.99) <= BAR_FRAME_MS and max(self.letters) <= BAR_LETTER_MS
+        return is_quick and max(self.tasks, default=0) <= BAR_TASK_MS and grown <= BAR_GROWTH
+
+
+def at(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def open_list(page: Page) -> None:
+    """All of the list is in the window, and the live link stands."""
+    page.goto("/servers?rows=10000&all=1")
+    page.locator("[data-link-chip][data-link=live]").wait_for()
+    while not page.locator("[data-window-words]").inner_text().startswith(("All", "The first")):
+        scroll_to(page, 1)
+        page.wait_for_timeout(50)
+    scroll_to(page, 0)
+    page.locator("[data-rows] [data-pick]").nth(1).check()
+
+
+def scroll_to(page: Page, share: float) -> None:
+    page.locator("[data-windowed]").evaluate("(box, share) => { box.scrollTop = box.scrollHeight * share; }", share)
+
+
+def look(page: Page, seconds: float) -> Look:
+    """Scroll and type, for so long; then filter a few times and take the filter away again."""
+    page.evaluate(NEW)
+    began, megabytes = time.monotonic(), [memory_of(page)]
+    way = 1
+    while (spent := time.monotonic() - began) < seconds:
+        page.locator("#search").press_sequentially("web-1", delay=40)
+        page.locator("#search").clear()
+        page.mouse.move(700, 600)
+        for _ in range(30):
+            page.mouse.wheel(0, way * 400)
+            page.wait_for_timeout(30)
+        way = -way if spent // 20 % 2 else way
+        if spent > len(megabytes) * seconds / 4:
+            megabytes.append(memory_of(page))
+    seen = page.evaluate(NEW)
+    megabytes.append(memory_of(page))
+    nodes = page.evaluate("document.querySelectorAll('*').length")
+    rows = int(page.locator("[data-windowed] table").get_attribute("aria-rowcount") or 0) - 1
+    return Look(seen["frames"], seen["tasks"], seen["letters"], megabytes, nodes, rows)
+
+
+def memory_of(page: Page) -> float:
+    """MB of the page's process, garbage collected: rows out of sight are text, which no heap of scripts counts."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    session.detach()
+    assert page.context.browser is not None
+    machine = page.context.browser.new_browser_cdp_session()
+    pids = [one["id"] for one in machine.send("SystemInfo.getProcessInfo")["processInfo"] if one["type"] == "renderer"]
+    machine.detach()
+    return max(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids) * 4096 / 1e6
+
+
+def filter_and_back(page: Page) -> list[float]:
+    """Milliseconds from the last letter in the box to the rows that match."""
+    taken = []
+    for word in WORDS:
+        page.locator("#name-filter").press_sequentially(word, delay=40)
+        began = time.monotonic()
+        page.wait_for_function(IS_FILTERED, arg=word)
+        taken.append((time.monotonic() - began) * 1000)
+        with page.expect_response("**/servers?*"):
+            page.locator("#name-filter").clear()
+        page.locator("[data-windowed]").wait_for()
+    return taken
+
+
+def is_true(page: Page, folder: Path) -> bool:
+    """Nothing changes any more: all that is drawn says what the databases have, within the patience of the test."""
+    page.wait_for_timeout(3000)
+    shown = page.evaluate(SHOWN)
+    with ExitStack() as stack:
+        cells = [stack.enter_context(closing(sqlite3.connect(folder / f"{cell}.sqlite3"))) for cell in CELLS]
+        for uuid, word in shown:
+            found = [row for cell in cells for row in cell.execute(STATE, (UUID(uuid).hex,))]
+            if [(STATE_WORDS[state],) for (state,) in found] != [(word,)]:
+                return False
+    return len(shown) > 10
+
+
+def main(servers: int = SERVERS, changes: int = CHANGES, seconds: int = SECONDS) -> int:
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory(prefix="novella-bench-", ignore_cleanup_errors=True) as name:
+        web = Web(Path(name), servers)
+        try:
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+                missed = watch(browser, web, Path(name), (servers, changes, seconds))
+                browser.close()
+        finally:
+            web.stop()
+    print(f"load of the machine: {os.getloadavg()[0]:.0f}")
+    return int(missed)
+
+
+def watch(browser: Browser, web: Web, folder: Path, amounts: tuple[int, int, int]) -> bool:
+    servers, changes, seconds = amounts
+    here = f"http://127.0.0.1:{web.port}"
+    context = browser.new_context(base_url=here, viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    context.add_cookies([{**web.cookie, "url": here}])
+    page = context.new_page()
+    page.add_init_script(f"({WATCH})()")
+    open_list(page)
+    calm = look(page, CALM_SECONDS)
+    print(f"{servers:,} rows at rest: {calm.words()}", flush=True)
+    command = [sys.executable, str(Path(__file__).resolve()), "change", str(folder), str(servers), str(changes)]
+    before = web.processor_seconds()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as changer:
+        busy = look(page, seconds)
+        answers = filter_and_back(page)
+        said = json.loads(changer.communicate()[0])
+    share = (web.processor_seconds() - before) / said["seconds"]
+    print(f"{said['changes'] / said['seconds']:.0f} changes/s for {said['seconds']:.0f} s: {busy.words()}")
+    print(f"the filter's answer after {statistics.median(answers):.0f} ms, at most {max(answers):.0f};", end=" ")
+    is_current = is_true(page, folder)
+    print(f"the web process took {share:.0%} of a processor; all rows are {'' if is_current else 'NOT '}as they are")
+    return not (busy.is_usable and is_current)
+
+
+if __name__ == "__main__":
+    arguments: list[Any] = sys.argv[1:]
+    if arguments[:1] == ["change"]:
+        change(Path(arguments[1]), int(arguments[2]), int(arguments[3]))
+    else:
+        sys.exit(main(*map(int, arguments)))
