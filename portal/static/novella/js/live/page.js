@@ -12,12 +12,17 @@ import { gettext, ngettext } from "../words.js";
 const STALE_AFTER = 4000;
 const REFETCH_PAUSE = 400;
 const AGAIN_PAUSE = 2000;
+const LONGEST_READING = 20000; // ms: a line that hangs is no answer
+const LIST = "[data-list], #home-live";
 let topic;
 let view;
 let since;
 let port;
 let staleTimer;
 let refetchTimer;
+let rest = REFETCH_PAUSE;
+let isReading = false; // the list
+let isWantedAgain = false; // for what came meanwhile
 let countdown;
 let wasLost = false;
 let isPaused = false;
@@ -203,25 +208,37 @@ function patchRow(id, html) {
 }
 
 /** Rows come or go: read the list as this address has it. Nothing moves under the pointer or the focus by itself. */
-function refetch(pause = REFETCH_PAUSE) {
+function refetch(pause = rest) {
   // News that never pause must not put it off for ever: the first of them sets the time.
-  refetchTimer ??= setTimeout(async () => {
-    refetchTimer = undefined;
-    const list = document.querySelector("[data-list], #home-live");
-    if (!list) {
-      location.reload();
-      return;
-    }
-    const answer = await fetchWhole(location.href);
-    if (!answer || answer.status >= 500) refetch(AGAIN_PAUSE); // the news that led here is not told twice
-    else if (leadsToSignIn(answer.away)) signInAgain();
-    else if (answer.away) location.assign(answer.away);
-    else if (answer.ok) {
-      if (holdBack(list, answer.text)) changed();
-      else patch([answer.text]);
-      caughtUp();
-    }
-  }, pause);
+  if (isReading) isWantedAgain = true;
+  else refetchTimer ??= setTimeout(readAgain, pause);
+}
+
+/** One reading at a time, and then a rest of its length: an answer overtakes no newer one, and a busy list leaves room. */
+async function readAgain() {
+  refetchTimer = undefined;
+  if (!document.querySelector(LIST)) return location.reload();
+  isReading = true;
+  const [address, began] = [location.href, performance.now()];
+  const answer = await fetchWhole(address, { signal: AbortSignal.timeout(LONGEST_READING) });
+  isReading = false;
+  const isOld = location.href !== address; // the list is another one by now
+  const isMissing = !answer || answer.status >= 500; // the news that led here are not told twice
+  if (!isOld && !isMissing) take(answer);
+  rest = Math.max(REFETCH_PAUSE, performance.now() - began);
+  if (isMissing) refetch(AGAIN_PAUSE);
+  else if (isOld || isWantedAgain) refetch();
+  isWantedAgain = false;
+}
+
+function take(answer) {
+  if (leadsToSignIn(answer.away)) signInAgain();
+  else if (answer.away) location.assign(answer.away);
+  else if (answer.ok) {
+    if (holdBack(document.querySelector(LIST), answer.text)) changed();
+    else patch([answer.text]);
+    caughtUp();
+  }
 }
 
 function changed() {
