@@ -79,6 +79,22 @@ def test_networks_and_all_on_them(ana: Any, people: Any) -> None:
     assert first["request_id"].startswith("req-")
 
 
+def test_floating_addresses_are_told_by_their_address(ana: Any, api_client: Any) -> None:
+    admin = api_client("admin")
+    outside = made(admin, f"{NETWORK}/networks", {"network": {"name": "outside", "router:external": True}})["id"]
+    subnet = {"network_id": outside, "cidr": "203.0.113.0/24", "ip_version": 4}
+    made(admin, f"{NETWORK}/subnets", {"subnet": subnet})
+    floating = made(ana, f"{NETWORK}/floatingips", {"floatingip": {"floating_network_id": outside}})
+    path, address = f"{NETWORK}/floatingips/{floating['id']}", floating["floating_ip_address"]
+    done(ana.put(path, {"floatingip": {"description": "the shop's door"}}))
+    done(ana.delete(path))
+    assert records(ana) == [
+        ("floating_ip.create", address),
+        ("floating_ip.update", address),
+        ("floating_ip.delete", address),
+    ]
+
+
 def test_several_at_once_have_a_record_each_in_as_many_statements(ana: Any) -> None:
     def make(count: int) -> int:
         body = {"networks": [{"name": f"n-{number}"} for number in range(count)]}
