@@ -190,9 +190,9 @@ def test_hosts_that_were_changed_by_force_are_found() -> None:
 
 
 def test_one_that_hangs_is_broken_and_does_not_hold_up_the_others() -> None:
-    law, other = "the_same_question_has_the_same_answer", "it_has_a_name_and_options_that_are_declared"
-    assert broken(Hangs, law, seconds=0.05) == {law: "it took longer than 0.05 seconds"}
-    assert broken(Hangs, other) == {}
+    found = broken(Hangs, seconds=0.5)
+    assert found["the_same_question_has_the_same_answer"] == "it took longer than 0.5 seconds"
+    assert "it_has_a_name_and_options_that_are_declared" not in found
 
 
 def test_one_that_cannot_be_interrupted_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
