@@ -130,11 +130,16 @@ class Look:
             f" {' '.join(f'{one:.0f}' for one in self.megabytes)} MB, {self.rows:,} rows known, {self.nodes:,} nodes"
         )
 
+    @property
+    def grown(self) -> float:
+        """Megabytes."""
+        return self.megabytes[-1] - self.megabytes[0]
+
     def is_usable(self, kept: float) -> bool:
         """`kept`: megabytes of those that it has grown by which are not the page's."""
-        grown = (self.megabytes[-1] - kept) / self.megabytes[0] - 1
+        share = (self.grown - kept) / self.megabytes[0]
         is_quick = at(self.frames, 0.99) <= BAR_FRAME_MS and max(self.letters) <= BAR_LETTER_MS
-        return is_quick and max(self.tasks, default=0) <= BAR_TASK_MS and grown <= BAR_GROWTH
+        return is_quick and max(self.tasks, default=0) <= BAR_TASK_MS and share <= BAR_GROWTH
 
 
 def at(values: list[float], share: float) -> float:
@@ -271,8 +276,7 @@ def watch(browser: Browser, web: Web, folder: Path, amounts: tuple[int, int, int
     print(f"the web process took {share:.0%} of a processor; all rows are {'' if is_current else 'NOT '}as they are")
     page.close()
     kept = kept_by_who_looks_on(context, count)
-    grown = busy.megabytes[-1] - busy.megabytes[0]
-    print(f"its process grew by {grown:.0f} MB; one that throws as many answers away ({count}) by {kept:.0f} MB")
+    print(f"its process grew by {busy.grown:.0f} MB; one that throws as many answers away ({count}) by {kept:.0f} MB")
     return not (busy.is_usable(kept) and is_current)
 
 
