@@ -73,12 +73,14 @@ def databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Every database, empty; emptied again afterwards."""
     from conductor.cells import quarantine
     from conductor.rpc import backports
+    from conductor.scheduler.plugin_watch import plugin_watch
     from conductor.services import usual_times
     from tests.databases import empty_all
 
     backports.forget()  # what the hosts of another test spoke
     usual_times.forget()
     quarantine.forget()
+    plugin_watch.forget()
     with django_db_blocker.unblock():
         yield
         empty_all()

@@ -17,6 +17,7 @@ from conductor.api_db.models import PluginMetric
 from conductor.core.plugin_choice import PluginKey
 from conductor.core.scheduling import durations
 from conductor.core.scheduling.watching import Use
+from conductor.plugins.notes import notes
 from conductor.scheduler import plugin_notes, plugin_quarantine
 from conductor.transactions import database_time, write_tx
 
@@ -101,6 +102,12 @@ class PluginWatch:
         except (DatabaseError, InterfaceError):
             self._keep(accounts)
             raise
+
+    def forget(self) -> None:
+        """Begin anew, with nothing noted and the next flush far off: for tests, which share a process."""
+        with self._lock:
+            self._accounts, self._troubles, self._flushed_at = {}, {}, time.monotonic()
+        notes.take()
 
     def _keep(self, accounts: dict[PluginKey, _Account]) -> None:
         """For the next time, with what was noted meanwhile."""

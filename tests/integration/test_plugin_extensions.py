@@ -51,6 +51,12 @@ def use(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
     extensions._made.clear()
 
 
+def stored(kind: str, name: str) -> PluginMetric:
+    """What was counted."""
+    plugin_watch.flush()
+    return PluginMetric.objects.get(kind=kind, name=name)
+
+
 def spec(**hints: list[str]) -> RequestSpec:
     return RequestSpec("shop", "ana", FLAVOR, scheduler_hints=hints)
 
@@ -99,7 +105,7 @@ def test_a_quota_source_that_fails_is_counted_and_the_stored_limits_hold(
     use("quota_source", "RackLimits", broken=True)
     assert quotas.limits("shop") == before
     assert "extension failed: kind=quota_source name=RackLimits reason=RuntimeError" in caplog.text
-    assert plugin_watch._accounts["quota_source", "RackLimits"].faults >= 1
+    assert stored("quota_source", "RackLimits").faults >= 1
 
 
 def wish(**answers: list[str]) -> BuildWish:
@@ -229,8 +235,6 @@ def test_a_converter_that_fails_too_often_is_counted_and_shut_out_and_leaves_not
     settings.NOVELLA_QUARANTINE_AFTER = 2
     use("image_converter", "RackDisks")
     (one,) = in_use("image_converter")
-    plugin_watch.flush()  # what others did in this process
-    PluginMetric.objects.all().delete()
 
     def breaks(source: Path, source_format: str, target: Path, target_format: str) -> None:
         target.write_bytes(b"half")
@@ -251,8 +255,7 @@ def test_a_converter_that_fails_too_often_is_counted_and_shut_out_and_leaves_not
     ]
     shut = PluginQuarantine.objects.get()
     assert (shut.kind, shut.name, shut.cause) == ("image_converter", "RackDisks", "faults")
-    plugin_watch.flush()
-    metric = PluginMetric.objects.get(kind="image_converter")
+    metric = stored("image_converter", "RackDisks")
     assert (metric.calls, metric.faults, metric.overruns) == (2, 2, 0)  # who is shut out is not asked
 
 
@@ -289,7 +292,7 @@ def test_an_observer_hears_what_was_committed_in_order_and_one_that_hangs_is_pas
     assert [one.kind for one in log.seen][:2] == ["server.one", "server.two"]
     assert "server.never" not in [one.kind for one in log.seen]
     assert (log.seen[0].cell, log.seen[0].project_id, log.seen[0].instance_uuid) == ("cell1", "shop", str(uuid))
-    assert plugin_watch._accounts["flow_observer", "RackLog"].overruns >= 1
+    assert stored("flow_observer", "RackLog").overruns >= 1
 
 
 def test_what_the_settings_name_wrongly_is_told_by_check(use: Use, settings: Settings) -> None:
@@ -311,7 +314,6 @@ def test_nothing_is_asked_where_the_operator_names_nothing(client: Client) -> No
 def test_operators_see_extensions_and_let_one_in_again(use: Use, people: Any, settings: Settings) -> None:
     use("panel", "RackPanel", mode="raises")
     settings.NOVELLA_QUARANTINE_AFTER = 1
-    plugin_watch._troubles.clear()
     panels.shown(people.ana.context(), SUBJECT)
     plugin_watch.flush()
     admin = signed_in("admin")

@@ -67,7 +67,6 @@ def test_what_a_driver_did_far_away_is_in_the_catalogue_and_once(people: Any) ->
         plugin_watch.flush()
         return plugin_details.detail(system_context(), "driver", "fake")
 
-    plugin_watch.flush()  # of others
     found = hear(told(1))
     assert [(one.error, one.place, one.times) for one in found.faults] == [
         ("RuntimeError in spawn_instance", "mine:7 in spawn", 1)
