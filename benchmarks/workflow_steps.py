@@ -2,10 +2,10 @@
 
     python benchmarks/workflow_steps.py [sqlite | postgresql]
 
-A flow of eight persisted steps that do nothing else: one flow at a time, 32 at once in one process and in two, and
-eight steps undone against eight done. The limit is measured before and after each round, on the same disk or server.
-Without an argument both databases are measured, each in a process of its own; PostgreSQL is a private server of the
-benchmark's own.
+A flow of eight persisted steps that do nothing else: one flow at a time, 32 at once in one process and in two, each
+kept to a core of its own or not, and eight steps undone against eight done. The limit is measured before and after each
+round, on the same disk or server. Without an argument both databases are measured, each in a process of its own;
+PostgreSQL is a private server of the benchmark's own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -29,6 +30,7 @@ FLOWS_PER_ROUND = 20
 IN_FLIGHT = 32
 FLOWS_PER_THREAD = 8
 PROCESSES = (1, 2)
+LOOSE, KEPT = "", ", each kept to a core"
 UNDONE_PER_ROUND = 10
 
 
@@ -53,7 +55,7 @@ def _measure(kind: str) -> None:
 
 def _rounds(limit: Callable[[float], float]) -> None:
     limits, alone, cpu, undone, ended = [], [], [], [], []
-    together: dict[int, list[float]] = {processes: [] for processes in PROCESSES}
+    together: dict[tuple[int, str], list[float]] = {way: [] for way in product(PROCESSES, (LOOSE, KEPT))}
     _one_at_a_time(3)
     for _ in range(ROUNDS):
         before = limit(0.7)
@@ -61,8 +63,8 @@ def _rounds(limit: Callable[[float], float]) -> None:
         alone.append(_one_at_a_time(FLOWS_PER_ROUND))
         cpu.append((time.process_time() - began) / (FLOWS_PER_ROUND * STEPS) * 1000)
         between = limit(0.7)
-        for processes, rates in together.items():
-            rates.append(_at_once(processes))
+        for (processes, how), rates in together.items():
+            rates.append(_at_once(processes, is_kept=how == KEPT))
         limits.append((before + between + limit(0.7)) / 3)
         shares = _undo_shares()
         undone.append(shares[0])
@@ -70,8 +72,8 @@ def _rounds(limit: Callable[[float], float]) -> None:
     _print("commit limit per second", limits)
     _print("W1 steps per second, one flow at a time", alone)
     _print("W1 ratio to the limit", [rate / bar for rate, bar in zip(alone, limits, strict=True)])
-    for processes, rates in together.items():
-        _print(f"W2 steps per second, {IN_FLIGHT} flows, {processes} process(es)", rates)
+    for (processes, how), rates in together.items():
+        _print(f"W2 steps per second, {IN_FLIGHT} flows, {processes} process(es){how}", rates)
         _print("W2 ratio to the limit", [rate / bar for rate, bar in zip(rates, limits, strict=True)])
     _print("W5 CPU milliseconds per step", cpu)
     _print(f"W6 undoing {STEPS} steps / doing them", undone)
@@ -85,13 +87,17 @@ def _one_at_a_time(flows: int) -> float:
     return STEPS * flows / (time.perf_counter() - began)
 
 
-def _at_once(processes: int) -> float:
-    """Steps per second of many threads in so many processes, as of as many conductors."""
+def _at_once(processes: int, *, is_kept: bool) -> float:
+    """Steps per second of many threads in so many processes, as of as many conductors, with `--core` or without."""
     from django.db import connections
 
     connections.close_all()  # no child has a connection of its parent's
     starts, ready, done = os.pipe(), os.pipe(), os.pipe()
-    children = [_forked(IN_FLIGHT // processes, starts[0], ready[1], done[1]) for _ in range(processes)]
+    cores: list[int | None] = [*sorted(os.sched_getaffinity(0))] if is_kept else [None]
+    children = [
+        _forked(IN_FLIGHT // processes, cores[number % len(cores)], (starts[0], ready[1], done[1]))
+        for number in range(processes)
+    ]
     _read(ready[0], processes)
     began = time.perf_counter()
     os.write(starts[1], b"." * processes)
@@ -103,12 +109,17 @@ def _at_once(processes: int) -> float:
     return STEPS * FLOWS_PER_THREAD * IN_FLIGHT / seconds
 
 
-def _forked(threads: int, start: int, ready: int, done: int) -> int:
+def _forked(threads: int, core: int | None, pipes: tuple[int, int, int]) -> int:
     """A process that runs flows once `start` can be read; `ready` says that its connections are open."""
+    from conductor.management.conductor_process import keep_to_core
+
+    start, ready, done = pipes
     child = os.fork()
     if child:
         return child
     try:
+        if core is not None:
+            keep_to_core(core)
         _run_flows(threads, lambda: (os.write(ready, b"."), os.read(start, 1)))
         os.write(done, b".")
         os._exit(0)

@@ -22,7 +22,11 @@ from conductor.transactions import bare_tx
 from conductor.write_gate import LONGEST_WAIT_SECONDS
 
 # The fence, with what else must be as its owner knows it: a run that was asked to stop goes the long way.
-_AS_KNOWN = "lease_expires_at = {later} WHERE id = %s AND fencing_token = %s AND NOT is_cancel_requested"
+_AS_KNOWN = "WHERE id = %s AND fencing_token = %s AND NOT is_cancel_requested"
+_KEPT = f"lease_expires_at = {{later}} {_AS_KNOWN}"
+_CLOSED = "UPDATE journal_steprecord SET state = %s, result = %s, finished_at = {now} WHERE step_key = %s"
+_FREED = "DELETE FROM journal_resourcelock WHERE run_id = %s"
+_IS_ANY_WAITING = "SELECT 1 FROM journal_lockwait LIMIT 1"
 MOST_AT_ONCE = 64
 
 
@@ -34,14 +38,17 @@ class Way:
     close: str
 
 
-ON = Way(
-    f"UPDATE journal_workflowrun SET position = %s, variables = %s, {_AS_KNOWN}",
-    "UPDATE journal_steprecord SET state = %s, result = %s, finished_at = {now} WHERE step_key = %s",
-)
+ON = Way(f"UPDATE journal_workflowrun SET position = %s, variables = %s, {_KEPT}", _CLOSED)
 BACK = Way(
     f"UPDATE journal_workflowrun SET direction = 'undo', state = '{RunState.UNDOING}', position = %s, error = %s, "
-    f"{_AS_KNOWN}",
+    f"{_KEPT}",
     "UPDATE journal_steprecord SET state = %s, error = %s, finished_at = {now} WHERE step_key = %s",
+)
+# The end of a run that is done; on SQLite alone, where nobody begins to wait for its locks while they are freed.
+END = Way(
+    f"UPDATE journal_workflowrun SET position = %s, variables = %s, state = '{RunState.DONE}', error = NULL, "
+    f"orders = NULL, owner = NULL, lease_expires_at = NULL, finished_at = {{now}} {_AS_KNOWN}",
+    _CLOSED,
 )
 
 
@@ -49,14 +56,16 @@ BACK = Way(
 class Passage:
     """One step left and the next one opened: rows for the statements of its way, for a new record and for events.
 
-    `step_id` and `numbers` are known once it is written.
+    `free` is the row that frees the locks of a run that ends. What follows it is known once the passage is written.
     """
 
     way: Way
     move: Row
     close: Row
-    step: Row
+    step: Row | None
     events: Sequence[Row]
+    free: Row | None = None
+    is_written: bool = False
     step_id: int = 0
     numbers: list[int] = field(default_factory=list)
 
@@ -65,8 +74,16 @@ class _NotAsKnown(Exception):
     """One of the runs has another owner, or was asked to stop."""
 
 
+def share_commits(alias: str) -> bool:
+    """Whether passages of several runs are written in one transaction, by one of their workers."""
+    return connections[alias].vendor == "sqlite"
+
+
 def write(alias: str, passage: Passage) -> bool:
-    """Write a passage and commit it; False, and nothing is written, when the run is not as its owner knows it."""
+    """Write a passage and commit it; False, and nothing is written, when the run is not as its owner knows it.
+
+    Nor is the end of a run written while any run waits for a lock: that may be one that it frees.
+    """
     connection = connections[alias]
     if connection.vendor == "postgresql":
         return _write_at_once(connection, passage)
@@ -84,6 +101,9 @@ class _Waiting:
         self.error: BaseException | None = None
         self.turn = threading.Lock()  # released when the passage is settled, or when it is this thread's to lead
         self.turn.acquire()
+
+    def settle(self) -> None:
+        self.is_settled, self.is_written = True, self.passage.is_written
 
     def fail(self, error: BaseException) -> None:
         self.is_settled, self.error = True, None if isinstance(error, _NotAsKnown) else error
@@ -128,7 +148,7 @@ class _Group:
                 _write_each(connection, batch)
         else:
             for waiting in batch:
-                waiting.is_settled = waiting.is_written = True
+                waiting.settle()
         finally:
             self._hand_on(batch)
 
@@ -163,24 +183,34 @@ def _write_each(connection: BaseDatabaseWrapper, batch: Sequence[_Waiting]) -> N
         except BaseException as error:
             waiting.fail(error)
         else:
-            waiting.is_settled = waiting.is_written = True
+            waiting.settle()
 
 
-def _write(connection: BaseDatabaseWrapper, passages: Sequence[Passage]) -> None:
+def _write(connection: BaseDatabaseWrapper, wanted: Sequence[Passage]) -> None:
+    is_blocked = any(passage.free for passage in wanted) and bool(run(connection, _IS_ANY_WAITING))
+    for passage in wanted:
+        passage.is_written = not (passage.free and is_blocked)
+    passages = [passage for passage in wanted if passage.is_written]
+    if not passages:
+        return
     for way in {passage.way for passage in passages}:
         those = [passage for passage in passages if passage.way is way]
         if run_many(connection, way.move, [passage.move for passage in those]) != len(those):
             raise _NotAsKnown
         run_many(connection, way.close, [passage.close for passage in those])
-    ids = checkpoints.open_steps(connection, [passage.step for passage in passages])
+    if frees := [passage.free for passage in passages if passage.free]:
+        run_many(connection, _FREED, frees)
+    steps = [passage.step for passage in passages if passage.step]
+    ids = iter(checkpoints.open_steps(connection, steps) if steps else ())
     numbers = checkpoints.append_events(connection, [row for passage in passages for row in passage.events])
-    for passage, step_id in zip(passages, ids, strict=True):
-        passage.step_id = step_id
+    for passage in passages:
+        passage.step_id = next(ids) if passage.step else 0
         passage.numbers, numbers = numbers[: len(passage.events)], numbers[len(passage.events) :]
 
 
 def _write_at_once(connection: BaseDatabaseWrapper, passage: Passage) -> bool:
     """The same as one statement, a transaction by itself: when the fence does not hold, all of it writes nothing."""
+    assert passage.step is not None, "ends are not written at once"
     steps, step_params = checkpoints.STEPS.selected(connection, [passage.step], "held")
     events, event_params = checkpoints.EVENTS.selected(connection, passage.events, "held")
     way = passage.way

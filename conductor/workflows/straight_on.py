@@ -1,4 +1,4 @@
-"""The usual ways on: a step is done, or has failed for good, nothing has come between, and another one follows.
+"""The usual ways on: a step is done, or has failed for good, nothing has come between, and another or the end follows.
 
 Such a passage is rows and nothing else, no code of a step runs in its transaction, so it may share a commit with the
 passages of other runs. Whatever is not usual goes the long way, through Turn.
@@ -14,7 +14,7 @@ from django.conf import settings
 
 from conductor import events
 from conductor.core.states import RunState, StepState
-from conductor.journal import checkpoints, passages
+from conductor.journal import checkpoints, foreign_locks, passages
 from conductor.journal.models import WorkflowRun
 from conductor.journal.passages import Passage
 from conductor.workflows import records
@@ -51,6 +51,35 @@ def go_on(alias: str, run: WorkflowRun, flow: Flow, done: records.Record, result
         return None
     run.position, run.variables = position, variables
     return opened
+
+
+def end(alias: str, run: WorkflowRun, flow: Flow, done: records.Record, result: Result) -> bool:
+    """Close the record `done` of the last step and end the run, in one commit.
+
+    False when that is not all there is to do, as above, or when somebody waits for a lock: nothing is written.
+    """
+    position = run.position + 1
+    if run.direction != "do" or position != len(flow.steps) or _has(flow.steps[run.position], "apply"):
+        return False
+    if run.is_cancel_requested or run.orders or not passages.share_commits(alias):
+        return False
+    if run.secrets or foreign_locks.foreign(alias, run.resources or ()):  # which are to go as well
+        return False
+    variables = _variables(run, done.name, result)
+    told = [records.told(run, "step.done", done), records.told(run, "run.ended", state=RunState.DONE)]
+    passage = Passage(
+        way=passages.END,
+        move=(position, json.dumps(variables), run.pk, run.fencing_token),
+        close=(StepState.DONE.value, json.dumps(dict(result)), done.step_key),
+        step=None,
+        events=[event.row() for event in told],
+        free=(run.pk,),
+    )
+    if not passages.write(alias, passage):
+        return False
+    events.announce(alias, told, passage.numbers)
+    run.position, run.variables, run.state = position, variables, RunState.DONE
+    return True
 
 
 def turn_back(

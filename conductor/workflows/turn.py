@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError, connections, transaction
 
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
-from conductor.core.errors import HostSilent, StaleToken
+from conductor.core.errors import HostSilent, StaleToken, is_cancel
 from conductor.core.states import RunState, StepState, WaitCause
 from conductor.failpoints import reach
 from conductor.journal import checkpoints
@@ -93,6 +93,8 @@ class Turn:
         following = straight_on.go_on(self.alias, self.run, self.flow, record, result)
         if following is not None:
             self._opened = following
+        elif straight_on.end(self.alias, self.run, self.flow, record, result):
+            self.is_over = True
         else:
             with self._tx():
                 self._succeed(step, result)
@@ -368,7 +370,7 @@ class Turn:
         return self.flow.on_cancel if self._is_cancelled() else self.flow.on_failure
 
     def _is_cancelled(self) -> bool:
-        return bool(self.run.error and self.run.error["class"] == "Cancelled")
+        return is_cancel(self.run.error)
 
     def _place(self, step: Step) -> str:
         return f"{self.flow.name}.{self.run.direction}.{step.name}"

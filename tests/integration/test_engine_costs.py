@@ -25,7 +25,7 @@ ALIAS = "cell1"
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
 STEPS = 8
 # Per database: transactions and statements of a run, from the request that opens it to its end.
-DOING = {"sqlite": (10, 46), "postgresql": (10, 26)}
+DOING = {"sqlite": (10, 44), "postgresql": (10, 26)}
 DOING_AND_UNDOING = {"sqlite": (19, 82), "postgresql": (19, 35)}
 
 
@@ -66,9 +66,10 @@ def named(count: int, kind: type[Step] = Quiet) -> list[Step]:
     return [type(f"{kind.__name__}{number}", (kind,), {})() for number in range(count)]
 
 
-def start(resource: str = "thing:1") -> WorkflowRun:
+def start(resource: str = "thing:1", *, may_wait: bool = False) -> WorkflowRun:
+    wanted = outbox.NewRun(flow="made", action="make", context=ANA, resources=[resource])
     with write_tx(ALIAS):
-        return outbox.open_run(ALIAS, outbox.NewRun(flow="made", action="make", context=ANA, resources=[resource]))
+        return outbox.open_run(ALIAS, wanted, may_wait=may_wait)
 
 
 def overtake(run: WorkflowRun) -> None:
@@ -134,15 +135,18 @@ def test_a_doorbell_for_nothing_costs_one_read(flow: Any) -> None:
     assert (seen.transactions, len(seen.statements)) == (0, 1)
 
 
-def test_what_is_written_at_once_is_what_was_written_bit_by_bit(flow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("last", [(Kept(), Failing()), ()], ids=["back", "done"])
+def test_what_is_written_at_once_is_what_was_written_bit_by_bit(
+    last: tuple[Step, ...], flow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The usual ways and the long one leave the same records, variables and events, and announce the same."""
     told: list[tuple[str, str]] = []
     listener = lambda said: told.append((said.kind, said.run_uuid))  # noqa: E731
     monkeypatch.setattr(events, "_listeners", [listener])
-    flow(*named(3), Kept(), Failing())
+    flow(*named(3), *last)
     short = start("thing:1")
     engine.run(ALIAS, short.uuid)
-    for way in ("go_on", "turn_back"):
+    for way in ("go_on", "end", "turn_back"):
         monkeypatch.setattr(f"conductor.workflows.straight_on.{way}", lambda *_: None)
     long = start("thing:2")
     engine.run(ALIAS, long.uuid)

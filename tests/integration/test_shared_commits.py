@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.db import connections
 
 from conductor.core.states import RunState, StepState
 from conductor.journal import passages
-from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.journal.models import LockWait, ResourceLock, StepRecord, WorkflowRun
 from conductor.transactions import write_tx
 from conductor.workflows import engine
 from conductor.workflows.flow import Result, Work
@@ -56,7 +57,7 @@ class Gathering(Quiet):
         return super().execute(work)
 
 
-def _gather(workers: int, is_overtaken: bool = False) -> list[WorkflowRun]:
+def _gather(workers: int, meanwhile: Callable[[list[WorkflowRun]], object] = lambda runs: None) -> list[WorkflowRun]:
     """Take as many runs to the end of their first step while nobody can write; then let them all write."""
     runs = [start(f"thing:{number}") for number in range(workers)]
     Gathering.everyone = threading.Barrier(workers + 1)
@@ -65,8 +66,7 @@ def _gather(workers: int, is_overtaken: bool = False) -> list[WorkflowRun]:
     with write_tx(ALIAS):
         Gathering.everyone.wait(timeout=30)
         _until(lambda: len(passages._group_of(ALIAS)._waiting) == workers)  # and one of them leads, and waits for us
-        if is_overtaken:
-            overtake(runs[-1])
+        meanwhile(runs)
     for thread in threads:
         thread.join(timeout=30)
     return runs
@@ -82,16 +82,36 @@ def _until(is_so: Any) -> None:
 def test_workers_that_come_together_share_one_commit(flow: Any, batches: list[int]) -> None:
     flow(Gathering(), Quiet())
     _gather(6)
-    assert batches == [6]  # who leads waits for his turn to write, and takes along who has come meanwhile
+    assert batches[0] == 6  # who leads waits for his turn to write, and takes along who has come meanwhile
     assert states() == [RunState.DONE] * 6
 
 
 def test_nobody_suffers_for_another_in_a_shared_commit(flow: Any, batches: list[int]) -> None:
     flow(Gathering(), Quiet())
-    overtaken = _gather(6, is_overtaken=True)[-1]
-    assert batches == [6, *[1] * 6]
+    overtaken = _gather(6, lambda runs: overtake(runs[-1]))[-1]
+    assert batches[:7] == [6, *[1] * 6]
     rest = WorkflowRun.objects.using(ALIAS).exclude(pk=overtaken.pk)
     assert set(rest.values_list("state", flat=True)) == {RunState.DONE}
     row = WorkflowRun.objects.using(ALIAS).get(pk=overtaken.pk)
     assert (row.state, row.position) == (RunState.RUNNING, 0)
     assert StepRecord.objects.using(ALIAS).get(run=row).state == StepState.RUNNING
+
+
+def test_ends_share_a_commit_too(flow: Any, batches: list[int]) -> None:
+    flow(Gathering())
+    _gather(6)
+    assert batches == [6]
+    assert states() == [RunState.DONE] * 6
+    assert not ResourceLock.objects.using(ALIAS).exists()
+
+
+def test_an_end_that_somebody_may_wait_for_is_written_alone_and_wakes_him(flow: Any, batches: list[int]) -> None:
+    flow(Gathering())
+    waiters: list[WorkflowRun] = []
+    _gather(3, lambda runs: waiters.append(start("thing:1", may_wait=True)))
+    (waiter,) = waiters
+    assert batches == [3]
+    waiter.refresh_from_db(using=ALIAS)
+    assert (waiter.state, waiter.waits_for) == (RunState.QUEUED, None)
+    assert list(ResourceLock.objects.using(ALIAS).values_list("resource", "run_id")) == [("thing:1", waiter.pk)]
+    assert not LockWait.objects.using(ALIAS).exists()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -239,7 +240,7 @@ def test_who_stopped_waiting_for_a_passage_leads_nobody(
 
     monkeypatch.setattr(passages, "LONGEST_WAIT_SECONDS", 0.05)
     monkeypatch.setattr(passages, "_write", write)
-    group, passage = passages._Group(), cast(passages.Passage, None)
+    group, passage = passages._Group(), cast(passages.Passage, SimpleNamespace(is_written=True))
     leader = pool.submit(closing(lambda: group.write(connections[ALIAS], passage)))
     assert writes.wait(30)
     with pytest.raises(OperationalError, match="did not end"):

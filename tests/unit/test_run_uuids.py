@@ -1,0 +1,37 @@
+"""Names of workflows: they rise, and no two are read alike."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from conductor.core import run_uuids
+from conductor.core.run_uuids import new_run_uuid
+
+
+def test_each_rises_above_the_one_before_and_begins_otherwise() -> None:
+    names = [new_run_uuid() for _ in range(5_000)]
+    assert names == sorted(names)
+    assert len({str(name)[:8] for name in names}) == len(names)
+    assert {(name.version, name.variant) for name in names} == {(8, uuid.RFC_4122)}
+
+
+def test_many_threads_get_no_two_alike() -> None:
+    with ThreadPoolExecutor(8) as threads:
+        names = list(threads.map(lambda _: str(new_run_uuid())[:8], range(4_000)))
+    assert len(set(names)) == len(names)
+
+
+def test_a_clock_that_goes_back_takes_none_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = new_run_uuid()
+    an_hour_ago = time.time_ns() - 3_600 * 10**9
+    monkeypatch.setattr(run_uuids.time, "time_ns", lambda: an_hour_ago)
+    assert new_run_uuid() > before
+
+
+def test_the_clock_begins_anew_after_twelve_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_uuids, "_last", (1 << 63) - 1)
+    assert str(new_run_uuid()).startswith("00000000")
