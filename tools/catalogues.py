@@ -37,6 +37,7 @@ DESCRIBED: Mapping[str, tuple[int, ...]] = {
     "Group": (0,),
     "Place": (0, 5),
     "_Deed": (1, 2),
+    "_creation": (1, 2),
     "View": (0,),
     "own": (1,),
     "word": (0,),
@@ -49,6 +50,7 @@ TABLES = frozenset(
     {
         *("FLOW_WORDS", "WAIT_WORDS", "ALL_COLUMNS", "COLUMN_WORDS", "BULK_ACTIONS", "SPANS", "HOW_WORDS", "GROUPINGS"),
         "STEER_WORDS",
+        "NOUNS",
         *(
             "THEMES",
             "DENSITIES",

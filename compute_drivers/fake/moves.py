@@ -18,21 +18,63 @@ from compute_drivers.fake.notes import MB, Arrival, Note, Notes
 from compute_drivers.fake.store import Store, held
 from conductor.core.compute_driver import GuestSpec, Progress
 from conductor.core.errors import DriverError, GuestMissing, MigrationAborted
+from conductor.core.live_steering import DOWNTIME, POST_COPY, THROTTLE
 from conductor.core.states import PowerState
+
+FIGURE_OF = {DOWNTIME: "downtime_limit_ms", THROTTLE: "throttle_percent"}
 
 
 class _Move:
-    """A live migration under way: it can be aborted until the switch, and be told not to wait for it."""
+    """A live migration under way: it can be aborted until the switch, be steered, and be told not to wait for it.
 
-    def __init__(self) -> None:
+    A guest that is throttled changes less, so that its memory arrives the sooner; one that may stand still for long
+    switches when so much time of copying is left.
+    """
+
+    def __init__(self, seconds: float) -> None:
         self._gate = threading.Lock()
         self._is_aborted = False
         self._has_switched = False
+        self._seconds = seconds
+        self._amounts: dict[str, int] = {}
+        self.share = 0.0
         self.is_forced = False
+
+    @property
+    def is_post_copy(self) -> bool:
+        return POST_COPY in self._amounts
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the guest switches now."""
+        left_ms = (1.0 - self.share) * self._seconds * 1000
+        return self.share >= 1.0 or self.is_forced or self.is_post_copy or 0 < left_ms <= self._amounts.get(DOWNTIME, 0)
+
+    def figures(self, total: int) -> dict[str, int]:
+        copied = int(total * self.share)
+        found = {"memory_total": total, "memory_processed": copied, "memory_remaining": total - copied}
+        found |= {name: self._amounts[kind] for kind, name in FIGURE_OF.items() if kind in self._amounts}
+        return found | ({"is_post_copy": 1} if self.is_post_copy else {})
+
+    def go_on(self) -> None:
+        """For a little while."""
+        began = time.monotonic()
+        time.sleep(min(0.05, self._seconds))
+        pace = 100 / (100 - self._amounts.get(THROTTLE, 0))
+        gone = (time.monotonic() - began) * pace
+        self.share = min(1.0, self.share + gone / self._seconds) if self._seconds else 1.0
 
     def abort(self) -> None:
         with self._gate:
+            if self.is_post_copy:
+                raise DriverError("The guest has switched to post-copy: its move cannot be aborted any more.")
             self._is_aborted = not self._has_switched
+
+    def steer(self, kind: str, amount: int) -> None:
+        with self._gate:
+            if self._is_aborted or (self._has_switched and not (kind == POST_COPY and self.is_post_copy)):
+                raise DriverError("The move is at its end already.")
+            self._amounts[kind] = amount
 
     def check(self) -> None:
         if self._is_aborted:
@@ -114,11 +156,13 @@ class FakeMoves(FakeActions):
         uuid, destination = guest.instance_uuid, _store_at(target)
         if self._has_left(uuid, destination):
             return
-        move = self._moves[uuid] = _Move()
+        move = self._moves[uuid] = _Move(self._options.live_migration_seconds)
         try:
             with self._call("live_migrate", guest.name, lambda seconds: _hold_up(seconds, progress, move)):
-                self._copy(self._look().guests[uuid], progress, move)
+                total = self._look().guests[uuid].memory_mb * MB
+                _copy(total, progress, move)
                 self._switch(uuid, destination, str(target.get("ticket")), move)
+                _fetch(total, progress, move)
         finally:
             del self._moves[uuid]
 
@@ -147,6 +191,13 @@ class FakeMoves(FakeActions):
             if move is not None:
                 move.is_forced = True
 
+    def steer_live_migration(self, instance_uuid: str, kind: str, amount: int) -> None:
+        with self._call("steer_live_migration", _name(self._look(), instance_uuid)):
+            move = self._moves.get(instance_uuid)
+            if move is None:
+                raise DriverError("No live migration of the guest is under way on this host.")
+            move.steer(kind, amount)
+
     def destroy(self, instance_uuid: str) -> None:
         # One that has just come is made permanent first: else the place that it left would count as its own again.
         self._make_permanent(instance_uuid, self._look())
@@ -171,20 +222,6 @@ class FakeMoves(FakeActions):
         if here is not None and not here.is_on:
             raise DriverError("The guest is not running.")
         return here is None
-
-    def _copy(self, note: Note, progress: Progress, move: _Move) -> None:
-        total = note.memory_mb * MB
-        began = time.monotonic()
-        share = 0.0
-        while share < 1.0 and not move.is_forced:
-            copied = int(total * share)
-            figures = {"memory_total": total, "memory_processed": copied, "memory_remaining": total - copied}
-            progress("copying memory", share, figures)
-            move.check()
-            time.sleep(min(0.05, self._options.live_migration_seconds))
-            gone = time.monotonic() - began
-            share = gone / self._options.live_migration_seconds if self._options.live_migration_seconds else 1.0
-        progress("switching", 1.0, {"memory_total": total, "memory_processed": total, "memory_remaining": 0})
 
     def _switch(self, uuid: str, destination: Store, ticket: str, move: _Move) -> None:
         with held(self._store, destination):
@@ -213,6 +250,23 @@ class FakeMoves(FakeActions):
                 settled = store.load()
                 store.save(settled.without(uuid, "arrivals") if store.path == self._store.path else settled)
             Path(arrival.mark).unlink(missing_ok=True)
+
+
+def _copy(total: int, progress: Progress, move: _Move) -> None:
+    while not move.is_due:
+        progress("copying memory", move.share, move.figures(total))
+        move.check()
+        move.go_on()
+    if not move.is_post_copy:
+        done = {"memory_total": total, "memory_processed": total, "memory_remaining": 0}
+        progress("switching", 1.0, {**move.figures(total), **done})
+
+
+def _fetch(total: int, progress: Progress, move: _Move) -> None:
+    """What a guest lacks that switched by post-copy."""
+    while move.is_post_copy and move.share < 1.0:
+        progress("fetching memory at the destination", move.share, move.figures(total))
+        move.go_on()
 
 
 def _make_mark(path: str) -> None:

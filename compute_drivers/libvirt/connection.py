@@ -15,6 +15,7 @@ import libvirt
 
 from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, Guest, passing_over
 from compute_drivers.libvirt.migration import Standing, is_at, standing
+from compute_drivers.libvirt.steering import is_post_copy
 from conductor.core.compute_driver import GuestInfo
 from conductor.core.errors import DriverError, GuestMissing
 from conductor.core.states import PowerState
@@ -126,6 +127,12 @@ class Connection:
     def is_between(self, instance_uuid: str) -> bool:
         """Whether it stands still because it has not arrived here yet, or has just left."""
         return self._standing(instance_uuid) is Standing.BETWEEN
+
+    def is_post_copy(self, instance_uuid: str) -> bool:
+        """Whether it has switched to another host, and fetches the rest of its memory from here."""
+        with translated("look for the guest"):
+            domain = self._find(instance_uuid)
+            return domain is not None and is_post_copy(domain)
 
     @staticmethod
     def is_at(uri: str, instance_uuid: str) -> bool:

@@ -21,7 +21,8 @@ class LibvirtDriver(LibvirtLive):
         {
             *("pause", "suspend", "rescue", "rebuild", "snapshot", "set_password", "crash_dump"),
             *("attach_volume", "swap_volume", "attach_interface"),
-            *("diagnostics", "guest_password", "vnc_console", "serial_console", "migrate", "live_migrate", "evacuate"),
+            *("diagnostics", "guest_password", "vnc_console", "serial_console", "migrate", "evacuate"),
+            *("live_migrate", "live_downtime", "live_throttle", "live_post_copy"),
         }
     )
 
@@ -30,7 +31,12 @@ class LibvirtDriver(LibvirtLive):
         if not can_save_memory():
             self.capabilities -= {"suspend"}
         if not self._options.migration_uri:
-            self.capabilities -= {"live_migrate"}
+            self.capabilities -= {"live_migrate", "live_downtime", "live_throttle", "live_post_copy"}
+        # QEMU takes neither for a move that began without.
+        if not self._options.migration_throttles:
+            self.capabilities -= {"live_throttle"}
+        if not self._options.may_post_copy:
+            self.capabilities -= {"live_post_copy"}
         self.filters_ports = self._options.guest_network == BRIDGE
         if not self._plays_networks:
             self.capabilities -= {"guest_password"}

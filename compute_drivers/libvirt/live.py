@@ -20,6 +20,7 @@ from compute_drivers.libvirt.taking import LibvirtTaker
 from conductor.core import disk_images
 from conductor.core.compute_driver import GuestInfo, GuestSpec, Progress
 from conductor.core.errors import DriverError, GuestMissing, Invalid, MigrationAborted
+from conductor.core.live_steering import DOWNTIME, POST_COPY
 from conductor.core.states import PowerState
 
 if TYPE_CHECKING:
@@ -133,12 +134,29 @@ class LibvirtLive(LibvirtTaker):
             del self._journeys[uuid]
 
     def abort_live_migration(self, instance_uuid: str) -> None:
-        if instance_uuid in self._journeys:
-            self._journeys[instance_uuid].is_aborted = True
+        journey = self._journeys.get(instance_uuid)
+        if self._connection.is_post_copy(instance_uuid) or (journey is not None and journey.is_post_copy):
+            raise DriverError("The guest has switched to post-copy: its move cannot be aborted any more.")
+        if journey is not None:
+            journey.is_aborted = True
 
     def force_live_migration(self, instance_uuid: str) -> None:
         if instance_uuid in self._journeys:
             self._journeys[instance_uuid].is_forced = True
+
+    def steer_live_migration(self, instance_uuid: str, kind: str, amount: int) -> None:
+        """Also of a move that an earlier process began, before it is joined."""
+        from compute_drivers.libvirt import migration, steering  # they load libvirt
+
+        journey = self._journeys.get(instance_uuid)
+        if journey is not None and journey.is_post_copy and kind == POST_COPY:
+            return  # given again, perhaps when all has arrived
+        if journey is not None and kind == DOWNTIME:
+            journey.downtime_ms = amount  # one that has just begun sets it itself
+        with self._connection.domain(instance_uuid, "steer the move") as domain:
+            steering.steer(domain, migration.job_of(domain), kind, amount)
+        if journey is not None and kind == POST_COPY:
+            journey.is_post_copy = True
 
     # -- what they are made of
 

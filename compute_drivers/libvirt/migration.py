@@ -13,7 +13,7 @@ from typing import Any
 import libvirt
 import libvirt_qemu
 
-from compute_drivers.libvirt import leaving_xml
+from compute_drivers.libvirt import leaving_xml, steering
 from compute_drivers.libvirt.guest import ALREADY_OFF, GONE, passing_over
 from compute_drivers.libvirt.options import POST_COPY, LibvirtOptions
 from compute_drivers.libvirt.user_network import WiresOf
@@ -99,11 +99,18 @@ class Journey:
     wires: WiresOf | None = None
     is_aborted: bool = False
     is_forced: bool = False
+    is_post_copy: bool = False
+    downtime_ms: int = 0
     _done: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.downtime_ms = self.options.migration_downtime_ms
 
     def go(self, domain: Any, uuid: str, target: Mapping[str, Any], own: Mapping[str, str], tell: Tell) -> None:
         """Returns when the guest has arrived. Raises libvirtError; what `tell` raises aborts the move first."""
         plan, failed = self._plan(domain, target, own), list[Exception]()
+        if self.options.migration_throttles:
+            steering.begin_anew(domain)
 
         def migrate() -> None:
             try:
@@ -118,7 +125,11 @@ class Journey:
             raise failed[0]
 
     def join(self, domain: Any, tell: Tell) -> None:
-        """Wait for the end of a move that an earlier process began."""
+        """Wait for the end of a move that an earlier process began, as that was steered."""
+        self._done.add("downtime")
+        self.is_post_copy = steering.is_post_copy(domain)
+        with suppress(libvirt.libvirtError):
+            self.downtime_ms = domain.migrateGetMaxDowntime()
         self._follow(domain, lambda: not job_of(domain), tell)
 
     def _follow(self, domain: Any, is_over: Callable[[], bool], tell: Tell) -> None:
@@ -130,7 +141,7 @@ class Journey:
             self._steer(domain, job)
             if job and not self.is_aborted:
                 try:
-                    tell(*_told(job, self.options))
+                    tell(*self._told(job))
                 except BaseException as error:
                     unwanted, self.is_aborted = error, True
             time.sleep(POLL_SECONDS)
@@ -146,14 +157,29 @@ class Journey:
                 domain.abortJob()
         elif self.is_forced and job.get("memory_total"):
             self._once("force", self._switch_now, domain)
-        self._once("downtime", lambda guest: guest.migrateSetMaxDowntime(self.options.migration_downtime_ms), domain)
+        self._once("downtime", lambda guest: guest.migrateSetMaxDowntime(self.downtime_ms), domain)
 
     def _switch_now(self, domain: Any) -> None:
         domain.migrateSetMaxSpeed(NO_BOUND)
         if self.options.migration_force == POST_COPY:
             domain.migrateStartPostCopy()
+            self.is_post_copy = True
         else:
             domain.suspend()  # it goes on when it is there, or when the move fails
+
+    def _told(self, job: Mapping[str, Any]) -> tuple[str, float | None, dict[str, int]]:
+        """A job as progress. QEMU begins with the disks; what a guest writes meanwhile is sent again, in passes."""
+        figures = {name: int(job[name]) for name in SAME_FIGURES if name in job}
+        total, remaining = int(job.get("data_total", 0)), int(job.get("data_remaining", 0))
+        share = (total - remaining) / total if total else None
+        if not figures.get("memory_total"):
+            return "copying disks", share, figures
+        figures |= _of_passes(job) | {
+            "downtime_limit_ms": self.downtime_ms,
+            "is_post_copy_forced": int(self.options.migration_force == POST_COPY),
+            "is_post_copy": int(self.is_post_copy),
+        }
+        return _sentence(figures), share, figures
 
     def _once(self, name: str, order: Callable[[Any], object], domain: Any) -> None:
         if name not in self._done:
@@ -182,7 +208,7 @@ class Journey:
             parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = sorted(disks)
         if options.migration_throttles:
             flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
-        if options.migration_force == POST_COPY:
+        if options.may_post_copy:
             flags |= libvirt.VIR_MIGRATE_POSTCOPY
         if options.migration_mib_per_second:
             parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = options.migration_mib_per_second
@@ -205,35 +231,28 @@ def _addresses(target: Mapping[str, Any], *, has_disks: bool) -> dict[str, str]:
     return {name: uri for name, uri in found.items() if uri}
 
 
+def _sentence(figures: Mapping[str, int]) -> str:
+    if figures["is_post_copy"]:
+        return "the guest fetches its memory at the destination"
+    words = f"copying memory, pass {figures['memory_pass']}"
+    if figures.get("memory_dirty_rate"):
+        words += f", the guest changes {figures['memory_dirty_rate'] >> 20} MiB each second"
+    if figures["throttle_percent"]:
+        words += f" with {figures['throttle_percent']} % of its processors taken away"
+    return words
+
+
 def _slots(domain: Any) -> dict[str, int]:
     """The cards that the guest has now, by QEMU's names, and where: some were plugged, others unplugged."""
     answer = libvirt_qemu.qemuMonitorCommand(domain, '{"execute": "query-pci"}', 0)
     return leaving_xml.cards(answer)
 
 
-def _told(job: Mapping[str, Any], options: LibvirtOptions) -> tuple[str, float | None, dict[str, int]]:
-    """A job as progress. QEMU begins with the disks; what a guest writes meanwhile is sent again, in passes."""
-    figures = {name: int(job[name]) for name in SAME_FIGURES if name in job}
-    total, remaining = int(job.get("data_total", 0)), int(job.get("data_remaining", 0))
-    share = (total - remaining) / total if total else None
-    if not figures.get("memory_total"):
-        return "copying disks", share, figures
-    figures |= _of_passes(job, options)
-    words = f"copying memory, pass {figures['memory_pass']}"
-    if figures.get("memory_dirty_rate"):
-        words += f", the guest changes {figures['memory_dirty_rate'] >> 20} MiB each second"
-    if figures["throttle_percent"]:
-        words += f" with {figures['throttle_percent']} % of its processors taken away"
-    return words, share, figures
-
-
-def _of_passes(job: Mapping[str, Any], options: LibvirtOptions) -> dict[str, int]:
+def _of_passes(job: Mapping[str, Any]) -> dict[str, int]:
     """How quickly the guest changes its memory is counted from the end of the first pass on: before, 0 is no answer."""
     figures = {
         "memory_pass": max(1, int(job.get("memory_iteration", 0))),
-        "downtime_limit_ms": options.migration_downtime_ms,
         "throttle_percent": int(job.get("auto_converge_throttle", 0)),
-        "is_post_copy_forced": int(options.migration_force == POST_COPY),
     }
     if figures["memory_pass"] > 1:
         figures["memory_dirty_rate"] = int(job.get("memory_dirty_rate", 0)) * int(job.get("memory_page_size", 4096))

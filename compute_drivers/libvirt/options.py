@@ -56,3 +56,8 @@ class LibvirtOptions:
     migration_mib_per_second: int = option(0, least=0)
     migration_throttles: bool = option(True)
     migration_force: str = option(PAUSE, choices=FORCES)
+    migration_post_copy: bool = option(False)
+
+    @property
+    def may_post_copy(self) -> bool:
+        return self.migration_post_copy or self.migration_force == POST_COPY

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -10,11 +9,9 @@ from typing import Generic, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
 
-from conductor.cells import quarantine
+from conductor.cells import contact, quarantine
 from conductor.cells.targeting import target_cell
 from conductor.core.errors import CellUnavailable
-
-log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 CELL_IS_DOWN = (DatabaseError, InterfaceError, CellUnavailable, OSError)
@@ -54,6 +51,7 @@ def scatter_gather(
         if future.done():
             _collect(gathered, alias, future.result)
         else:
+            contact.failed(alias)
             gathered.failures[alias] = f"no answer within {timeout_seconds} seconds"
     return gathered
 
@@ -62,8 +60,10 @@ def _collect(gathered: Gathered[R], alias: str, answer: Callable[[], R]) -> None
     try:
         gathered.answers[alias] = answer()
     except CELL_IS_DOWN as error:  # it must not take the others with it; a fault of ours is no outage, and is raised
-        log.warning("cell does not answer: cell=%s", alias, exc_info=error)
+        contact.failed(alias, error)
         gathered.failures[alias] = f"{type(error).__name__}: {error}"
+    else:
+        contact.answered(alias)
 
 
 def _ask_in_cell(ask: Callable[[str], R], alias: str) -> R:

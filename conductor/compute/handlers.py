@@ -18,6 +18,7 @@ from conductor.core.compute_driver import (
     VolumeConnection,
 )
 from conductor.core.errors import DriverError, GuestMissing, NotSupported
+from conductor.core.live_steering import STEERINGS
 from conductor.core.states import PowerState
 from conductor.rpc import messages as m
 
@@ -130,6 +131,14 @@ def _live_migrate(at: Hands, command: m.LiveMigrate) -> Mapping[str, Any]:
     return {}
 
 
+def _steer(at: Hands, command: m.SteerLiveMigration) -> None:
+    """A kind that only a newer conductor knows is one that this driver cannot."""
+    steering = STEERINGS.get(command.kind)
+    if steering is None or steering.capability not in at.driver.capabilities:
+        raise NotSupported(f"The driver of host {at.driver.host} cannot do that to a move: {command.kind[:60]}.")
+    at.driver.steer_live_migration(command.instance_uuid, command.kind, command.amount)
+
+
 def _is_here(at: Hands, instance_uuid: str) -> bool:
     """Whether the hypervisor lists the guest; one that cannot be asked does not say so."""
     return _found(at, instance_uuid) is not None
@@ -198,4 +207,5 @@ HANDLERS: Mapping[type[Any], Handler] = {
     m.CancelLiveMigration: Handler(lambda at, it: at.driver.cancel_live_migration(it.instance_uuid), "live_migrate"),
     m.AbortLiveMigration: Handler(lambda at, it: at.driver.abort_live_migration(it.instance_uuid), "live_migrate"),
     m.ForceLiveMigration: Handler(lambda at, it: at.driver.force_live_migration(it.instance_uuid), "live_migrate"),
+    m.SteerLiveMigration: Handler(_steer, "live_migrate"),
 }

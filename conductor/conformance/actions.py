@@ -17,6 +17,7 @@ from conductor.conformance.volumes import VolumeConformance
 from conductor.core.compute_driver import CAPABILITIES, ComputeDriver, GuestSpec, NetworkPort
 from conductor.core.consoles import CAPABILITY_OF, ConsoleKind
 from conductor.core.errors import DriverError, GuestMissing, StaleToken
+from conductor.core.live_steering import STEERINGS
 from conductor.core.states import PowerState
 
 VERBS_OF = {
@@ -39,6 +40,7 @@ VERBS_OF = {
         *("prepare_live_migration", "live_migrate", "finish_live_migration", "cancel_live_migration"),
         *("abort_live_migration", "force_live_migration"),
     ),
+    **dict.fromkeys((one.capability for one in STEERINGS.values()), ("steer_live_migration",)),
     "evacuate": ("take_over", "hand_back"),
 }
 ALWAYS = ("report", "guests", "spawn", "destroy", "power_on", "power_off", "reboot")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from conductor.conformance.base import Base, MakeGuest, Told, lacks, power_state, uuids
+from conductor.conformance.base import Base, MakeGuest, Told, lacks, offers, power_state, uuids
 from conductor.core.compute_driver import ComputeDriver, GuestSpec
 from conductor.core.errors import DriverError, StaleToken
+from conductor.core.live_steering import DOWNTIME, POST_COPY, STEERINGS, THROTTLE
 from conductor.core.states import PowerState
 
 OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
@@ -49,6 +51,26 @@ class Two:
 def as_sent(answer: Any) -> dict[str, Any]:
     """Through JSON, as a message goes."""
     return dict(json.loads(json.dumps(answer)))
+
+
+class Steered(Told):
+    """Has a move steered as soon as its memory moves, once; what comes too late may be refused."""
+
+    def __init__(self, driver: ComputeDriver, uuid: str, orders: Mapping[str, int]) -> None:
+        super().__init__()
+        self._driver, self._uuid, self._orders = driver, uuid, dict(orders)
+
+    def __call__(self, message: str, share: float | None = None, figures: Mapping[str, int] | None = None, /) -> None:
+        super().__call__(message, share, figures)
+        orders, self._orders = (self._orders, {}) if (figures or {}).get("memory_total") else ({}, self._orders)
+        for kind, amount in orders.items():
+            if not offers(self._driver, STEERINGS[kind].capability):
+                continue
+            with suppress(DriverError):
+                for _ in range(2):
+                    self._driver.steer_live_migration(self._uuid, kind, amount)
+                if kind == POST_COPY:  # there is no way back from it
+                    self._driver.abort_live_migration(self._uuid)
 
 
 class MoveBase(Base):
@@ -202,14 +224,19 @@ class LiveMoves(MoveBase):
             return
         live.source.abort_live_migration(live.uuid)
         live.source.force_live_migration(live.uuid)
+        for steering in STEERINGS.values():
+            if offers(live.source, steering.capability):
+                with pytest.raises(DriverError):
+                    live.source.steer_live_migration(live.uuid, steering.kind, steering.least)
         assert live.on() == [live.source.host]
+        assert power_state(live.source, live.guest) is PowerState.RUNNING
 
-    def test_back_and_forth(self, live: Two | None) -> None:
+    def test_back_and_forth_and_steered_on_its_way(self, live: Two | None) -> None:
         if live is None:
             return
         back = Two(live.destination, live.source, live.guest)
-        for way in (live, back, live):
-            way.move(way.prepare())
+        for way, orders in ((live, {}), (back, {DOWNTIME: 2000, THROTTLE: 40}), (live, {POST_COPY: 0})):
+            way.move(way.prepare(), Steered(way.source, way.uuid, orders))
             way.destination.finish_live_migration(live.guest)
             assert way.on() == [way.destination.host]
 

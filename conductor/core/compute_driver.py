@@ -153,9 +153,9 @@ class ComputeDriver:
 
     Every method is idempotent under the instance: `spawn` of a guest that already runs and `destroy` of one
     that is gone succeed, and so does each other verb whose outcome is there already. Methods may block; the agent calls
-    them from its own threads, never two at once for the same instance, but for `abort_live_migration` and
-    `force_live_migration`. Failures raise `errors.DriverError` (another host may do better) or `errors.BuildAborted`
-    (none will). A verb for a guest that is not there raises `errors.GuestMissing`.
+    them from its own threads, never two at once for the same instance, but for `abort_live_migration`,
+    `force_live_migration` and `steer_live_migration`. Failures raise `errors.DriverError` (another host may do better)
+    or `errors.BuildAborted` (none will). A verb for a guest that is not there raises `errors.GuestMissing`.
     `capabilities` names those of CAPABILITIES whose methods are there; the others are never called. Once it has
     started, a host may say less than its class: what its machine lacks. With `filters_ports` it applies the rules of
     security groups.
@@ -362,9 +362,23 @@ class ComputeDriver:
         raise NotImplementedError
 
     def abort_live_migration(self, instance_uuid: str) -> None:
-        """Have a `live_migrate` that is under way stop before the switch; nothing when there is none."""
+        """Have a `live_migrate` that is under way stop before the switch; nothing when there is none.
+
+        Raises DriverError after a switch to post-copy: neither host has all of the guest then.
+        """
         raise NotImplementedError
 
     def force_live_migration(self, instance_uuid: str) -> None:
         """Have a `live_migrate` that is under way switch now; nothing when there is none."""
+        raise NotImplementedError
+
+    # -- capability live_downtime, live_throttle, live_post_copy: each is a kind of conductor.core.live_steering
+
+    def steer_live_migration(self, instance_uuid: str, kind: str, amount: int) -> None:
+        """Change a `live_migrate` that is under way; in effect when this returns, or with the hypervisor's next pass.
+
+        `downtime`: the guest may stand still for `amount` milliseconds for the switch. `throttle`: `amount` percent of
+        its processors are taken away. `post-copy`: it goes on at the destination at once, and fetches what it lacks.
+        Raises DriverError when none is under way, or it is too late for this.
+        """
         raise NotImplementedError

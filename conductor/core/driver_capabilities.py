@@ -23,5 +23,8 @@ CAPABILITIES: Mapping[str, str] = {
     "attach_interface": "attach and detach ports while the guest runs",
     "migrate": "resize and move guests that are off",
     "live_migrate": "move guests while they run",
+    "live_downtime": "let a guest on its way stand still for longer or shorter than at first",
+    "live_throttle": "take processors from a guest on its way, so that it changes less",
+    "live_post_copy": "let a guest on its way go on at the destination at once, and fetch the rest",
     "evacuate": "start guests of dead hosts from their disks, which the hosts share",
 }

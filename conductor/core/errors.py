@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -36,6 +37,10 @@ class NotFound(NovellaError):
 
 class Conflict(NovellaError):
     """The request conflicts with the state of the resource."""
+
+
+class KeptByHost(Conflict):
+    """A host that is silent may still have it."""
 
 
 class ResourceLocked(Conflict):
@@ -111,3 +116,8 @@ class CanaryFailed(NovellaError):
 
 class NotSupported(NovellaError):
     """The driver of this host cannot do that."""
+
+
+def is_cancel(error: Mapping[str, Any] | None) -> bool:
+    """Whether what ended a run was asked for: a cancel, or the abort of a move that its source has carried out."""
+    return (error or {}).get("class") in ("Cancelled", MigrationAborted.__name__)

@@ -156,6 +156,7 @@ class StepState(StrEnum):
     """States of one attempt of a step."""
 
     PLANNED = "planned"
+    NOT_RUN = "not run"  # was planned; its run went back or ended before
     RUNNING = "running"
     WAITING = "waiting"
     RETRYING = "retrying"

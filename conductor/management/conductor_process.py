@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Iterable, Sequence
@@ -55,6 +56,19 @@ def charge(*, cells: Sequence[str], is_api_level: bool) -> Charge:
     if not cells and not is_api_level:
         return Charge(frozenset(queue_of(alias) for alias in journal_aliases()))
     return Charge(frozenset(queue_of(alias) for alias in [*cells, *([CELL0] if is_api_level else [])]))
+
+
+def keep_to_core(core: int) -> None:
+    """Keep this process to one core of the machine; before it has threads, which inherit it.
+
+    Its threads take turns at the interpreter, and a turn that is handed from core to core costs more than the work of a
+    step. Raises CommandError for a core that the process may not use.
+    """
+    usable = os.sched_getaffinity(0)
+    if core not in usable:
+        known = ", ".join(map(str, sorted(usable)))
+        raise CommandError(f"--core: {core} is not a core that this process may use. Choose one of {known}.")
+    os.sched_setaffinity(0, {core})
 
 
 class ConductorProcess:

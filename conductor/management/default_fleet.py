@@ -74,6 +74,7 @@ def _simulated_host(data_dir: Path, cell: str, cell_number: int, rank: int) -> H
         driver="fake",
         options={
             "latency_seconds": settings.NOVELLA_SIMULATED_LATENCY_SECONDS,
+            "live_migration_seconds": settings.NOVELLA_SIMULATED_LATENCY_SECONDS,
             "state_file": str(data_dir / "agents" / f"{name}.guests.json"),
             "faults_file": str(data_dir / "faults.json"),
         },

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connections, transaction
 from django.db.models import QuerySet
@@ -16,6 +16,7 @@ from conductor import events
 from conductor.cells.lookup import queue_of
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Invalid, NotFound, NotSupported, StaleToken
+from conductor.core.run_uuids import new_run_uuid
 from conductor.core.states import RunState, WaitCause
 from conductor.journal import checkpoints, foreign_locks, locks, sweeps
 from conductor.journal.checkpoints import FIRST_RESEND_SECONDS
@@ -62,7 +63,7 @@ def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowR
     """
     context, resources = wanted.context, sorted(set(wanted.resources))
     made = WorkflowRun(
-        uuid=UUID(str(wanted.run_uuid)) if wanted.run_uuid else uuid4(),
+        uuid=UUID(str(wanted.run_uuid)) if wanted.run_uuid else new_run_uuid(),
         flow=wanted.flow,
         action=wanted.action,
         queue=queue_of(alias),

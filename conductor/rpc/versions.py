@@ -16,6 +16,7 @@ SERVICE_VERSION_HISTORY = (
     "host_reported 1.2 (what its driver did and said)",
     "a port's further addresses: spawn_instance 1.4, take_over_instance, attach_interface 1.2, others 1.3",
     "guests_counted 1.0",
+    "steer_live_migration 1.0",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -58,6 +59,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
         "attach_interface": "1.2",
     },
     {"guests_counted": "1.0"},
+    {"steer_live_migration": "1.0"},
 )
 
 

@@ -12,6 +12,7 @@ from django.db.models import Count, Max, Min, Q
 
 from conductor.api_db.models import CellMapping, HostMapping, InstanceMapping
 from conductor.cell_db.models import Instance
+from conductor.cells.contact import last_answered
 from conductor.cells.lookup import API_ALIAS, CELL0, cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
@@ -22,6 +23,8 @@ from conductor.journal.models import OutboxMessage, WorkflowRun
 from conductor.services import hosts
 from conductor.services.conductors import BINARY as CONDUCTOR
 from conductor.transactions import database_now, database_time
+
+__all__ = ["Backlog", "CellHealth", "Health", "get", "last_answered", "require_operator", "survey"]
 
 SKEWED_SECONDS = 2.0  # leases go by one database's clock; times of several are compared by people
 OVERDUE_SECONDS = 60  # a command that was sent this long ago and has no answer

@@ -17,11 +17,16 @@ from conductor.core.identifiers import uuid_or_none
 from conductor.services import audit, consoles, instances
 from conductor.services.audit import Entry
 from conductor.services.consoles import ConsoleTicket
+from conductor.services.values import InstanceView
 from conductor.transactions import database_now, database_time, one_at_a_time, write_tx
 
 MINUTES = (15, 60, 240)  # how long a share may last
 MOST_SHARES = 20  # of one server at a time
 OPEN_SECONDS = 30.0  # a page uses its token at once
+KEPT_SECONDS = 86_400.0  # so long after its end a link still says why nothing is shared by it
+NOTHING = "Nothing is shared by this link: its time is over, it was revoked, or it is another project's."
+DELETED = "The server was deleted: there is nothing to watch any more."
+OFF = "The server is off."
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,9 @@ def share(context: RequestContext, instance_uuid: str, kind: ConsoleKind, minute
     )
     with write_tx(API_ALIAS):
         one_at_a_time(API_ALIAS, f"console-shares:{instance_uuid}")
-        ConsoleShare.objects.filter(expires_at__lte=database_now()).delete()
-        if ConsoleShare.objects.filter(instance_uuid=instance_uuid).count() >= MOST_SHARES:
+        ConsoleShare.objects.filter(expires_at__lte=database_now(-KEPT_SECONDS)).delete()
+        good = ConsoleShare.objects.filter(instance_uuid=instance_uuid, expires_at__gt=database_now())
+        if good.count() >= MOST_SHARES:
             raise Conflict(f"A server's consoles are shared by at most {MOST_SHARES} links. Revoke one first.")
         row.save(force_insert=True)
         _record(context, row, "share", minutes=minutes)
@@ -81,18 +87,24 @@ def revoke(context: RequestContext, instance_uuid: str, share_uuid: str) -> None
         row = _manageable(context, instance_uuid).filter(uuid=wanted).first() if wanted else None
         if row is None:
             raise NotFound("This link was revoked before, or its time is over.")
-        row.delete()
+        row.expires_at = row.created_at
+        row.save(update_fields=["expires_at"])
         _record(context, row, "unshare")
 
 
 def find(context: RequestContext, token: str) -> ShareView:
     """What the link with this token lets the asker watch. Raises NotFound also for another project's."""
-    return _view(_shared_with(context, token), database_time(API_ALIAS))
+    row = _shared_with(context, token)
+    _server_of(context, row)
+    return _view(row, database_time(API_ALIAS))
 
 
 def watch(context: RequestContext, token: str, *, session_key: str) -> tuple[ConsoleTicket, ShareView]:
     """A token of the asker's own that opens what is shared, once. Raises NotFound, Conflict, Unavailable."""
     row = _shared_with(context, token)
+    server = _server_of(context, row)
+    if server.power_state not in consoles.ON and server.task_state not in consoles.LEAVING and not server.is_partial:
+        raise Conflict(OFF)
     ticket = consoles.grant(
         context,
         str(row.instance_uuid),
@@ -105,10 +117,20 @@ def watch(context: RequestContext, token: str, *, session_key: str) -> tuple[Con
 
 
 def _shared_with(context: RequestContext, token: str) -> ConsoleShare:
-    row = ConsoleShare.objects.filter(token_hash=consoles.hash_of(token), expires_at__gt=database_now()).first()
+    row = ConsoleShare.objects.filter(token_hash=consoles.hash_of(token)).first()
     if row is None or not consoles.may_watch(context, row):
-        raise NotFound("Nothing is shared by this link: its time is over, it was revoked, or it is another project's.")
+        raise NotFound(NOTHING)
+    why_ended = consoles.why_ended(row, database_time(API_ALIAS))
+    if why_ended:
+        raise NotFound(why_ended)
     return row
+
+
+def _server_of(context: RequestContext, row: ConsoleShare) -> InstanceView:
+    try:
+        return instances.get(context, str(row.instance_uuid))
+    except NotFound:
+        raise NotFound(DELETED) from None
 
 
 def _manageable(context: RequestContext, instance_uuid: str) -> QuerySet[ConsoleShare]:

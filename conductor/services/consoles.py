@@ -27,6 +27,8 @@ from conductor.transactions import database_now, database_time, write_tx
 
 ON = (PowerState.RUNNING, PowerState.PAUSED)
 LEAVING = frozenset({TaskState.DELETING, TaskState.SOFT_DELETING, TaskState.MIGRATING})
+OVER = "The time of this link is over. Ask whoever gave it to you for another one."
+REVOKED = "Whoever shared this console has ended it. Ask them for another link."
 KEPT_SECONDS = 30 * 86_400.0  # the longest that a console may be open: until then its row is asked for
 
 # Whom a token speaks for now; None when the right to it is gone.
@@ -198,12 +200,22 @@ def may_watch(context: RequestContext, share: ConsoleShare) -> bool:
     return context.may_see_project(share.project_id) and (context.is_admin or "reader" in context.roles)
 
 
+def why_ended(share: ConsoleShare, now: datetime) -> str:
+    """Why nothing is shared by a link any more; "" while something is. One that was revoked has no time at all."""
+    if share.expires_at > now:
+        return ""
+    return REVOKED if share.expires_at == share.created_at else OVER
+
+
 def _check_watcher(context: RequestContext, share_uuid: UUID, asker_of: AskerOf) -> None:
     """A share ends with its time, and with the right of whoever made it."""
-    share = ConsoleShare.objects.filter(uuid=share_uuid, expires_at__gt=database_now()).first()
-    maker = asker_of(share.user_id, share.user_project_id, "") if share else None
-    if share is None or maker is None:
-        raise Forbidden("This console is not shared any more.")
+    share = ConsoleShare.objects.filter(uuid=share_uuid).first()
+    if share is None:
+        raise Forbidden(REVOKED)
+    why = why_ended(share, database_time(API_ALIAS))
+    maker = None if why else asker_of(share.user_id, share.user_project_id, "")
+    if maker is None:
+        raise Forbidden(why or REVOKED)
     check_right(maker)
     if not may_watch(context, share):
         raise Forbidden("You have no right to watch this server any more.")

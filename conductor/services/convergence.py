@@ -31,6 +31,7 @@ class Sample:
     downtime_limit_ms: int | None = None
     throttle_percent: int | None = None  # of the guest's processors, taken away so that it changes less
     is_post_copy_forced: bool = False  # forcing lets it go on at the destination before its memory is there
+    is_post_copy: bool = False  # it does so already
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def sample_of(at: datetime, figures: Mapping[str, Any]) -> Sample | None:
     return Sample(
         at, total, moved, left, dirty, next(filter(None, (_whole(figures, name) for name in PASS_NAMES)), None),
         _whole(figures, "downtime_ms"), _whole(figures, "downtime_limit_ms"), _whole(figures, "throttle_percent"),
-        is_post_copy_forced=bool(figures.get("is_post_copy_forced")),
+        is_post_copy_forced=bool(figures.get("is_post_copy_forced")), is_post_copy=bool(figures.get("is_post_copy")),
     )  # fmt: skip
 
 
@@ -86,6 +87,8 @@ def judge(samples: Sequence[Sample], now: datetime) -> Verdict:
     if len(samples) < LEAST_SAMPLES:
         return Verdict("It has just begun: there is nothing to judge by yet.", "none")
     last = samples[-1]
+    if last.is_post_copy:
+        return Verdict("The guest runs at its destination and fetches the rest of its memory.", "working")
     if last.left == 0:
         return Verdict("All memory has arrived; the guest switches over.", "good", 0.0, 0.0)
     near = [one for one in samples if (last.at - one.at).total_seconds() <= WINDOW_SECONDS]
@@ -117,12 +120,23 @@ def _gains_nothing(samples: Sequence[Sample]) -> bool:
     return len(amounts) > 1 and amounts[1] > SETTLED * amounts[0]
 
 
+def in_unit(amount: float) -> tuple[float, str]:
+    """1.2 and "GiB": in powers of two, as memory is told."""
+    for unit_size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if amount >= 0.9995 * unit_size:  # else it would be told as 1024.0 of the smaller one
+            return amount / unit_size, unit
+    return amount, "B"
+
+
+def size(amount: float) -> str:
+    """1.2 GiB, 512 B."""
+    value, unit = in_unit(amount)
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
 def rate(bytes_per_second: float) -> str:
-    """1.2 GB/s, in powers of ten, as links are told."""
-    for size, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
-        if bytes_per_second >= size:
-            return f"{bytes_per_second / size:.1f} {unit}"
-    return f"{bytes_per_second:.0f} B/s"
+    """1.2 GiB/s: what is left and how quickly it goes are read together, so in the same units."""
+    return f"{size(bytes_per_second)}/s"
 
 
 def span(low: float, high: float) -> str:

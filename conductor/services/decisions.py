@@ -34,6 +34,13 @@ def for_run(context: RequestContext, run_uuid: UUID | str) -> list[DecisionView]
     return [_view(context, row) for row in rows]
 
 
+def untried(decision: DecisionView) -> list[str]:
+    """The alternates of a decision about one instance that nobody has tried yet, in their order."""
+    if len(decision.selections) != 1:
+        return []
+    return [str(one["host"]) for one in decision.selections[0]["alternates"] if one["fate"] == NOT_NEEDED]
+
+
 def get(context: RequestContext, decision_uuid: UUID | str) -> DecisionView:
     """One decision. Raises NotFound, for another project's too."""
     return _view(context, _found(_rows(context), context, decision_uuid))

@@ -28,6 +28,7 @@ __all__ = [
     "Cursor",
     "News",
     "after",
+    "ends",
     "here",
     "merged",
     "news",
@@ -62,7 +63,13 @@ class News:
 
 def here() -> Cursor:
     """The end of the log, per database. A database that does not answer is left out."""
-    return scatter_gather(lambda alias: event_order.end(Event.objects.using(alias)), journal_aliases()).answers
+    return ends()[0]
+
+
+def ends() -> tuple[Cursor, frozenset[str]]:
+    """The same, and the databases that were left out."""
+    found = scatter_gather(lambda alias: event_order.end(Event.objects.using(alias)), journal_aliases())
+    return found.answers, frozenset(found.failures)
 
 
 def write_cursor(cursor: Cursor) -> str:

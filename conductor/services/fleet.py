@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from conductor.api_db.models import AggregateHost, HostMapping
+from conductor.api_db.models import Aggregate, AggregateHost, HostMapping
 from conductor.cell_db.models import ComputeNode
 from conductor.cells.lookup import cell_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.journal.models import WorkflowRun
-from conductor.placement.models import Inventory
+from conductor.placement.models import Inventory, ResourceProvider
 from conductor.services import drains, hosts
 from conductor.services.aggregate_zones import DEFAULT_ZONE, ZONE_KEY
 from conductor.transactions import database_time
@@ -100,15 +101,18 @@ def survey(context: RequestContext) -> Fleet:
 
 def total(found: Iterable[FleetHost]) -> Sum:
     """What these hosts are together."""
-    states = dict.fromkeys(STATES, 0)
-    amounts = dict.fromkeys(CLASSES.values(), NOTHING)
-    count = guests = 0
-    for host in found:
-        count, guests = count + 1, guests + host.guests
-        states[host.state] += 1
-        for name in amounts if host.state == UP else ():
-            amounts[name] = amounts[name] + getattr(host, name)
-    return Sum(count, states, guests, **amounts)
+    hosts_found = list(found)
+    states = dict.fromkeys(STATES, 0) | Counter(host.state for host in hosts_found)
+    up = [host for host in hosts_found if host.state == UP]
+    amounts = {name: _sum([getattr(host, name) for host in up]) for name in CLASSES.values()}
+    return Sum(len(hosts_found), states, sum(host.guests for host in hosts_found), **amounts)
+
+
+def _sum(amounts: Sequence[Amount]) -> Amount:
+    return Amount(sum(one.total for one in amounts), sum(one.used for one in amounts))
+
+
+_OF_GROUP = ("pk", "name", "metadata")
 
 
 @dataclass(frozen=True)
@@ -122,10 +126,12 @@ class _Groups:
     def read(cls) -> _Groups:
         names: dict[str, list[str]] = {}
         zones: dict[str, str] = {}
-        rows = AggregateHost.objects.order_by("aggregate__name")
-        for host, name, metadata in rows.values_list("host", "aggregate__name", "aggregate__metadata"):
-            names.setdefault(host, []).append(name)
-            zone = metadata.get(ZONE_KEY)
+        known = {pk: (name, metadata.get(ZONE_KEY)) for pk, name, metadata in Aggregate.objects.values_list(*_OF_GROUP)}
+        rows = AggregateHost.objects.order_by("aggregate__name").values_list("host", "aggregate_id")
+        for host, pk in rows:  # many hosts, few aggregates: those are read once
+            name, zone = known.get(pk, ("", None))
+            if name:
+                names.setdefault(host, []).append(name)
             if zone:
                 zones[host] = min(zones.get(host, zone), zone)
         return cls(names, zones)
@@ -138,14 +144,15 @@ class _Groups:
 
 
 def _amounts() -> dict[Any, dict[str, Amount]]:
-    """By provider, what placement gives out of the usual three. One statement for the whole fleet."""
-    found: dict[Any, dict[str, Amount]] = {}
+    """By provider, what placement gives out of the usual three. Two statements for the whole fleet."""
+    found: dict[int, dict[str, Amount]] = {}
     rows = Inventory.objects.filter(resource_class__in=CLASSES).values_list(
-        "provider__uuid", "resource_class", "total", "reserved", "allocation_ratio", "used"
+        "provider_id", "resource_class", "total", "reserved", "allocation_ratio", "used"
     )
-    for uuid, name, total_amount, reserved, ratio, used in rows:
-        found.setdefault(uuid, {})[CLASSES[name]] = Amount((total_amount - reserved) * ratio, used)
-    return found
+    for pk, name, total_amount, reserved, ratio, used in rows:
+        found.setdefault(pk, {})[CLASSES[name]] = Amount((total_amount - reserved) * ratio, used)
+    uuids = ResourceProvider.objects.values_list("pk", "uuid")  # once each: they take longer to read than the amounts
+    return {uuid: found[pk] for pk, uuid in uuids if pk in found}
 
 
 def _hosts_in(alias: str, groups: _Groups, amounts: Mapping[Any, Mapping[str, Amount]]) -> list[FleetHost]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -15,7 +16,7 @@ from conductor.cell_db.models import Service
 from conductor.cells.lookup import API_ALIAS
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
-from conductor.core.interventions import ANSWERS, INTERVENTIONS, Facts, Intervention
+from conductor.core.interventions import ANSWERS, INTERVENTIONS, OPEN_STEP_STATES, Facts, Intervention
 from conductor.core.states import LIVE_RUN_STATES, RunState, StepState
 from conductor.journal.models import LeaseGrant, StepRecord, WorkflowRun
 from conductor.services import agreements, flows
@@ -62,16 +63,21 @@ class Panel:
     leases: list[LeaseView]
     requested: str = ""  # what was ordered and is not carried out yet
     agreement: AgreementView | None = None  # what waits for a second person; for operators
+    silent_since: datetime | None = None  # of the host that it waits for, as far as operators are told
 
 
 def panel(context: RequestContext, run_uuid: UUID | str) -> Panel:
     """The panel of one run; tenants do not learn who its workers were. Raises NotFound."""
     alias, run = flows.locate(context, run_uuid)
     children = len(flows.live_children(run)) if run.state == RunState.DONE else 0
-    facts = facts_of(alias, run, live_children=children)
+    looked = _look(alias, [run])
+    facts = _facts(run, looked, live_children=children)
     owners = leases(alias, run.uuid) if context.is_admin else []
     asked = agreements.open_of(alias, [run]).get(run.pk) if context.is_admin else None
-    return Panel(str(run.uuid), revision_of(run), choices(context, run, facts), owners, _requested(run), asked)
+    waits = context.is_admin and facts.is_live and facts.step_state in OPEN_STEP_STATES
+    silent_since = looked.silent.get(facts.step_host) if waits else None
+    offered = choices(context, run, facts)
+    return Panel(str(run.uuid), revision_of(run), offered, owners, _requested(run), asked, silent_since)
 
 
 def revision_of(run: WorkflowRun) -> str:
@@ -116,6 +122,7 @@ class _Looked:
 
     current: Mapping[int, StepRecord]
     heard: Collection[str]
+    silent: Mapping[str, datetime]  # the other hosts, with when each was last heard
     lease_over: Collection[int]
     later: Mapping[int, str]
     undo_failed: Mapping[int, frozenset[int]]
@@ -124,9 +131,11 @@ class _Looked:
 
 def _look(alias: str, runs: Sequence[WorkflowRun]) -> _Looked:
     current = _current_records(alias, runs)
+    heard, silent = _heard(alias, {record.host for record in current.values() if record.host})
     return _Looked(
         current=current,
-        heard=_heard(alias, {record.host for record in current.values() if record.host}),
+        heard=heard,
+        silent=silent,
         lease_over=_with_lease_over(alias, [run.pk for run in runs if run.owner is not None]),
         later=_later_runs(alias, [run for run in runs if run.state in FAILED and run.instance_uuid is not None]),
         undo_failed=_undo_failed(alias, [run for run in runs if run.state == RunState.FAILED_NOT_CLEAN]),
@@ -230,13 +239,14 @@ def _current_records(alias: str, runs: Sequence[WorkflowRun]) -> dict[int, StepR
     return {record.run_id: record for record in found}
 
 
-def _heard(alias: str, hosts: Collection[str]) -> frozenset[str]:
+def _heard(alias: str, hosts: Collection[str]) -> tuple[frozenset[str], dict[str, datetime]]:
+    """The hosts that are heard, and when each of the others last was."""
     if alias == API_ALIAS or not hosts:
-        return frozenset()  # no host belongs to the API level
-    heard = Service.objects.using(alias).filter(
-        host__in=hosts, is_forced_down=False, last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS)
-    )
-    return frozenset(heard.values_list("host", flat=True))
+        return frozenset(), {}  # no host belongs to the API level
+    is_heard = Q(is_forced_down=False, last_seen_at__gt=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS))
+    rows = Service.objects.using(alias).filter(host__in=hosts).annotate(is_heard=is_heard)
+    found = list(rows.values_list("host", "is_heard", "last_seen_at"))
+    return frozenset(host for host, heard, _ in found if heard), {host: at for host, heard, at in found if not heard}
 
 
 def _with_lease_over(alias: str, owned: Collection[int]) -> frozenset[int]:

@@ -13,15 +13,16 @@ from django.db.models.fields.json import KT
 from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
-from conductor.core.states import LIVE_RUN_STATES
+from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.identity.models import Project
 from conductor.journal.models import WorkflowRun
-from conductor.services import flow_views, flows, usual_times
+from conductor.services import flow_views, flows, run_states, usual_times
 from conductor.services.values import Page, RunView
 from conductor.transactions import database_now
 
 FACETS = ("state", "flow", "cause", "project", "cell", "owner")
 OPERATORS_FACETS = frozenset({"project", "cell", "owner"})
+WAITING = (RunState.QUEUED, RunState.WAITING)
 API = "api"  # what the API database is called among the cells
 # Counting the newest costs the same whatever the history holds; what is older is found by paging.
 MOST_COUNTED = 2000
@@ -90,7 +91,7 @@ def search(context: RequestContext, query: ListQuery) -> Found:
 def _base(context: RequestContext, query: ListQuery) -> Q:
     wanted = flows.scope(context, only_own_project=not query.all_projects)
     if query.states:
-        wanted &= Q(state__in=query.states)
+        wanted &= run_states.among(query.states)
     if query.user_id:
         wanted &= Q(user_id=query.user_id)
     if query.since is not None:
@@ -112,10 +113,12 @@ def _chosen(chosen: Values) -> Q:
     for name, column in COLUMNS.items():
         if chosen.get(name):
             wanted &= Q(**{f"{column}__in": chosen[name]})
-    return wanted
+    if chosen.get("state"):
+        wanted &= run_states.among(chosen["state"])
+    return wanted & run_states.among(WAITING) if chosen.get("cause") else wanted
 
 
-COLUMNS = {"state": "state", "flow": "flow", "project": "project_id", "owner": "owner", "cause": "waits_for__cause"}
+COLUMNS = {"flow": "flow", "project": "project_id", "owner": "owner", "cause": "waits_for__cause"}
 
 
 def _cell(alias: str) -> str:
@@ -124,10 +127,10 @@ def _cell(alias: str) -> str:
 
 def _facts(alias: str, runs: flow_views.Runs) -> list[tuple[str, ...]]:
     """Of the newest runs the value of each facet, in the order of FACETS."""
-    live = tuple(LIVE_RUN_STATES)
-    rows = runs.annotate(cause=KT("waits_for__cause")).values_list("state", "flow", "cause", "project_id", "owner")
+    known = runs.annotate(cause=KT("waits_for__cause"), told=run_states.TOLD)
+    rows = known.values_list("told", "flow", "cause", "project_id", "owner")
     return [
-        (state, flow, (cause or "") if state in live else "", project_id, _cell(alias), owner or "")
+        (state, flow, (cause or "") if state in WAITING else "", project_id, _cell(alias), owner or "")
         for state, flow, cause, project_id, owner in rows[:MOST_COUNTED]
     ]
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q
 
 from conductor.cells.lookup import API_ALIAS, journal_aliases
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.identifiers import uuid_or_none
 from conductor.journal.models import WorkflowRun
-from conductor.services import flow_views, flows
+from conductor.services import flow_views, flows, run_states
 from conductor.services.values import Page, RunView
 
 FACETS = ("state", "flow", "action")
@@ -85,9 +85,13 @@ def _narrowed(context: RequestContext, query: RunQuery) -> Q:
 
 
 def _chosen(query: RunQuery, *, but: str = "") -> list[Q]:
-    return [Q(**{f"{facet}__in": getattr(query, facet)}) for facet in FACETS if facet != but and getattr(query, facet)]
+    """What narrows, but for one facet."""
+    chosen = {facet: getattr(query, facet) for facet in FACETS if facet != but and getattr(query, facet)}
+    states = [run_states.among(chosen.pop("state"))] if "state" in chosen else []
+    return [*states, *(Q(**{f"{facet}__in": values}) for facet, values in chosen.items())]
 
 
 def _counts(runs: flow_views.Runs, facet: str) -> Counter[str]:
-    rows = flows.standing(runs).order_by().values_list(facet).annotate(count=Count("pk"))
+    counted = run_states.TOLD if facet == "state" else F(facet)
+    rows = flows.standing(runs).order_by().annotate(value=counted).values_list("value").annotate(count=Count("pk"))
     return Counter({str(value): count for value, count in rows})

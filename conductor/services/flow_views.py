@@ -16,6 +16,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable
 from conductor.core.states import FINAL_RUN_STATES, StepState, WaitCause
 from conductor.journal.models import Event, ResourceLock, StepRecord, WorkflowRun
+from conductor.services import run_states
 from conductor.services.values import EventView, RunView, StepView
 
 Runs = QuerySet[WorkflowRun]
@@ -37,7 +38,7 @@ def brief(context: RequestContext, alias: str, run: WorkflowRun) -> RunView:
         flow=run.flow,
         flow_version=run.flow_version,
         action=run.action,
-        state=run.state,
+        state=run_states.told(run),
         cell="" if alias == API_ALIAS else alias,
         instance_uuid=str(run.instance_uuid or ""),
         instance_name=run.instance_name,
@@ -87,7 +88,7 @@ def detailed(context: RequestContext, placed: Sequence[Placed]) -> list[RunView]
             locks=has["locks"],
             last_event=has["last_event"],
         )
-        views.append(view)
+        views.append(run_states.with_steps_ahead(view))
     return views if context.is_admin else _steps_for_tenant(views)
 
 

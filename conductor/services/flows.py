@@ -18,7 +18,7 @@ from conductor.core.errors import CellUnavailable, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.states import LIVE_RUN_STATES, RunState
 from conductor.journal.models import WorkflowRun
-from conductor.services import event_log, flow_views
+from conductor.services import event_log, flow_views, run_states
 from conductor.services.event_log import Cursor
 from conductor.services.values import EventView, Page, RunView
 from conductor.sql.rows import Rows
@@ -32,7 +32,9 @@ def get(context: RequestContext, run_uuid: UUID | str) -> RunView:
     alias, run = locate(context, run_uuid)
     children = _rows(lambda runs: runs.filter(parent_uuid=run.uuid).order_by("pk"), cell_aliases())
     views = flow_views.detailed(context, [(alias, run), *_pairs(children)])
-    return replace(views[0], children=views[1:])
+    # What a cell does itself it hands to no other.
+    missing = children.failures if alias == API_ALIAS else {}
+    return replace(views[0], children=views[1:], missing_cells=missing)
 
 
 def for_instance(context: RequestContext, instance_uuid: UUID | str) -> list[RunView]:
@@ -67,7 +69,7 @@ def list_runs(
     """
     wanted = scope(context, only_own_project=only_own_project)
     if states is not None:
-        wanted &= Q(state__in=tuple(states))
+        wanted &= run_states.among(states)
     if since is not None:
         wanted &= Q(created_at__gte=since)
     if marker:
@@ -80,7 +82,7 @@ def list_runs(
 
 def count(context: RequestContext, *, states: Iterable[str], since: datetime | None = None) -> int:
     """How many runs of the asker's project `list_runs` would list."""
-    wanted = scope(context, only_own_project=True) & Q(state__in=tuple(states))
+    wanted = scope(context, only_own_project=True) & run_states.among(states)
     if since is not None:
         wanted &= Q(created_at__gte=since)
 
@@ -88,6 +90,12 @@ def count(context: RequestContext, *, states: Iterable[str], since: datetime | N
         return standing(WorkflowRun.objects.using(alias).filter(wanted)).count()
 
     return sum(scatter_gather(ask, journal_aliases()).answers.values())
+
+
+def ahead_in_queue(run: RunView) -> int:
+    """How many runs, of all projects, stand before one that no conductor has taken up yet."""
+    rows = WorkflowRun.objects.using(run.cell or API_ALIAS).filter(state=RunState.QUEUED, waits_for__isnull=True)
+    return rows.filter(created_at__lt=run.created_at).count()
 
 
 def briefs(context: RequestContext, run_uuids: Sequence[str]) -> dict[str, RunView]:

@@ -15,6 +15,7 @@ from conductor.cell_db.models import ConsoleLog
 from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Conflict
+from conductor.core.run_uuids import new_run_uuid
 from conductor.core.states import PowerState, TaskState, VmState
 from conductor.journal.models import WorkflowRun
 from conductor.network import ports
@@ -96,7 +97,7 @@ def _launch(context: RequestContext, checked: CheckedWish) -> Launched:
     )
     networks = ports.resolve_wishes(context, wish.networks)
     instance_uuids = [uuid4() for _ in range(count)]
-    run_uuid = UUID(wish.run_uuid) if wish.run_uuid else uuid4()
+    run_uuid = UUID(wish.run_uuid) if wish.run_uuid else new_run_uuid()
     reservation_id = f"r-{secrets.token_hex(4)}"
     created_at = database_time(API)
     common = _common_values(checked) | {

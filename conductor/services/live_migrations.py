@@ -1,28 +1,40 @@
-"""Moving instances while they run, stopping such a move, and making it switch."""
+"""Moving instances while they run, and what may be ordered of such a move: to stop, to switch, to be steered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
 from conductor.cell_db.models import Instance, Migration
+from conductor.core import live_steering
 from conductor.core.context import RequestContext, system_context
-from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.errors import Conflict, Invalid, NotFound, NotSupported
 from conductor.core.states import MigrationStatus, MigrationType, TaskState
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
-from conductor.services import audit, migrations, moves, server_actions
+from conductor.services import audit, live_orders, migrations, moves, server_actions
 from conductor.services.audit import Entry
 from conductor.services.server_actions import Asked
 from conductor.transactions import write_tx
 
 FLOW = "live_migrate_instance"
-ABORT_FLOW = "abort_live_migration"
-ABORT = (ABORT_FLOW, "live_migration_cancel")
 # Before the guest moves a run is simply cancelled; while it moves its source must stop it.
 NOT_MOVING_YET = frozenset({MigrationStatus.ACCEPTED, MigrationStatus.QUEUED, MigrationStatus.PREPARING})
+
+
+@dataclass(frozen=True)
+class Order:
+    """The run that carries an order out."""
+
+    flow: str
+    action: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+ABORT = Order(live_orders.ABORT_FLOW, "live_migration_cancel")
+FINISH = Order(live_orders.FINISH_FLOW, "live_migration_force_complete")
 
 
 def begin(
@@ -61,6 +73,8 @@ def abort(context: RequestContext, instance_uuid: str, migration: str, *, queued
                 outbox.request_cancel(alias, run, "the live migration was aborted")
             _put_on_record(context, alias, instance, row, "abort")
             return str(row.run_uuid)
+        if live_orders.is_post_copy(alias, instance.uuid, str(row.run_uuid)):
+            raise Conflict(live_orders.NO_WAY_BACK)
         ordered = _order(context, alias, instance, row, ABORT)
         _put_on_record(context, alias, instance, row, "abort")
         return ordered
@@ -73,8 +87,33 @@ def force_complete(context: RequestContext, instance_uuid: str, migration: str) 
         instance, row = _under_way(context, alias, instance_uuid, migration, "force_complete")
         if row.status != MigrationStatus.RUNNING:
             raise Invalid(_wrong_status("force_complete", row))
-        ordered = _order(context, alias, instance, row, ("force_live_migration", "live_migration_force_complete"))
+        if live_orders.is_post_copy(alias, instance.uuid, str(row.run_uuid)):
+            raise Conflict(live_orders.SWITCHED)
+        ordered = _order(context, alias, instance, row, FINISH)
         _put_on_record(context, alias, instance, row, "force_complete")
+        return ordered
+
+
+def steer(context: RequestContext, instance_uuid: str, migration: str, kind: str, amount: object = 0) -> str:
+    """Give an order of core.live_steering to a live migration whose guest moves; the workflow's uuid.
+
+    Raises as `abort` does, Invalid with the field for a wrong amount, NotSupported where the source's driver cannot.
+    """
+    asked, word = live_steering.checked(kind, amount), kind.replace("-", "_")
+    alias = server_actions.cell_of(context, instance_uuid)
+    with write_tx(alias):
+        instance, row = _under_way(context, alias, instance_uuid, migration, word)
+        if row.status != MigrationStatus.RUNNING:
+            raise Invalid(_wrong_status(word, row))
+        abilities = server_actions.capabilities(alias, row.source_host)
+        is_post_copy = live_orders.is_post_copy(alias, instance.uuid, str(row.run_uuid))
+        has_begun = live_orders.has_begun(alias, str(row.run_uuid))
+        why_not = live_orders.why_not_steered(kind, abilities, is_post_copy=is_post_copy, has_begun=has_begun)
+        if why_not:
+            raise NotSupported(why_not) if why_not == live_orders.CANNOT else Conflict(why_not)
+        order = Order(live_orders.STEER_FLOW, f"live_migration_{word}", {"kind": kind, "amount": asked})
+        ordered = _order(context, alias, instance, row, order)
+        _put_on_record(context, alias, instance, row, word, **({"amount": asked} if asked else {}))
         return ordered
 
 
@@ -89,7 +128,8 @@ def stop_unwanted(alias: str) -> int:
         with write_tx(alias):
             outbox.hold(alias, uuid=run.uuid)
             moving = Migration.objects.using(alias).filter(run_uuid=run.uuid, status=MigrationStatus.RUNNING).first()
-            is_told = runs.filter(instance_uuid=run.instance_uuid, flow=ABORT_FLOW).exists()
+            is_told = runs.filter(instance_uuid=run.instance_uuid, flow=ABORT.flow).exists()
+            is_told = is_told or live_orders.is_post_copy(alias, str(run.instance_uuid), run.uuid)  # too late for it
             instance = Instance.objects.using(alias).filter(uuid=str(run.instance_uuid)).first()
             if moving is not None and instance is not None and not is_told:
                 _order(system_context(), alias, instance, moving, ABORT)
@@ -119,35 +159,36 @@ def _under_way(
     return instance, row
 
 
-def _order(context: RequestContext, alias: str, instance: Instance, row: Migration, names: tuple[str, str]) -> str:
+def _order(context: RequestContext, alias: str, instance: Instance, row: Migration, order: Order) -> str:
     """A run of its own beside the one that moves the guest, which holds the instance."""
-    flow, action = names
     live = WorkflowRun.objects.using(alias).live().filter(uuid=str(row.run_uuid))
     if not live.exists():
-        raise Invalid(_wrong_status(action, row))
+        raise Invalid(_wrong_status(order.action, row))
     run = outbox.open_run(
         alias,
         outbox.NewRun(
-            flow=flow,
-            action=action,
+            flow=order.flow,
+            action=order.action,
             context=replace(context, project_id=instance.project_id),
             resources=(),
             instance_uuid=instance.uuid,
             instance_name=instance.name,
-            inputs={"live_run_uuid": str(row.run_uuid)},
+            inputs={"live_run_uuid": str(row.run_uuid), **order.inputs},
         ),
     )
     return str(run.uuid)
 
 
-def _put_on_record(context: RequestContext, alias: str, instance: Instance, row: Migration, what: str) -> None:
+def _put_on_record(
+    context: RequestContext, alias: str, instance: Instance, row: Migration, what: str, **details: Any
+) -> None:
     """With the move that it was about, so that the page of that one shows it too."""
     entry = Entry(
         action=f"live_migration.{what}",
         project_id=instance.project_id,
         run_uuid=row.run_uuid,
         instance_uuid=instance.uuid,
-        details={"migration": str(row.uuid)},
+        details={"migration": str(row.uuid), **details},
     )
     audit.record(alias, context, entry)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,6 +23,8 @@ from conductor.transactions import database_time
 MOST_WAITS = 500
 MOST_REFUSED = 50
 REFUSED = "run.write_refused"
+
+Place = tuple[str, str]  # a database and a resource: volumes and ports are locked in more than one
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,10 @@ class Awaited:
     is_foreign: bool = False
     heartbeat_at: datetime | None = None
     expected_at: datetime | None = None  # when a run like the holder usually ends
+
+    @property
+    def is_free(self) -> bool:
+        return self.holder is None and not self.is_foreign and self.place == 1
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ class LocksView:
     leases: list[Lease]
     refused: list[RefusedWrite]
     edges: list[WaitEdge]
-    names: Mapping[str, str] = field(default_factory=dict)  # of the runs in the edges
+    runs: Mapping[str, RunView] = field(default_factory=dict)  # those at the ends of the edges
     victim: str = ""  # of a ring: the run whose end costs the least
 
 
@@ -125,25 +132,55 @@ class _Found:
     now: datetime
 
 
+@dataclass(frozen=True)
+class _Queues:
+    """Who holds what and who waits for it, in all databases; `runs` are all of them, each with its database."""
+
+    locks: Mapping[Place, ResourceLock]
+    waits: list[tuple[Place, WorkflowRun]]  # in the order of their coming
+    runs: Mapping[str, tuple[str, WorkflowRun]]
+
+
 def of_runs(context: RequestContext, runs: Sequence[RunView]) -> LocksView:
-    """Locks of a story: four queries per database, however many runs and locks."""
+    """Locks of a story: four queries per database, however many runs and locks, and one for holders elsewhere."""
     uuids = [run.uuid for run in runs]
     found = scatter_gather(lambda alias: _rows(alias, uuids), journal_aliases()).answers
-    locks = [lock for rows in found.values() for lock in rows.locks]
-    waits = [(wait, alias) for alias, rows in found.items() for wait in rows.waits]
+    queues = _queues(found)
     mine = set(uuids)
-    edges = _edges(waits, locks, mine)
+    held, awaited = _held(context, queues, mine), _awaited(context, queues, mine)
+    if not context.is_admin:
+        return LocksView(held, awaited, leases=[], refused=[], edges=[])
+    edges = _edges(queues, mine)
+    ends = {end for edge in edges for end in (edge.waiter, edge.holder)} & set(queues.runs)
     return LocksView(
-        held=_held(locks, waits, mine, context),
-        awaited=_awaited(context, waits, locks, mine),
-        leases=[_lease(run, found) for run in runs if context.is_admin and run.state in LIVE_RUN_STATES],
-        refused=[_refused(row, alias) for alias, rows in found.items() for row in rows.refused]
-        if context.is_admin
-        else [],
-        edges=edges if context.is_admin else [],
-        names=_names(waits, locks) if context.is_admin else {},
-        victim=_victim(edges, waits, locks) if context.is_admin else "",
+        held=held,
+        awaited=awaited,
+        leases=[_lease(run, found) for run in runs if run.state in LIVE_RUN_STATES],
+        refused=[_refused(row, alias) for alias, rows in found.items() for row in rows.refused],
+        edges=edges,
+        runs={uuid: flow_views.brief(context, *queues.runs[uuid]) for uuid in ends},
+        victim=_victim(edges, queues.runs),
     )
+
+
+def _queues(found: Mapping[str, _Found]) -> _Queues:
+    locks = {(alias, lock.resource): lock for alias, rows in found.items() for lock in rows.locks}
+    waits = [((alias, wait.resource), wait.run) for alias, rows in found.items() for wait in rows.waits]
+    runs = {str(run.uuid): (alias, run) for (alias, _), run in waits}
+    runs |= {str(lock.run.uuid): (alias, lock.run) for (alias, _), lock in locks.items() if lock.run is not None}
+    elsewhere: dict[str, set[str]] = defaultdict(set)
+    for place, _ in waits:
+        lock = locks.get(place)
+        if lock is not None and lock.run is None and _holder(lock) not in runs:
+            elsewhere[lock.holder_alias].add(_holder(lock))
+    if elsewhere:
+        others = scatter_gather(lambda alias: _with_uuids(alias, elsewhere[alias]), elsewhere).answers
+        runs |= {str(run.uuid): (alias, run) for alias, rows in others.items() for run in rows}
+    return _Queues(locks, waits, runs)
+
+
+def _with_uuids(alias: str, uuids: Iterable[str]) -> list[WorkflowRun]:
+    return list(WorkflowRun.objects.using(alias).filter(uuid__in=list(uuids)))
 
 
 def _rows(alias: str, uuids: Sequence[str]) -> _Found:
@@ -159,46 +196,50 @@ def _holder(lock: ResourceLock) -> str:
     return str(lock.run.uuid if lock.run else lock.holder_uuid or "")
 
 
-def _held(
-    locks: Iterable[ResourceLock], waits: Sequence[tuple[LockWait, str]], mine: set[str], context: RequestContext
-) -> list[Held]:
-    behind: dict[str, int] = {}
-    for wait, _ in waits:
-        behind[wait.resource] = behind.get(wait.resource, 0) + 1
-    return [
-        Held(lock.resource, _holder(lock), lock.granted_at, behind.get(lock.resource, 0))
-        for lock in locks
-        if _holder(lock) in mine and (context.is_admin or not lock.resource.startswith("host:"))
-    ]
+def _held(context: RequestContext, queues: _Queues, mine: set[str]) -> list[Held]:
+    """Each lock once, also where a run has it in its own database and in that of the resource."""
+    behind = Counter(place for place, run in queues.waits if place in queues.locks and not _is_its(queues, place, run))
+    found: dict[tuple[str, str], Held] = {}
+    for place, lock in queues.locks.items():
+        holder = _holder(lock)
+        if holder in mine and (context.is_admin or not lock.resource.startswith("host:")):
+            one = found.get((lock.resource, holder))
+            waiting = behind[place] + (one.waiting if one else 0)
+            found[lock.resource, holder] = Held(lock.resource, holder, lock.granted_at, waiting)
+    return list(found.values())
 
 
-def _awaited(
-    context: RequestContext, waits: Sequence[tuple[LockWait, str]], locks: Sequence[ResourceLock], mine: set[str]
-) -> list[Awaited]:
-    by_resource = {lock.resource: lock for lock in locks}
-    queues: dict[str, list[str]] = {}
+def _is_its(queues: _Queues, place: Place, run: WorkflowRun) -> bool:
+    return _holder(queues.locks[place]) == str(run.uuid)
+
+
+def _awaited(context: RequestContext, queues: _Queues, mine: set[str]) -> list[Awaited]:
+    """What our runs wait for. They are queued for all that they want: what is free is named only where all of it is."""
+    places: Counter[Place] = Counter()
     found = []
-    for wait, alias in waits:
-        queue = queues.setdefault(wait.resource, [])
-        queue.append(str(wait.run.uuid))
-        lock = by_resource.get(wait.resource)
-        if str(wait.run.uuid) not in mine or (wait.resource.startswith("host:") and not context.is_admin):
-            continue
-        holder = lock.run if lock else None
-        is_foreign = holder is not None and not context.may_see_project(holder.project_id)
-        view = flow_views.brief(context, alias, holder) if holder is not None and not is_foreign else None
-        found.append(
-            Awaited(
-                wait.resource,
-                str(wait.run.uuid),
-                place=len(queue),
-                holder=view,
-                is_foreign=is_foreign,
-                heartbeat_at=_heartbeat(view),
-                expected_at=_expected(holder),
-            )
-        )
-    return found
+    for place, run in queues.waits:
+        places[place] += 1
+        resource = place[1]
+        if str(run.uuid) in mine and (context.is_admin or not resource.startswith("host:")):
+            found.append(_awaited_lock(context, queues, place, run, places[place]))
+    held_up = {one.run_uuid for one in found if not one.is_free}
+    return [one for one in found if not one.is_free or one.run_uuid not in held_up]
+
+
+def _awaited_lock(context: RequestContext, queues: _Queues, place: Place, run: WorkflowRun, number: int) -> Awaited:
+    lock = queues.locks.get(place)
+    alias, holder = queues.runs.get(_holder(lock), ("", None)) if lock is not None else ("", None)
+    is_foreign = holder is not None and not context.may_see_project(holder.project_id)
+    view = flow_views.brief(context, alias, holder) if holder is not None and not is_foreign else None
+    return Awaited(
+        place[1],
+        str(run.uuid),
+        place=number,
+        holder=view,
+        is_foreign=is_foreign,
+        heartbeat_at=_heartbeat(view),
+        expected_at=_expected(holder),
+    )
 
 
 def _expected(holder: WorkflowRun | None) -> datetime | None:
@@ -211,6 +252,11 @@ def _heartbeat(view: RunView | None) -> datetime | None:
     if view is None or view.lease_expires_at is None or not view.owner:
         return None
     return view.lease_expires_at - timedelta(seconds=settings.NOVELLA_LEASE_SECONDS)
+
+
+def lease_of(run: RunView) -> Lease:
+    """Who owns a run, and when that owner was last heard; how much of the lease is left is not asked."""
+    return Lease(run.uuid, run.owner, run.fencing_token, _heartbeat(run), run.lease_expires_at)
 
 
 def _lease(run: RunView, found: Mapping[str, _Found]) -> Lease:
@@ -227,11 +273,12 @@ def _refused(row: Event, alias: str) -> RefusedWrite:
     return RefusedWrite(str(row.run_uuid), row.created_at, token, newest, str(data.get("owner", "")), cell)
 
 
-def _edges(waits: Iterable[tuple[LockWait, str]], locks: Iterable[ResourceLock], mine: Iterable[str]) -> list[WaitEdge]:
+def _edges(queues: _Queues, mine: Iterable[str]) -> list[WaitEdge]:
     """Who waits for whom, as far as it reaches from or to our runs."""
-    holders = {lock.resource: _holder(lock) for lock in locks}
     pairs = [
-        (str(wait.run.uuid), holders[wait.resource], wait.resource) for wait, _ in waits if wait.resource in holders
+        (str(run.uuid), _holder(queues.locks[place]), place[1])
+        for place, run in queues.waits
+        if place in queues.locks and not _is_its(queues, place, run)
     ]
     near = set(mine)
     while grown := {end for one, other, _ in pairs if one in near or other in near for end in (one, other)} - near:
@@ -258,20 +305,10 @@ def rings_in(pairs: Sequence[tuple[str, str]]) -> set[str]:
     return found
 
 
-def _victim(edges: Sequence[WaitEdge], waits: Iterable[tuple[LockWait, str]], locks: Iterable[ResourceLock]) -> str:
+def _victim(edges: Sequence[WaitEdge], runs: Mapping[str, tuple[str, WorkflowRun]]) -> str:
     """Of those in a ring that may still be cancelled: who has done the least, and of these the youngest."""
     ring = {end for edge in edges if edge.is_in_ring for end in (edge.waiter, edge.holder)}
-    known = {str(run.uuid): run for run in _runs(waits, locks)}
-    may = [known[uuid] for uuid in ring if uuid in known and known[uuid].is_cancellable]
+    may = [runs[uuid][1] for uuid in ring if uuid in runs and runs[uuid][1].is_cancellable]
     if not may:
         return ""
     return str(min(may, key=lambda run: (run.position, -run.created_at.timestamp())).uuid)
-
-
-def _names(waits: Iterable[tuple[LockWait, str]], locks: Iterable[ResourceLock]) -> Mapping[str, str]:
-    return {str(run.uuid): f"{run.action} {run.instance_name}".strip() for run in _runs(waits, locks)}
-
-
-def _runs(waits: Iterable[tuple[LockWait, str]], locks: Iterable[ResourceLock]) -> Iterable[WorkflowRun]:
-    yield from (wait.run for wait, _ in waits)
-    yield from (lock.run for lock in locks if lock.run is not None)

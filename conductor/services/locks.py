@@ -54,7 +54,10 @@ class LockView:
 
 @dataclass(frozen=True, kw_only=True)
 class LockQuery:
-    """Which locks to list; what is empty does not narrow. `cell` is "api" for those of the API database."""
+    """Which locks to list; what is empty does not narrow. `cell` is "api" for those of the API database.
+
+    Of a `resource` that several servers can have, each server's share is meant too.
+    """
 
     resource: str = ""
     kind: str = ""
@@ -72,10 +75,13 @@ class _Held:
     waits: dict[str, list[WorkflowRun]]
 
 
-def list_locks(context: RequestContext, query: LockQuery) -> Page[LockView]:
-    """Locks that workflows of the asker's project hold, an administrator gets all. By resource, then by cell."""
+def list_locks(context: RequestContext, query: LockQuery, among: Sequence[str] = ()) -> Page[LockView]:
+    """Locks that workflows of the asker's project hold, an administrator gets all. By resource, then by cell.
+
+    `among` leaves out all other resources: what a server has is asked for at once, however much that is.
+    """
     aliases = [alias for alias in journal_aliases() if query.cell in ("", "api" if alias == API_ALIAS else alias)]
-    found = scatter_gather(lambda alias: _held(alias, query), aliases)
+    found = scatter_gather(lambda alias: _held(alias, query, among), aliases)
     holders, silent = _holders(found.answers.values())
     views = []
     for alias, held in found.answers.items():
@@ -87,8 +93,10 @@ def list_locks(context: RequestContext, query: LockQuery) -> Page[LockView]:
     return Page(wanted[: query.limit], len(wanted) > query.limit, {**found.failures, **silent})
 
 
-def _held(alias: str, query: LockQuery) -> _Held:
-    narrowed = Q(resource=query.resource) if query.resource else Q()
+def _held(alias: str, query: LockQuery, among: Sequence[str]) -> _Held:
+    narrowed = Q(resource=query.resource) | Q(resource__startswith=f"{query.resource}:") if query.resource else Q()
+    if among:
+        narrowed &= Q(resource__in=among)
     if query.kind:
         narrowed &= Q(resource__startswith=f"{query.kind}:")
     if query.marker:

@@ -1,4 +1,4 @@
-"""A live migration as it goes on: how much has arrived, how quickly, and what may be done to it."""
+"""A live migration as it goes on: how much has arrived, how quickly, what was ordered of it, and what may be."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from datetime import datetime
 from conductor.cell_db.models import Migration
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
-from conductor.core.states import LIVE_RUN_STATES, MigrationStatus
-from conductor.journal.models import Event
-from conductor.services import convergence, flows, live_migrations
+from conductor.core.states import LIVE_RUN_STATES, MigrationStatus, RunState
+from conductor.journal.models import Event, WorkflowRun
+from conductor.services import convergence, flows, live_migrations, live_orders, migration_offers, server_actions
 from conductor.services.convergence import Rates, Sample, Verdict
+from conductor.services.live_orders import ABORT, FINISH
+from conductor.services.migration_offers import Offer, Standing
 from conductor.services.values import RunView
 from conductor.transactions import database_time
 
 MOST_SAMPLES = 240
-ABORT, FINISH = "abort", "finish"
-POST_COPY_RISK = (
-    "The guest switches at once and fetches the rest: it cannot be stopped then, and a broken connection loses it."
-)
 
 
 @dataclass(frozen=True)
-class Offer:
-    """One thing to do to a migration, with what it risks; `why_not` is empty where it may be done now."""
+class OrderView:
+    """What somebody ordered of the move: `id` as an offer's, and what became of it."""
 
     id: str
-    title: str
-    risk: str
-    why_not: str = ""
-    is_danger: bool = False
+    amount: int
+    user_name: str
+    run_uuid: str
+    state: str
+    created_at: datetime
+    error: str = ""
 
 
 @dataclass(frozen=True)
 class MigrationPanel:
-    """`source` and `destination` are operators'. `samples` are what the source told, oldest first."""
+    """`source` and `destination` are operators'. `samples` are what the source told, oldest first, as are `orders`."""
 
     uuid: str
     run_uuid: str
@@ -49,6 +49,7 @@ class MigrationPanel:
     rates: list[Rates]
     verdict: Verdict
     offers: list[Offer]
+    orders: list[OrderView]
     began_at: datetime | None
 
     @property
@@ -76,6 +77,16 @@ def of_run(context: RequestContext, run_uuid: str) -> MigrationPanel | None:
     found = [convergence.sample_of(event.created_at, event.data.get("figures") or {}) for event in newest]
     samples = [sample for sample in found if sample is not None]
     is_live = run.state in LIVE_RUN_STATES
+    orders = live_orders.given(alias, row.instance_uuid, run.uuid)
+    has_begun = any(event.data.get("step") == live_orders.MOVE for event in newest)
+    standing = Standing(
+        status=row.status,
+        samples=samples,
+        ordered=_ordered(run, orders),
+        abilities=server_actions.capabilities(alias, row.source_host) if is_live else frozenset(),
+        has_begun=has_begun,
+        is_post_copy=live_orders.says_post_copy(newest[-1:], orders),
+    )
     return MigrationPanel(
         uuid=str(row.uuid),
         run_uuid=str(run.uuid),
@@ -86,48 +97,49 @@ def of_run(context: RequestContext, run_uuid: str) -> MigrationPanel | None:
         destination=(row.destination_host or "") if context.is_admin else "",
         samples=samples,
         rates=convergence.rates_of(samples),
-        verdict=_ended(row.status) or convergence.judge(samples, database_time(alias)),
-        offers=_offers(context, row, samples) if is_live else [],
+        verdict=_ended(row.status, orders) or convergence.judge(samples, database_time(alias)),
+        offers=migration_offers.offers(context, standing) if is_live else [],
+        orders=[_view(order) for order in orders],
         began_at=samples[0].at if samples else None,
     )
 
 
-def order(context: RequestContext, run_uuid: str, name: str) -> str:
-    """Do what was offered; the uuid of the workflow that does it. Raises NotFound, Conflict, Invalid."""
+def order(context: RequestContext, run_uuid: str, name: str, amount: object = 0) -> str:
+    """Do what was offered; the uuid of the workflow that does it. Raises NotFound, Conflict, Invalid, NotSupported."""
     panel = of_run(context, run_uuid)
     if panel is None:
         raise NotFound(f"Workflow {run_uuid} moves no guest.")
-    do = {ABORT: live_migrations.abort, FINISH: live_migrations.force_complete}[name]
-    return do(context, panel.instance_uuid, panel.uuid)
+    if name == ABORT:
+        return live_migrations.abort(context, panel.instance_uuid, panel.uuid)
+    if name == FINISH:
+        return live_migrations.force_complete(context, panel.instance_uuid, panel.uuid)
+    return live_migrations.steer(context, panel.instance_uuid, panel.uuid, name, amount)
 
 
-def _ended(status: str) -> Verdict | None:
+def _view(run: WorkflowRun) -> OrderView:
+    return OrderView(
+        id=live_orders.kind_of(run),
+        amount=int(run.inputs.get("amount") or 0),
+        user_name=run.user_name or run.user_id,
+        run_uuid=str(run.uuid),
+        state=run.state,
+        created_at=run.created_at,
+        error=str((run.error or {}).get("message", "")),
+    )
+
+
+def _ended(status: str, orders: Sequence[WorkflowRun]) -> Verdict | None:
+    aborts = [run for run in orders if live_orders.kind_of(run) == ABORT and run.state == RunState.DONE]
+    by = f" by {aborts[-1].user_name or aborts[-1].user_id}" if aborts else ""
     return {
         MigrationStatus.COMPLETED: Verdict("The guest runs at its destination.", "good", 0.0, 0.0),
         MigrationStatus.FAILED: Verdict("It failed; the guest goes on where it was.", "bad"),
         MigrationStatus.ERROR: Verdict("It failed; look where the guest is.", "bad"),
-        MigrationStatus.CANCELLED: Verdict("It was stopped; the guest goes on at its source.", "none"),
+        MigrationStatus.CANCELLED: Verdict(f"It was stopped{by}; the guest goes on at its source.", "none"),
     }.get(MigrationStatus(status))
 
 
-def _offers(context: RequestContext, row: Migration, samples: Sequence[Sample]) -> list[Offer]:
-    """What the drivers can do: stop it, and have it switch now."""
-    is_running = row.status == MigrationStatus.RUNNING
-    may = "" if context.is_admin or "manager" in context.roles else "It takes the role manager."
-    early = may or ("" if is_running or row.status in live_migrations.NOT_MOVING_YET else "The guest has switched.")
-    late = may or ("" if is_running else "The guest does not move yet, or has switched.")
-    risk = f"The guest pauses until the rest has arrived: {_pause(samples)}."
-    if samples and samples[-1].is_post_copy_forced:
-        risk = POST_COPY_RISK
-    return [
-        Offer(FINISH, "Finish now", risk, late),
-        Offer(ABORT, "Abort", "The guest stays at its source; what has arrived is thrown away.", early, is_danger=True),
-    ]
-
-
-def _pause(samples: Sequence[Sample]) -> str:
-    rates = convergence.rates_of(samples[-6:])
-    moved = max((one.moved for one in rates), default=0.0)
-    if not samples or not moved:
-        return "how long cannot be told yet"
-    return f"about {max(0.1, samples[-1].left / moved):.1f} s at the present speed"
+def _ordered(run: WorkflowRun, orders: Sequence[WorkflowRun]) -> frozenset[str]:
+    """What was ordered already and is not carried out yet."""
+    ordered = {live_orders.kind_of(order) for order in orders if order.state in LIVE_RUN_STATES}
+    return frozenset(ordered | {ABORT} if run.is_cancel_requested else ordered)

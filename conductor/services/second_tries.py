@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from conductor import events
 from conductor.api_db.models import BuildRequest, InstanceMapping, RequestSpecRecord
@@ -13,6 +13,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.cells.targeting import target_cell
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid
+from conductor.core.run_uuids import new_run_uuid
 from conductor.core.states import PowerState, RunState, TaskState, VmState
 from conductor.journal.models import WorkflowRun
 from conductor.network import ports
@@ -96,7 +97,7 @@ def _refuse_what_cannot(context: RequestContext, alias: str, row: Instance) -> N
 
 def _request(owner: RequestContext, alias: str, row: Instance) -> WorkflowRun:
     """The request, its workflow and its locks; inside the API database's transaction."""
-    run_uuid = uuid4()
+    run_uuid = new_run_uuid()
     record = RequestSpecRecord.objects.filter(instance_uuid=row.uuid).first()
     if record is None:
         raise _refused(row, "what was asked for it is not kept any more")

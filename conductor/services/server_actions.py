@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from conductor import events
 from conductor.cell_db.models import BlockDevice, ComputeNode, Instance
@@ -14,6 +14,7 @@ from conductor.cells.lookup import CELL0
 from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, NotSupported, ResourceLocked
+from conductor.core.run_uuids import new_run_uuid
 from conductor.core.server_actions import ACTIONS, ServerAction
 from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, VmState
 from conductor.journal import foreign_locks
@@ -51,7 +52,7 @@ def begin(context: RequestContext, instance_uuid: str, name: str, asked: Asked |
     """
     action, asked = ACTIONS[name], asked or Asked()
     alias = cell_of(context, instance_uuid)
-    run_uuid = asked.run_uuid or uuid4()
+    run_uuid = asked.run_uuid or new_run_uuid()
     asked = _lock_parts(context, alias, action, instance_uuid=instance_uuid, asked=asked, run_uuid=run_uuid)
     try:
         with write_tx(alias):

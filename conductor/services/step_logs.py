@@ -213,6 +213,7 @@ TEXTS: Mapping[str, Callable[[Mapping[str, Any], str], str]] = {
     "run.still_owed": lambda data, title: (
         f"{data.get('host') or 'the host'} failed at what it owes and is told again: {_error(data)}"
     ),
+    "run.cleaned": lambda data, title: f"nothing is left behind any more: {data.get('state', '')}",
     "step.started": lambda data, title: f"“{title}” begins",
     "step.done": lambda data, title: f"“{title}” is done",
     "step.failed": lambda data, title: f"“{title}” failed: {_error(data) or 'cancelled'}",

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce
 
-from conductor.api_db.models import InstanceGroup, KeyPair
+from conductor.api_db.models import InstanceGroup, InstanceMapping, KeyPair
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.identifiers import uuid_or_none
+from conductor.identity.models import AccessRule, ApplicationCredential, Credential, Trust
 from conductor.image.models import Image
 from conductor.journal.models import WorkflowRun
-from conductor.network.models import FloatingIp, Network, Port, Router, SecurityGroup, SecurityGroupRule, Subnet
-from conductor.volume.models import Snapshot, Volume
+from conductor.network.models import (
+    AddressScope,
+    FloatingIp,
+    Network,
+    Port,
+    RbacPolicy,
+    Router,
+    SecurityGroup,
+    SecurityGroupRule,
+    Subnet,
+    SubnetPool,
+)
+from conductor.volume.models import Backup, GroupSnapshot, Snapshot, Transfer, Volume, VolumeAttachment, VolumeGroup
 
 KEY_PAIR = "key_pair"
+EC2 = "ec2_credential"
+SERVER = "server"
 
 
 @dataclass(frozen=True)
@@ -33,12 +49,30 @@ class Subject:
 
 @dataclass(frozen=True)
 class Table:
-    """Where a kind is kept, and in which columns its name and its project are."""
+    """Where a kind is kept, and in which columns its id, its name (or what tells one from another) and its project are.
+
+    `keys` makes that id of what a request calls the thing. Where there is no project, it is the asker's in use.
+    """
 
     model: Any
-    name: str = "name"
-    project_id: str = "project_id"
+    name: str | Combinable = "name"
+    project_id: str | Combinable = "project_id"
     is_there: Q = Q()
+    id: str = "uuid"
+    keys: Callable[[Iterable[str]], Iterable[Any]] = lambda ids: [found for one in ids if (found := uuid_or_none(one))]
+
+    def rows(self, ids: Iterable[str]) -> Any:
+        """Those of these that are there."""
+        return self.model.objects.filter(self.is_there, **{f"{self.id}__in": self.keys(ids)})
+
+
+def _of_identity(model: Any, name: str, project_id: str | Combinable = "project_id") -> Table:
+    """The ids of the identity service are words."""
+    return Table(model, name, project_id, id="id", keys=list)
+
+
+def _digests(access_keys: Iterable[str]) -> list[str]:
+    return [hashlib.sha256(one.encode()).hexdigest() for one in access_keys]
 
 
 TABLES: Mapping[str, Table] = {
@@ -53,12 +87,27 @@ TABLES: Mapping[str, Table] = {
     "snapshot": Table(Snapshot),
     "image": Table(Image, is_there=Q(deleted_at=None)),
     "server_group": Table(InstanceGroup),
+    "backup": Table(Backup),
+    "volume_group": Table(VolumeGroup),
+    "group_snapshot": Table(GroupSnapshot),
+    "volume_transfer": Table(Transfer, "volume__name", Coalesce("destination_project_id", "source_project_id")),
+    "volume_attachment": Table(VolumeAttachment, "volume__name", "volume__project_id"),
+    "subnet_pool": Table(SubnetPool),
+    "address_scope": Table(AddressScope),
+    "rbac_policy": Table(RbacPolicy, "network__name"),
+    "application_credential": _of_identity(ApplicationCredential, "name"),
+    "access_rule": _of_identity(AccessRule, "path", Value("")),
+    "credential": _of_identity(Credential, "type"),
+    EC2: Table(Credential, "user__username", id="id", keys=_digests),
+    "trust": _of_identity(Trust, "trustee__username"),
+    SERVER: Table(InstanceMapping, Value(""), id="instance_uuid"),
 }
 KINDS = (*TABLES, KEY_PAIR)
 # What workflows do to these is told as the workflow: its line on the page of activity has the state that it is in.
 FLOWS: Mapping[str, tuple[str, ...]] = {
     "volume": ("create_volume", "revert_volume", "reimage_volume", "upload_volume"),
     "snapshot": ("create_snapshot",),
+    "backup": ("backup_volume", "restore_backup"),
 }
 
 
@@ -67,9 +116,8 @@ def find(context: RequestContext, kind: str, ids: Iterable[str]) -> list[Subject
     if kind == KEY_PAIR:
         return [Subject(kind, one, one, context.project_id) for one in ids]
     table = TABLES[kind]
-    rows = table.model.objects.filter(table.is_there, uuid__in=_uuids(ids))
-    found = rows.values_list("uuid", table.name, table.project_id)
-    return [Subject(kind, str(uuid), name or "", project_id) for uuid, name, project_id in found]
+    found = table.rows(ids).values_list(table.id, table.name, table.project_id)
+    return [Subject(kind, str(ident), name or "", project_id or "") for ident, name, project_id in found]
 
 
 def still_there(context: RequestContext, wanted: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
@@ -82,7 +130,10 @@ def still_there(context: RequestContext, wanted: Iterable[tuple[str, str]]) -> s
 
 def is_under_workflow(context: RequestContext, subject: Subject) -> bool:
     """Whether the request has opened a workflow that carries the change out."""
-    runs = WorkflowRun.objects.using(API_ALIAS).filter(request_id=context.request_id, flow__in=FLOWS[subject.kind])
+    flows = FLOWS.get(subject.kind)
+    if not flows:
+        return False
+    runs = WorkflowRun.objects.using(API_ALIAS).filter(request_id=context.request_id, flow__in=flows)
     return any(subject.id in inputs.values() for inputs in runs.values_list("inputs", flat=True))
 
 
@@ -92,9 +143,4 @@ def _there(context: RequestContext, kind: str, ids: set[str]) -> set[str]:
     if kind not in TABLES:
         return set()
     table = TABLES[kind]
-    rows = table.model.objects.filter(table.is_there, uuid__in=_uuids(ids))
-    return {str(uuid) for uuid in rows.values_list("uuid", flat=True)}
-
-
-def _uuids(ids: Iterable[str]) -> list[UUID]:
-    return [found for one in ids if (found := uuid_or_none(one))]
+    return {str(ident) for ident in table.rows(ids).values_list(table.id, flat=True)}

@@ -381,6 +381,7 @@ class RunView:
     steps: list[StepView] = field(default_factory=list)
     children: list[RunView] = field(default_factory=list)
     locks: list[str] = field(default_factory=list)
+    missing_cells: Mapping[str, str] = field(default_factory=dict)  # where more children may be, with why
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from conductor.workflows.shelve_instance import SHELVE_INSTANCE
 from conductor.workflows.shelve_with_root_volume import SHELVE_WITH_ROOT_VOLUME
 from conductor.workflows.soft_delete_instance import SOFT_DELETE_INSTANCE
 from conductor.workflows.start_instance import START_INSTANCE
+from conductor.workflows.steer_live_migration import STEER_LIVE_MIGRATION
 from conductor.workflows.stop_instance import STOP_INSTANCE
 from conductor.workflows.suspend_instance import SUSPEND_INSTANCE
 from conductor.workflows.swap_volume import SWAP_VOLUME
@@ -85,6 +86,7 @@ FLOWS: tuple[Flow, ...] = (
     EVACUATE_INSTANCE,
     FORCE_LIVE_MIGRATION,
     ABORT_LIVE_MIGRATION,
+    STEER_LIVE_MIGRATION,
     LIVE_MIGRATE_INSTANCE,
     DRAIN_HOST,
     TRY_HOST,

@@ -17,7 +17,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError, connections
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import StaleToken
+from conductor.core.errors import StaleToken, is_cancel
 from conductor.core.states import RunState, StepState
 from conductor.journal import checkpoints
 from conductor.journal.models import OutboxMessage, StepRecord, WorkflowRun
@@ -110,8 +110,7 @@ def _settle_undo(work: Work, step: Step, index: int, order: Order) -> None:
 
 def _current_step(run: WorkflowRun, flow: Flow) -> tuple[Step, int]:
     if run.direction == "end":
-        is_cancelled = (run.error or {}).get("class") == "Cancelled"
-        final = flow.on_cancel if is_cancelled else flow.on_failure
+        final = flow.on_cancel if is_cancel(run.error) else flow.on_failure
         assert final is not None, "a run ends with a step only where its flow has one"
         return final, len(flow.steps)
     index = run.position - (run.direction == "undo")

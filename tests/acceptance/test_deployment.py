@@ -30,7 +30,8 @@ def launch_all(cloud: Deployment, prefix: str) -> list[str]:
 def wait_until_active(cloud: Deployment, uuids: Sequence[str]) -> None:
     def are_active() -> bool:
         seen = {server["id"]: server["status"] for server in cloud.api(0).servers()}
-        assert not [uuid for uuid in uuids if seen.get(uuid) == "ERROR"], seen
+        broken = [uuid for uuid in uuids if seen.get(uuid) == "ERROR"]
+        assert not broken, [cloud.api(0).server(uuid).get("fault") for uuid in broken]
         return all(seen.get(uuid) == "ACTIVE" for uuid in uuids)
 
     wait_until(f"all active\n{cloud.log_tail()}", are_active)

@@ -40,12 +40,19 @@ def unsettled(evidence: Evidence) -> list[str]:
         "SELECT concat_ws(' ', flow, uuid, state, waits_for) AS what FROM journal_workflowrun WHERE state NOT IN "
         "('done', 'failed (undone)', 'failed (not clean)', 'cancelled', 'needs operator') "
         "UNION ALL SELECT concat_ws(' ', 'command', step_key, 'for', host) FROM journal_outboxmessage "
+        f"UNION ALL {_HELD_UP} "
         # What somebody locked who died before he opened its run is swept after a minute.
         "UNION ALL SELECT concat_ws(' ', 'lock of', resource, 'for', holder_action) FROM journal_resourcelock"
     )
     left = [f"{name}: {row['what']}" for name, row in words]
     return left + [f"{name}: {row['what']}" for name in evidence.cells for row in evidence.rows(name, _UNFITTING)]
 
+
+# An undo that a silent host held up goes on by itself once that has done what it owes.
+_HELD_UP = (
+    "SELECT concat_ws(' ', flow, uuid, state) AS what FROM journal_workflowrun AS run WHERE EXISTS (SELECT 1 FROM "
+    "journal_steprecord WHERE run_id = run.id AND error->>'class' = 'KeptByHost') AND state = 'failed (not clean)'"
+)
 
 # What the newest report of a host says of guests that do not fit their instances. Something follows from the next one
 # or two, and on a busy machine these come later than all else is still.

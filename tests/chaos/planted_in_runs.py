@@ -35,7 +35,7 @@ def no_fence_on_the_usual_way_on() -> None:
 
 
 def _forget_token_of_passages() -> None:
-    for name in ("ON", "BACK"):
+    for name in ("ON", "BACK", "END"):
         way = getattr(passages, name)
         setattr(passages, name, replace(way, move=way.move.replace(" AND fencing_token = %s", " AND %s > 0")))
 

@@ -88,6 +88,24 @@ def _force(stage: Stage) -> Request:
     return "POST", f"{COMPUTE}/servers/{stage.server}/migrations/{_moving(stage)}/action", body
 
 
+def _throttle(stage: Stage) -> Request:
+    """Once its source has said that the guest moves: an order that comes before is refused."""
+    deadline, path = (
+        time.monotonic() + WAIT_SECONDS,
+        f"/api/workflows?flow=live_migrate_instance&instance_uuid={stage.server}",
+    )
+    _moving(stage)
+    while time.monotonic() < deadline:
+        status, body, _ = stage.person.ask("GET", path, as_admin=True)
+        (run,) = body["workflows"] if status == 200 else [None]
+        about = f"/api/workflows/{run['uuid']}/migration" if run else ""
+        status, body, _ = stage.person.ask("GET", about, as_admin=True) if run else (status, body, "")
+        if status == 200 and not any(one["why_not"] for one in body["migration"]["offers"] if one["id"] == "throttle"):
+            return "POST", f"{about}/throttle", {"percent": 40}
+        time.sleep(0.1)
+    raise AssertionError(f"the move of {stage.server} takes no order: {body}")
+
+
 def _moving(stage: Stage) -> int:
     """The migration of the server, once its guest moves."""
     deadline = time.monotonic() + WAIT_SECONDS
@@ -207,6 +225,7 @@ DEEDS: dict[str, Deed] = {
     "migrate live": act("os-migrateLive", {"host": None, "block_migration": "auto"}),
     "abort move": _abort,
     "force move": _force,
+    "throttle move": _throttle,
     "evacuate": act("evacuate", {}),
     "crash dump": act("trigger_crash_dump"),
     "attach volume": _attach,
@@ -242,11 +261,11 @@ DEEDS: dict[str, Deed] = {
     "hosts open": _hosts_open,
 }
 AS_ADMIN = {
-    *("extend volume", "swap volume", "migrate", "migrate live", "abort move", "force move"),
+    *("extend volume", "swap volume", "migrate", "migrate live", "abort move", "force move", "throttle move"),
     *("evacuate", "drain", "open host", "canary"),
 }
 # What is asked for while the action before it is under way.
-AT_ONCE = {"abort move", "force move"}
+AT_ONCE = {"abort move", "force move", "throttle move"}
 # How the cloud gets out of what these deeds did to it, when a scene breaks off.
 REMEDIES = {"host dies": "host is back", "cell falls silent": "cell is back", "hosts close": "hosts open"}
 
@@ -328,6 +347,9 @@ SCENES: dict[str, Scene] = {
     ),
     "force_live_migration": Scene(
         ("migrate live",), "force move", commands=("force_live_migration",), faults=SLOW_MOVE
+    ),
+    "steer_live_migration": Scene(
+        ("migrate live",), "throttle move", commands=("steer_live_migration",), faults=SLOW_MOVE
     ),
     "drain_host": Scene((), "drain", last=("open host",)),
     "try_host": Scene(("close host",), "canary", last=("open host",)),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,7 +19,7 @@ from conductor.core.compute_driver import GuestSpec
 from conductor.core.consoles import ConsoleKind
 from conductor.services.convergence import Sample, Verdict, judge, sample_of
 from tests.compute_drivers.libvirtd import Daemon
-from tests.compute_drivers.real_guests import QUICK, SECONDS, SHELF, wait_for
+from tests.compute_drivers.real_guests import PROJECT, QUICK, SECONDS, SHELF, wait_for
 
 # What the guest does from its start on: the lines of a shell on the same port may come between, never into one.
 COUNTS = b"#!/bin/sh\n(i=0; while :; do i=$((i+1)); echo count-$i > /dev/ttyS0; sleep 0.2; done) &\n"
@@ -104,12 +107,15 @@ class Inside:
 
 
 class Watching:
-    """A `progress` that keeps what it was told, and does something once memory is on its way."""
+    """A `progress` that keeps what it was told, and does something once memory is on its way, or `when` says so."""
 
-    def __init__(self, does: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, does: Callable[[], object] = lambda: None, when: Callable[[Mapping[str, int]], bool] | None = None
+    ) -> None:
         self.sentences: list[str] = []
         self.figures: list[Mapping[str, int]] = []
         self._does: Callable[[], object] | None = does
+        self._when = when or (lambda figures: figures.get("memory_processed", 0) > 1 << 20)
 
     def __call__(self, message: str, share: float | None = None, figures: Mapping[str, int] | None = None, /) -> None:
         self.sentences.append(message)
@@ -121,16 +127,22 @@ class Watching:
             does()
 
     def is_time(self, figures: Mapping[str, int]) -> bool:
-        return figures.get("memory_processed", 0) > 1 << 20
+        return self._when(figures)
 
 
 class Judging(Watching):
-    """Judges as the page of the move does, and does something once the guest is seen not to converge."""
+    """Judges as the page of the move does, does something once the guest is seen not to converge, and tells `then`."""
 
-    def __init__(self, does: Callable[[], object]) -> None:
+    def __init__(self, does: Callable[[], object], then: Watching) -> None:
         super().__init__(does)
         self.verdicts: list[Verdict] = []
+        self._then = then
         self._samples: list[Sample] = []
+
+    def __call__(self, message: str, share: float | None = None, figures: Mapping[str, int] | None = None, /) -> None:
+        super().__call__(message, share, figures)
+        if self._does is None:
+            self._then(message, share, figures)
 
     def is_time(self, figures: Mapping[str, int]) -> bool:
         now = datetime.now(UTC)
@@ -140,3 +152,29 @@ class Judging(Watching):
         self._samples.append(sample)
         self.verdicts.append(judge(self._samples, now))
         return self.verdicts[-1].text.startswith("Not converging")
+
+
+AGENT = """
+import json, sys
+from compute_drivers.libvirt.driver import LibvirtDriver
+from conductor.core.compute_driver import GuestSpec
+told = json.load(sys.stdin)
+driver = LibvirtDriver(told["host"], told["options"], None)
+driver.start()
+def progress(message, share=None, figures=None):
+    if figures and figures.get("memory_processed", 0) > 1 << 20:
+        print("memory is on its way", flush=True)
+driver.live_migrate(GuestSpec.from_json(told["guest"]), told["target"], progress, is_block_migration=None)
+"""
+
+
+def agent_of(source: Host, options: dict[str, Any], inside: Inside, target: dict[str, Any]) -> subprocess.Popen[str]:
+    """A process that moves the guest, and says so."""
+    told = {"host": source.driver.host, "options": options, "guest": inside.guest.to_json(), "target": target}
+    agent = subprocess.Popen(
+        [sys.executable, "-c", AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PROJECT
+    )
+    assert agent.stdin is not None
+    agent.stdin.write(json.dumps(told))
+    agent.stdin.close()
+    return agent

@@ -216,6 +216,53 @@ def test_a_live_move_can_be_aborted_until_the_switch_and_be_forced(tmp_path: Pat
     destination.finish_live_migration(guest)
 
 
+class Ordering(Told):
+    """Gives orders with the first figures that it is told, and says then whether the move could be aborted still."""
+
+    def __init__(self, source: FakeDriver, uuid: str, orders: dict[str, int]) -> None:
+        super().__init__()
+        self._source, self._uuid, self._orders = source, uuid, orders
+        self.why_no_abort = ""
+
+    def __call__(self, message: str, share: float | None = None, figures: Any = None, /) -> None:
+        super().__call__(message, share, figures)
+        orders, self._orders = self._orders, {}
+        for kind, amount in orders.items():
+            self._source.steer_live_migration(self._uuid, kind, amount)
+        if "post-copy" in orders:
+            with pytest.raises(DriverError) as refused:
+                self._source.abort_live_migration(self._uuid)
+            self.why_no_abort = str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("orders", "told"),
+    [
+        ({"downtime": 60_000}, {"downtime_limit_ms": 60_000, "memory_remaining": 0}),
+        ({"throttle": 99}, {"throttle_percent": 99, "memory_remaining": 0}),
+        ({"throttle": 99, "post-copy": 0}, {"throttle_percent": 99, "is_post_copy": 1}),
+    ],
+    ids=lambda value: "-".join(value),
+)
+def test_a_move_of_a_minute_is_steered_to_its_end(
+    tmp_path: Path, destination: FakeDriver, orders: dict[str, int], told: dict[str, int]
+) -> None:
+    """One that may stand still for a minute goes at once, a throttled one is a hundred times as quick."""
+    source = started("sim-1", state_file=str(tmp_path / "one.json"), live_migration_seconds=60.0)
+    guest = guest_of(str(uuid4()), IMAGE)
+    source.spawn(guest, Told())
+    target = destination.prepare_live_migration(guest, is_block_migration=None)
+    ordering = Ordering(source, guest.instance_uuid, orders)
+    source.live_migrate(guest, target, ordering, is_block_migration=None)
+    destination.finish_live_migration(guest)
+    assert uuids(destination) == {guest.instance_uuid}
+    assert told.items() <= ordering.figures[-1].items()
+    assert ("cannot be aborted any more" in ordering.why_no_abort) is ("post-copy" in orders)
+    assert ("fetching memory at the destination" in dict(ordering.calls)) is ("post-copy" in orders)
+    with pytest.raises(DriverError, match="No live migration of the guest is under way"):
+        source.steer_live_migration(guest.instance_uuid, "throttle", 40)
+
+
 def _moving(source: FakeDriver, guest: GuestSpec, target: Any, raised: list[BaseException]) -> None:
     try:
         source.live_migrate(guest, target, Told(), is_block_migration=None)

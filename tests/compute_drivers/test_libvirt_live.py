@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
 import select
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,9 +24,9 @@ from conductor.core.compute_driver import ComputeDriver, GuestInfo, NetworkPort,
 from conductor.core.errors import DriverError, MigrationAborted
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
-from tests.compute_drivers.live_hosts import COUNTS, Host, Inside, Judging, Watching, two
+from tests.compute_drivers.live_hosts import COUNTS, Host, Inside, Judging, Watching, agent_of, two
 from tests.compute_drivers.net_space import devices, net_space
-from tests.compute_drivers.real_guests import IMAGE, PROJECT, SECONDS, SHELF, ask, files_of, state_dir, wait_for
+from tests.compute_drivers.real_guests import IMAGE, SECONDS, SHELF, ask, files_of, state_dir, wait_for
 from tests.compute_drivers.test_tiny_linux import linux
 from tests.guests import TICK, boot_disk, guest_of, qemu_of
 
@@ -151,8 +148,16 @@ class TestALinux:
 
     def test_aborted_it_goes_on_where_it_was(self, pair: tuple[Host, Host], inside: Inside) -> None:
         source, destination = pair
-        with source.told(**SLOWLY) as slow:
-            watching = Watching(lambda: slow.abort_live_migration(inside.uuid))
+
+        def abort() -> None:
+            for kind, words in (("throttle", "began without throttling"), ("post-copy", "could not steer the move")):
+                with pytest.raises(DriverError, match=words):  # QEMU was not told to prepare for either
+                    slow.steer_live_migration(inside.uuid, kind, 40)
+            slow.abort_live_migration(inside.uuid)
+
+        with source.told(**SLOWLY, migration_throttles=False) as slow:
+            assert slow.capabilities == source.driver.capabilities - {"live_throttle"}
+            watching = Watching(abort)
             target = _prepared(destination, inside)
             with pytest.raises(MigrationAborted):
                 slow.live_migrate(inside.guest, target, watching, is_block_migration=None)
@@ -182,18 +187,22 @@ class TestALinux:
             source.daemon.start()
         _stays(source, destination, inside)
 
-    def test_busy_it_is_seen_not_to_converge_and_forced_it_arrives_and_has_not_noticed(
+    def test_busy_it_is_seen_not_to_converge_and_throttled_and_forced_it_arrives_and_has_not_noticed(
         self, pair: tuple[Host, Host], inside: Inside
     ) -> None:
         """It writes the same memory over and over, more than the link takes. It leaves the guest at the second host."""
         source, destination = pair
         uptime, count = inside.uptime(source.driver), inside.goes_on(source.driver, 0)
         ask(source.driver, inside.uuid, KEEPS_BUSY, b"busy now.")
-        with source.told(migration_mib_per_second=8, migration_throttles=False) as slow:
-            watching = Judging(lambda: slow.force_live_migration(inside.uuid))
+        with source.told(migration_mib_per_second=8) as slow:
+            force = Watching(
+                lambda: slow.force_live_migration(inside.uuid), lambda told: told["throttle_percent"] == 30
+            )
+            watching = Judging(lambda: slow.steer_live_migration(inside.uuid, "throttle", 30), force)
             _move(slow, destination.driver, inside, watching)
         assert re.search(r"Not converging: the guest changes .+/s, the link moves .+/s\.", watching.verdicts[-1].text)
         assert watching.figures[-1]["memory_pass"] > 1
+        assert 30 in {told["throttle_percent"] for told in force.figures}
         ask(destination.driver, inside.uuid, RESTS, b"idle again.")
         assert _on(pair, inside) == [destination.driver.host]
         inside.goes_on(destination.driver, count)
@@ -218,13 +227,17 @@ class TestALinux:
         """It leaves the guest at the second host."""
         source, destination = pair
         count, target = inside.goes_on(source.driver, 0), _prepared(destination, inside)
-        agent = _agent(source, source.options(migration_mib_per_second=8), inside, target)
+        agent = agent_of(source, source.options(migration_mib_per_second=8), inside, target)
         assert agent.stdout is not None
         assert agent.stdout.readline() == "memory is on its way\n"
         agent.kill()
         agent.wait(timeout=60)
         assert _on(pair, inside) == [source.driver.host]
-        source.driver.live_migrate(inside.guest, target, Told(), is_block_migration=None)
+        source.driver.steer_live_migration(inside.uuid, "downtime", 700)
+        watching = Watching(lambda: source.driver.steer_live_migration(inside.uuid, "downtime", 60_000))
+        source.driver.live_migrate(inside.guest, target, watching, is_block_migration=None)
+        assert watching.figures[0]["downtime_limit_ms"] == 700
+        assert watching.figures[-1]["downtime_limit_ms"] == 60_000
         destination.driver.finish_live_migration(inside.guest)
         assert _on(pair, inside) == [destination.driver.host]
         inside.goes_on(destination.driver, count)
@@ -236,10 +249,32 @@ class TestALinux:
             assert not found.has_card("card-p2")
             assert "vdb" not in found.targets()
 
+    def test_switched_to_post_copy_it_goes_on_there_and_cannot_be_aborted(
+        self, pair: tuple[Host, Host], inside: Inside
+    ) -> None:
+        """It leaves the guest at the first host."""
+        destination, source = pair
+        count = inside.goes_on(source.driver, 0)
+
+        def switch() -> None:
+            for _ in range(2):
+                slow.steer_live_migration(inside.uuid, "post-copy", 0)
+            with pytest.raises(DriverError, match="cannot be aborted any more"):
+                slow.abort_live_migration(inside.uuid)
+
+        with source.told(**SLOWLY, migration_post_copy=True) as slow:
+            assert "live_post_copy" in slow.capabilities - source.driver.capabilities
+            watching = Watching(switch)
+            _move(slow, destination.driver, inside, watching)
+        last = watching.figures[-1]  # the rest may be there before anybody looks again
+        assert last["is_post_copy"] or last["memory_remaining"] > 10 << 20, "it waited until the memory was sent"
+        assert _on(pair, inside) == [destination.driver.host]
+        inside.goes_on(destination.driver, count)
+
     def test_a_guest_that_dies_on_its_way_has_crashed_where_it_was(
         self, pair: tuple[Host, Host], inside: Inside
     ) -> None:
-        destination, source = pair
+        source, destination = pair
         with source.told(**SLOWLY) as slow:
             (mine,) = qemu_of(inside.uuid)
             target = _prepared(destination, inside)
@@ -353,29 +388,3 @@ def _kill(*pids: int) -> None:
         os.kill(pid, signal.SIGKILL)
         assert select.select([process], [], [], SECONDS)[0]
         os.close(process)
-
-
-AGENT = """
-import json, sys
-from compute_drivers.libvirt.driver import LibvirtDriver
-from conductor.core.compute_driver import GuestSpec
-told = json.load(sys.stdin)
-driver = LibvirtDriver(told["host"], told["options"], None)
-driver.start()
-def progress(message, share=None, figures=None):
-    if figures and figures.get("memory_processed", 0) > 1 << 20:
-        print("memory is on its way", flush=True)
-driver.live_migrate(GuestSpec.from_json(told["guest"]), told["target"], progress, is_block_migration=None)
-"""
-
-
-def _agent(source: Host, options: dict[str, Any], inside: Inside, target: dict[str, Any]) -> subprocess.Popen[str]:
-    """A process that moves the guest, and says so."""
-    told = {"host": source.driver.host, "options": options, "guest": inside.guest.to_json(), "target": target}
-    agent = subprocess.Popen(
-        [sys.executable, "-c", AGENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PROJECT
-    )
-    assert agent.stdin is not None
-    agent.stdin.write(json.dumps(told))
-    agent.stdin.close()
-    return agent

@@ -25,6 +25,7 @@ from conductor.compute.manager import ComputeManager, Shared
 from conductor.core.compute_driver import CAPABILITIES, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.consoles import CAPABILITY_OF
 from conductor.core.guest_questions import CAPABILITY_OF as ANSWERED_FOR
+from conductor.core.live_steering import STEERINGS
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
 from conductor.rpc import messages as m
@@ -143,6 +144,7 @@ def test_every_command_has_a_handler_and_every_need_is_a_capability() -> None:
     commands = {kind for kind, _ in registered().values() if issubclass(kind, m.Command)}
     assert set(HANDLERS) == commands
     without_commands = {*CAPABILITY_OF.values(), *ANSWERED_FOR.values()}
+    without_commands |= {one.capability for one in STEERINGS.values()}  # one command, which names what it needs
     assert {handler.needs for handler in HANDLERS.values()} - {""} == set(CAPABILITIES) - without_commands
 
 
@@ -242,6 +244,9 @@ def test_urgent_commands_have_threads_of_their_own(make: Callable[..., Host], gu
     moving = source.give(m.LiveMigrate, guest, guest=whole, target=target)
     token = source.token
     source.progressed("copying memory")  # now all four threads are at work
+    for kind, is_known in (("throttle", True), ("of a later release", False)):
+        steered = source.answer(source.give(m.SteerLiveMigration, guest, token=token, kind=kind, amount=40))
+        assert (steered.ok, (steered.error or {}).get("class")) == (is_known, None if is_known else "NotSupported")
     assert source.answer(source.give(m.ForceLiveMigration, guest, token=token)).ok
     assert source.answer(moving).ok
     assert destination.state(guest) is PowerState.RUNNING

@@ -13,7 +13,7 @@ from conductor.services import convergence
 from conductor.services.convergence import Sample
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
-GB = 10**9
+GB = 1 << 30
 
 
 def at(seconds: float) -> datetime:
@@ -33,13 +33,13 @@ def test_an_idle_guest_converges_in_a_range() -> None:
 
 def test_a_guest_that_changes_more_than_the_link_moves_is_told_in_numbers() -> None:
     verdict = convergence.judge(samples([(0, 0, 8), (10, 9, 11)]), at(10))
-    assert verdict.text == "Not converging: the guest changes 1.2 GB/s, the link moves 900.0 MB/s."
+    assert verdict.text == "Not converging: the guest changes 1.2 GiB/s, the link moves 921.6 MiB/s."
     assert verdict.low is None
 
 
 def test_what_the_hypervisor_says_of_the_guest_is_believed() -> None:
     told = [Sample(at(0), 8 * GB, 0, 8 * GB, dirty_rate=2.0 * GB), Sample(at(10), 8 * GB, 4 * GB, 4 * GB, 2.0 * GB)]
-    assert convergence.judge(told, at(10)).text.startswith("Not converging: the guest changes 2.0 GB/s")
+    assert convergence.judge(told, at(10)).text.startswith("Not converging: the guest changes 2.0 GiB/s")
     assert convergence.rates_of(told)[0].dirtied == 2.0 * GB
 
 
@@ -81,7 +81,7 @@ def passes(*rows: tuple[float, float, int]) -> list[Sample]:
 def test_a_guest_that_writes_the_same_memory_over_and_over_does_not_converge() -> None:
     busy = passes((0, 8, 1), (8, 0.1, 1), (8.2, 3.9, 2), (12, 0.1, 2), (12.2, 3.8, 3))
     assert convergence.judge(busy, at(12.2)).text == (
-        "Not converging: the guest changes 400.0 MB/s, the link moves 1.0 GB/s."
+        "Not converging: the guest changes 409.6 MiB/s, the link moves 1.0 GiB/s."
     )
     calm = passes((0, 8, 1), (8, 0.1, 1), (8.2, 3.9, 2), (12, 0.1, 2), (12.2, 1.9, 3))
     assert convergence.judge(calm, at(12.2)).text.startswith("Converging")

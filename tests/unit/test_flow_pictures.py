@@ -44,6 +44,8 @@ def test_later_is_never_further_left(busy: list[tuple[float, float]], moments: l
     assert places == sorted(places)
     assert all(0 <= place <= 0.8 + 1e-9 for place in places)
     assert len(axis.ticks()) <= timeline_axis.TICKS + 1 + len(axis.folds())
+    apart = [abs(tick.at - fold.middle) for tick in axis.ticks() if tick.text for fold in axis.folds()]
+    assert all(room >= 0.05 for room in apart), "words of ticks run into those of folds"
     assert axis.drawn_seconds > 0
 
 
@@ -109,7 +111,7 @@ def test_the_way_back_is_drawn_and_the_failure_stays_to_be_seen() -> None:
         step("Spawn", 2, 4, index=1, state=StepState.FAILED),
         step("Spawn", 4, 5, index=1, direction="undo", state=StepState.UNDONE),
         step("Claim", 5, 6, index=0, direction="undo", state=StepState.UNDONE),
-        step("Activate", index=2),
+        step("Activate", index=2, state=StepState.NOT_RUN),
     ]
     drawn = graph.draw(run(state=RunState.FAILED_UNDONE, finished_at=at(6), steps=steps))
     assert [node.face.word for node in drawn.nodes] == ["undone", "failed, undone", "not run"]
@@ -118,11 +120,15 @@ def test_the_way_back_is_drawn_and_the_failure_stays_to_be_seen() -> None:
 
 def test_many_children_are_one_node_with_counts() -> None:
     children = [run(uuid=f"{number:08}-0000-4000-8000-000000000000", state=RunState.DONE) for number in range(19)]
-    failed = run(uuid="99999999-0000-4000-8000-000000000000", state=RunState.FAILED_UNDONE)
+    failed = run(uuid="99999999-0000-4000-8000-000000000000", state=RunState.FAILED_UNDONE, steps=[step("Claim", 1)])
     parent = run(state=RunState.DONE, steps=[step("Hand over", 0, 1)], children=[*children, failed])
     drawn = graph.draw(parent)
-    assert drawn.nodes[-1].counts == (("done", 19), ("failed (undone)", 1))
-    assert drawn.nodes[-1].face.tone == "bad"
+    fold, of_failed = drawn.nodes[1:]
+    assert fold.counts == (("done", 19), ("failed (undone)", 1))
+    assert (fold.face.tone, fold.opens, of_failed.run_uuid) == ("bad", "?open=1", failed.uuid)
+    assert fold.width > len(fold.note) * graph.NOTE_LETTER
+    opened = graph.draw(replace(parent, children=[*children, *children, failed]), is_open=True)
+    assert (opened.nodes[1].opens, opened.nodes[2].run_uuid, opened.left_out) == ("?", failed.uuid, 19)
     assert len(graph.draw(replace(parent, children=children[:5])).rows) == 6
 
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conductor.core.states import RunState, StepState
+from conductor.services import run_states
 from conductor.services.values import RunView, StepView
-from portal.pages import faces, timeline
+from portal.pages import faces, graph, timeline
 from portal.pages.faces import Face
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -79,8 +80,10 @@ def test_every_state_of_a_step_has_a_tone(state: str) -> None:
 
 
 def test_a_run_that_waits_for_a_host_is_running_there() -> None:
-    waiting = run(state=RunState.WAITING, waits_for={"cause": "host", "detail": "sim-1"})
-    assert faces.of_run(waiting) == Face("working", "running", "on sim-1")
+    waits_for = {"cause": "host", "detail": "sim-1"}
+    assert faces.of_run(run(waits_for=waits_for)) == Face("working", "running", "on sim-1")
+    back = run(state=RunState.UNDOING, waits_for=waits_for)
+    assert faces.of_run(back) == Face("undo", "undoing", "on sim-1")
 
 
 def test_a_run_that_waits_for_a_lock_says_so() -> None:
@@ -130,6 +133,13 @@ def test_a_finished_run_is_drawn_from_its_request_to_its_end() -> None:
     assert drawn.summary == "3 steps: 3 done; 10.0 seconds in all."
 
 
+def test_nothing_is_folded_of_what_took_less_than_the_shortest_axis() -> None:
+    quick = run(state=RunState.DONE, finished_at=at(0.065), started_at=at(0.008), steps=[step("Claim", 0.008, 0.065)])
+    drawn = timeline.draw(quick, at(500))
+    assert drawn.folds == ()
+    assert drawn.rows[-1].seconds == pytest.approx(0.057)
+
+
 def test_planned_steps_stand_in_order_behind_now() -> None:
     live = run(steps=[step("Claim host", 1, 2), step("Plug", 2), step("Spawn"), step("Activate")])
     drawn = timeline.draw(live, at(5))
@@ -154,10 +164,27 @@ def test_an_undo_and_the_next_attempt_follow_downward() -> None:
     assert drawn.rows[3].lane_detail == "sim-2"
 
 
-def test_what_a_failed_run_never_began_has_no_bar() -> None:
-    failed = run(state=RunState.FAILED_UNDONE, finished_at=at(3), steps=[step("Claim", 1, 2), step("Spawn")])
-    row = timeline.draw(failed, at(9)).rows[-1]
-    assert (row.face.word, row.bars) == ("not run", ())
+TRIED = step("Claim", 1, 2)
+AHEAD = step("Spawn", index=1)
+BACK = step("Claim", 2, None, direction="undo")
+
+
+@pytest.mark.parametrize(
+    ("story", "word"),
+    [
+        (run(steps=[TRIED, AHEAD]), "planned"),
+        (run(attempt=2, steps=[TRIED, BACK, replace(AHEAD, attempt=2)]), "planned"),  # it goes forward again
+        (run(state=RunState.UNDOING, steps=[TRIED, AHEAD]), "not run"),
+        (run(state=RunState.WAITING, steps=[TRIED, BACK, AHEAD]), "not run"),  # for the next try of an undo
+        (run(state=RunState.FAILED_UNDONE, finished_at=at(3), steps=[TRIED, AHEAD]), "not run"),
+    ],
+)
+def test_what_will_never_come_is_not_planned(story: RunView, word: str) -> None:
+    story = run_states.with_steps_ahead(story)
+    drawn = timeline.draw(story, at(9))
+    assert (drawn.rows[-1].face.word, bool(drawn.rows[-1].bars)) == (word, word == "planned")
+    assert f"1 {word}" in drawn.summary
+    assert word in graph.draw(story).nodes[-1].note
 
 
 @given(
@@ -175,3 +202,4 @@ def test_every_bar_lies_on_the_axis(spans: list[tuple[float, float]], now: float
             assert bar.start + bar.length <= 1 + 1e-9
     assert all(0 <= tick.at <= drawn.scale + 1e-9 for tick in drawn.ticks)
     assert len(drawn.ticks) <= timeline.TICKS + 1
+    assert sum(fold.seconds for fold in drawn.folds) <= now + 1e-9

@@ -11,7 +11,7 @@ from django.utils import translation
 from portal.pages import amounts
 from portal.pages.faces import FLOW_WORDS
 from portal.pages.told_shapes import SENTENCES, SHAPE_PARTS
-from portal.templatetags import words
+from portal.templatetags import novella, words
 from tools import catalogues
 
 SERVICES = Path(__file__).parents[2] / "conductor" / "services"
@@ -93,6 +93,24 @@ def test_amounts_are_written_as_the_language_does(language: str, said: list[str]
             amounts.short(500.0),
             amounts.size(2_684_354_560),
         ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.9994, "999 ms"), (0.9996, "1,0 s"), (1.26, "1,3 s"), (9.94, "9,9 s"), (9.96, "10 s"), (59.6, "1 min")],
+)
+def test_what_took_time_is_rounded_and_never_cut_off(seconds: float, said: str) -> None:
+    with translation.override("de"):
+        assert novella.duration(seconds) == said
+    with translation.override("en"):
+        assert novella.duration(seconds) == said.replace(",", ".")
+
+
+def test_only_amounts_writes_numbers_and_its_rounding_holds_everywhere() -> None:
+    """Django's own cuts decimals off, and puts no mark between thousands unless it is asked to."""
+    portal = Path(novella.__file__).parents[1]
+    users = [path.name for path in portal.rglob("*.py") if "number_format" in path.read_text()]
+    assert users == ["amounts.py"]
 
 
 def test_every_name_of_the_api_that_heads_a_workflow_is_said_in_words() -> None:

@@ -31,7 +31,8 @@ class ConsoleToken(models.Model):
 class ConsoleShare(models.Model):
     """A link by which others of a server's project may watch one of its consoles; the token in it is not kept.
 
-    `project_id` is the server's; `user_id` made it while at work for `user_project_id`. One that is revoked is deleted.
+    `project_id` is the server's; `user_id` made it while at work for `user_project_id`. From when it is
+    revoked it has no time at all.
     """
 
     uuid = models.UUIDField(unique=True, default=uuid4)

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from conductor.management import preflight
-from conductor.management.conductor_process import ConductorProcess, charge, conductor_name
+from conductor.management.conductor_process import ConductorProcess, charge, conductor_name, keep_to_core
 from conductor.management.stopping import stop_wish
 
 
@@ -25,12 +25,17 @@ class Command(BaseCommand):
             default=conductor_name(),
             help="how the list of services calls it; its own for each conductor (default: the machine's name)",
         )
+        parser.add_argument(
+            "--core", type=int, help="keep it to this core of the machine, counted from 0 (default: to none)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         preflight.require_broker(settings.NOVELLA_BROKER_URL)
         preflight.require_membership()
         served = charge(cells=options["cell"], is_api_level=options["api_level"])
         preflight.require_schema(served.aliases)
+        if options["core"] is not None:
+            keep_to_core(options["core"])
         with preflight.beside_others(settings.NOVELLA_DATA):
             stop = stop_wish()
             process = ConductorProcess(served, options["name"])

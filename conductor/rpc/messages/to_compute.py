@@ -271,6 +271,16 @@ class ForceLiveMigration(Command):
     IS_URGENT: ClassVar[bool] = True
 
 
+@message("steer_live_migration", version="1.0")
+class SteerLiveMigration(Command):
+    """At the source, while `live_migrate` is under way: an order of `kind`, see core.live_steering."""
+
+    IS_URGENT: ClassVar[bool] = True
+
+    kind: str
+    amount: int = 0
+
+
 # -- for the host itself: no run waits for an answer, and the host's reports say what it has
 
 

@@ -109,11 +109,12 @@ def load(cells: Iterable[str] = ()) -> Facts:
 
 
 def _suspects(api: ApiFacts, cells: Mapping[str, CellFacts]) -> list[str]:
-    """Uuids that something is held for or that run somewhere, and that no cell has alive."""
+    """Uuids that something is held for, that run somewhere or that an undo is about, and that no cell has alive."""
     alive = {uuid for cell in cells.values() for uuid in cell.instances}
     moves = {uuid for cell in cells.values() for uuid in cell.moves}
     guests = {uuid for cell in cells.values() for host in cell.hosts.values() for uuid in host.guests or ()}
     named = {device.instance_uuid for cell in cells.values() for device in cell.devices.values()}
     moved = {move.instance_uuid for cell in cells.values() for move in cell.moves.values()}
+    left = {run.instance_uuid for cell in cells.values() for run in cell.journal.held_up}
     held = {*api.held, *(port.instance_uuid for port in api.ports), *(one.instance_uuid for one in api.attachments)}
-    return sorted((held | moved | guests | named | set(api.mappings)) - alive - moves)
+    return sorted((held | moved | left | guests | named | set(api.mappings)) - alive - moves)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conductor.services.reconciliation import allocations, guests, instances, locks, moves, ports, volumes
+from conductor.services.reconciliation import allocations, guests, instances, locks, moves, ports, undos, volumes
 from conductor.services.reconciliation.finding import Kind
 
 KINDS: tuple[Kind, ...] = (
@@ -13,6 +13,7 @@ KINDS: tuple[Kind, ...] = (
     *volumes.KINDS,
     *ports.KINDS,
     *locks.KINDS,
+    *undos.KINDS,
 )
 
 BY_NAME = {kind.name: kind for kind in KINDS}

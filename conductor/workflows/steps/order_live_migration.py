@@ -1,12 +1,13 @@
-"""Tell a source that moves a running guest to stop, or to switch now."""
+"""Tell a source that moves a running guest to stop, to switch now, or to go on in another way."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from conductor.core.states import LIVE_RUN_STATES, StepState
 from conductor.journal.models import StepRecord
-from conductor.rpc.messages import AbortLiveMigration, ForceLiveMigration
+from conductor.rpc.messages import AbortLiveMigration, ForceLiveMigration, SteerLiveMigration
 from conductor.workflows.flow import RemoteStep, Work
 from conductor.workflows.steps.move_live import MoveLive
 from conductor.workflows.steps.on_host import addressed
@@ -18,7 +19,7 @@ class OrderLiveMigration(RemoteStep):
     Where the move has ended meanwhile there is nothing to order. No undo: an order cannot be taken back.
     """
 
-    message: type[AbortLiveMigration] | type[ForceLiveMigration]
+    message: type[AbortLiveMigration] | type[ForceLiveMigration] | type[SteerLiveMigration]
 
     def command(self, work: Work) -> Any:
         moving = StepRecord.objects.using(work.alias).filter(
@@ -31,7 +32,12 @@ class OrderLiveMigration(RemoteStep):
         record = moving.order_by("-pk").first()
         if record is None:
             return None
-        return self.message(**{**addressed(work, record.host), "fencing_token": record.fencing_token})
+        where = {**addressed(work, record.host), "fencing_token": record.fencing_token}
+        return self.message(**where, **self.what(work))
+
+    def what(self, work: Work) -> Mapping[str, Any]:
+        """The further fields of the message."""
+        return {}
 
 
 class AbortMove(OrderLiveMigration):
@@ -46,3 +52,12 @@ class ForceMove(OrderLiveMigration):
     title = "Switch now"
     event = "compute_live_migration_force_complete"
     message = ForceLiveMigration
+
+
+class SteerMove(OrderLiveMigration):
+    title = "Steer the move"
+    event = "compute_live_migration_steer"
+    message = SteerLiveMigration
+
+    def what(self, work: Work) -> Mapping[str, Any]:
+        return {"kind": work.inputs["kind"], "amount": work.inputs["amount"]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conductor.core.errors import Conflict
+from conductor.core.errors import KeptByHost
 from conductor.network import ports
 from conductor.workflows.flow import Result, Retry, Step, Work
 from conductor.workflows.steps import devices, instance_rows
@@ -32,7 +32,7 @@ class PlugPort(Step):
         """A port that the guest may still have is nobody else's, as its addresses are."""
         host = devices.kept_by(work)
         if host:
-            raise Conflict(f"Port {work.inputs['port_id']} stays with the server until host {host} lets it go.")
+            raise KeptByHost(f"Port {work.inputs['port_id']} stays with the server until host {host} lets it go.")
         with work.fenced("default"):
             ports.unplug_one(work.instance_uuid, work.inputs["port_id"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conductor.core.errors import Conflict
+from conductor.core.errors import KeptByHost
 from conductor.volume import operations
 from conductor.workflows.flow import Result, Retry, Step, Work
 from conductor.workflows.steps import devices
@@ -23,6 +23,6 @@ class ReserveVolume(Step):
         """A volume that a host may still write to is kept from everybody, and named as not given back."""
         host = devices.kept_by(work)
         if host:
-            raise Conflict(f"Volume {work.inputs['volume_id']} stays reserved until host {host} lets it go.")
+            raise KeptByHost(f"Volume {work.inputs['volume_id']} stays reserved until host {host} lets it go.")
         with work.fenced("default"):
             operations.release(work.inputs["attachment_id"])
