@@ -53,7 +53,7 @@ class ApiRequest(Request):
 
     context: RequestContext
     microversion: Microversion
-    deleted: Sequence[Subject] = ()  # what it is to delete, as the audit log names it
+    before: Sequence[Subject] = ()  # what it may delete, as the audit log names it
     is_replayed: bool = False  # an answer given before: nothing is done
     once: str = ""  # under an idempotency key: a uuid for what is made, the same however often it is asked for
 
@@ -145,7 +145,7 @@ class ApiView(APIView):
             raise Forbidden("This API is asked on behalf of a project: log in with a project as the scope.")
         rate_limits.charge(request._request, f"project:{context.project_id or context.user_id}")
         request.context = replace(context, remote_address=remote_address_of(request._request))
-        request.deleted = member_changes.before(request, request.context)
+        request.before = member_changes.before(request, request.context)
 
     def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
         """What may be asked here stands in `Allow`, as in every answer."""

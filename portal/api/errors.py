@@ -219,5 +219,6 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """500 as JSON under the APIs, as a page elsewhere: with the request id, and without anything that could fail."""
-    page = {"request_id": request_id_of(request)}
+    again = request.get_full_path() if request.method == "GET" else ""  # what was sent is not sent twice by a link
+    page = {"request_id": request_id_of(request), "again": again}
     return _outside_of_views(request, 500) or HttpResponseServerError(render_to_string("500.html", page))

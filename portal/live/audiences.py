@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Invalid, NotFound
+from conductor.core.errors import CellUnavailable, Invalid, NotFound
 from conductor.events import Announcement
 from conductor.services import event_log
 from portal.live import follower, fragments, viewers
@@ -143,6 +143,8 @@ class Audience:
             return {"kind": "fragments", "html": html, "event": self._last_kind}, self.kind.topics(asker, self.ident)
         except NotFound:
             return {"kind": "gone"}, []
+        except CellUnavailable:  # it stays as it was, and says so
+            return {"kind": "silent"}, []
 
     def _rows(self, changed: set[tuple[str, str]]) -> Callable[[RequestContext, Viewer], Drawn] | None:
         """How to draw the rows that changed; None when they are too many, or not known."""
@@ -265,8 +267,9 @@ class Desk:
         if is_too_much or (missed and kind.is_wide):
             reset = {"kind": "reset", "missed": missed}
             guest.tell(message(audience.key, reset, event_log.write_cursor(seat.seen)))
-        elif missed:
-            guest.tell(message(audience.key, {"kind": "behind", "missed": missed}))
+        elif missed or not seen.keys() <= arrival.here.keys():  # or a cell fell silent since the page was read
+            if missed:
+                guest.tell(message(audience.key, {"kind": "behind", "missed": missed}))
             seat.is_behind = True
             audience.tell_soon()
         else:
@@ -335,6 +338,13 @@ class Desk:
             for seat in audience.seats:
                 seat.seen = {**seat.seen, **place}
                 seat.guest.tell(message(audience.key, {"kind": "reset"}, event_log.write_cursor(seat.seen)))
+
+    def cells_changed(self) -> None:
+        """Every page may show something of that cell, and is drawn anew."""
+        for audience in self._audiences.values():
+            for seat in audience.seats:
+                seat.is_behind = True
+            audience.tell_soon()
 
     async def _heal(self) -> None:
         """Look again from time to time: a right may end without an event."""

@@ -116,7 +116,8 @@ class ConsoleConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if self._writer is not None:
             self._writer.close()
         with suppress(OSError, RuntimeError):  # gone already
-            await self.close(code=code, reason=reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
+            said = consumers.in_language_of(self.scope, reason)
+            await self.close(code=code, reason=said.encode()[:LONGEST_REASON].decode(errors="ignore"))
 
 
 def _is_foreign(scope: dict[str, Any]) -> bool:

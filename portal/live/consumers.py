@@ -10,12 +10,14 @@ from urllib.parse import parse_qs, urlsplit
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
+from django.utils import translation
 
 from conductor.core import json_text
 from portal import languages
 from portal.live import audiences, follower, viewers
 from portal.live.seats import BROKEN, MISUNDERSTOOD, NOT_FROM_HERE, SIGN_IN_AGAIN, Guest
 from portal.live.viewers import SignedOut, Ticket
+from portal.pages.told import told
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +31,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     Kinds out: `fragments` (html: each with the id of what it replaces), `rows` (id and html of each), `list` (read
     the list again), `reset` (too much was missed: read the page again), `behind` (so many events were `missed`: what
-    they changed comes next), `refused` (there is no such topic for you).
+    they changed comes next), `silent` (the cell of what is shown does not answer), `refused` (there is no such topic
+    for you).
     """
 
     _guest: Guest | None = None
@@ -77,6 +80,13 @@ async def admitted(scope: dict[str, Any], session_key: str) -> Ticket:
     language = languages.of_header(_language_of_page(scope))
     viewer = await follower.read(lambda: viewers.read(Ticket(session_key, "", language)))
     return Ticket(session_key, viewer.asker.project_id, language)
+
+
+def in_language_of(scope: dict[str, Any], text: str) -> str:
+    """A sentence of the server in the language that a page asks for."""
+    language = languages.of_header(_language_of_page(scope))
+    with translation.override(language):
+        return told(text, language)
 
 
 def _language_of_page(scope: dict[str, Any]) -> str:

@@ -205,6 +205,9 @@ class _Sleeper:
     def start_anew(self) -> None:
         self._rung.set()
 
+    def cells_changed(self) -> None:
+        """A stream tells of events alone."""
+
     async def wake(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ALIVE_SECONDS):

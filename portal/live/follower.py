@@ -16,7 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from channels.db import DatabaseSyncToAsync
 
@@ -50,6 +50,9 @@ class Ear(Protocol):
     def start_anew(self) -> None:
         """A log was put back, or is there again: what was between is not known."""
 
+    def cells_changed(self) -> None:
+        """A cell fell silent or answers again: what is shown of it is another."""
+
 
 async def read(question: Callable[[], T]) -> T:
     """Ask a database, on one of the few threads that do so for live pages."""
@@ -75,6 +78,7 @@ class Follower:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.place: dict[str, int] = {}
+        self._missing: frozenset[str] = frozenset()  # databases whose log cannot be read
         self._loop = loop
         self._ears: set[Ear] = set()
         self._gate = threading.Lock()
@@ -187,15 +191,18 @@ class Follower:
 
     async def _check_ends(self) -> None:
         """Where the logs stand: one that is new to us, or ends before our place, begins anew there."""
-        ends: Any = await read(event_log.here)
+        ends, missing = await read(event_log.ends)
         is_first = not self._ready.is_set()
+        is_other, self._missing = missing != self._missing, missing
         anew = {alias: end for alias, end in ends.items() if end < self.place.get(alias, end + 1)}
         self.place |= anew
         self._rung = {alias: number for alias, number in self._rung.items() if alias not in anew}
         self._ready.set()
-        if anew and not is_first:
-            for ear in list(self._ears):
+        for ear in list(self._ears) if not is_first else ():
+            if anew:
                 _tell(ear.start_anew)
+            elif is_other:
+                _tell(ear.cells_changed)
 
 
 def _tell(say: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from django.template.loader import render_to_string
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import NotFound
+from conductor.core.errors import CellUnavailable, NotFound
 from conductor.services import flow_lists, flows, host_details, instances
 from portal.pages import cells, drain, home, host_page, server_list, servers, stories
 from portal.pages import flows as flow_pages
@@ -47,6 +47,8 @@ def _fragments(templates: Sequence[str], context: Mapping[str, Any]) -> list[str
 
 def _server(asker: RequestContext, server_uuid: str, view: str) -> list[str]:
     context = servers.page_context(asker, server_uuid, view)
+    if context["row"].server.is_partial:
+        raise CellUnavailable  # what the page shows is more than is known now
     return _fragments(("servers/head.html", context["body_template"]), context)
 
 
@@ -108,7 +110,10 @@ def _of_server(asker: RequestContext, server_uuid: str) -> list[str]:
 
 
 def _of_run(asker: RequestContext, run_uuid: str) -> list[str]:
-    return [f"wf:{run.uuid}" for run in stories.load(asker, run_uuid).runs]
+    try:
+        return [f"wf:{run.uuid}" for run in stories.load(asker, run_uuid).runs]
+    except CellUnavailable:
+        return [f"wf:{run_uuid}"]  # the others are known when its cell answers again
 
 
 def _of_host(asker: RequestContext, name: str) -> list[str]:

@@ -26,7 +26,7 @@ MOST_STARTED = 20
 
 
 class PageRequest(HttpRequest):
-    """A request of somebody who has signed in for a project."""
+    """A request of somebody who has signed in, for a project unless the page is `of_oneself`."""
 
     asker: RequestContext
     htmx: Any
@@ -37,12 +37,25 @@ View = Callable[..., HttpResponse]
 
 def signed_in(view: View) -> View:
     """The view gets `request.asker`; others are sent to sign in, and back here afterwards."""
+    return _door(view, needs_project=True)
 
+
+def of_oneself(view: View) -> View:
+    """The same for what is a person's own: whoever has no role in any project is an asker without project and roles."""
+    return _door(view, needs_project=False)
+
+
+def _door(view: View, *, needs_project: bool) -> View:
     @wraps(view)
     def wrapped(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         asker = asker_of(request.session, request_id_of(request), language=get_language() or languages.ENGLISH)
         if asker is None:
-            return redirect("project") if user_of(request.session) else _to_sign_in(request)
+            user = user_of(request.session)
+            if user is None:
+                return _to_sign_in(request)
+            if needs_project:
+                return redirect("project")
+            asker = RequestContext(str(user.pk), "", request_id_of(request), user_name=user.username)
         request.asker = replace(asker, remote_address=remote_address_of(request))
         if not getattr(request, "htmx", False):  # what a page asks for by itself is not use
             sessions.renew_by_use(request.session)
@@ -74,6 +87,19 @@ def operators_only(view: View) -> View:
     return wrapped
 
 
+def members_only(view: View) -> View:
+    """Who only reads in the project gets what the API answers: that the role does not allow it."""
+
+    @signed_in
+    @wraps(view)
+    def wrapped(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not may_change(request.asker):
+            raise Forbidden("Who only reads in this project changes nothing in it.")
+        return view(request, *args, **kwargs)
+
+    return wrapped
+
+
 def may_change(asker: RequestContext) -> bool:
     """Whether the asker does more than read in the project: members launch its servers and delete them."""
     return asker.is_admin or "member" in asker.roles
@@ -81,7 +107,9 @@ def may_change(asker: RequestContext) -> bool:
 
 def error_page(request: HttpRequest, status: int, title: str, message: str) -> HttpResponse:
     """What failed, in words, with the request id to quote."""
-    context = {"status": status, "title": title, "message": message, "request_id": request_id_of(request)}
+    again = request.get_full_path() if status == 503 and request.method == "GET" else ""
+    said = {"title": title, "message": message, "again": again}
+    context = {"status": status, "request_id": request_id_of(request), **said}
     return render(request, "errors/error.html", context, status=status)
 
 

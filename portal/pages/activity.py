@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,10 +28,33 @@ from portal.pages.resources.views import item_url
 PAGE_SIZE = 50
 RESULT_FACES = {"done": Face("good", "done"), "refused": Face("bad", "refused")}
 GIVEN = ("kind", "result", "action", "runs", "records", "rows")
-SERVER = "server"
-# The pages of the kinds of things that members change.
-PAGES = {kind: BY_ID[f"{kind.replace('_', '-').replace('group-rule', 'rule')}s"] for kind in subjects.KINDS}
-KINDS = {SERVER: "Servers", **{kind: resource.title for kind, resource in PAGES.items()}}
+SERVER = subjects.SERVER
+# What the kinds of things are called that members change and that have no page of their own.
+NOUNS: Mapping[str, tuple[str, str]] = {
+    "volume_group": ("volume group", "Volume groups"),
+    "group_snapshot": ("group snapshot", "Group snapshots"),
+    "volume_transfer": ("volume transfer", "Volume transfers"),
+    "volume_attachment": ("volume attachment", "Volume attachments"),
+    "subnet_pool": ("subnet pool", "Subnet pools"),
+    "address_scope": ("address scope", "Address scopes"),
+    "rbac_policy": ("sharing of a network", "Sharing of networks"),
+    "access_rule": ("access rule", "Access rules"),
+    "credential": ("stored credential", "Stored credentials"),
+    subjects.EC2: ("EC2 credential", "EC2 credentials"),
+    "trust": ("trust", "Trusts"),
+}
+_PAGE_IDS = {"security_group_rule": "security-rules", "application_credential": "credentials"}
+PAGES = {
+    kind: BY_ID[_PAGE_IDS.get(kind, f"{kind.replace('_', '-')}s")]
+    for kind in subjects.KINDS
+    if kind not in NOUNS and kind != SERVER
+}
+KINDS = {
+    SERVER: "Servers",
+    **{kind: resource.title for kind, resource in PAGES.items()},
+    **{kind: title for kind, (_, title) in NOUNS.items()},
+}
+OF_A_PERSON = (subjects.KEY_PAIR, "application_credential")
 NONE: Page[Any] = Page([], has_more=False)
 
 
@@ -126,19 +150,20 @@ def _is_about(flow: str, kind: str) -> bool:
 
 
 def _openable(asker: RequestContext, records: list[AuditView]) -> set[str]:
-    """The records whose thing the asker could open still. Key pairs are only ever their user's."""
-    mine = [one for one in records if one.subject.get("kind") != subjects.KEY_PAIR or one.user_id == asker.user_id]
-    about = {one.uuid: (one.subject["kind"], one.subject["id"]) for one in mine if one.subject}
+    """The records whose thing the asker could open still. Some kinds are only ever their user's."""
+    told = [one for one in records if one.subject.get("kind") in PAGES]
+    mine = [one for one in told if one.subject["kind"] not in OF_A_PERSON or one.user_id == asker.user_id]
+    about = {one.uuid: (one.subject["kind"], one.subject["id"]) for one in mine}
     there = subjects.still_there(asker, about.values())
     return {uuid for uuid, subject in about.items() if subject in there}
 
 
 def _thing(record: AuditView, *, is_there: bool) -> Thing | None:
-    page = PAGES.get(record.subject.get("kind", ""))
-    if page is None:
+    kind, page = record.subject.get("kind", ""), PAGES.get(record.subject.get("kind", ""))
+    if page is None and kind not in NOUNS:
         return None
-    ident = record.subject["id"]
-    return Thing(page.noun, record.subject["name"] or ident[:8], item_url(page, ident) if is_there else "")
+    ident, noun = record.subject["id"], page.noun if page else NOUNS[kind][0]
+    return Thing(noun, record.subject["name"] or ident[:8], item_url(page, ident) if page and is_there else "")
 
 
 def _of_run(run: RunView) -> Line:

@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.formats import number_format
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -19,6 +18,7 @@ from conductor.services import cell_deeds, cell_health
 from conductor.services.cell_health import CellHealth
 from conductor.services.host_deeds import Offer
 from portal.pages.access import PageRequest, operators_only
+from portal.pages.amounts import decimal
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 
@@ -108,7 +108,7 @@ def _answer(cell: CellHealth) -> str:
         "and %(computes_up)s of %(computes)s compute hosts."
     )
     heard = {name: getattr(cell, name) for name in ("conductors_up", "conductors", "computes_up", "computes")}
-    return sentence % {"cell": cell.name, "ms": number_format(cell.answered_ms, 1), **heard}
+    return sentence % {"cell": cell.name, "ms": decimal(cell.answered_ms), **heard}
 
 
 def face_of(cell: CellHealth) -> Face:

@@ -115,7 +115,7 @@ def _side(run: RunView, tries: list[StepView], story: Story) -> Side:
     spent = [((step.finished_at or story.now) - step.started_at).total_seconds() for step in begun if step.started_at]
     last = begun[-1] if begun else tries[-1]
     return Side(
-        face=faces.of_step(last, is_run_over=not faces.is_live(run)),
+        face=faces.of_step(last),
         seconds=sum(spent) if spent else None,
         tries=len(begun),
         where=last.lane.partition("/")[2],

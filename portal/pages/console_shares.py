@@ -8,13 +8,15 @@ from django.conf import settings
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import get_language, gettext
 from django.views.decorators.http import require_POST, require_safe
 
 from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NotSupported, NovellaError, Unavailable
 from conductor.services import console_shares, consoles, instances
-from portal.pages.access import PageRequest, signed_in
+from portal.pages.access import PageRequest, error_page, signed_in
 from portal.pages.consoles import NAMES
+from portal.pages.told import told
 
 REFUSALS = (Conflict, Forbidden, Invalid, NotFound, NotSupported, Unavailable)
 
@@ -55,8 +57,11 @@ def revoke(request: PageRequest, server_uuid: str, share_uuid: str) -> HttpRespo
 @require_safe
 @signed_in
 def watch(request: PageRequest, token: str) -> HttpResponse:
-    """The page behind a link. Raises NotFound."""
-    shared = console_shares.find(request.asker, token)
+    """The page behind a link; one that is no good any more says why."""
+    try:
+        shared = console_shares.find(request.asker, token)
+    except NotFound as error:
+        return error_page(request, 404, gettext("There is nothing to watch"), error.message)
     context = {
         "watch": shared,
         "server": instances.get(request.asker, shared.instance_uuid),
@@ -75,10 +80,17 @@ def open_watched(request: PageRequest, token: str, kind: str) -> HttpResponse:
     """A token for the watcher's own socket, which ends with this session; as JSON, also where it is refused."""
     try:
         ticket, shared = console_shares.watch(request.asker, token, session_key=str(request.session.session_key))
+    except (Conflict, Unavailable) as error:  # so it is for now: no error, and asked again soon
+        goes_on = gettext("This page goes on by itself as soon as it can.")
+        return JsonResponse({"error": f"{_told(error)} {goes_on}", "waits": True})
     except NovellaError as error:
-        return JsonResponse({"error": error.message}, status=409)
+        return JsonResponse({"error": _told(error)}, status=409)
     longest = settings.NOVELLA_CONSOLE_SESSION_SECONDS or shared.seconds_left
     return JsonResponse({"path": f"/console/{ticket.token}", "seconds": min(longest, shared.seconds_left)})
+
+
+def _told(error: NovellaError) -> str:
+    return told(error.message, get_language() or "en")
 
 
 def _fragment(request: PageRequest, server_uuid: str, **said: Any) -> HttpResponse:

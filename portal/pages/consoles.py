@@ -9,6 +9,7 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import get_language
 from django.views.decorators.http import require_POST, require_safe
 
 from conductor.core.consoles import ConsoleKind
@@ -16,6 +17,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import NovellaError
 from conductor.services import consoles
 from portal.pages.access import PageRequest, signed_in
+from portal.pages.told import told
 
 NAMES = {ConsoleKind.SERIAL: "Serial", ConsoleKind.VNC: "Screen"}
 PAGE_SECONDS = 30.0  # a page uses its token at once
@@ -43,7 +45,7 @@ def open_console(request: PageRequest, server_uuid: str, kind: str) -> HttpRespo
             request.asker, server_uuid, ConsoleKind(kind), session_key=session_key, seconds=PAGE_SECONDS
         )
     except NovellaError as error:
-        return JsonResponse({"error": error.message}, status=409)
+        return JsonResponse({"error": told(error.message, get_language() or "en")}, status=409)
     return JsonResponse({"path": f"/console/{ticket.token}", "seconds": settings.NOVELLA_CONSOLE_SESSION_SECONDS})
 
 

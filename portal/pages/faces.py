@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext
 
+from conductor.core.errors import is_cancel
 from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, RunState, StepState, WaitCause
 from conductor.services.values import InstanceView, RunView, StepView
 
@@ -37,6 +39,7 @@ RUN_TONES: Mapping[str, str] = {
 }
 STEP_TONES: Mapping[str, str] = {
     StepState.PLANNED: "none",
+    StepState.NOT_RUN: "none",
     StepState.RUNNING: "working",
     StepState.WAITING: "working",  # sent to a host, which is at work
     StepState.RETRYING: "working",
@@ -89,18 +92,20 @@ def of_server(server: InstanceView) -> Face:
 
 
 def of_run(run: RunView) -> Face:
-    """The state of a run by itself. One that waits for a host is running: the host works."""
+    """The state of a run by itself, with where it is at work or what it waits for."""
     waits_for = run.waits_for or {}
     cause = waits_for.get("cause", "")
-    detail = str(waits_for.get("detail", ""))
-    if run.state == RunState.WAITING and cause == WaitCause.HOST:
-        return Face("working", "running", gettext("on %(host)s") % {"host": detail} if detail else "")
+    detail = LONG_ID.sub(r"\1", str(waits_for.get("detail", "")))
+    if run.state in (RunState.RUNNING, RunState.UNDOING) and cause == WaitCause.HOST:
+        where = gettext("on %(host)s") % {"host": detail} if detail else ""
+        return Face(RUN_TONES[run.state], str(run.state), where)
     if run.state in (RunState.WAITING, RunState.QUEUED) and cause:
         what = gettext(WAIT_WORDS.get(cause, cause)) + (f": {detail}" if detail else "")
         return Face("waiting", str(run.state), gettext("for %(what)s") % {"what": what})
     return Face(RUN_TONES.get(run.state, "none"), str(run.state), is_loud=run.state in LOUD)
 
 
+LONG_ID = re.compile(r"\b([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 WAIT_WORDS: Mapping[str, str] = {
     WaitCause.LOCK: "a lock",
     WaitCause.TIMER: "a timer",
@@ -112,6 +117,8 @@ WAIT_WORDS: Mapping[str, str] = {
 def of_story(run: RunView) -> Face:
     """The state of a run with those that it handed work to: the worst end, or whatever still goes on."""
     everything = [run, *run.children]
+    if run.state == RunState.DONE and run.missing_cells and run.flow == "build_instances" and not run.children:
+        return Face("none", "unknown", "its cell does not answer")
     if run.state != RunState.DONE or not run.children:
         return of_run(run)
     for wanted in (LOUD, LIVE, BROKEN):
@@ -124,12 +131,12 @@ def of_story(run: RunView) -> Face:
     return of_run(run)
 
 
-def of_step(step: StepView, *, is_run_over: bool = False) -> Face:
-    """The state of one attempt of a step; a planned step of a run that is over was never begun."""
-    if step.state == StepState.PLANNED and is_run_over:
-        return Face("none", "not run")
+def of_step(step: StepView) -> Face:
+    """The state of one attempt of a step."""
     if step.direction == "undo" and step.state in (StepState.RUNNING, StepState.WAITING):
         return Face("undo", "undoing")
+    if step.state == StepState.FAILED and is_cancel(step.error):  # as somebody asked
+        return Face("none", "aborted")
     if step.state == StepState.WAITING:
         return Face("working", "running", gettext("on %(host)s") % {"host": step.host} if step.host else "")
     return Face(STEP_TONES.get(step.state, "none"), str(step.state), is_loud=step.state == StepState.UNDO_FAILED)
@@ -159,6 +166,9 @@ FLOW_WORDS: Mapping[str, str] = {
     "try_host": "Try host",
     "abort_live_migration": "Abort live migration of",
     "force_live_migration": "Finish live migration of",
+    "live_migration_downtime": "Allow a longer pause of",
+    "live_migration_throttle": "Throttle",
+    "live_migration_post_copy": "Post-copy switch of",
     "backup_volume": "Back up to",
     "restore_backup": "Restore",
     "create_volume": "Create volume",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,6 +48,7 @@ class Block:
     total: Total
     picture: Picture | None
     tiles: Sequence[Square] = ()
+    words: str = ""  # of the link to it, for those who do not see where it stands
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def _context(request: PageRequest) -> dict[str, Any]:
         "overlays": fleet_overlays.choices(request.asker),
         "crumbs": _crumbs(given),
         "total": _part(fleet.total(shown)),
-        "sections": _sections(shown, given, pen),
+        "sections": _told(_sections(shown, given, pen)),
         "is_far": len(shown) > MOST_LINKED,
         "most_drawn": whole(MOST_DRAWN) if len(shown) > MOST_DRAWN else "",
         "most": MOST_PICKED,
@@ -145,10 +147,23 @@ def _sections(shown: Sequence[FleetHost], given: Mapping[str, str], pen: Pen) ->
         for part, members in _grouped(hosts, lambda host: host.zone if is_far else _racks(host)).items():
             nearer = {"cell": members[0].cell, "zone": part if is_far else name}
             url = "" if given["zone"] and given["cell"] else _url(given, **nearer)
-            blocks.append(_block(part or "in no other aggregate", url, members, pen, count=len(shown)))
+            blocks.append(_block(part or gettext("in no other aggregate"), url, members, pen, count=len(shown)))
         url = "" if given["cell"] and given["zone"] else _url(given, **({"cell": name} if is_far else {"zone": name}))
         sections.append(Section(name, url, _part(fleet.total(hosts)), blocks))
     return sections
+
+
+def _told(sections: Sequence[Section]) -> list[Section]:
+    """With words for each block: which of how many it is, where, and its totals."""
+    numbers = itertools.count(1)
+    count = sum(len(section.blocks) for section in sections)
+    shape = gettext("%(name)s in %(section)s, group %(number)s of %(count)s: %(total)s")
+
+    def words(section: Section, block: Block) -> str:
+        place = {"name": block.name, "section": section.name, "number": whole(next(numbers)), "count": whole(count)}
+        return shape % {**place, "total": block.total.words}
+
+    return [replace(one, blocks=[replace(block, words=words(one, block)) for block in one.blocks]) for one in sections]
 
 
 def _grouped(hosts: Sequence[FleetHost], key: Any) -> dict[str, list[FleetHost]]:
@@ -202,7 +217,7 @@ def _table(shown: Sequence[FleetHost], pen: Pen, sent: QueryDict) -> dict[str, A
 
 def _crumbs(given: Mapping[str, str]) -> list[tuple[str, str]]:
     """The way here: each part of the fleet that the address narrows to."""
-    crumbs = [("Fleet", _url(given, cell="", zone="", aggregate=""))]
+    crumbs = [(gettext("Fleet"), _url(given, cell="", zone="", aggregate=""))]
     if given["cell"]:
         crumbs.append((given["cell"], _url(given, zone="", aggregate="")))
     if given["zone"]:

@@ -51,20 +51,21 @@ def placed(asked: Asked) -> dict[str, Any]:
 
 
 def drawn(asked: Asked) -> dict[str, Any]:
-    return {"graph": graph.draw(asked.story.view)}
+    return {"graph": graph.draw(asked.story.view, is_open=asked.query.get("open") == "1")}
 
 
 def locks(asked: Asked) -> dict[str, Any]:
     """Held and waited for; who owns the work; what was kept out; who waits for whom."""
     story = asked.story
     view = lock_views.of_runs(asked.asker, story.runs)
-    titles = {run.uuid: f"{faces.intent(run)} {run.instance_name or faces.subject(run)}" for run in story.runs}
+    named = [*story.runs, *(one.holder for one in view.awaited if one.holder)]
     leases = {lease.run_uuid: lease for lease in view.leases}
     owners = [{"run": run, "face": faces.of_run(run), "lease": leases.get(run.uuid)} for run in story.runs]
     return {
         "locks": view,
-        "titles": titles,
+        "titles": {run.uuid: waits.name_of(run) for run in named},
         "owners": owners,
+        "names": waits.names_of(view),
         "wait_graph": waits.draw(view, story),
     }  # fmt: skip
 

@@ -12,9 +12,10 @@ from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
+from conductor.core.errors import is_cancel
 from conductor.core.states import RunState
 from conductor.services import step_logs
-from portal.pages import faces, flow_tabs, interventions, steps, stories
+from portal.pages import faces, flow_tabs, interventions, steps, stories, waits
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.flow_tabs import TABS, Asked
 from portal.pages.live_marks import live_marks
@@ -27,6 +28,7 @@ NARROWED: Mapping[str, tuple[str, ...]] = {
     "logs": ("level", "component", "host", "step", "line"),
     "events": ("from",),
     "placement": ("lost",),
+    "graph": ("open",),
 }
 
 
@@ -104,7 +106,7 @@ def _cause(story: Story) -> dict[str, Any]:
     titles = {step.name: step.title for run in story.runs for step in run.steps}
     cause = {**error, "step_title": titles.get(error.get("step", ""), "")}
     said = {"cause": cause, "cause_story": _cause_story(story), "is_over": is_over, "why": ""}
-    return {**said, "is_cancelled": error.get("class") == "Cancelled"}
+    return {**said, "is_cancelled": is_cancel(error)}
 
 
 def _last_failure(story: Story) -> dict[str, Any] | None:
@@ -130,6 +132,6 @@ def _why(story: Story) -> str:
     if face.tone != "waiting":
         return ""
     if story.view.state == RunState.QUEUED and not face.detail:
-        return gettext("It was accepted and stands in the queue for a conductor.")
+        return waits.in_queue(story.view)
     said = f"{gettext(face.word)} {face.detail}".strip()
     return gettext("It is %(state)s.") % {"state": said}

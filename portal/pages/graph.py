@@ -21,6 +21,8 @@ GAP_X, GAP_Y = 40, 28
 UNDO_DROP = 26
 HEAD = 26  # room for a lane's name
 FOLD_FROM = 20
+WORST_FIRST = ("bad", "undo", "working", "waiting", "good", "none")
+MOST_NAMED = 3  # of those that failed, beneath a fold that is closed
 LONGEST_TITLE = 30
 LONGEST_NOTE = 44
 TITLE_LETTER, NOTE_LETTER, BESIDE = 7.6, 6.6, 44  # pixels of a letter, and of glyph and edges
@@ -28,7 +30,7 @@ TITLE_LETTER, NOTE_LETTER, BESIDE = 7.6, 6.6, 44  # pixels of a letter, and of g
 
 @dataclass(frozen=True)
 class Node:
-    """A step, or many runs folded into one (`counts`: word of a state → how many)."""
+    """A step, or many runs folded into one (`counts`: word of a state → how many), which `opens` or closes."""
 
     x: int
     y: int
@@ -38,6 +40,7 @@ class Node:
     key: str = ""
     anchor: str = ""
     run_uuid: str = ""
+    opens: str = ""  # the address that does it
     counts: tuple[tuple[str, int], ...] = ()
     width: int = NODE_WIDTH
     height: int = NODE_HEIGHT
@@ -66,6 +69,7 @@ class Graph:
     width: int
     height: int
     summary: str
+    left_out: int = 0  # children that an open fold has no room for
 
 
 @dataclass
@@ -80,23 +84,35 @@ class _Canvas:
         return max((node.x + node.width for node in self.nodes), default=NODE_WIDTH) + GAP_X
 
 
-def draw(run: RunView) -> Graph:
-    """Lay out a run, and its children beneath: each in a row of its own, or all in one node where they are many."""
+def draw(run: RunView, *, is_open: bool = False) -> Graph:
+    """Lay out a run, and its children beneath: each in a row of its own, or all in one node where they are many.
+
+    Beneath that node the first that failed are drawn; where it is open, as many as the timeline has.
+    """
     canvas = _Canvas(bottom=4)
     last = _chain(canvas, run, "", 0)
-    children = sorted(run.children, key=lambda child: (faces.of_run(child).tone != "bad", child.instance_name))
+    children = sorted(run.children, key=timeline.place_among_children)
+    drawn = children
     if len(children) >= FOLD_FROM:
-        _folded(canvas, children, last)
-    else:
-        for child in children:
-            name = f"{child.instance_name or child.instance_uuid[:8]} in {child.cell}"
-            before = len(canvas.nodes)
-            _chain(canvas, child, name, GAP_X)
-            if last is not None and len(canvas.nodes) > before:
-                canvas.edges.append(_hand(last, canvas.nodes[before]))
+        _folded(canvas, children, last, is_open=is_open)
+        failed = [child for child in children if faces.of_run(child).tone == "bad"]
+        drawn = children[: timeline.MOST_CHILDREN] if is_open else failed[:MOST_NAMED]
+        last = None  # handed on to all of them at once
+    for child in drawn:
+        name = f"{child.instance_name or child.instance_uuid[:8]} in {child.cell}"
+        before = len(canvas.nodes)
+        _chain(canvas, child, name, GAP_X)
+        if last is not None and len(canvas.nodes) > before:
+            canvas.edges.append(_hand(last, canvas.nodes[before]))
     summary = _summary(canvas.nodes, children)
     return Graph(
-        tuple(canvas.nodes), tuple(canvas.edges), tuple(canvas.rows), canvas.width, canvas.bottom + GAP_Y, summary
+        nodes=tuple(canvas.nodes),
+        edges=tuple(canvas.edges),
+        rows=tuple(canvas.rows),
+        width=canvas.width,
+        height=canvas.bottom + GAP_Y,
+        summary=summary,
+        left_out=len(children) - len(drawn) if is_open else 0,
     )
 
 
@@ -131,12 +147,11 @@ def _newest(steps: Iterable[StepView]) -> list[StepView]:
 
 
 def _nodes(run: RunView, steps: Sequence[StepView], left: int, y: int) -> list[Node]:
-    is_over = not faces.is_live(run)
     undo_state = {step.index: step for step in steps if step.direction == "undo"}
     nodes: list[Node] = []
     for step in _newest(steps):
         undo = undo_state.get(step.index)
-        face = _face(step, undo, is_over=is_over)
+        face = _face(step, undo)
         lane = step.lane.partition("/")
         title, note = _short(gettext(step.title)), _note(lane[2] or gettext(lane[0]), step, face)
         nodes.append(
@@ -155,9 +170,9 @@ def _nodes(run: RunView, steps: Sequence[StepView], left: int, y: int) -> list[N
     return nodes
 
 
-def _face(step: StepView, undo: StepView | None, *, is_over: bool) -> Face:
+def _face(step: StepView, undo: StepView | None) -> Face:
     """What failed stays to be seen, although it was undone."""
-    face = faces.of_step(step, is_run_over=is_over)
+    face = faces.of_step(step)
     if undo is None:
         return face
     undone = faces.of_step(undo)
@@ -190,7 +205,7 @@ def _undone(steps: Sequence[StepView]) -> list[int]:
 def _order(nodes: Sequence[Node]) -> list[Edge]:
     edges = []
     for one, other in pairwise(nodes):
-        is_ahead = other.face.word in (StepState.PLANNED, "not run")
+        is_ahead = other.face.word in (StepState.PLANNED, StepState.NOT_RUN)
         y = one.y + NODE_HEIGHT // 2
         edges.append(Edge(f"M{one.x + one.width} {y}H{other.x}", "ahead" if is_ahead else "order"))
     return edges
@@ -222,19 +237,26 @@ def _hand(last: Node, first: Node) -> Edge:
     return Edge(f"M{x} {y}h10V{down}H{left}V{first.y + NODE_HEIGHT // 2}H{first.x}", "hand")
 
 
-def _folded(canvas: _Canvas, children: Sequence[RunView], last: Node | None) -> None:
-    """Many runs as one node with how many are in which state; those that failed are named beneath."""
-    counts = Counter(faces.of_run(child).word for child in children)
-    y = canvas.bottom + HEAD
+def _folded(canvas: _Canvas, children: Sequence[RunView], last: Node | None, *, is_open: bool) -> None:
+    """Many runs as one node, with how many are in which state."""
+    found = [faces.of_run(child) for child in children]
+    counts = Counter(face.word for face in found).most_common()
     title = gettext("%(count)s servers") % {"count": whole(len(children))}
-    canvas.rows.append(Row(title, canvas.bottom + HEAD - 8))
-    worst = next((child for child in children if faces.of_run(child).tone == "bad"), children[0])
-    note = ", ".join(f"{whole(number)} {gettext(word)}" for word, number in counts.most_common(2))
-    node = Node(GAP_X + GAP_X // 2, y, title, note, faces.of_run(worst), counts=tuple(counts.most_common()))
+    note = _short(", ".join(f"{whole(number)} {gettext(word)}" for word, number in counts), LONGEST_NOTE)
+    node = Node(
+        x=GAP_X + GAP_X // 2,
+        y=canvas.bottom + GAP_Y // 2,
+        title=f"{title} {'▾' if is_open else '▸'}",
+        note=note,
+        face=min(found, key=lambda face: WORST_FIRST.index(face.tone)),
+        counts=tuple(counts),
+        opens="?" if is_open else "?open=1",
+        width=_width(title, note),
+    )
     canvas.nodes.append(node)
     if last is not None:
         canvas.edges.append(_hand(last, node))
-    canvas.bottom = y + NODE_HEIGHT + GAP_Y // 2
+    canvas.bottom = node.y + NODE_HEIGHT + GAP_Y // 2
 
 
 def _summary(nodes: Sequence[Node], children: Sequence[RunView]) -> str:

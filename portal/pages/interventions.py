@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
@@ -15,7 +16,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NovellaError, StaleRevision
 from conductor.core.interventions import ANSWERS
 from conductor.core.states import RunState, StepState
-from conductor.services import flow_actions, interventions
+from conductor.services import decisions, flow_actions, interventions, lock_views
 from conductor.services.agreements import AgreementView
 from conductor.services.flow_actions import ActionChoice, LeaseView, Panel
 from conductor.services.interventions import CONFIRM_LENGTH, Asked
@@ -43,6 +44,7 @@ class Buttons:
     leases: list[LeaseView]
     requested: str
     agreement: AgreementView | None
+    silent_since: datetime | None
 
 
 def panel_of(asker: RequestContext, story: Story) -> Buttons:
@@ -56,6 +58,7 @@ def panel_of(asker: RequestContext, story: Story) -> Buttons:
         leases=panel.leases,
         requested=panel.requested,
         agreement=panel.agreement,
+        silent_since=panel.silent_since,
     )
 
 
@@ -74,6 +77,8 @@ def intervene(request: PageRequest, run_uuid: str, name: str) -> HttpResponse:
     if action is None:
         raise Http404
     if request.method != "POST":
+        if not action.is_for_asker:
+            raise Forbidden(action.why_not)
         return _form(request, panel, action, {}, None)
     form = {name: str(request.POST.get(name, "")) for name in FIELDS}
     try:
@@ -114,9 +119,17 @@ def _form(
         "to_type": panel.run_uuid[:CONFIRM_LENGTH] if action.id == "force" else "".join(now.choices[:1]),
         "effects_title": title,
         "effects": effects,
+        "lease": lock_views.lease_of(run) if action.id == "take-over" and request.asker.is_admin else None,
+        "next_hosts": _next_hosts(request.asker, story) if action.id == "reschedule" else [],
     }
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 200)
     return render(request, "workflows/act.html", context, status=status)
+
+
+def _next_hosts(asker: RequestContext, story: Story) -> list[str]:
+    """The alternates that the newest decision left untried, for whoever may read hosts' names."""
+    found = decisions.for_run(asker, story.view.uuid) if asker.is_admin else []
+    return decisions.untried(found[-1]) if found else []
 
 
 def _steps(run: RunView, names: tuple[str, ...]) -> list[dict[str, str]]:

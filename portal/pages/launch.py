@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
-from uuid import uuid4
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_http_methods
 
-from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, QuotaExceeded
+from conductor.core.errors import Conflict, Invalid, NotFound, QuotaExceeded
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import FlavorSpec
+from conductor.core.run_uuids import new_run_uuid
 from conductor.services import costs, instances, launch_choices, launch_fits, launch_forms
 from conductor.services.launch_choices import LaunchChoices
 from conductor.services.launch_fits import SizeFit
 from conductor.services.launch_forms import FieldView
 from portal.pages import quota_bars
-from portal.pages.access import PageRequest, may_change, signed_in
+from portal.pages.access import PageRequest, members_only
 from portal.pages.amounts import megabytes
 from portal.pages.amounts import size as size_words
 from portal.pages.fit_meter import fit_meter
@@ -53,11 +53,9 @@ class Problem:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@signed_in
+@members_only
 def launch(request: PageRequest) -> HttpResponse:
     """The form; on POST the launch, or the form again with everything kept and each problem at its field."""
-    if not may_change(request.asker):
-        raise Forbidden("Who only reads in this project cannot launch servers.")
     choices = launch_choices.choices(request.asker)
     if request.method != "POST":
         form = _with_defaults(_again(request, choices), choices)
@@ -75,7 +73,7 @@ def launch(request: PageRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@signed_in
+@members_only
 def summary(request: PageRequest) -> HttpResponse:
     """The summary alone, for the form as it stands."""
     choices = launch_choices.choices(request.asker)
@@ -121,7 +119,7 @@ def _read(query: Mapping[str, str]) -> LaunchForm:
     form = LaunchForm(**texts)
     answers = {name: text.strip()[:LONGEST_NAME] for name, text in query.items() if name.startswith(ANSWER) and text}
     # The form carries the name of its workflow: sent twice, it is one launch.
-    once = str(uuid_or_none(form.once) or uuid4())
+    once = str(uuid_or_none(form.once) or new_run_uuid())
     return replace(form, once=once, count=form.count or "1", answers=answers)
 
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from django.utils.formats import number_format
 from django.utils.translation import gettext
 
 from conductor.services.guest_counts import GuestRate, GuestSample, rates
-from portal.pages.amounts import megabytes, size
+from portal.pages.amounts import decimal, megabytes, size
 
 WIDTH, HEIGHT = 300, 60
 LINES = ("line-moved", "line-dirtied")
@@ -65,7 +64,7 @@ def history(found: Sequence[GuestSample], vcpus: int, memory_mb: int) -> History
 
 def _figures(vcpus: int, memory_mb: int) -> tuple[_Figure, ...]:
     def share(seconds: float) -> str:
-        return f"{number_format(min(100.0, 100 * seconds / max(1, vcpus)), 1)} %"
+        return f"{decimal(min(100.0, 100 * seconds / max(1, vcpus)))} %"
 
     def per_second(amount: float) -> str:
         return f"{size(amount)}/s"

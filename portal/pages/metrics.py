@@ -19,7 +19,7 @@ from conductor.services import guest_counts, instances, server_facts
 from conductor.services.server_facts import Diagnostics
 from conductor.services.values import InstanceView
 from portal.pages.access import PageRequest, signed_in
-from portal.pages.amounts import megabytes, size
+from portal.pages.amounts import megabytes, size, whole
 from portal.pages.metric_charts import History, history
 
 
@@ -41,7 +41,7 @@ def metrics_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
         return {"rows": [], "why_none": found, **kept}
     told = _counters(found)
     memory = f"{megabytes(told['memory_mb'])} / {megabytes(told['memory_limit_mb'])}" if "memory_mb" in told else ""
-    seconds = gettext("%(seconds)s s of processor time") % {"seconds": round(told.get("cpu_seconds", 0))}
+    seconds = gettext("%(seconds)s s of processor time") % {"seconds": whole(told.get("cpu_seconds", 0))}
     disks = gettext("%(one)s read, %(two)s written")
     network = gettext("%(one)s received, %(two)s sent")
     shown = (

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from conductor.core.errors import Invalid
-from conductor.core.states import RunState, StepState
+from conductor.core.states import RunState, StepState, WaitCause
+from conductor.services import run_states
 from conductor.services.values import EventView, RunView, StepView
 from portal.pages.stories import Story
 
@@ -20,6 +21,7 @@ STATES = {
     "run.rescheduled": RunState.RUNNING,
     "run.waiting": RunState.WAITING,
 }
+ENDS = ("run.ended", "run.cleaned")  # the second: nothing is left behind any more
 
 
 def place_of(text: str, field: str) -> int:
@@ -40,20 +42,12 @@ def as_of(story: Story, seen: Sequence[EventView], moment: datetime) -> Story:
 
 def _run_at(run: RunView, seen: Sequence[EventView], moment: datetime) -> RunView:
     mine = [event for event in seen if event.run_uuid == run.uuid]
-    state: str = RunState.QUEUED
-    waits_for: Any = None
-    for event in mine:
-        if event.kind == "run.ended":
-            state, waits_for = str(event.data.get("state", run.state)), None
-        elif event.kind in STATES:
-            state, waits_for = STATES[event.kind], event.data.get("waits_for")
-        elif event.kind == "step.started" and state in (RunState.WAITING, RunState.QUEUED):
-            state, waits_for = RunState.RUNNING, None
+    state, waits_for = _state_after(mine, run.state)
     is_over = run.finished_at is not None and run.finished_at <= moment
     told = next((event for event in reversed(mine) if event.kind == "step.progress"), None)
     steps = [_step_at(step, moment, told) for step in run.steps if step.started_at is None or step.started_at <= moment]
     attempt = max((step.attempt for step in steps if step.started_at is not None), default=1)
-    return replace(
+    then = replace(
         run,
         state=state,
         waits_for=waits_for,
@@ -67,6 +61,25 @@ def _run_at(run: RunView, seen: Sequence[EventView], moment: datetime) -> RunVie
         lease_expires_at=None,
         steps=[*(step for step in steps if step.started_at is not None), *_ahead(run, steps, attempt)],
     )
+    return run_states.with_steps_ahead(then)
+
+
+def _state_after(events: Sequence[EventView], last: str) -> tuple[str, Any]:
+    """The state as it was told then, and what the run waited for; `last` is how it ended, should its end not say."""
+    state: str = RunState.QUEUED
+    at_work: str = RunState.RUNNING  # or undoing: what it is again when it waits no longer
+    waits_for: Any = None
+    for event in events:
+        if event.kind in ENDS:
+            state, waits_for = str(event.data.get("state", last)), None
+        elif event.kind in STATES:
+            state, waits_for = STATES[event.kind], event.data.get("waits_for")
+            at_work = state if state in (RunState.RUNNING, RunState.UNDOING) else at_work
+        elif event.kind == "step.started" and state in (RunState.WAITING, RunState.QUEUED):
+            state, waits_for = at_work, None
+        if state == RunState.WAITING and waits_for and waits_for.get("cause") == WaitCause.HOST:
+            state = at_work  # on that host
+    return state, waits_for
 
 
 def _step_at(step: StepView, moment: datetime, told: EventView | None) -> StepView:

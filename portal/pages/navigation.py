@@ -78,10 +78,13 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     """Context of every template that is rendered with a request."""
     user = getattr(request, "user", None)
     is_signed_in = bool(user is not None and user.is_authenticated)
-    asker = getattr(request, "asker", None)
+    person = getattr(request, "asker", None)
+    asker = person if person is not None and person.project_id else None
     wishes = preferences.read(user.preferences) if user is not None and is_signed_in else None
     return {
         "asker": asker,
+        "person": person,
+        "layout": "base.html" if asker is not None else "alone.html",
         "theme": user.theme if user is not None and is_signed_in else "system",
         "density": wishes.density if wishes is not None else "",
         "is_muted": wishes is not None and wishes.state_changes == preferences.MUTED,

@@ -33,20 +33,33 @@ class Stage:
     kept_share: float
     lost_share: float
     plugin: str = ""
+    errored: int = 0  # hosts about which its plugin failed
+    consequence: str = ""
 
 
 def context_of(asker: RequestContext, story: Story, query: Mapping[str, str]) -> dict[str, Any]:
     """Context of the placement tab."""
     found = decisions.for_run(asker, story.view.uuid)
-    why_none = "No host has been asked for yet." if story.is_live else "This workflow did not need a host chosen."
+    is_forgotten = any(step.lane == "Scheduler" and step.finished_at for run in story.runs for step in run.steps)
     lost = query.get("lost", "")
-    return {"decisions": [explain(decision, lost) for decision in found], "why_none": why_none, "lost": lost}
+    return {
+        "decisions": [explain(decision, lost) for decision in found],
+        "why_none": _why_none(story, is_forgotten=is_forgotten),
+        "is_forgotten": is_forgotten,
+        "lost": lost,
+    }
+
+
+def _why_none(story: Story, *, is_forgotten: bool) -> str:
+    if is_forgotten:  # decisions are kept for a shorter time than workflows
+        return gettext("How its host was chosen is not known any more.")
+    return "No host has been asked for yet." if story.is_live else "This workflow did not need a host chosen."
 
 
 def explain(decision: DecisionView, lost: str = "") -> dict[str, Any]:
     """A decision as its template draws it; `lost` narrows its hosts to those that one question turned away."""
     asked = [str(stage["filter"]) for stage in decision.funnel if stage["before"]]
-    stages = _stages([stage for stage in decision.funnel if stage["before"]])
+    stages = _stages([stage for stage in decision.funnel if stage["before"]], decision.faults)
     weighers = _weighers(decision.weights)
     return {
         "view": decision,
@@ -81,7 +94,8 @@ def _races(decision: DecisionView) -> list[dict[str, Any]]:
     ]
 
 
-def _stages(funnel: Sequence[Mapping[str, Any]]) -> list[Stage]:
+def _stages(funnel: Sequence[Mapping[str, Any]], faults: Sequence[Mapping[str, Any]]) -> list[Stage]:
+    failed = {str(fault["plugin"]): fault for fault in faults if fault["kind"] == "filter"}
     most = max((stage["before"] for stage in funnel), default=0) or 1
     return [
         Stage(
@@ -93,6 +107,8 @@ def _stages(funnel: Sequence[Mapping[str, Any]]) -> list[Stage]:
             milliseconds=stage.get("milliseconds", 0.0),
             kept_share=stage["after"] / most,
             lost_share=(stage["before"] - stage["after"]) / most,
+            errored=failed.get(str(stage["filter"]), {}).get("count", 0),
+            consequence=failed.get(str(stage["filter"]), {}).get("consequence", ""),
         )
         for stage in funnel
     ]

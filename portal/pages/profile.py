@@ -14,13 +14,13 @@ from django.views.decorators.http import require_http_methods
 
 from conductor.core.errors import Invalid
 from conductor.services import preferences, sign_in
-from portal.pages.access import PageRequest, signed_in
+from portal.pages.access import PageRequest, of_oneself
 
 YEAR = 365 * 86_400
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@signed_in
+@of_oneself
 def profile(request: PageRequest) -> HttpResponse:
     """The form; on POST it is kept, or shown again with what is wrong at its field."""
     user_id = request.asker.user_id

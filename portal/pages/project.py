@@ -17,7 +17,7 @@ from conductor.core.errors import Forbidden, Invalid
 from conductor.services import costs, usage
 from conductor.services.usage import UsageQuery
 from portal.pages import quota_requests
-from portal.pages.access import PageRequest, signed_in
+from portal.pages.access import PageRequest, may_change, signed_in
 from portal.pages.budgets import budget_context
 from portal.pages.quota_groups import groups as quota_groups
 from portal.pages.usage_groups import DAY, PROJECT, SERVER, Asked, group, groups, offered
@@ -36,7 +36,7 @@ def quota_page(request: PageRequest) -> HttpResponse:
     context = {
         "groups": [{"title": title, "bars": bars} for title, bars in quota_groups(request)],
         "lines": quota_requests.of_project(request),
-        "may_ask": quota_requests.may_ask(request),
+        "may_ask": may_change(request.asker),
     }
     return render(request, "project/quotas.html", context)
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NovellaError
 from conductor.services import quota_requests
 from conductor.services.quota_requests import APPROVED, OPEN, REFUSED, WITHDRAWN, QuotaRequestView
-from portal.pages.access import PageRequest, operators_only, signed_in
+from portal.pages.access import PageRequest, members_only, operators_only, signed_in
 from portal.pages.amounts import number_fault
 from portal.pages.faces import Face
 from portal.pages.quota_bars import QuotaBar
@@ -68,7 +68,7 @@ class Row:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@signed_in
+@members_only
 def ask(request: PageRequest) -> HttpResponse:
     """Which limits should be higher, and why; what was typed stays when it is refused."""
     if request.method != "POST":
@@ -125,10 +125,6 @@ def of_project(request: PageRequest) -> list[Line]:
     return [_line(request, one) for one in quota_requests.list_of(request.asker, limit=SHOWN).items]
 
 
-def may_ask(request: PageRequest) -> bool:
-    return "member" in request.asker.roles
-
-
 def _say(request: PageRequest, text: str) -> None:
     messages.add_message(request, messages.INFO, text, extra_tags="good")
 
@@ -155,7 +151,6 @@ def _form(request: PageRequest, error: NovellaError | None) -> HttpResponse:
         "reason": request.POST.get("reason", "")[:1000],
         "problem": error.message if error else "",
         "wrong": field.removeprefix("wanted."),
-        "may_ask": may_ask(request),
     }
     return render(request, "quotas/ask.html", context, status=_status(error))
 

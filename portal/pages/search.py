@@ -21,7 +21,7 @@ from portal.pages import faces, navigation, stories
 from portal.pages.access import PageRequest, may_change, signed_in
 from portal.pages.faces import Face
 from portal.pages.resources import views
-from portal.pages.resources.catalog import RESOURCES, may
+from portal.pages.resources.catalog import RESOURCES, may, may_do
 from portal.pages.resources.model import Resource
 
 MOST_OF_A_KIND = 5
@@ -111,7 +111,7 @@ def _deeds(request: PageRequest, text: str) -> list[Hit]:
     deeds = [Hit("Launch server", reverse("launch"), "plus", "c")] if may_change(request.asker) else []
     for resource in RESOURCES:
         for deed in resource.deeds:
-            if deed.is_creation and may(request.asker, resource.service, deed.rule):
+            if deed.is_creation and may_do(request.asker, resource, deed):
                 deeds.append(Hit(deed.title, views.deed_url(resource, deed), "plus", resource.title))
     wanted = [hit for hit in deeds if _matches(text, f"{hit.name} {hit.detail}")]
     return wanted[:MOST_OF_A_KIND] if text else wanted

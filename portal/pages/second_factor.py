@@ -14,14 +14,14 @@ from django.views.decorators.http import require_http_methods
 
 from conductor.core.errors import Conflict, Invalid
 from conductor.services import second_factors
-from portal.pages.access import PageRequest, signed_in
+from portal.pages.access import PageRequest, of_oneself
 
 LONGEST_CODE = 64
 
 
 @sensitive_post_parameters("code")
 @require_http_methods(["GET", "HEAD", "POST"])
-@signed_in
+@of_oneself
 def second_factor(request: PageRequest) -> HttpResponse:
     """The form that fits: set up, or renew and turn off. Each needs a code of the authenticator."""
     problem, codes = "", []

@@ -28,7 +28,7 @@ from conductor.services.rebuilds import RebuildWish
 from conductor.services.server_choices import ServerChoice
 from conductor.services.values import InstanceView
 from portal.pages import server_queries
-from portal.pages.access import PageRequest, signed_in
+from portal.pages.access import PageRequest, members_only
 from portal.pages.server_outcomes import Outcome, page_of
 
 REFUSALS = (Conflict, Forbidden, Invalid, NotSupported, QuotaExceeded)
@@ -79,7 +79,7 @@ NAMES: Mapping[str, str] = {"destroy": "forceDelete", "try-again": "tryAgain", "
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@signed_in
+@members_only
 def act(request: PageRequest, action: str) -> HttpResponse:
     """A form that names the servers; then the deed, for each that allows it."""
     if action not in DEEDS:

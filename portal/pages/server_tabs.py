@@ -10,18 +10,34 @@ from django.urls import reverse
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, NotFound
-from conductor.services import decisions, server_facts, server_interfaces, server_volumes, snapshot_schedules, volumes
+from conductor.services import (
+    decisions,
+    locks,
+    server_facts,
+    server_interfaces,
+    server_volumes,
+    snapshot_schedules,
+    volumes,
+)
 from conductor.services.decision_values import DecisionQuery
+from conductor.services.locks import LockQuery
 from conductor.services.values import InstanceView
 from portal.pages import placement
-from portal.pages.resources.catalog import may
+from portal.pages.resources.catalog import may_do
 from portal.pages.resources.schedules import FACES, SCHEDULES, when
 from portal.pages.resources.servers import SERVER
+
+WORDS = {  # by the workflow that holds a part of the server
+    "attach_volume": "Attach",
+    "detach_volume": "Detach",
+    "attach_interface": "Attach",
+    "detach_interface": "Detach",
+}
 
 
 def deed_links(asker: RequestContext, server: InstanceView, *ids: str) -> list[dict[str, str]]:
     """Buttons that lead to the forms of a tab, for whoever may use them."""
-    found = [deed for deed in SERVER.deeds if deed.id in ids and may(asker, SERVER.service, deed.rule)]
+    found = [deed for deed in SERVER.deeds if deed.id in ids and may_do(asker, SERVER, deed)]
     return [{"title": deed.title, "does": deed.does, "url": deed_url(server, deed.id)} for deed in found]
 
 
@@ -36,15 +52,24 @@ def volumes_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
     except (Conflict, NotFound):
         attachments = []
     may_detach = bool(deed_links(asker, server, "detach-volume"))
+    requested = _requested(asker, server, [f"volume:{one.volume_id}" for one in attachments])
     rows = [
         {
             "attachment": one,
             "volume": _volume(asker, one.volume_id),
+            "requested": requested.get(f"volume:{one.volume_id}", ""),
             "detach_url": deed_url(server, "detach-volume", volume=one.volume_id) if may_detach else "",
         }
         for one in attachments
     ]
     return {"rows": rows, "links": deed_links(asker, server, "attach-volume")}
+
+
+def _requested(asker: RequestContext, server: InstanceView, resources: list[str]) -> dict[str, str]:
+    """What somebody has asked to come to this server or to go from it, and has not come or gone yet."""
+    shares = [f"{resource}:{server.uuid}" for resource in resources]
+    held = locks.list_locks(asker, LockQuery(), among=resources + shares).items if resources else []
+    return {":".join(lock.resource.split(":")[:2]): WORDS[lock.flow] for lock in held if lock.flow in WORDS}
 
 
 def _volume(asker: RequestContext, volume_id: str) -> Any:
@@ -61,8 +86,13 @@ def network_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
     except (Conflict, NotFound):
         interfaces = []
     may_detach = bool(deed_links(asker, server, "detach-port"))
+    requested = _requested(asker, server, [f"port:{one.port_id}" for one in interfaces])
     rows = [
-        {"port": one, "detach_url": deed_url(server, "detach-port", port=one.port_id) if may_detach else ""}
+        {
+            "port": one,
+            "requested": requested.get(f"port:{one.port_id}", ""),
+            "detach_url": deed_url(server, "detach-port", port=one.port_id) if may_detach else "",
+        }
         for one in interfaces
     ]
     links = deed_links(asker, server, "attach-network", "add-group", "remove-group")
@@ -77,7 +107,7 @@ def images_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
     """How to make an image of it; those made are among the images. What comes round."""
     found = snapshot_schedules.list_of(asker, kind=snapshot_schedules.SERVER, subject_uuid=server.uuid)
     items = [asdict(one) for one in found.items]
-    may_schedule = may(asker, SCHEDULES.service, SCHEDULES.deeds[0].rule) and bool(server.image.image_id)
+    may_schedule = may_do(asker, SCHEDULES, SCHEDULES.deeds[0]) and bool(server.image.image_id)
     url = reverse("resource-deed", args=[SCHEDULES.id, "of-server"])
     return {
         "links": deed_links(asker, server, "make-image"),

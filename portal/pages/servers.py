@@ -15,11 +15,11 @@ from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_safe
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
+from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.services import flows, instances, server_choices
 from conductor.services.values import InstanceView, RunView
 from portal.pages import consoles, faces, metrics, serial, server_queries, server_tabs, stories
-from portal.pages.access import PageRequest, may_change, signed_in
+from portal.pages.access import PageRequest, may_change, members_only, signed_in
 from portal.pages.faces import Face
 from portal.pages.live_marks import live_marks
 from portal.pages.server_outcomes import Outcome, page_of
@@ -169,7 +169,7 @@ TABS: Mapping[str, tuple[str, str, Extra]] = {
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@signed_in
+@members_only
 def delete_servers(request: PageRequest) -> HttpResponse:
     """Asks once, by name; then deletes. One that is gone meanwhile is no error: that is what was wanted."""
     try:
@@ -177,8 +177,6 @@ def delete_servers(request: PageRequest) -> HttpResponse:
     except Invalid as error:
         messages.add_message(request, messages.INFO, error.message, extra_tags="waiting")
         return redirect("servers")
-    if not may_change(request.asker):
-        raise Forbidden("Who only reads in this project cannot delete its servers.")
     if request.method == "POST":
         return _delete(request, picked.uuids)
     found = [one for one in (_get_or_none(request.asker, uuid) for uuid in picked.uuids) if one is not None]

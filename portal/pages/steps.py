@@ -73,7 +73,7 @@ def _name(row: Row) -> str:
     step = row.step
     assert step is not None
     if not step.try_number:
-        return gettext("planned")
+        return gettext(row.face.word)
     attempt = gettext("attempt %(attempt)s") % {"attempt": step.attempt}
     words = [attempt if step.attempt > 1 or step.try_number == 1 else ""]
     again = gettext("try %(try_number)s") % {"try_number": step.try_number}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from django.utils.formats import number_format
 from django.utils.translation import gettext
 
 from conductor.core.states import StepState
 from conductor.services.usual_times import Usual
 from conductor.services.values import RunView, StepView
 from portal.pages import faces, timeline_axis
+from portal.pages.amounts import decimal
 from portal.pages.faces import Face
 from portal.pages.timeline_axis import TICKS, Axis, Fold, Tick
 
@@ -107,7 +108,7 @@ class Timeline:
 
 def draw(run: RunView, now: datetime, usual: UsualSteps | None = None) -> Timeline:
     """Lay out a run and its children; planned steps are as long as they usually are."""
-    children = sorted(run.children, key=_place_among_children)
+    children = sorted(run.children, key=place_among_children)
     runs = [run, *children[:MOST_CHILDREN]]
     is_live = faces.is_live(run)
     place = _Places(_axis(run, runs, now, usual or {}), usual or {})
@@ -121,7 +122,7 @@ def draw(run: RunView, now: datetime, usual: UsualSteps | None = None) -> Timeli
         begin=axis.end - timedelta(seconds=axis.drawn_seconds),
         span_seconds=axis.drawn_seconds,
         scale=axis.scale,
-        summary=_summary(run, rows, axis),
+        summary=_summary(rows, axis),
         folded=max(0, len(children) - MOST_CHILDREN),
         rows=rows,
         folds=tuple(axis.folds()),
@@ -165,7 +166,7 @@ def _usual_of(usual: UsualSteps, run: RunView, step: StepView) -> Usual | None:
     return usual.get(run.flow, {}).get(step.name) if step.direction == "do" else None
 
 
-def _place_among_children(child: RunView) -> tuple[bool, int, str]:
+def place_among_children(child: RunView) -> tuple[bool, int, str]:
     """What failed first; then by name, web-2 before web-10."""
     return faces.of_run(child).tone != "bad", len(child.instance_name), child.instance_name
 
@@ -183,12 +184,11 @@ def _sections(run: RunView, story: RunView, place: _Places, now: datetime) -> It
     is_child = run is not story
     prefix = f"{run.instance_name or run.instance_uuid[:8]} in {run.cell}" if is_child else ""
     attempts = sorted({step.attempt for step in run.steps}) or [1]
-    is_over = not faces.is_live(run)
     place.begin_run()
     for attempt in attempts:
         steps = [step for step in run.steps if step.attempt == attempt]
         rows = [_accepted(run, place.axis, now)] if attempt == attempts[0] and not is_child else []
-        rows += [_row(step, run, place, now, is_over=is_over) for step in steps]
+        rows += [_row(step, run, place, now) for step in steps]
         heading = " · ".join(
             filter(None, (prefix, gettext("attempt %(attempt)s") % {"attempt": attempt} if len(attempts) > 1 else ""))
         )
@@ -252,8 +252,8 @@ class _Places:
         return before
 
 
-def _row(step: StepView, run: RunView, place: _Places, now: datetime, *, is_over: bool) -> Row:
-    face = faces.of_step(step, is_run_over=is_over)
+def _row(step: StepView, run: RunView, place: _Places, now: datetime) -> Row:
+    face = faces.of_step(step)
     lane, _, host = step.lane.partition("/")
     usual = _usual_of(place.usual, run, step)
     bars: tuple[Bar, ...] = ()
@@ -262,7 +262,7 @@ def _row(step: StepView, run: RunView, place: _Places, now: datetime, *, is_over
         bars = tuple(_bars(step, place, now, face))
         seconds = ((step.finished_at or now) - step.started_at).total_seconds()
         slow_at = place.slow_at(step, usual, bars[-1])
-    elif not is_over:
+    elif _is_ahead(step):
         start, length = place.take(usual)
         bars = (Bar(start, length, "planned", "none"),)
     again = gettext("try %(try_number)s") % {"try_number": step.try_number} if step.try_number > 1 else ""
@@ -324,18 +324,17 @@ def _undone_by(before: Sequence[Row], row: Row) -> int | None:
     return mine[-1] if mine else None
 
 
-def _summary(run: RunView, rows: Sequence[Row], axis: Axis) -> str:
-    done = sum(row.face.word == StepState.DONE for row in rows)
+def _summary(rows: Sequence[Row], axis: Axis) -> str:
     failed = sum(row.face.tone == "bad" for row in rows)
-    undone = sum(row.face.word == StepState.UNDONE for row in rows)
-    ahead = sum(row.step is not None and _is_ahead(row.step) for row in rows)
+    words = Counter(row.face.word for row in rows)
     counts = (
-        (done, "done"),
+        (words["done"], "done"),
         (failed, "failed"),
-        (undone, "undone"),
-        (ahead, "planned" if faces.is_live(run) else "not run"),
+        (words["undone"], "undone"),
+        (words["planned"], "planned"),
+        (words["not run"], "not run"),
     )
     said = ", ".join(f"{count} {gettext(word)}" for count, word in counts if count) or gettext("none yet")
-    seconds = number_format(axis.seconds, 1)
+    seconds = decimal(axis.seconds)
     sentence = gettext("%(count)s steps: %(said)s; %(seconds)s seconds in all.")
     return sentence % {"count": len(rows) - 1, "said": said, "seconds": seconds}

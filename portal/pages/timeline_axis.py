@@ -14,6 +14,8 @@ IDLE_SHARE = 0.2  # of the whole span: an idle stretch longer than this is folde
 FOLDED_SHARE = 0.06  # of what is left of the span: the room that a folded stretch takes
 TICKS = 5
 LAST_TEXT = 0.9  # a tick further right has no room for its words
+# How near to the middle of a fold, on its left and on its right, a tick has no room for words beside the fold's own.
+NEAR, NEAR_WHERE_NARROW = (-0.08, 0.05), (-0.3, 0.15)
 NICE_SECONDS = (
     0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400
 )  # fmt: skip
@@ -23,8 +25,11 @@ Span = tuple[datetime, datetime]
 
 @dataclass(frozen=True)
 class Tick:
+    """A round moment; `is_near_fold` where its words need a wide axis not to run into those of a fold."""
+
     at: float
     text: str
+    is_near_fold: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,11 +92,13 @@ class Axis:
         step = next((nice for nice in NICE_SECONDS if self.drawn_seconds / nice <= most), self.drawn_seconds / most)
         starts = [0.0, *(ended for _, ended in self.idle)]
         ends = [*(begun for begun, _ in self.idle), self.seconds]
-        found = []
+        found, middles = [], [fold.middle for fold in self.folds()]
         for begun, ended in zip(starts, ends, strict=True):
             for number in range(ceil(begun / step), floor(ended / step) + 1):
                 share = self.at_seconds(number * step)
-                found.append(Tick(share, _words(number * step, step) if share < LAST_TEXT else ""))
+                has_room = share < LAST_TEXT and not _is_near(share, middles, NEAR)
+                text = _words(number * step, step) if has_room else ""
+                found.append(Tick(share, text, _is_near(share, middles, NEAR_WHERE_NARROW)))
         return found
 
     def _drawn(self, seconds: float) -> float:
@@ -118,13 +125,18 @@ def _idle(axis: Axis, busy: Iterable[Span]) -> Iterable[tuple[float, float]]:
         if begun - reached > axis.seconds * IDLE_SHARE:
             yield reached, begun
         reached = max(reached, ended)
-    if axis.seconds - reached > axis.seconds * IDLE_SHARE and reached > 0:
-        yield reached, axis.seconds
+    lasted = (axis.end - axis.begin).total_seconds()  # a short axis is longer than what it shows
+    if lasted - reached > axis.seconds * IDLE_SHARE and reached > 0:
+        yield reached, lasted
 
 
 def _in_seconds(axis: Axis, busy: Iterable[Span]) -> Sequence[tuple[float, float]]:
     spans = [((begun - axis.begin).total_seconds(), (ended - axis.begin).total_seconds()) for begun, ended in busy]
     return sorted((max(0.0, begun), min(axis.seconds, ended)) for begun, ended in spans if begun <= axis.seconds)
+
+
+def _is_near(share: float, middles: Iterable[float], room: tuple[float, float]) -> bool:
+    return any(room[0] < share - middle < room[1] for middle in middles)
 
 
 def _words(seconds: float, step: float) -> str:

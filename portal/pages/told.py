@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from django.utils.formats import number_format
 from django.utils.translation import gettext
 
+from portal.pages.amounts import whole
 from portal.pages.plugin_words import words
 from portal.pages.told_shapes import SENTENCES, SHAPE_PARTS
 
@@ -42,7 +42,7 @@ def _told(text: str, language: str, *, is_part: bool = False) -> str:
     if plain != text or language.startswith("en"):
         return _with_readable_numbers(plain)
     if is_part and text.isdigit() and len(text) > 4:
-        return str(number_format(int(text), force_grouping=True))
+        return whole(int(text))
     shaped = _by_shape(text, language, (*SENTENCES, *SHAPE_PARTS) if is_part else SENTENCES)
     if shaped is not None:
         return shaped
@@ -80,4 +80,4 @@ def _pieces(shape: str) -> Iterable[str]:
 
 def _with_readable_numbers(text: str) -> str:
     """400000 MB is counted by the eye, 400,000 MB is read."""
-    return LONG_NUMBER.sub(lambda found: str(number_format(int(found[0]), force_grouping=True)), text)
+    return LONG_NUMBER.sub(lambda found: whole(int(found[0])), text)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.errors import Invalid, NotFound
@@ -23,7 +24,7 @@ ROOT = "/network/v2.0"
 MOST = 1000
 MOST_DRAWN = 12  # servers of one network; the table below the picture has them all
 COLUMN, BOX, ROW = 190, 160, 34
-TOP, ROUTER_Y, NETWORK_Y = 16, 96, 176
+TOP, LEVEL = 16, 80  # outside, routers, networks: a level that has nothing takes no room
 INTERFACES = ("network:router_interface", "network:router_gateway")
 
 
@@ -143,7 +144,8 @@ def _draw(nets: list[Net], routers: Mapping[str, str]) -> Picture:
     lines: list[Line] = []
     places: dict[str, Box] = {}
     columns = max(len(outer), len(inner), len(routers), 1)
-    for row, y in ((outer, TOP), (inner, NETWORK_Y)):
+    router_y = TOP + LEVEL * bool(outer)
+    for row, y in ((outer, TOP), (inner, router_y + LEVEL * bool(routers))):
         for number, net in enumerate(row):
             x = _x(number, len(row), columns)
             box = Box(x, y, "outside" if net.is_external else "network", net.name, ", ".join(net.ranges), net.url)
@@ -151,7 +153,9 @@ def _draw(nets: list[Net], routers: Mapping[str, str]) -> Picture:
             boxes.append(box)
             _hang_servers(net, box, boxes, lines)
     for number, (ident, name) in enumerate(sorted(routers.items(), key=lambda one: one[1])):
-        box = Box(_x(number, len(routers), columns), ROUTER_Y, "router", name, "router", f"/routers/of/{ident}")
+        box = Box(
+            _x(number, len(routers), columns), router_y, "router", name, gettext("router"), f"/routers/of/{ident}"
+        )
         boxes.append(box)
         for net in nets:
             if ident in net.routers:
@@ -174,17 +178,16 @@ def _hang_servers(net: Net, above: Box, boxes: list[Box], lines: list[Line]) -> 
         return
     shown = net.servers[:MOST_DRAWN]
     for number, (name, address, url) in enumerate(shown):
-        y = NETWORK_Y + 62 + number * (ROW + 12)
+        y = above.y + 62 + number * (ROW + 12)
         boxes.append(Box(above.x + 22, y, "server", name, address, url, BOX - 22))
         lines.append(Line(above.x + 10, y + ROW / 2, above.x + 22, y + ROW / 2))
     if shown:
-        lines.append(
-            Line(above.x + 10, above.y + 44, above.x + 10, NETWORK_Y + 62 + (len(shown) - 1) * (ROW + 12) + ROW / 2)
-        )
+        lowest = above.y + 62 + (len(shown) - 1) * (ROW + 12) + ROW / 2
+        lines.append(Line(above.x + 10, above.y + 44, above.x + 10, lowest))
     if len(net.servers) > MOST_DRAWN:
-        y = NETWORK_Y + 62 + MOST_DRAWN * (ROW + 12)
-        more = f"and {len(net.servers) - MOST_DRAWN} more"
-        boxes.append(Box(above.x + 22, y, "more", more, "in the table", net.url, BOX - 22))
+        y = above.y + 62 + MOST_DRAWN * (ROW + 12)
+        more = gettext("and %(count)s more") % {"count": len(net.servers) - MOST_DRAWN}
+        boxes.append(Box(above.x + 22, y, "more", more, gettext("in the table"), net.url, BOX - 22))
 
 
 @require_safe

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.context import RequestContext
-from conductor.core.states import RunState, WaitCause
-from conductor.services import lock_views, run_data
+from conductor.core.states import LIVE_RUN_STATES, RunState, WaitCause
+from conductor.services import flows, lock_views, run_data
 from conductor.services.lock_views import Awaited, LocksView, WaitEdge
 from conductor.services.values import RunView
 from portal.pages import faces, stories
 from portal.pages.access import PageRequest, signed_in
+from portal.pages.amounts import whole
 from portal.pages.stories import Story
 
-NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y = 190, 40, 150, 18
+NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y = 250, 40, 150, 18
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,9 @@ def why(request: PageRequest, run_uuid: str) -> HttpResponse:
 
 
 def reasons_of(asker: RequestContext, story: Story) -> list[Reason]:
-    """Every run of the story that waits, with its cause; empty when nothing waits."""
-    waiting = [run for run in story.runs if run.state in (RunState.WAITING, RunState.QUEUED)]
+    """Every run of the story that waits, also for a host that works, with its cause; empty when nothing waits."""
+    held = (RunState.WAITING, RunState.QUEUED)
+    waiting = [run for run in story.runs if run.state in held or (run.waits_for and run.state in LIVE_RUN_STATES)]
     if not waiting:
         return []
     locks = lock_views.of_runs(asker, waiting)
@@ -92,9 +95,7 @@ def _reasons(asker: RequestContext, run: RunView, locks: LocksView) -> list[Reas
     cause, detail = str(waits_for.get("cause", "")), str(waits_for.get("detail", ""))
     if not cause:
         if run.state == RunState.QUEUED:
-            return [
-                Reason(gettext("a conductor that takes it up"), gettext("It was accepted and stands in the queue."))
-            ]
+            return [Reason(gettext("a conductor that takes it up"), in_queue(run))]
         return [
             Reason(
                 gettext("nothing that is on record"),
@@ -108,6 +109,19 @@ def _reasons(asker: RequestContext, run: RunView, locks: LocksView) -> list[Reas
     return [Reason(said, gettext(because), until=until, until_words=gettext("next try"))]
 
 
+def in_queue(run: RunView) -> str:
+    """Of a run that no conductor has taken up yet: how many come before it."""
+    count = flows.ahead_in_queue(run)
+    if not count:
+        return gettext("It was accepted and waits for a conductor: it is the next.")
+    said = ngettext(
+        "It was accepted and waits for a conductor: %(count)s is ahead of it.",
+        "It was accepted and waits for a conductor: %(count)s are ahead of it.",
+        count,
+    )
+    return said % {"count": whole(count)}
+
+
 def _lock(one: Awaited) -> Reason:
     kind, _, name = one.resource.partition(":")
     place = gettext("number %(number)s in the queue") % {"number": one.place}
@@ -118,7 +132,7 @@ def _lock(one: Awaited) -> Reason:
     elif one.holder is None:
         because = gettext("It has just been freed; this one is %(place)s.") % {"place": place}
     else:
-        holder = f"{gettext(faces.intent(one.holder))} {faces.subject(one.holder)}"
+        holder = name_of(one.holder)
         because = gettext("%(holder)s holds it; this one is %(place)s.") % {"holder": holder, "place": place}
     return Reason(
         gettext("the lock %(resource)s") % {"resource": f"{kind} {name[:8] if len(name) == 36 else name}"},
@@ -135,6 +149,18 @@ CAUSES: Mapping[str, tuple[str, str]] = {
 }
 
 
+def name_of(run: RunView) -> str:
+    """What a run does, and to what."""
+    return f"{gettext(faces.intent(run))} {run.instance_name or faces.subject(run)}"
+
+
+def names_of(view: LocksView) -> Mapping[str, str]:
+    """What those who wait and who are waited for want, each told from the others."""
+    names = {uuid: name_of(run) for uuid, run in view.runs.items()}
+    count = Counter(names.values())
+    return {uuid: f"{name} ({uuid[:4]})" if count[name] > 1 else name for uuid, name in names.items()}
+
+
 def draw(view: LocksView, story: Story) -> WaitGraph | None:
     """Waiters left of what they wait for; a ring is marked. None when nobody waits."""
     if not view.edges:
@@ -142,20 +168,19 @@ def draw(view: LocksView, story: Story) -> WaitGraph | None:
     places = _columns(view.edges)
     mine = {run.uuid for run in story.runs}
     ring = {end for edge in view.edges if edge.is_in_ring for end in (edge.waiter, edge.holder)}
+    names = names_of(view)
     columns: dict[int, int] = {}
     nodes: dict[str, WaitNode] = {}
     for uuid, column in places.items():
         row = columns.get(column, 0)
         columns[column] = row + 1
-        name = view.names.get(uuid, uuid[:8])
+        name = names.get(uuid, uuid[:8])
         x, y = 2 + column * (NODE_WIDTH + GAP_X), 4 + row * (NODE_HEIGHT + GAP_Y)
         nodes[uuid] = WaitNode(uuid, name, x, y, uuid in mine, uuid in ring)
     lines = tuple(_line(nodes[edge.waiter], nodes[edge.holder], edge) for edge in view.edges)
     width = max(node.x for node in nodes.values()) + NODE_WIDTH + 60
     height = max(node.y for node in nodes.values()) + NODE_HEIGHT + GAP_Y
-    return WaitGraph(
-        tuple(nodes.values()), lines, width, height, bool(ring), view.victim, view.names.get(view.victim, "")
-    )
+    return WaitGraph(tuple(nodes.values()), lines, width, height, bool(ring), view.victim, names.get(view.victim, ""))
 
 
 def _columns(edges: list[WaitEdge]) -> dict[str, int]:

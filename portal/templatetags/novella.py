@@ -10,18 +10,17 @@ from typing import Any
 from django import template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language, gettext
 
 from conductor.core.context import RequestContext
 from conductor.core.states import CELL_IN_QUARANTINE
-from conductor.services import cell_deeds, panels
+from conductor.services import cell_deeds, cell_health, panels
 from conductor.services.host_details import HostDetail
 from conductor.services.values import InstanceView
 from portal.pages import access, migrations
-from portal.pages.amounts import megabytes
+from portal.pages.amounts import decimal, megabytes, whole
 from portal.pages.faces import Face
 from portal.pages.stories import Story
 
@@ -58,9 +57,12 @@ def titled(context: Mapping[str, Any], content: str) -> SafeString:
 
 
 @register.filter
-def silent_cells(missing: Mapping[str, str]) -> list[str]:
-    """Those of the missing cells that do not answer."""
-    return [cell for cell, why in missing.items() if why != CELL_IN_QUARANTINE]
+def silent_cells(missing: Mapping[str, str]) -> list[tuple[str, datetime | None]]:
+    """Those of the missing cells that do not answer, with when each last did; None where that was never seen here."""
+    return [(cell, cell_health.last_answered(cell)) for cell, why in missing.items() if why != CELL_IN_QUARANTINE]
+
+
+register.filter("last_answered", cell_health.last_answered)
 
 
 @register.filter
@@ -100,15 +102,15 @@ def duration(seconds: float | timedelta | None) -> str:
     if seconds is None:
         return ""
     amount = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
-    if amount < 1:
+    if amount < 0.9995:  # what is rounded to the next unit is told in it
         return f"{max(0, round(amount * 1000))} ms"
-    if amount < 10:
-        return f"{number_format(amount, 1)} s"
+    if amount < 9.95:
+        return f"{decimal(amount)} s"
     rest = round(amount)
     parts = []
     for size, unit in UNITS:
         if rest >= size:
-            parts.append(f"{rest // size} {unit}")
+            parts.append(f"{whole(rest // size)} {unit}")
             rest %= size
     return " ".join(parts[:2])
 

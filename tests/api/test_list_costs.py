@@ -13,10 +13,12 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import AggregateHost, Budget, Finding, QuotaRequest
-from conductor.cell_db.models import BlockDevice, Migration
+from conductor.cell_db.models import BlockDevice, Migration, Service
+from conductor.cells.lookup import journal_aliases
 from conductor.core.context import RequestContext
 from conductor.core.states import RunState
 from conductor.identity.models import Project, RoleAssignment, User
+from conductor.journal.models import WorkflowRun
 from conductor.volume.models import Volume
 from tests import factories
 from tests.compute_rows import make_cloud, make_host, make_instance
@@ -102,6 +104,15 @@ class Rows:
         self.of_volumes()
         self.of_identity()
         self.of_workflows()
+        self.make_timeless()
+
+    def make_timeless(self) -> None:
+        """What is due is overdue, and who is heard stays so: a slow machine must not see that change on the way."""
+        for alias in journal_aliases():
+            live = WorkflowRun.objects.using(alias).live()
+            live.filter(owner=None).update(wake_at=factories.ago(3600))
+            live.exclude(owner=None).update(lease_expires_at=factories.ago(-3600))
+        Service.objects.using("cell1").update(last_seen_at=factories.ago(-3600))
 
     def of_compute(self) -> None:
         name, api = f"n-{self.number}", "/compute/v2.1"

@@ -43,6 +43,8 @@ def test_the_page_stays_and_goes_on(open_page: OpenPage, people: Any, monkeypatc
     page.keyboard.type("wrong")
     page.keyboard.press("Enter")
     expect(dialog.get_by_role("alert")).to_have_text("User name and password do not match")
+    expect(dialog.get_by_label("Password")).to_have_accessible_description("User name and password do not match")
+    expect(dialog.get_by_label("Password")).to_have_attribute("aria-invalid", "true")
     dialog.get_by_label("Password").fill(PASSWORD)
     page.keyboard.press("Enter")
     expect(dialog).to_be_hidden()

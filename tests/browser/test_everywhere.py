@@ -89,6 +89,7 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "server's metrics": lambda ids: f"/servers/{ids['server']}/metrics",
     "asked for": lambda ids: "/activity",
     "profile": lambda ids: "/profile",
+    "own password": lambda ids: "/profile/password",
     "second factor": lambda ids: "/profile/second-factor",
     "notifications": lambda ids: "/notifications",
     "subscriptions": lambda ids: "/notifications/subscriptions",

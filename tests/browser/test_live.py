@@ -158,7 +158,7 @@ def test_a_cut_is_told_and_caught_up_with(open_page: OpenPage, people: Any, wire
     page.evaluate(KEEP_WORDS)
     wire.mend()
     expect(chip).to_have_attribute("data-link", "live", timeout=30_000)
-    assert any(re.fullmatch(r"catching up \(\d+ events\)", word) for word in page.evaluate("window.words"))
+    assert any(re.fullmatch(r"catching up \([\d,]+ events\)", word) for word in page.evaluate("window.words"))
     expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active")
     assert page.evaluate("window.isTheSamePage")
     assert not page.evaluate("document.documentElement.hasAttribute('data-stale')")

@@ -131,6 +131,35 @@ def test_hosts_are_picked_from_far_and_on_several_pages(
     expect(bar).to_be_hidden()  # who comes anew begins anew
 
 
+def test_the_map_from_far_is_walked_by_keyboard(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_drawing, "MOST_LINKED", 20)  # a fleet of thousands, in small
+    monkeypatch.setattr(fleet_drawing, "MOST_TILES", 5)
+    monkeypatch.setattr(fleet, "MOST_TILES", 5)
+    heard = {"binary": "nova-compute", "last_seen_at": factories.ago(-3600), "created_at": factories.ago(9)}
+    for zone, numbers in (("east", range(30)), ("west", range(30, 70))):
+        Service.objects.using(CELL).bulk_create(
+            Service(host=f"rack-{number:02}", availability_zone=zone, **heard) for number in numbers
+        )
+    page = open_page("admin", viewport=DESKTOP)
+    go(page, "/fleet")
+    page.get_by_role("link", name="east in cell1, group 1 of 2: 30 hosts: 30 up").focus()
+    page.keyboard.press("ArrowRight")
+    west = page.get_by_role("link", name="west in cell1, group 2 of 2: 40 hosts: 40 up")
+    expect(west).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/fleet?cell=cell1&zone=west")
+    expect(page.get_by_role("link", name="rack-30: 1 of 40, ")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("link", name="rack-31: 2 of 40, ")).to_be_focused()
+    page.keyboard.press("Space")
+    expect(page.locator("[data-bulk-bar]")).to_contain_text("1 host picked")
+    page.keyboard.press("-")
+    page.wait_for_url("**/fleet?cell=cell1")
+    expect(page.get_by_role("link", name="in no other aggregate in west")).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator("tr[data-picked]")).to_be_focused()
+
+
 def pause_what_somebody_resumed(page: Page) -> None:
     """On the page of one host, whose buttons are pushed anew meanwhile: those have no token of their own."""
     go(page, "/hosts/sim-1/drain")

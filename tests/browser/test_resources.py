@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from conductor.services import flavors
 from conductor.volume.models import Volume
@@ -82,3 +83,24 @@ def test_all_of_it_fits_and_can_be_read(open_page: OpenPage, people: Any) -> Non
     for path in paths:
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+
+
+def test_what_takes_long_is_drawn_as_bones_and_what_fails_is_told(open_page: OpenPage, people: Any) -> None:
+    factories.instance(people.ana.context(), "web-1")
+    page = open_page("ana")
+    go(page, "/servers")
+    asked: list[Route] = []
+    page.route(re.compile("/servers[?]"), lambda route: asked.append(route))  # answered when the test says so
+    page.locator("#name-filter").fill("web")
+    expect(page.locator("#servers-live")).to_have_attribute("aria-busy", "true")
+    expect(page.locator("#servers-live .name")).to_have_css("opacity", "0")
+    while not asked:  # it has been sent; this side hears of it when it waits
+        page.wait_for_timeout(10)
+    asked.pop().fulfill(status=500, headers={"x-openstack-request-id": "req-7"}, body="")
+    told = page.get_by_role("alert").filter(has_text="error 500")
+    expect(told).to_contain_text("req-7")
+    expect(page.locator("#servers-live")).not_to_have_attribute("aria-busy", "true")
+    page.unroute_all()
+    told.get_by_role("button", name="Try again").click()
+    expect(page).to_have_url(re.compile("name=web"))
+    expect(told).to_have_count(0)

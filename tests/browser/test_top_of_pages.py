@@ -91,6 +91,15 @@ def test_many_that_end_at_once_are_one_toast(open_page: OpenPage, people: Any) -
     expect(page.locator(".toast")).to_contain_text("3 workflows are done")
 
 
+def test_what_one_looks_at_needs_no_toast(open_page: OpenPage, people: Any) -> None:
+    page = open_page("ana")
+    (run,) = began_here(page, people, "web-1")
+    go(page, f"/workflows/{run.uuid}")
+    end(run, RunState.FAILED_UNDONE)  # told by a toast, it would stay
+    expect(page.get_by_label("1 notification", exact=True)).to_be_visible()
+    expect(page.locator(".toast")).to_have_count(0)
+
+
 def test_without_scripts_the_bell_is_a_page(open_page: OpenPage, people: Any) -> None:
     run = factories.run(
         people.ana.context(), "cell1", state="done", instance_name="web-1", finished_at=factories.ago(5)

@@ -17,7 +17,8 @@ from tests.browser.conftest import DESKTOP, PHONE, OpenPage, go, wait_until_live
 from tests.browser.pictures import rescheduled
 from tests.fleet import add_host
 from tests.integration.test_decision_pages import raced
-from tests.integration.test_workflow_pages import asker, moving
+from tests.integration.test_migration_pages import moving
+from tests.integration.test_workflow_pages import asker
 
 __all__ = ["asker", "moving"]
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
@@ -181,6 +182,11 @@ def test_why_is_answered_on_the_spot(open_page: OpenPage, run: WorkflowRun) -> N
     page.keyboard.press("Escape")
     expect(popover).to_have_count(0)
     expect(page.get_by_role("link", name="Why?")).to_be_focused()
+    page.keyboard.press("w")
+    expect(popover).to_be_visible()
+    page.locator("#search").focus()  # whoever goes on is not called back
+    expect(popover).to_have_count(0)
+    expect(page.locator("#search")).to_be_focused()
 
 
 def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: WorkflowRun) -> None:
@@ -225,7 +231,10 @@ def test_the_log_is_searched_and_the_past_replayed(open_page: OpenPage, run: Wor
     expect(page.locator("tr.here")).to_have_count(0)
 
 
-@pytest.mark.parametrize(("button", "what"), [("Finish now", "force_complete"), ("Abort", "abort")])
+@pytest.mark.parametrize(
+    ("button", "what"),
+    [("Finish now", "force_complete"), ("Abort", "abort"), ("Raise allowed downtime", "downtime")],
+)
 def test_a_move_that_does_not_converge_is_ended_by_its_operator(
     open_page: OpenPage, moving: WorkflowRun, button: str, what: str
 ) -> None:
@@ -239,7 +248,13 @@ def test_a_move_that_does_not_converge_is_ended_by_its_operator(
     keep(page, f"not-converging-{what}")
     page.get_by_role("link", name=button).click()
     expect(page.get_by_text("Not converging")).to_be_visible()
-    page.locator("main form button").click()
+    if what == "downtime":  # by keyboard alone
+        page.get_by_label("How long the guest may stand still, in milliseconds").fill("1500")
+        page.keyboard.press("Enter")
+    else:
+        page.locator("main form button").click()
     expect(page.get_by_role("status").filter(has_text=f"{button} was requested")).to_be_visible()
     record = AuditRecord.objects.using("cell1").get()
     assert (record.action, record.result, record.user_name) == (f"live_migration.{what}", "done", "admin")
+    if what == "downtime":
+        expect(page.get_by_role("link", name="Allowed to stand still for 1500 ms")).to_be_visible()

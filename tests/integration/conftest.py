@@ -39,4 +39,4 @@ def receiver() -> Iterator[Receiver]:
 def host_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every host is alive, as far as engine and operators can tell."""
     monkeypatch.setattr("conductor.workflows.turn.is_silent", lambda alias, host: False)
-    monkeypatch.setattr(flow_actions, "_heard", lambda alias, hosts: hosts)
+    monkeypatch.setattr(flow_actions, "_heard", lambda alias, hosts: (hosts, {}))

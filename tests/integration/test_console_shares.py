@@ -174,7 +174,15 @@ def _watcher_leaves(people: Any, server: Instance) -> None:
     RoleAssignment.objects.filter(user=people.rea.user).delete()
 
 
-@pytest.mark.parametrize("event", [_is_revoked, _is_over, _maker_leaves, _watcher_leaves])
+ENDS = {
+    _is_revoked: "has ended it. Ask them for another link",
+    _is_over: "time of this link is over. Ask whoever gave it",
+    _maker_leaves: "has ended it",
+    _watcher_leaves: "no right to this server any more",
+}
+
+
+@pytest.mark.parametrize("event", ENDS)
 def test_who_watches_is_shown_out_when_the_right_to_it_ends(
     people: Any, server: Instance, monkeypatch: pytest.MonkeyPatch, event: Callable[[Any, Instance], None]
 ) -> None:
@@ -187,10 +195,11 @@ def test_who_watches_is_shown_out_when_the_right_to_it_ends(
         return await ending(watcher)
 
     code, why = talk(watching(people, shared), work)
-    assert (code, bool(why)) == (sockets.REFUSED, True)
+    assert code == sockets.REFUSED
+    assert ENDS[event] in why
     assert talk(unused, ending)[0] == sockets.REFUSED
     if event in (_is_revoked, _is_over):
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound, match=ENDS[event]):
             watching(people, shared)
 
 
@@ -227,8 +236,13 @@ def test_no_more_links_than_anybody_can_keep_an_eye_on(
     with pytest.raises(Conflict, match="Revoke one first"):
         link(people, server)
     _is_over(people, server)
+    shared = link(people, server)
+    _is_over(people, server)
+    with pytest.raises(NotFound, match="time of this link is over"):
+        watching(people, shared)
+    ConsoleShare.objects.update(expires_at=database_now(-console_shares.KEPT_SECONDS - 1))
     link(people, server)
-    assert ConsoleShare.objects.count() == 1
+    assert ConsoleShare.objects.count() == 1, "in the end they are forgotten"
 
 
 def test_a_watcher_who_falls_behind_keeps_nobody_waiting(
@@ -274,4 +288,13 @@ def test_the_pages_make_open_and_revoke_a_link(people: Any, server: Instance) ->
     assert f"share-{share.uuid}" in ana.get(desk).content.decode()
     assert f"share-{share.uuid}" not in ana.post(f"{desk}/{share.uuid}/revoke").content.decode()
     assert "was revoked before" in ana.post(f"{desk}/{share.uuid}/revoke").content.decode()
-    assert rea.get(path[1]).status_code == 404
+    assert "has ended it" in rea.get(path[1]).content.decode()
+    ConsoleShare.objects.update(expires_at=database_now(900))
+    Instance.objects.using("cell1").update(power_state=4, vm_state="stopped")
+    answer = rea.post(f"{path[1]}/serial").json()
+    assert answer == {"error": "The server is off. This page goes on by itself as soon as it can.", "waits": True}
+    Instance.objects.using("cell1").update(deleted_at=server.created_at)
+    assert "The server was deleted" in rea.post(f"{path[1]}/serial").json()["error"]
+    page = rea.get(path[1])
+    assert page.status_code == 404
+    assert "There is nothing to watch" in page.content.decode()

@@ -217,11 +217,11 @@ def test_a_page_of_somebody_else_opens_nothing_and_uses_nothing(people: Any, ser
 
 
 def test_whoever_opens_a_serial_line_takes_it_over(people: Any, server: Instance) -> None:
-    second = granted(people, SERIAL)
+    others = [granted(people, SERIAL) for _ in range(2)]
 
     async def work(first: Browser) -> tuple[int, str]:
         await heard(first, b"web-1# ")
-        other = Browser(second)
+        other = Browser(others.pop())
         assert await other.opens() == 0
         await heard(other, b"web-1# ")
         ended = await ending(first)
@@ -229,6 +229,8 @@ def test_whoever_opens_a_serial_line_takes_it_over(people: Any, server: Instance
         return ended
 
     assert talk(granted(people, SERIAL), work) == (1000, "The guest is off, or somebody else has opened this console.")
+    code, said = talk(f"/{granted(people, SERIAL)}?language=de", work)
+    assert (code, said) == (1000, "Der Gast ist aus, oder jemand anders hat diese Konsole geöffnet.")
 
 
 def _moves(people: Any) -> None:

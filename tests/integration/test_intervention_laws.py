@@ -150,7 +150,7 @@ STATES: list[tuple[Callable[[], WorkflowRun], str, set[str]]] = [
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     DIARY.clear()
     monkeypatch.setattr("conductor.workflows.turn.is_silent", lambda alias, host: False)
-    monkeypatch.setattr(flow_actions, "_heard", lambda alias, hosts: hosts)
+    monkeypatch.setattr(flow_actions, "_heard", lambda alias, hosts: (hosts, {}))
     monkeypatch.setitem(catalog._by_version, ("made", 1), made(Noted("one", HOURS), OnHost()))
     yield
     DIARY.clear()

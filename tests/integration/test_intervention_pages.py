@@ -78,9 +78,22 @@ def test_a_form_that_does_not_fit_changes_nothing_and_says_so(
     assert snapshot() == before
 
 
+def test_who_reschedules_sees_which_hosts_come_next(run: WorkflowRun) -> None:
+    made, place = factories.some_decision(), f"/workflows/{run.uuid}/do/reschedule"
+    chosen = [{"host": host, "cell": "cell1"} for host in ("sim-1", "sim-4", "sim-2")]
+    summary = made["summary"] | {
+        "instance_uuids": [str(run.instance_uuid)],
+        "fates": {str(run.instance_uuid): {"sim-4": "claim failed"}},
+    }
+    factories.decision(run, summary=summary, details=made["details"], selections=[chosen])
+    assert "Alternates left, in this order: sim-2." in text(signed_in("admin").get(place))
+    assert "sim-2" not in text(signed_in("ana").get(place))
+
+
 def test_what_is_not_allowed_is_refused_in_words(run: WorkflowRun) -> None:
     admin, before = signed_in("admin"), snapshot()
-    assert "Nothing is left behind." in text(admin.get(f"/workflows/{run.uuid}/do/undo"))
+    page = text(admin.get(f"/workflows/{run.uuid}/do/undo"))
+    assert ("Nothing is left behind." in page, 'name="reason"' in page) == (True, False)  # nothing to fill in vain
     answer = admin.post(f"/workflows/{run.uuid}/do/undo", {"reason": "x"})
     assert answer.status_code == 409
     assert "Nothing is left behind." in text(answer)
@@ -126,3 +139,17 @@ def test_reasons_are_text_on_every_page(run: WorkflowRun) -> None:
     ana.post(f"/workflows/{run.uuid}/do/cancel", {"reason": "<script>x</script>"})
     for tab in ("", "/audit", "/events", "/locks"):
         assert "<script>x" not in text(ana.get(f"/workflows/{run.uuid}{tab}"))
+
+
+def test_operators_see_who_was_heard_last_when(people: Any) -> None:
+    factories.cells()
+    _, child = factories.build(people.ana.context(), "web-1")
+    factories.host("sim-1", seen=600)
+    rows = WorkflowRun.objects.using(ALIAS).filter(pk=child.pk)
+    path = f"/workflows/{child.uuid}"
+    assert "its host has been silent since 20" in text(signed_in("admin").get(path))
+    assert "has been silent" not in text(signed_in("ana").get(path))
+    rows.update(owner="worker-9", state="running", lease_expires_at=factories.ago(60))
+    form = text(signed_in("admin").get(f"{path}/do/take-over"))
+    assert "worker-9" in form
+    assert re.search(r"Last heartbeat</dt><dd><span[^>]*>1 min</span> ago", form)

@@ -18,6 +18,7 @@ from portal.live import audiences, follower, hub, seats
 from portal.live.seats import Guest
 from portal.live.viewers import Ticket
 from tests import factories
+from tests.integration.test_instance_finds import silence
 from tests.loops import run_at_most
 from tests.people import Person
 
@@ -265,3 +266,37 @@ def test_a_log_that_was_put_back_is_read_anew(
             one.cut()
 
     in_a_loop(work)
+
+
+def test_pages_are_told_of_a_cell_that_falls_silent(
+    people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Lists are read again and name what is missing; a page of that cell stays as it was, and says so."""
+    monkeypatch.setattr(follower, "LOOK_SECONDS", 0.05)
+    _, run = factories.build(people.ana.context(), "web-1", "cell2")
+    pages = {"servers": "list", "home": "home", f"wf:{run.uuid}": "timeline", f"server:{run.instance_uuid}": "overview"}
+
+    async def work() -> None:
+        opened = [await Browser(people.ana).open(topic, view) for topic, view in pages.items()]
+        await until(lambda: all(one.is_current for one in opened))
+
+        async def told(kinds: list[str]) -> None:
+            await until(lambda: all(one.messages for one in opened))
+            said = [one.messages.pop() for one in opened]
+            assert [message["kind"] for message in said] == kinds
+            assert ("cell2 (last answer 20" in said[1]["html"][0]) == ("silent" in kinds)
+            for one in opened:
+                one.place = {}  # no event leads to what comes next
+
+        for one in opened:
+            one.place = {}
+        with monkeypatch.context() as patched:
+            silence(patched, "cell2")
+            await told(["list", "fragments", "silent", "silent"])
+        await told(["list", "fragments", "fragments", "fragments"])
+        for one in opened:
+            one.cut()
+
+    in_a_loop(work)
+    said = [record.message for record in caplog.records if record.name.endswith("contact")]
+    assert said == ["cell does not answer: cell=cell2", "cell answers again: cell=cell2"]

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from conductor.api_db.models import Aggregate, Flavor, FlavorAccess, Quota, UserQuota
 from conductor.cell_db.models import Service
 from conductor.core.extra_spec_operators import fault_of
-from conductor.identity.models import Project, Role, RoleAssignment, User
+from conductor.identity.models import Group, Membership, Project, Role, RoleAssignment, User
 from conductor.image.models import Image
 from conductor.journal.models import AuditRecord
 from conductor.services import extra_spec_rules, flavors
@@ -226,6 +226,21 @@ def test_who_takes_a_role_from_themselves_types_their_name(admin: Client, people
     before = RoleAssignment.objects.filter(user=people.admin.user).count()
     assert admin.post("/role-assignments/do/remove", {**sent, "confirm": "admin"}).status_code == 302
     assert RoleAssignment.objects.filter(user=people.admin.user).count() == before - 1
+
+
+def test_who_takes_a_role_from_a_group_of_theirs_types_their_name_too(admin: Client, people: Any) -> None:
+    group = Group.objects.create(name="operators", domain=people.admin.user.domain)
+    RoleAssignment.objects.create(group=group, role=people.admin.role, project=people.admin.project)
+    page = admin.get("/role-assignments", {"q": "group operators"}).content.decode()
+    ident = re.search(r'name="item" value="([^"]+)"', page)
+    assert ident is not None
+    sent = {"item": ident[1], "reason": WHY}
+    assert "may not be able" not in text(admin.get("/role-assignments/do/remove", sent)), "it is a group of others"
+    Membership.objects.create(group=group, user=people.admin.user)
+    assert "may not be able to give it back" in text(admin.get("/role-assignments/do/remove", sent))
+    assert admin.post("/role-assignments/do/remove", sent).status_code == 400
+    assert admin.post("/role-assignments/do/remove", {**sent, "confirm": "admin"}).status_code == 302
+    assert not RoleAssignment.objects.filter(group=group).exists()
 
 
 def test_projects_and_roles_live_through_their_forms(admin: Client, people: Any) -> None:

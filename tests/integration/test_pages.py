@@ -177,12 +177,13 @@ def test_a_fault_of_ours_says_what_to_quote_and_nothing_else(ana: Client, monkey
 
     monkeypatch.setattr("conductor.services.flow_lists.search", fail)
     ana.raise_request_exception = False
-    answer = ana.get("/workflows")
+    answer = ana.get("/workflows?all=1")
     html = answer.content.decode()
     assert answer.status_code == 500
     assert "Something went wrong on our side" in html
     assert answer["x-openstack-request-id"] in html
     assert "secret" not in html
+    assert 'href="/workflows?all=1">Try again' in html
 
 
 def test_a_marker_that_is_none_is_an_error_in_words(ana: Client) -> None:

@@ -19,7 +19,7 @@ from conductor.cells.silence import is_silent
 from conductor.core.context import RequestContext
 from conductor.journal.models import WorkflowRun
 from conductor.management.compute_process import host_config
-from conductor.management.conductor_process import charge
+from conductor.management.conductor_process import charge, keep_to_core
 from conductor.rpc import broker, outbox
 from conductor.services import conductors
 from conductor.transactions import write_tx
@@ -64,6 +64,18 @@ def test_a_conductor_sweeps_what_rings_on_its_queues(cells: list[str], is_api_le
 def test_an_unknown_cell_is_refused_by_name() -> None:
     with pytest.raises(CommandError, match=r"--cell: there is no cell cell9\. Known cells: cell1, cell2\."):
         charge(cells=["cell1", "cell9"], is_api_level=False)
+
+
+def test_a_conductor_is_kept_to_one_core_that_there_is() -> None:
+    usable = os.sched_getaffinity(0)
+    try:
+        with pytest.raises(CommandError, match=r"--core: 4096 is not a core that this process may use"):
+            keep_to_core(4096)
+        assert os.sched_getaffinity(0) == usable
+        keep_to_core(min(usable))
+        assert os.sched_getaffinity(0) == {min(usable)}
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 @pytest.mark.parametrize(

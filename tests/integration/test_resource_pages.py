@@ -13,12 +13,11 @@ from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import KeyPair
 from conductor.volume.models import Volume
-from portal.pages.resources.catalog import RESOURCES, RULES
+from portal.pages.resources.catalog import BY_ID, RESOURCES, RULES, may_do
 from tests import factories
 from tests.integration.page_clients import signed_in, text
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAkO8wRy7D4Jy2Fz2yl5d0RtmVv5Ijq2kCsmmRRcnq7Y ana@laptop"
-OPERATORS_RULE = "volume_extension:volume_manage"
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
@@ -35,15 +34,15 @@ def made(client: Client, name: str = "data", size: int = 3) -> Volume:
 
 
 @pytest.mark.parametrize("resource", [one for one in RESOURCES if not one.is_for_operators], ids=lambda one: one.id)
-def test_every_kind_has_its_pages(ana: Client, resource: Any) -> None:
+def test_every_kind_has_its_pages(ana: Client, people: Any, resource: Any) -> None:
     page = ana.get(f"/{resource.id}")
     assert page.status_code == 200
     body = page.content.decode()
     assert f"<h1>{resource.title}</h1>" in body
     assert not re.search(r"\sstyle=|<style|\son[a-z]+=|javascript:", body)
     for deed in resource.deeds:
-        assert deed.rule in RULES[resource.service]
-        if deed.is_creation and deed.rule == OPERATORS_RULE:
+        assert deed.rule in RULES[deed.service or resource.service]
+        if not may_do(people.ana.context(), resource, deed):
             assert ana.get(f"/{resource.id}/do/{deed.id}").status_code == 403
         elif deed.is_creation:
             form = ana.get(f"/{resource.id}/do/{deed.id}")
@@ -161,6 +160,29 @@ def test_who_only_reads_is_offered_nothing_and_can_do_nothing(ana: Client) -> No
     for deed, values in (("delete", {"item": str(volume.uuid)}), ("create", {"name": "x", "size": "1"})):
         assert rea.post(f"/volumes/do/{deed}", values).status_code == 403
     assert Volume.objects.count() == 1
+
+
+def test_forms_by_their_address_are_for_whom_they_are_offered(people: Any) -> None:
+    """One rule decides what is offered, and what somebody gets who types the address of a form."""
+    factories.cells()
+    rea, asker = signed_in("rea"), people.rea.context()
+    refused = set()
+    for resource in (one for one in BY_ID.values() if not one.is_for_operators):
+        for deed in (one for one in resource.deeds if not may_do(asker, resource, one)):
+            address = f"/{resource.id}/do/{deed.id}"
+            refused.add(address)
+            answer = rea.get(address, {"item": "any"})
+            assert (answer.status_code, "Your role in this project" in text(answer)) == (403, True), address
+    assert {"/volumes/do/create", "/volumes/do/attach", "/server/do/resize", "/images/do/create"} <= refused
+    assert "/key-pairs/do/create" not in refused, "keys are their user's"
+    for address in (
+        "/servers/launch",
+        "/servers/launch/summary",
+        "/servers/do/stop",
+        "/servers/delete",
+        "/quotas/more",
+    ):
+        assert rea.get(address).status_code == 403, address
 
 
 def test_what_others_share_can_be_used_and_not_changed(ana: Client, people: Any) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests import factories
 from tests.compute_rows import Cloud, make_cloud, make_instance
+from tests.integration.page_clients import signed_in
 from tests.integration.test_instance_finds import silence
 from tests.people import People
 
@@ -56,3 +58,21 @@ def test_an_operator_may_want_whole_lists_or_none(api_client: Any, lost: str, se
     assert "cell2" in answer.json()["serviceUnavailable"]["message"]
     assert ask(api_client, f"{SERVERS}?name=there", "2.69").status_code == 503
     assert len(ask(api_client, SERVERS, "2.69").json()["servers"]) == 3
+
+
+def test_why_a_cell_does_not_answer_is_for_operators(api_client: Any, people: People, lost: str) -> None:
+    parent = factories.run(people.ana.context(), state="done")
+    for path, part in (("/api/workflows", None), (f"/api/workflows/{parent.uuid}", "workflow")):
+        for name, why in (("ana", "did not answer"), ("admin", "DatabaseError: the cell is down")):
+            said = api_client(name).get(path).json()
+            assert (said[part] if part else said)["missing_cells"] == {"cell2": why}
+    page = signed_in("ana").get(f"/workflows/{parent.uuid}").content.decode()
+    assert "Part of this workflow is missing" in page
+    assert "unknown" in page
+
+
+def test_the_page_of_a_lost_server_claims_nothing(people: People, lost: str) -> None:
+    page = signed_in("ana").get(f"/servers/{lost}").content.decode()
+    for words in (f'<h1 class="break">{lost[:8]}</h1>', "cell2 does not answer", "Not known while"):
+        assert words in page
+    assert "on no network" not in page

@@ -1,23 +1,18 @@
-"""Pages of workflows without a browser: facets, kept views, steps, logs, waits, and what tenants must not see."""
+"""Pages of workflows without a browser: facets, kept views, steps, logs, and what tenants must not see."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
 from conductor.api_db.models import SavedView
-from conductor.cell_db.models import Migration
-from conductor.core.errors import StaleToken
-from conductor.journal.models import Event, LockWait, WorkflowRun
-from conductor.services import flow_lists, lock_views, migration_panels, usual_times
+from conductor.journal.models import WorkflowRun
+from conductor.services import flow_lists, usual_times
 from conductor.services.flow_lists import ListQuery
-from conductor.workflows import engine
 from tests import factories
 from tests.integration.page_clients import signed_in
 
@@ -84,6 +79,24 @@ def test_facets_narrow_and_count_as_if_they_were_not_narrowed(asker: Any) -> Non
     assert "late-1" in page
     assert "busy-1" not in page
     assert "0 of 5 workflows fit" in signed_in("ana").get("/workflows?type=stop_instance&state=done").content.decode()
+
+
+def test_who_is_parked_while_a_host_works_is_found_by_the_word_that_it_shows(asker: Any) -> None:
+    on_a_host, on_a_timer = {"cause": "host", "detail": "sim-1"}, {"cause": "timer", "detail": "next try"}
+    for name, direction, waits_for in (
+        ("there", "do", on_a_host), ("back", "undo", on_a_host), ("late", "undo", on_a_timer), ("lost", "do", None),
+    ):  # fmt: skip
+        factories.run(asker, "cell1", state="waiting", direction=direction, waits_for=waits_for, instance_name=name)
+    wanted = {"running": {"there"}, "undoing": {"back"}, "waiting": {"late", "lost"}}
+    for state, names in wanted.items():
+        for query in (ListQuery(chosen={"state": (state,)}), ListQuery(states=(state,))):
+            found = flow_lists.search(asker, query)
+            assert {(run.instance_name, run.state) for run in found.page.items} == {(name, state) for name in names}
+    assert found.facets["state"] == {"waiting": 2}
+    found = flow_lists.search(asker, ListQuery(states=("running", "waiting")))
+    assert found.facets["state"] == {"waiting": 2, "running": 1}
+    assert found.facets["cause"] == {"timer": 1}
+    assert not flow_lists.search(asker, ListQuery(chosen={"cause": ("host",)})).page.items
 
 
 def test_the_slow_are_those_that_nineteen_of_twenty_outrun(asker: Any) -> None:
@@ -172,134 +185,16 @@ def test_tenants_see_their_steps_and_logs_without_hosts(asker: Any) -> None:
     assert ana.get(f"/workflows/{child.uuid}/step/{'0' * 8}-2").status_code == 404
 
 
-# -- locks ----------------------------------------------------------------------------------------------------------
-
-
-def test_who_waits_sees_the_holder_and_its_own_place(asker: Any, people: Any) -> None:
-    _, child = factories.build(asker, "web-1")
-    waiting = [
-        factories.run(asker, "cell1", flow="stop_instance", action="stop", state="queued", plan=[], owner=None,
-                      started_at=None, instance_name="web-1", waits_for={"cause": "lock", "detail": "instance"})
-        for _ in range(2)
-    ]  # fmt: skip
-    for run in waiting:
-        LockWait.objects.using("cell1").create(resource=f"instance:{child.instance_uuid}", run=run)
-    ana = signed_in("ana")
-    page = ana.get(f"/workflows/{waiting[1].uuid}/why").content.decode()
-    assert "Create web-1 holds it; this one is number 2 in the queue" in page
-    assert "worker-1" not in page
-    held = ana.get(f"/workflows/{child.uuid}/locks").content.decode()
-    assert 'data-name="Waiting behind">2<' in held
-    admin = signed_in("admin").get(f"/workflows/{waiting[0].uuid}/locks").content.decode()
-    assert "Who waits for whom" in admin
-
-
-@pytest.mark.parametrize(
-    ("pairs", "ring"),
-    [
-        ([("a", "b"), ("b", "c")], set()),
-        ([("a", "b"), ("b", "a"), ("c", "a")], {"a", "b"}),
-        ([("a", "a")], {"a"}),
-        ([("a", "b"), ("b", "c"), ("c", "a")], {"a", "b", "c"}),
-    ],
-)
-def test_rings_are_found(pairs: list[tuple[str, str]], ring: set[str]) -> None:
-    assert lock_views.rings_in(pairs) == ring
-
-
-def test_a_late_owners_write_leaves_a_trace(asker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = factories.run(asker, "cell1", owner=None, fencing_token=9)
-
-    def too_late(*given: Any) -> None:
-        raise StaleToken("too late", token=4)
-
-    monkeypatch.setattr(engine, "_take_up", too_late)
-    engine._work_on("cell1", run.uuid)
-    told = Event.objects.using("cell1").get(kind="run.write_refused")
-    assert (told.run_uuid, told.data["token"], told.data["newest"]) == (run.uuid, 4, 9)
-
-
-# -- live migration -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def moving(asker: Any, monkeypatch: pytest.MonkeyPatch) -> WorkflowRun:
-    """A guest that moves, and whose source has reported five times, a second apart and just now."""
-    uuid, begun = uuid4(), factories.ago(6)
-    monkeypatch.setattr(migration_panels, "database_time", lambda alias: begun + timedelta(seconds=5))
-    names = ("LookAtSource", "PickDestination", "PrepareAtDestination", "MoveLive", "FinishAtDestination")
-    plan = [{"name": name, "title": name, "lane": "Cell conductor", "event": ""} for name in names]
-    server = factories.instance(asker, "web-1", task_state="migrating")
-    run = factories.run(
-        asker, "cell1", flow="live_migrate_instance", action="live-migration", instance_uuid=server.uuid, plan=plan,
-        instance_name="web-1", inputs={"migration_uuid": str(uuid)}, position=3, owner=None, state="waiting",
-        waits_for={"cause": "host", "detail": "sim-1"}, age=30,
-    )  # fmt: skip
-    for index in range(3):
-        factories.step(run, index, 29 - index, 28 - index)
-    factories.step(run, 3, 26, None, host="sim-1", state="waiting")
-    Migration.objects.using("cell1").create(
-        uuid=uuid, instance_uuid=server.uuid, run_uuid=run.uuid, migration_type="live-migration", status="running",
-        source_host="sim-1", destination_host="sim-2", project_id=asker.project_id, user_id=asker.user_id,
-        created_at=factories.ago(30), updated_at=factories.ago(1),
-    )  # fmt: skip
-    for number in range(5):
-        figures = {"memory_total": 1000, "memory_processed": 100 * number, "memory_remaining": 1000 - 100 * number}
-        factories.tell(run, "step.progress", step="MoveLive", progress={"message": "copying"}, figures=figures)
-    for number, told in enumerate(Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")):
-        Event.objects.using("cell1").filter(pk=told.pk).update(created_at=begun + timedelta(seconds=number))
-    return run
-
-
-def test_a_migration_is_judged_and_stopped_from_its_page(moving: WorkflowRun) -> None:
-    admin, ana = signed_in("admin"), signed_in("ana")
-    page = admin.get(f"/workflows/{moving.uuid}").content.decode()
-    assert re.search(r"Converging: about \d+–\d+ s", page)
-    assert "sim-1 → sim-2" in page
-    assert "Converging" in admin.get(f"/servers/{moving.instance_uuid}").content.decode()
-    mine = ana.get(f"/workflows/{moving.uuid}").content.decode()
-    assert "Converging" in mine
-    assert "sim-" not in mine
-    assert "It takes the role manager." in mine
-    refused = ana.post(f"/workflows/{moving.uuid}/migration/abort")
-    assert refused.status_code == 200
-    assert not WorkflowRun.objects.using("cell1").filter(flow="abort_live_migration").exists()
-    assert admin.get(f"/workflows/{moving.uuid}/migration/explode").status_code == 404
-    assert admin.post(f"/workflows/{moving.uuid}/migration/abort").status_code == 302
-    assert WorkflowRun.objects.using("cell1").get(flow="abort_live_migration").inputs == {
-        "live_run_uuid": str(moving.uuid)
-    }
-
-
-def test_it_is_said_what_takes_long_and_what_a_switch_by_post_copy_risks(moving: WorkflowRun) -> None:
-    admin, said = signed_in("admin"), Event.objects.using("cell1").filter(kind="step.progress").order_by("pk")
-    assert "The guest pauses until the rest has arrived" in admin.get(f"/workflows/{moving.uuid}").content.decode()
-    for number, told in enumerate(said):
-        told.data["figures"] |= {"memory_remaining": 900, "memory_pass": number + 1, "is_post_copy_forced": 1}
-        told.data["figures"] |= {"downtime_ms": 4000, "downtime_limit_ms": 500, "throttle_percent": 20 * number}
-        told.save(using="cell1")
-    page = admin.get(f"/workflows/{moving.uuid}").content.decode()
-    assert "Not converging: the guest changes 75 B/s, the link moves 75 B/s." in page
-    for words in ("4000 ms", "500 ms", "80 %", "it cannot be stopped then, and a broken connection loses it"):
-        assert words in page
-    assert "The guest pauses until" not in page
-
-
-def test_what_is_over_offers_nothing(moving: WorkflowRun) -> None:
-    Migration.objects.using("cell1").update(status="completed")
-    WorkflowRun.objects.using("cell1").filter(pk=moving.pk).update(state="done", finished_at=factories.ago(0))
-    page = signed_in("admin").get(f"/workflows/{moving.uuid}").content.decode()
-    assert "The guest runs at its destination." in page
-    assert "Finish now" not in page
-
-
 # -- placement and comparing ----------------------------------------------------------------------------------------
 
 
 def test_the_funnel_leads_to_the_hosts_that_it_lost(asker: Any, people: Any) -> None:
     parent, _ = factories.build(people.admin.context(), "web-1")
-    made = factories.some_decision()
-    factories.decision(parent, **{**made, "summary": {**made["summary"], "drawn_among": 3, "scheduler": "rack-1:7"}})
+    made, place = factories.some_decision(), f"/workflows/{parent.uuid}/placement"
+    assert "How its host was chosen is not known any more." in signed_in("admin").get(place).content.decode()
+    fault = {"kind": "filter", "plugin": "compute_status", "count": 2, "error": "x", "consequence": "turned away"}
+    more = {"drawn_among": 3, "scheduler": "rack-1:7", "faults": [fault]}
+    factories.decision(parent, **{**made, "summary": {**made["summary"], **more}})
     admin = signed_in("admin")
     page = admin.get(f"/workflows/{parent.uuid}/placement").content.decode()
     assert (
@@ -308,6 +203,8 @@ def test_the_funnel_leads_to_the_hosts_that_it_lost(asker: Any, people: Any) -> 
     )
     assert "seed 7741" in page
     assert "?lost=compute_status#hosts-" in page
+    assert "errored on 2 hosts: turned away" in page
+    assert page.count('class="errored"') == 1
     lost = admin.get(f"/workflows/{parent.uuid}/placement?lost=compute_status").content.decode()
     assert re.findall(r'<td class="lead">(sim-\d)', lost) == ["sim-3"]
     assert re.findall(r'<td class="lead">(sim-\d)', page) == ["sim-1", "sim-2", "sim-3"]

@@ -17,6 +17,7 @@ from portal.api.own import (
     hosts,
     interventions,
     locks,
+    migrations,
     plugins,
     proposals,
     quota_requests,
@@ -43,6 +44,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *(
         path(f"workflows/<str:run_uuid>/{one.id}", interventions.Intervention.as_view(name=one.id))
         for one in INTERVENTIONS
+    ),
+    path("workflows/<str:run_uuid>/migration", migrations.LiveMigration.as_view()),
+    *(
+        path(f"workflows/<str:run_uuid>/migration/{name}", migrations.MigrationOrder.as_view(name=name))
+        for name in migrations.ORDERS
     ),
     path("agreements", agreements.Agreements.as_view()),
     path("events", views.Events.as_view()),

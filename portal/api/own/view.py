@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
@@ -17,7 +18,7 @@ from conductor.services.flow_actions import ActionChoice, LeaseView, Panel
 from conductor.services.values import EventView, RunView, StepView
 from portal.api.authentication import TokenAuthentication
 from portal.api.authorization import ADMIN, MANAGER, MEMBER, READER, RuleTable
-from portal.api.base import ApiView
+from portal.api.base import ApiRequest, ApiView
 from portal.api.links import absolute
 from portal.api.own.openapi import LINKS
 from portal.api.own.shapes import Part, Ref
@@ -28,6 +29,7 @@ RULES: RuleTable = {
     "novella:workflows:list": READER,
     "novella:workflows:show": READER,
     "novella:workflows:events": READER,
+    "novella:workflows:steer": MANAGER,
     "novella:events:list": READER,
     "novella:locks:list": READER,
     "novella:decisions:list": READER,
@@ -100,12 +102,25 @@ class OwnView(ApiView):
     policies = RULES
     authentication_classes = (TokenAuthentication, SessionReading)
 
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Every list says which cells it lacks, in the words that its asker may read."""
+        data = getattr(response, "data", None)
+        if isinstance(data, dict) and "missing_cells" in data:
+            data["missing_cells"] = missing_body(self.request, data["missing_cells"])
+        return super().finalize_response(request, response, *args, **kwargs)
 
-def run_body(request: Request, run: RunView) -> dict[str, Any]:
+
+def missing_body(request: ApiRequest, missing: Mapping[str, str]) -> dict[str, str]:
+    """Cells that did not answer. Why is for operators: it names databases and machines."""
+    return dict(missing) if request.context.is_admin else dict.fromkeys(missing, "did not answer")
+
+
+def run_body(request: ApiRequest, run: RunView) -> dict[str, Any]:
     """A workflow as JSON; `links` says where to look next."""
     body = plain(asdict(run))
     body["steps"] = [step_body(step) for step in run.steps]
     body["children"] = [run_body(request, child) for child in run.children]
+    body["missing_cells"] = missing_body(request, run.missing_cells)
     path = f"/api/workflows/{run.uuid}"
     body["links"] = [
         {"rel": "self", "href": absolute(request, path)},

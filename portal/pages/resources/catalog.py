@@ -30,7 +30,7 @@ from portal.pages.resources import (
     snapshots,
     volumes,
 )
-from portal.pages.resources.model import Resource
+from portal.pages.resources.model import Deed, Resource
 
 RULES: Mapping[str, authorization.RuleTable] = {
     "compute": compute.RULES,
@@ -65,6 +65,11 @@ RESOURCES: tuple[Resource, ...] = (
 )
 # Servers have pages of their own; their forms are the shared ones.
 BY_ID: Mapping[str, Resource] = {resource.id: resource for resource in (*RESOURCES, servers.SERVER)}
+
+
+def may_do(asker: RequestContext, resource: Resource, deed: Deed) -> bool:
+    """Whether a deed is offered, and its form shown to who types its address."""
+    return may(asker, deed.service or resource.service, deed.rule)
 
 
 def may(asker: RequestContext, service: str, rule: str) -> bool:

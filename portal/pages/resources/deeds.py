@@ -16,10 +16,12 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from conductor.core.errors import Forbidden
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.api_calls import Answer, Call, send
 from portal.pages.page_lengths import LONG_PAGE
 from portal.pages.resources import forms
+from portal.pages.resources.catalog import may_do
 from portal.pages.resources.model import Asked, Deed, Item, Resource
 from portal.pages.resources.views import all_of, item_url, items_of, list_url, resource_of
 
@@ -72,6 +74,8 @@ def resource_deed(request: PageRequest, resource_id: str, deed_id: str) -> HttpR
     deed = resource.deed(deed_id)
     if deed is None:
         raise Http404
+    if request.method != "POST" and not may_do(request.asker, resource, deed):
+        raise Forbidden("What is not offered is no form either.")  # what is sent, the API refuses and keeps on record
     sent = request.POST if request.method == "POST" else request.GET
     picked = _picked(request, resource, deed, sent)
     if picked is None:
@@ -80,7 +84,7 @@ def resource_deed(request: PageRequest, resource_id: str, deed_id: str) -> HttpR
         return redirect(list_url(resource))
     gone: list[str] = []
     items = items_of(request, resource, picked, gone if len(picked) > 1 else None)
-    deed = deed.for_asker(request.asker.user_id, items)
+    deed = deed.for_asker(request.asker, items)
     if request.method == "POST" or request.htmx:
         sheet = Sheet(resource, deed, items, forms.values_of(deed, sent), gone)
         return _form(request, sheet) if request.htmx else _do(request, sheet)
@@ -134,7 +138,12 @@ def _done(request: PageRequest, sheet: Sheet, asked: Asked, answer: Answer) -> H
     for message in refused:
         messages.add_message(request, messages.INFO, message, extra_tags="bad")
     if not refused:
-        messages.add_message(request, messages.INFO, f"{deed.title}: {name or resource.noun}.", extra_tags="good")
+        said, tone = f"{deed.title}: {name or resource.noun}.", "good"
+        if deed.flow:
+            title = gettext(deed.title)
+            said = gettext("%(title)s was requested. This page shows it as soon as it is done.") % {"title": title}
+            tone = "waiting"
+        messages.add_message(request, messages.INFO, said, extra_tags=tone)
     if deed.is_danger or not about or not resource.id_of(about):
         return redirect(list_url(resource))
     return redirect(f"{item_url(resource, resource.id_of(about))}{'/' + deed.tab if deed.tab else ''}")

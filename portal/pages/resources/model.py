@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from conductor.core.context import RequestContext
 from portal.pages.api_calls import Call
 from portal.pages.faces import Face
 
@@ -116,13 +117,15 @@ class Deed:
     reveals: str = ""
     reveal_name: str = ""
     tab: str = ""  # of the page to which it leads back
+    flow: str = ""  # the workflow that it begins: until that shows in the state, it was requested
     guide: tuple[tuple[str, str], ...] = ()  # what may be typed, with what it means
     also_calls: Callable[[Asked, Any], Iterable[Call]] = lambda asked, made: ()
-    fields_for: Callable[[str, Sequence[Item]], tuple[Field, ...]] = lambda user_id, items: ()  # asked of some only
+    fields_for: Callable[[RequestContext, Sequence[Item]], tuple[Field, ...]] = lambda asker, items: ()  # of some only
+    service: str = ""  # whose rule it is, where it is not the resource's
 
-    def for_asker(self, user_id: str, items: Sequence[Item]) -> Deed:
-        """With the fields that only this user is asked, about these items."""
-        more = self.fields_for(user_id, items)
+    def for_asker(self, asker: RequestContext, items: Sequence[Item]) -> Deed:
+        """With the fields that only this person is asked, about these items."""
+        more = self.fields_for(asker, items)
         return replace(self, fields=(*self.fields, *more)) if more else self
 
 

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from django.utils.translation import gettext
 
+from conductor.core.context import RequestContext
+from conductor.services import project_people
 from portal.pages.api_calls import Call
 from portal.pages.resources import cells
 from portal.pages.resources.fields import DESCRIPTION, NAME, OWN_DESCRIPTION, OWN_NAME, REASON, filled, named, options
@@ -189,11 +191,12 @@ def _cli_remove(asked: Asked) -> list[str]:
     return [*words, *(["--inherited"] if _is_inherited(item) else []), str(item["role"]["name"])]
 
 
-def _own_name(user_id: str, items: Sequence[Item]) -> tuple[Field, ...]:
-    """Whoever takes a role from themselves types their name: without it they may never get it back."""
-    name = next((str(item["user"]["name"]) for item in items if item.get("user", {}).get("id") == user_id), "")
-    if not name:
+def _own_name(asker: RequestContext, items: Sequence[Item]) -> tuple[Field, ...]:
+    """Whoever takes a role from themselves, or a group of theirs, types their name: they may never get it back."""
+    mine = {asker.user_id, *project_people.groups_of(asker.user_id)}
+    if not any(one.get(kind, {}).get("id") in mine for one in items for kind in ("user", "group")):
         return ()
+    name = asker.user_name
     return (
         Field(
             "confirm",

@@ -80,6 +80,7 @@ SERVER = Resource(
             title="Attach volume",
             does="The server sees a new disk, with the data that the volume has.",
             rule="os_compute_api:os-volumes-attachments:create",
+            flow="attach_volume",
             tab="volumes",
             fields=(
                 Field("volumeId", "Volume", "choice", choices=FREE_VOLUMES, is_required=True, also=("volume_id",)),
@@ -97,6 +98,7 @@ SERVER = Resource(
             title="Detach volume",
             does="The disk goes from the server; its data stay. Unmount it in the guest first.",
             rule="os_compute_api:os-volumes-attachments:delete",
+            flow="detach_volume",
             tab="volumes",
             fields=(Field("volume", "Volume", is_required=True),),
             call=lambda asked: Call(
@@ -109,6 +111,7 @@ SERVER = Resource(
             title="Attach network",
             does="The server gets one more port, with an address of the network.",
             rule="os_compute_api:os-attach-interfaces:create",
+            flow="attach_interface",
             tab="network",
             fields=(Field("net_id", "Network", "choice", choices=OWN_NETWORKS, is_required=True),),
             call=lambda asked: Call(
@@ -121,6 +124,7 @@ SERVER = Resource(
             title="Detach port",
             does="The server loses the address. Connections through it break.",
             rule="os_compute_api:os-attach-interfaces:delete",
+            flow="detach_interface",
             tab="network",
             fields=(Field("port", "Port", is_required=True),),
             call=lambda asked: Call("DELETE", _path(asked, "os-interface", asked.values.get("port") or "PORT")),

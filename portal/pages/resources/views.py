@@ -15,13 +15,13 @@ from django.views.decorators.http import require_safe
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound, NovellaError
 from conductor.services import flows, locks
-from conductor.services.locks import LockQuery
+from conductor.services.locks import LockQuery, LockView
 from portal.pages import page_lengths, stories
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.api_calls import ask
 from portal.pages.live_marks import live_marks
 from portal.pages.resources import forms
-from portal.pages.resources.catalog import BY_ID, may
+from portal.pages.resources.catalog import BY_ID, may, may_do
 from portal.pages.resources.model import Cell, Column, Deed, Item, Names, Part, Resource
 from portal.pages.stories import Story
 
@@ -44,11 +44,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Offer:
-    """Something to do with one of them; `why_not` is empty where it can be done now."""
+    """Something to do with one of them; `why_not` is empty where it can be done now.
+
+    `is_requested`: somebody has asked for it, and nothing of it shows yet.
+    """
 
     deed: Deed
     url: str
     why_not: str
+    is_requested: bool = False
 
 
 def resource_of(request: PageRequest, resource_id: str) -> Resource:
@@ -93,9 +97,9 @@ def list_context(request: PageRequest, resource: Resource, narrowed: Mapping[str
         "creations": [
             Offer(deed, deed_url(resource, deed), "")
             for deed in resource.deeds
-            if deed.is_creation and may(asker, resource.service, deed.rule)
+            if deed.is_creation and may_do(asker, resource, deed)
         ],
-        "bulk": [deed for deed in resource.deeds if deed.is_bulk and may(asker, resource.service, deed.rule)],
+        "bulk": [deed for deed in resource.deeds if deed.is_bulk and may_do(asker, resource, deed)],
         "next_url": f"{list_url(resource)}?{urlencode(next_query)}" if next_query else "",
         "first_url": list_url(resource) if given.get("marker") else "",
         "query": urlencode(given),
@@ -215,10 +219,12 @@ def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[s
     item = item_of(request, resource, ident)
     names = names_for(request, resource)
     others = "It belongs to another project." if _is_of_others(request.asker, resource, item) else ""
+    held = _held(request.asker, resource, ident)
+    whole = {lock.flow for lock in held if lock.resource == f"{resource.lock}:{ident}"}  # beside a share others go on
     offers = [
-        Offer(deed, deed_url(resource, deed, ident), others or deed.why_not(item))
+        Offer(deed, deed_url(resource, deed, ident), others or deed.why_not(item), is_requested=deed.flow in whole)
         for deed in resource.deeds
-        if not deed.is_creation and may(request.asker, resource.service, deed.rule)
+        if not deed.is_creation and may_do(request.asker, resource, deed)
     ]
     return {
         "asker": request.asker,
@@ -231,7 +237,7 @@ def page_context(request: PageRequest, resource: Resource, ident: str) -> dict[s
         "state": next((cell for cell in (c.show(item, names) for c in resource.columns) if cell.kind == "state"), None),
         "offers": [offer for offer in offers if not offer.why_not],
         "not_offered": [offer for offer in offers if offer.why_not],
-        "at_work": _at_work(request.asker, resource, ident),
+        "at_work": _at_work(request.asker, held),
         "parts": [_part(request, part, item, ident) for part in resource.parts],
     }
 
@@ -242,11 +248,14 @@ def _is_of_others(asker: RequestContext, resource: Resource, item: Item) -> bool
     return resource.service in SHARING and not asker.is_admin and owner != asker.project_id
 
 
-def _at_work(asker: RequestContext, resource: Resource, ident: str) -> list[Story]:
-    """The workflows that hold it: what is being done with it now, and how far that has come."""
+def _held(asker: RequestContext, resource: Resource, ident: str) -> list[LockView]:
     if not resource.lock:
         return []
-    held = locks.list_locks(asker, LockQuery(resource=f"{resource.lock}:{ident}", limit=MOST_AT_WORK)).items
+    return locks.list_locks(asker, LockQuery(resource=f"{resource.lock}:{ident}", limit=MOST_AT_WORK)).items
+
+
+def _at_work(asker: RequestContext, held: Sequence[LockView]) -> list[Story]:
+    """The workflows that hold it: what is being done with it now, and how far that has come."""
     return [stories.of(run) for run in flows.briefs(asker, [lock.run_uuid for lock in held if lock.run_uuid]).values()]
 
 
@@ -254,9 +263,7 @@ def _part(request: PageRequest, part: Part, item: Item, ident: str) -> dict[str,
     resource = BY_ID[part.resource]
     deed = resource.deed(part.create) if part.create else None
     may_create = (
-        deed is not None
-        and may(request.asker, resource.service, deed.rule)
-        and not _is_of_others(request.asker, resource, item)
+        deed is not None and may_do(request.asker, resource, deed) and not _is_of_others(request.asker, resource, item)
     )
     url = (
         f"{deed_url(resource, deed)}?{urlencode({part.create_field: ident})}" if deed is not None and may_create else ""

@@ -112,7 +112,10 @@ def _is_deletable(item: Item) -> str:
 
 
 def _is_attached(item: Item) -> str:
-    return "" if item["attachments"] else "No server has it."
+    if not item["attachments"]:
+        return "No server has it."
+    is_turning = item["status"] in ("attaching", "detaching") and not item["multiattach"]
+    return f"It is {word(item)}." if is_turning else ""
 
 
 def _has_data(item: Item) -> str:
@@ -242,11 +245,13 @@ VOLUMES_KIND = Resource(
             id="attach",
             title="Attach",
             does="The server sees a new disk. It can be in one zone and with one server at a time.",
-            rule="volume:get",
+            service="compute",
+            rule="os_compute_api:os-volumes-attachments:create",
             fields=(
                 Field("server", "Server", "choice", choices=SERVERS, is_required=True),
                 Field("device", "Device", help="Such as /dev/vdb; left empty, the next free one is taken."),
             ),
+            flow="attach_volume",
             why_not=lambda item: "" if item["multiattach"] else _is_free(item),
             call=_attach,
             cli=lambda asked: [
@@ -260,7 +265,9 @@ VOLUMES_KIND = Resource(
             id="detach",
             title="Detach",
             does="The disk goes from the server; its data stay. Unmount it in the guest first.",
-            rule="volume:get",
+            service="compute",
+            rule="os_compute_api:os-volumes-attachments:delete",
+            flow="detach_volume",
             why_not=_is_attached,
             call=_detach,
             cli=lambda asked: [

@@ -18,7 +18,7 @@ from conductor.core.consoles import ConsoleKind
 from conductor.core.errors import NotSupported, NovellaError, Unavailable
 from conductor.core.guest_questions import GuestQuestion
 from conductor.core.states import PowerState
-from conductor.journal.models import WorkflowRun
+from conductor.journal.models import AuditRecord, WorkflowRun
 from conductor.network import floating_ips, ports
 from conductor.network.floating_ips import FloatingIpWish
 from conductor.network.models import AddressAllocation, Network, Router, Subnet
@@ -263,7 +263,7 @@ def test_what_is_refused_changes_no_address(
 
 
 def test_a_floating_ip_leads_to_a_server_and_away(
-    web: str, plugged: str, cloud: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
+    web: str, plugged: str, kept: dict[str, str], cloud: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = api_client("ana", version="2.43")
     port = client.get(f"{web}/os-interface").json()["interfaceAttachments"][0]["port_id"]
@@ -285,6 +285,8 @@ def test_a_floating_ip_leads_to_a_server_and_away(
     assert len(client.get(web).json()["server"]["addresses"]["private"]) == 1
     newer = api_client("ana", version="2.44").post(f"{web}/action", {"addFloatingIp": {"address": row.address}})
     assert newer.status_code == 400
+    told = AuditRecord.objects.filter(result="done", instance_uuid=kept["web"]).order_by("created_at")
+    assert [one.action for one in told] == ["server.addFloatingIp", "server.removeFloatingIp"]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ import pytest
 from django.db import DatabaseError
 
 from conductor.journal.models import AuditRecord
-from conductor.services import audit, audit_seals
+from conductor.services import audit, audit_seals, subjects
+from conductor.volume.models import Volume
 from tests import factories
 from tests.counting import counted
 
 NETWORK, VOLUME, IMAGE, COMPUTE = "/network/v2.0", "/volume/v3", "/image/v2", "/compute/v2.1"
+NEWEST = {"OpenStack-API-Version": "volume 3.67"}
 PATCH = "application/openstack-images-v2.1-json-patch"
 
 
@@ -157,6 +159,110 @@ def test_what_the_old_compute_routes_change(ana: Any) -> None:
     ]
 
 
+def test_what_is_lent_given_away_or_kept_together(ana: Any, people: Any, api_client: Any) -> None:
+    admin, chi = api_client("admin"), api_client("chi")
+    kind = made(admin, f"{VOLUME}/group_types", {"group_type": {"name": "together"}}, headers=NEWEST)["id"]
+    group = {"name": "both", "group_type": kind, "volume_types": ["files"]}
+    group_id = made(ana, f"{VOLUME}/groups", {"group": group}, headers=NEWEST)["id"]
+    done(ana.post(f"{VOLUME}/groups/{group_id}/action", {"delete": {"delete-volumes": True}}, headers=NEWEST))
+    volume = made(ana, f"{VOLUME}/volumes", {"volume": {"name": "data", "size": 1}})["id"]
+    Volume.objects.update(status="available")
+    lent = made(ana, f"{VOLUME}/attachments", {"attachment": {"volume_uuid": volume}}, headers=NEWEST)["id"]
+    done(ana.delete(f"{VOLUME}/attachments/{lent}", headers=NEWEST))
+    Volume.objects.update(status="available")
+    given = made(ana, f"{VOLUME}/os-volume-transfer", {"transfer": {"volume_id": volume, "name": "gift"}})
+    accept = {"accept": {"auth_key": given["auth_key"]}}
+    done(chi.post(f"{VOLUME}/os-volume-transfer/{given['id']}/accept", accept))
+    assert records(ana) == [
+        ("volume_group.create", "both"),
+        ("volume_group.delete", "both"),
+        ("volume.create", "data"),
+        ("volume_attachment.create", "data"),
+        ("volume_attachment.delete", "data"),
+        ("volume_transfer.create", "data"),
+    ]
+    assert records(chi) == [("volume_transfer.accept", "data")]
+    assert given["auth_key"] not in str(list(AuditRecord.objects.values()))
+    assert AuditRecord.objects.get(action="group_type.create").details["made"] == kind
+
+
+def test_ranges_scopes_and_sharing(ana: Any) -> None:
+    network = made(ana, f"{NETWORK}/networks", {"network": {"name": "blue"}})["id"]
+    policy = {"object_type": "network", "object_id": network, "action": "access_as_shared", "target_tenant": "lab"}
+    policy_id = made(ana, f"{NETWORK}/rbac-policies", {"rbac_policy": policy})["id"]
+    done(ana.delete(f"{NETWORK}/rbac-policies/{policy_id}"))
+    scope = made(ana, f"{NETWORK}/address-scopes", {"address_scope": {"name": "inside", "ip_version": 4}})["id"]
+    pool = {"name": "tens", "prefixes": ["10.0.0.0/16"]}
+    pool_id = made(ana, f"{NETWORK}/subnetpools", {"subnetpool": pool})["id"]
+    done(ana.put(f"{NETWORK}/subnetpools/{pool_id}/tags/spare"))
+    done(ana.delete(f"{NETWORK}/address-scopes/{scope}"))
+    assert records(ana)[1:] == [
+        ("rbac_policy.create", "blue"),
+        ("rbac_policy.delete", "blue"),
+        ("address_scope.create", "inside"),
+        ("subnet_pool.create", "tens"),
+        ("subnet_pool.update", "tens"),
+        ("address_scope.delete", "inside"),
+    ]
+
+
+def test_credentials_are_told_of_and_their_secrets_are_not(ana: Any, people: Any) -> None:
+    me, shop = people.ana.user.id, people.ana.project.id
+    root = f"/identity/v3/users/{me}"
+    program = made(ana, f"{root}/application_credentials", {"application_credential": {"name": "builder"}})
+    pair = made(ana, f"{root}/credentials/OS-EC2", {"tenant_id": shop})
+    stored = {"user_id": me, "project_id": shop, "type": "certificate", "blob": "hush-hush-blob"}
+    stored_id = made(ana, "/identity/v3/credentials", {"credential": stored})["id"]
+    done(ana.delete(f"{root}/application_credentials/{program['id']}"))
+    done(ana.delete(f"{root}/credentials/OS-EC2/{pair['access']}"))
+    done(ana.delete(f"/identity/v3/credentials/{stored_id}"))
+    trust = {"trustor_user_id": me, "trustee_user_id": people.bo.user.id, "project_id": shop, "impersonation": False}
+    trust_id = made(ana, "/identity/v3/OS-TRUST/trusts", {"trust": {**trust, "roles": [{"name": "reader"}]}})["id"]
+    done(ana.delete(f"/identity/v3/OS-TRUST/trusts/{trust_id}"))
+    assert records(ana) == [
+        ("application_credential.create", "builder"),
+        ("ec2_credential.create", "ana"),
+        ("credential.create", "certificate"),
+        ("application_credential.delete", "builder"),
+        ("ec2_credential.delete", "ana"),
+        ("credential.delete", "certificate"),
+        ("trust.create", "bo"),
+        ("trust.delete", "bo"),
+    ]
+    kept = str(list(AuditRecord.objects.values()))
+    for secret in (program["secret"], pair["secret"], stored["blob"]):
+        assert secret not in kept
+
+
+def test_what_a_server_is_called_is_on_record_with_it(ana: Any, people: Any) -> None:
+    server = str(factories.instance(people.ana.context(), "web").uuid)
+    done(ana.put(f"{COMPUTE}/servers/{server}", {"server": {"name": "web-1"}}))
+    done(ana.put(f"{COMPUTE}/servers/{server}/metadata/a", {"meta": {"a": "b"}}))
+    found = ana.get(f"/api/audit?kind=server&instance_uuid={server}").json()["records"]
+    assert [one["action"] for one in found] == ["server.update", "server.update"]
+
+
+def test_what_operators_change_is_on_record_without_secrets(people: Any, api_client: Any) -> None:
+    admin = api_client("admin")
+    kind = made(admin, f"{VOLUME}/types", {"volume_type": {"name": "fast"}})["id"]
+    done(admin.post(f"{VOLUME}/types/{kind}/extra_specs", {"extra_specs": {"a": "b"}}))
+    config = {"config": {"ldap": {"url": "ldap://there", "password": "hush-hush-ldap"}}}
+    assert admin.put("/identity/v3/domains/default/config", config).status_code == 403
+    done(admin.post("/placement/resource_providers", {"name": "rack-1"}))
+    done(admin.post("/image/v2/metadefs/namespaces", {"namespace": "ours"}))
+    assert api_client("ana").delete(f"{VOLUME}/types/{kind}").status_code == 403
+    found = list(AuditRecord.objects.order_by("created_at").values_list("action", "result"))
+    assert found == [
+        ("volume_type.create", "done"),
+        ("volume_type.extra_specs.create", "done"),
+        ("domain.config.update", "refused"),
+        ("resource_provider.create", "done"),
+        ("metadef.create", "done"),
+        ("volume_type.delete", "refused"),
+    ]
+    assert "hush-hush" not in str(list(AuditRecord.objects.values()))
+
+
 def test_what_a_workflow_carries_out_is_told_by_it_alone(ana: Any) -> None:
     volume = made(ana, f"{VOLUME}/volumes", {"volume": {"name": "data", "size": 1}})["id"]
     made(ana, f"{VOLUME}/snapshots", {"snapshot": {"volume_id": volume, "name": "before"}})
@@ -173,6 +279,21 @@ def test_a_refused_request_leaves_none(ana: Any, people: Any, api_client: Any) -
     assert api_client("rea").post(f"{NETWORK}/networks", body).status_code == 403
     assert api_client(None).post(f"{NETWORK}/networks", body).status_code == 401
     assert not AuditRecord.objects.exists()
+
+
+def test_what_an_administrator_is_refused_is_on_record(ana: Any, people: Any, api_client: Any) -> None:
+    admin = api_client("admin")
+    image = factories.image("linux", people.ana.context(), is_protected=True)
+    assert admin.delete(f"{IMAGE}/images/{image.uuid}").status_code == 403
+    assert admin.delete(f"{NETWORK}/networks/nowhere").status_code == 404
+    assert admin.post(f"{NETWORK}/networks", {"network": {"name": 7}}).status_code == 400
+    found = AuditRecord.objects.order_by("created_at")
+    assert [(one.action, one.result, one.details["subject"]["name"]) for one in found] == [
+        ("image.delete", "refused", "linux"),
+        ("network.delete", "refused", ""),
+        ("network.create", "refused", ""),
+    ]
+    assert [one["action"] for one in ana.get("/api/audit").json()["records"]] == ["image.delete"], "it is the shop's"
 
 
 def test_whose_thing_it_is_sees_what_an_administrator_did_to_it(ana: Any, people: Any, api_client: Any) -> None:
@@ -196,7 +317,7 @@ def test_an_answer_given_again_is_not_a_change(ana: Any) -> None:
 
 
 def test_an_audit_log_that_cannot_be_written_does_not_change_the_answer(
-    ana: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ana: Any, people: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*args: Any) -> None:
         raise DatabaseError("disk full")
@@ -204,6 +325,10 @@ def test_an_audit_log_that_cannot_be_written_does_not_change_the_answer(
     monkeypatch.setattr(audit, "record_all", full)
     made(ana, f"{NETWORK}/networks", {"network": {"name": "blue"}})
     assert "audit record lost: verb=create" in caplog.text
+    monkeypatch.setattr(subjects, "find", full)
+    network = str(factories.network("green", people.ana.context()).uuid)
+    done(ana.put(f"{NETWORK}/networks/{network}", {"network": {"name": "red"}}))
+    assert "audit record lost: verb=update" in caplog.text
 
 
 def test_records_are_signed_as_all_others(ana: Any) -> None:

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 
-from conductor.journal.models import LockWait, ResourceLock
+from conductor.journal.models import LockWait, ResourceLock, WorkflowRun
 from tests import factories
 from tests.compute_rows import make_cloud, make_host
 from tests.counting import counted
@@ -31,13 +31,15 @@ def listed(client: Any, query: str = "") -> list[str]:
 def test_a_list_is_narrowed_and_says_what_each_choice_leaves(builds: Any, people: Any, api_client: Any) -> None:
     factories.run(people.ana.context(), "cell1", flow="delete_instance", action="delete", state="done")
     ana, admin = api_client("ana"), api_client("admin")
-    body = ana.get("/api/workflows?state=waiting").json()
+    body = ana.get("/api/workflows?state=running").json()  # parked, while a host works
     assert {run["instance_name"] for run in body["workflows"]} == {"web", "db"}
     assert body["facets"] == {
-        "state": {"waiting": 2, "done": 1},  # what another state would leave
+        "state": {"running": 2, "done": 1},  # what another state would leave
         "flow": {"build_in_cell": 2},
         "action": {"create": 2},
     }
+    assert {run["state"] for run in body["workflows"]} == {"running"}
+    assert listed(ana, "?state=waiting") == []
     assert listed(ana, "?flow=build_in_cell&cell=cell2") == ["db"]
     assert len(listed(admin)) == 4
     assert listed(admin, f"?project_id={people.chi.project.id}") == ["lab"]
@@ -48,11 +50,11 @@ def test_a_list_is_narrowed_and_says_what_each_choice_leaves(builds: Any, people
 
 
 def test_pages_of_a_narrowed_list_give_each_once(builds: Any, api_client: Any) -> None:
-    admin, path, seen = api_client("admin"), "/api/workflows?state=waiting&limit=1", []
+    admin, path, seen = api_client("admin"), "/api/workflows?state=running&limit=1", []
     while path:
         body = admin.get(path).json()
         seen += [run["instance_name"] for run in body["workflows"]]
-        assert body["facets"]["state"]["waiting"] == 3
+        assert body["facets"]["state"]["running"] == 3
         path = body.get("workflows_links", [{"href": ""}])[0]["href"].removeprefix("http://testserver")
     assert sorted(seen) == ["db", "lab", "web"]
 
@@ -91,6 +93,10 @@ def test_steps_and_actions_stand_alone_too(builds: Any, api_client: Any) -> None
     ]  # fmt: skip
     assert {step["run_uuid"] for step in steps} == {str(parent.uuid), str(child.uuid)}
     assert all(step["host"] in ("", "host 1") for step in steps)
+    assert (steps[-1]["name"], steps[-1]["state"]) == ("MarkActive", "planned")
+    WorkflowRun.objects.using("cell1").filter(pk=child.pk).update(state="failed (undone)", finished_at=factories.ago(0))
+    assert ana.get(f"/api/workflows/{parent.uuid}/steps").json()["steps"][-1]["state"] == "not run"
+    whole = ana.get(f"/api/workflows/{parent.uuid}").json()["workflow"]
     answer = ana.get(f"/api/workflows/{parent.uuid}/actions")
     assert answer.json() == {"revision": whole["revision"], "actions": whole["actions"]}
     assert answer.headers["ETag"] == f'"{whole["revision"]}"'

@@ -140,7 +140,7 @@ class Hosts:
     def abort_live_migration(self, host: str, body: Said) -> None:
         """The move under way is answered by whoever plays it."""
 
-    force_live_migration = abort_live_migration
+    force_live_migration = steer_live_migration = abort_live_migration
 
     def _there(self, host: str, body: Said) -> None:
         if self.guests[host].get(body["instance_uuid"]) not in (RUNNING, OFF):

@@ -21,6 +21,7 @@ from conductor.workflows.detach_interface import DETACH_INTERFACE
 from conductor.workflows.flow import Step
 from tests.integration.flows.moving import CELL, instance_of, run_to_the_end
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
+from tests.integration.page_clients import signed_in, text
 
 MADE, GIVEN = "made", "given"
 
@@ -71,6 +72,9 @@ def test_a_port_is_plugged_and_unplugged(kind: str, hosts: StorageHosts, ana: An
     assert [one.port_id for one in shown] == [one["port_uuid"] for one in instance_of(uuid).addresses]
     assert shown[1].addresses == (address,)
     server_interfaces.detach(ana, uuid, interface.port_id)
+    page = text(signed_in("ana").get(f"/servers/{uuid}/network"))
+    assert page.count("disabled>Detach requested</button>") == 1
+    assert f"port={interface.port_id}" not in page, "nobody asks for it twice"
     run_to_the_end(hosts)
     assert_unplugged(hosts, uuid, interface.port_id)
     assert taken() == before

@@ -7,18 +7,23 @@ from typing import Any
 
 import pytest
 
-from conductor.cell_db.models import BlockDevice
+from conductor.cell_db.models import BlockDevice, Service
 from conductor.core.states import RunState
+from conductor.journal.models import WorkflowRun
 from conductor.network import port_operations
 from conductor.network.models import Network, Port
 from conductor.network.port_operations import PortWish
 from conductor.services import instances, server_interfaces, server_volumes, volumes
+from conductor.services.reconciliation import reconciler
+from conductor.services.reconciliation.reconciler import Outcome
 from conductor.services.server_interfaces import InterfaceWish
 from conductor.services.server_volumes import AttachWish
 from conductor.services.values import BuildWish, DeviceWish
 from conductor.services.volumes import VolumeWish
+from conductor.transactions import database_now
 from conductor.volume.models import Volume, VolumeAttachment
-from tests.integration.flows.moving import CELL, instance_of, run_to_the_end
+from tests import factories
+from tests.integration.flows.moving import CELL, instance_of, run_to_the_end, step_on
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, run_of
 
 BROKEN = {
@@ -103,4 +108,37 @@ def test_a_port_that_cannot_be_taken_back(hosts: StorageHosts, ana: Any, launch:
     server_interfaces.detach(ana, uuid, port_id)
     run_to_the_end(hosts)
     assert (Port.objects.get(uuid=port_id).device_id, hosts.plugged[uuid]) == ("", set())
+    assert_nothing_under_way(uuid)
+
+
+def test_an_undo_that_a_silent_host_held_up_goes_on_by_itself(
+    hosts: StorageHosts, ana: Any, launch: Any, settings: Any
+) -> None:
+    settings.NOVELLA_HEARTBEAT_SECONDS = 0.0  # hosts have reported since whatever has ended
+    uuid = launch()
+    host = instance_of(uuid).host or ""
+    port_id = str(port_operations.create_port(ana, PortWish(str(Network.objects.get(name="private").uuid))).uuid)
+    hosts.mute.add(host)
+    services = Service.objects.using(CELL).filter(host=host)
+    services.update(last_seen_at=factories.ago(3600))
+    server_interfaces.attach(ana, uuid, InterfaceWish(port_id=port_id))
+    run = run_of(uuid, "attach_interface")
+    while run.finished_at is None:
+        WorkflowRun.objects.using(CELL).filter(pk=run.pk).update(wake_at=database_now())
+        step_on(hosts)
+        run.refresh_from_db()
+    assert run.state == RunState.FAILED_NOT_CLEAN
+    assert reconciler.reconcile(grace_seconds=0).judged == []  # the host owes it still
+
+    hosts.mute.clear()
+    services.update(last_seen_at=database_now())
+    run_to_the_end(hosts)
+    assert hosts.plugged[uuid] == set()
+    assert Port.objects.get(uuid=port_id).device_id == uuid
+    (judged,) = reconciler.reconcile(grace_seconds=0).judged
+    assert (judged.kind.name, judged.outcome) == ("undo_held_up_by_host", Outcome.REPAIRED)
+    run_to_the_end(hosts)
+    run.refresh_from_db()
+    assert (run.state, run.leftovers) == (RunState.FAILED_UNDONE, [])
+    assert Port.objects.get(uuid=port_id).device_id == ""
     assert_nothing_under_way(uuid)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from conductor.cell_db.models import InstanceFault, Migration, Service
+from conductor.cell_db.models import ComputeNode, InstanceFault, Migration, Service
 from conductor.core.compute_driver import HAS_LEFT
-from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.errors import Conflict, Invalid, NotFound, NotSupported, NovellaError
 from conductor.core.states import RunState, TaskState, VmState
 from conductor.journal.models import AuditRecord, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.rpc.messages import StepProgressed
@@ -192,22 +193,45 @@ def test_an_abort_before_the_guest_moves_is_a_cancel(hosts: Hosts, admin: Any, l
     assert_at_rest(hosts, uuid)
 
 
-@pytest.mark.parametrize("order", ["abort", "force_complete"])
+def say_it_moves(run: WorkflowRun, **figures: int) -> None:
+    """The word of its source, without which no order would find anything."""
+    record = StepRecord.objects.using(CELL).get(run=run, name="MoveLive")
+    engine.progress(
+        CELL,
+        StepProgressed(
+            step_key=record.step_key, run_uuid=str(run.uuid), fencing_token=record.fencing_token, host=record.host,
+            message="copying memory", share=0.5, figures={"memory_total": 512, "memory_remaining": 256, **figures},
+        ),
+    )  # fmt: skip
+
+
+ORDERS: dict[str, tuple[str, Callable[[Any, str, str], str]]] = {
+    "abort": ("abort_live_migration", live_migrations.abort),
+    "force_complete": ("force_live_migration", live_migrations.force_complete),
+    "throttle": ("steer_live_migration", lambda *to: live_migrations.steer(*to, "throttle", "40")),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
 def test_an_order_carries_the_token_of_the_move(order: str, hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     home = instance_of(uuid).host or ""
     live_migrations.begin(admin, uuid)
     run = until_it_moves(hosts, uuid)
+    say_it_moves(run)
     command = OutboxMessage.objects.using(CELL).get(run_uuid=run.uuid)
     number = migrations.of_server(admin, uuid)[0].number
-    getattr(live_migrations, order)(admin, uuid, str(number))
+    flow, give = ORDERS[order]
+    give(admin, uuid, str(number))
     told = AuditRecord.objects.using(CELL).get(action=f"live_migration.{order}")
     assert (told.run_uuid, str(told.instance_uuid), told.user_id) == (run.uuid, uuid, admin.user_id)
     step_on(hosts)
-    flow = {"abort": "abort_live_migration", "force_complete": "force_live_migration"}[order]
     ordered = OutboxMessage.objects.using(CELL).get(run_uuid=run_of(uuid, flow).uuid)
     assert ordered.body["body"]["fencing_token"] == command.body["body"]["fencing_token"]
     assert ordered.host == home
+    if order == "throttle":
+        assert (ordered.body["body"]["kind"], ordered.body["body"]["amount"]) == ("throttle", 40)
+        assert (run_of(uuid, flow).action, told.details["amount"]) == ("live_migration_throttle", 40)
     hosts.mute.clear()
     if order == "abort":
         hosts.fails = lambda message, host: "MigrationAborted" if message == "live_migrate" else None
@@ -215,9 +239,47 @@ def test_an_order_carries_the_token_of_the_move(order: str, hosts: Hosts, admin:
     assert run_of(uuid, flow).state == RunState.DONE
     if order == "abort":
         assert (instance_of(uuid).host, migration_of(uuid).status) == (home, "cancelled")
+        assert run_of(uuid).state == RunState.CANCELLED, "as somebody asked"
     else:
         assert (instance_of(uuid).host != home, migration_of(uuid).status) == (True, "completed")
     assert_at_rest(hosts, uuid)
+
+
+def test_an_order_that_comes_too_late_or_is_wrong_changes_nothing(hosts: Hosts, admin: Any, launch: Any) -> None:
+    uuid = launch()
+    live_migrations.begin(admin, uuid)
+    ref = str(migration_of(uuid).uuid)
+
+    def refused(kind: type[NovellaError], words: str, order: str = "throttle", amount: object = 40) -> None:
+        with pytest.raises(kind, match=words):
+            live_migrations.steer(admin, uuid, ref, order, amount)
+
+    refused(Invalid, "while it is accepted")
+    run = until_it_moves(hosts, uuid)
+    refused(Conflict, "does not move yet")
+    say_it_moves(run)
+    for order, amount in [("throttle", 0), ("throttle", 100), ("downtime", 0), ("downtime", 10**9), ("downtime", "no")]:
+        refused(Invalid, "It must be a whole number from 1 to", order, amount)
+    nodes = ComputeNode.objects.using(CELL).filter(host=instance_of(uuid).host)
+    (node,) = nodes
+    nodes.update(report={"capabilities": {"actions": ["live_migrate"]}})
+    refused(NotSupported, "of an earlier release")
+    nodes.update(report=node.report)
+    live_migrations.steer(admin, uuid, ref, "post-copy")
+    step_on(hosts)
+    say_it_moves(run, is_post_copy=1)
+    refused(Conflict, "has switched")
+    for order in (live_migrations.abort, live_migrations.force_complete):
+        with pytest.raises(Conflict, match="has switched"):
+            order(admin, uuid, ref)
+    instances.delete(admin, uuid)
+    assert live_migrations.stop_unwanted(CELL) == 0, "nobody orders what cannot be done"
+    flows = WorkflowRun.objects.using(CELL).filter(instance_uuid=uuid).values_list("flow", flat=True)
+    assert sorted(flows)[-1] == "steer_live_migration"
+    assert "abort_live_migration" not in flows
+    hosts.mute.clear()
+    run_to_the_end(hosts)
+    assert instance_of(uuid).vm_state == VmState.DELETED
 
 
 def test_a_delete_stops_a_move_that_does_not_end(hosts: Hosts, ana: Any, admin: Any, launch: Any) -> None:
@@ -241,15 +303,7 @@ def test_a_delete_stops_a_move_that_does_not_end(hosts: Hosts, ana: Any, admin: 
 def test_its_figures_are_shown_while_it_moves(hosts: Hosts, admin: Any, launch: Any) -> None:
     uuid = launch()
     live_migrations.begin(admin, uuid)
-    run = until_it_moves(hosts, uuid)
-    record = StepRecord.objects.using(CELL).get(run=run, name="MoveLive")
-    engine.progress(
-        CELL,
-        StepProgressed(
-            step_key=record.step_key, run_uuid=str(run.uuid), fencing_token=record.fencing_token, host=record.host,
-            message="copying memory", share=0.5, figures={"memory_total": 512, "memory_remaining": 256, "odd": 1},
-        ),
-    )  # fmt: skip
+    say_it_moves(until_it_moves(hosts, uuid), odd=1)
     (view,) = migrations.of_server(admin, uuid)
     assert (view.status, view.amounts["memory_total"], view.amounts["memory_remaining"]) == ("running", 512, 256)
     hosts.mute.clear()

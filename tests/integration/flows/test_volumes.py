@@ -22,6 +22,7 @@ from conductor.workflows.flow import Step
 from tests.fleet import silence
 from tests.integration.flows.moving import CELL, instance_of, run_to_the_end, step_on
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, times_of
+from tests.integration.page_clients import signed_in, text
 
 
 @pytest.fixture
@@ -63,17 +64,28 @@ def assert_attached(hosts: StorageHosts, uuid: str, volume: str) -> None:
     assert_nothing_under_way(uuid)
 
 
+def assert_requested(title: str, uuid: str, volume: str) -> None:
+    """Who has asked reads so at once, and cannot ask again."""
+    client = signed_in("ana")
+    for path, link in ((f"/volumes/of/{volume}", title.lower()), (f"/servers/{uuid}/volumes", "detach-volume")):
+        page = text(client.get(path))
+        assert f"disabled>{title} requested</button>" in page, path
+        assert f"/do/{link}?item" not in page, path
+
+
 def test_a_volume_is_attached_and_detached(hosts: StorageHosts, ana: Any, launch: Any, volume: str) -> None:
     uuid = launch()
     answer = server_volumes.attach(ana, uuid, AttachWish(volume, tag="data"))
     assert (answer.device, answer.tag) == ("/dev/vdb", "data")
     (held,) = ResourceLock.objects.filter(resource=f"volume:{volume}")
     assert str(held.holder_uuid) == answer.run_uuid
+    assert_requested("Attach", uuid, volume)
     run_to_the_end(hosts)
     assert_attached(hosts, uuid, volume)
     assert [found.volume_id for found in server_volumes.list_attachments(ana, uuid)] == [volume]
     assert instances.get(ana, uuid).volumes == ((volume, False),)
     server_volumes.detach(ana, uuid, volume)
+    assert_requested("Detach", uuid, volume)
     run_to_the_end(hosts)
     assert_free(hosts, uuid, volume)
 

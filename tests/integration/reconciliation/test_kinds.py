@@ -13,8 +13,8 @@ from django.db import connections
 from conductor.api_db.models import BuildRequest, CellMapping, Finding, InstanceMapping
 from conductor.cell_db.models import BlockDevice, Instance, InstanceFault, Migration, Service
 from conductor.core.placement.amounts import Amount
-from conductor.core.states import MigrationStatus, RunState
-from conductor.journal.models import Event, LockWait, OutboxMessage, ResourceLock, WorkflowRun
+from conductor.core.states import MigrationStatus, RunState, StepState
+from conductor.journal.models import Event, LockWait, OutboxMessage, ResourceLock, StepRecord, WorkflowRun
 from conductor.network.models import Port
 from conductor.placement import allocations, consumers_allocations, inventories, providers
 from conductor.placement.consumers_allocations import ConsumerAllocations, Share
@@ -248,6 +248,18 @@ def workflow_not_taken_up(cloud: Cloud) -> None:
     factories.run(cloud.asker, CELL, wake_at=factories.ago(3600), owner=None)
 
 
+def undo_held_up_by_host(cloud: Cloud) -> Callable[[], bool]:
+    left = "Port p stays with the server until host sim-1 lets it go."
+    ended = {"state": RunState.FAILED_NOT_CLEAN, "leftovers": [left], "owner": None, "finished_at": factories.ago(900)}
+    run = factories.run(cloud.asker, CELL, instance_uuid=cloud.dead, **ended)
+    StepRecord.objects.using(CELL).create(
+        run=run, index=0, name="PlugPort", direction="undo", attempt=1, try_number=3, step_key="k", fencing_token=1,
+        state=StepState.UNDO_FAILED, error={"class": "KeptByHost", "message": left}, started_at=factories.ago(900),
+    )  # fmt: skip
+    rows = WorkflowRun.objects.using(CELL).filter(pk=run.pk)
+    return lambda: rows.values_list("state", "leftovers").get() == (RunState.FAILED_UNDONE, [])
+
+
 def move(of: str, status: str, **values: Any) -> Migration:
     now = database_now()
     return Migration.objects.using(CELL).create(
@@ -300,7 +312,7 @@ PLANTS: dict[str, Callable[[Cloud], Callable[[], bool] | None]] = {
         state_without_workflow, instance_doubled, instance_unmapped, instance_missing, mapping_of_dead_instance,
         mapping_of_nothing, request_without_workflow, lock_of_ended_workflow, lock_of_absent_workflow,
         wait_of_ended_workflow, workflow_not_taken_up, move_without_workflow, guest_doubled, guest_of_dead_instance,
-        guest_of_nobody, guest_missing,
+        guest_of_nobody, guest_missing, undo_held_up_by_host,
     )
 }  # fmt: skip
 # All that a finding which nobody repairs may write.

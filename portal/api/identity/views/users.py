@@ -7,14 +7,17 @@ from typing import Any
 
 from rest_framework.response import Response
 
+from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.identity import effective, groups, users
 from conductor.identity.models import User as UserRow
+from conductor.services import own_passwords
 from portal.api.base import ApiRequest
 from portal.api.identity.schemas.resources import CHANGE_PASSWORD, CHANGE_USER, CREATE_USER, extra_of
 from portal.api.identity.serializers import resources
 from portal.api.identity.view import IdentityView, require_unchanged
 from portal.api.validation import validate
+from portal.request_ids import remote_address_of
 
 # Name in the body → ours; a null stands for the empty value behind it.
 _FIELDS: Mapping[str, tuple[str, Any]] = {
@@ -96,7 +99,14 @@ class UserPassword(IdentityView):
 
     def post(self, request: ApiRequest, user_id: str) -> Response:
         given = validate(request.data, CHANGE_PASSWORD)["user"]
-        users.change_own_password(user_id, given["original_password"], given["password"])
+        who = RequestContext(
+            user_id,
+            "",
+            request.request_id,
+            user_name=users.get(user_id).username,
+            remote_address=remote_address_of(request._request),
+        )
+        own_passwords.change(who, given["original_password"], given["password"])
         return Response(status=204)
 
 

@@ -103,6 +103,10 @@ function say(problem) {
   const note = dialog().querySelector("[data-again-problem]");
   note.textContent = problem;
   note.hidden = !problem;
+  for (const field of dialog().querySelectorAll("#again-password, #again-code")) {
+    field.setAttribute("aria-invalid", String(Boolean(problem)));
+    field.setAttribute("aria-describedby", problem ? note.id : "");
+  }
 }
 
 function enter(csrf) {

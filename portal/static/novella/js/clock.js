@@ -33,8 +33,8 @@ export function age(amount) {
 }
 
 export function duration(amount) {
-  if (amount < 1) return `${Math.round(amount * 1000)} ms`;
-  if (amount < 10) return `${number(amount, 1)} s`;
+  if (amount < 0.9995) return `${Math.round(amount * 1000)} ms`;
+  if (amount < 9.95) return `${number(amount, 1)} s`;
   let rest = Math.round(amount);
   const parts = [];
   for (const [size, unit] of UNITS) {

@@ -6,7 +6,7 @@ export function startDialogs() {
       const dialog = document.getElementById(opener.dataset.openDialog ?? opener.dataset.dialog);
       if (dialog) {
         event.preventDefault();
-        opener.closest("details[data-menu]")?.removeAttribute("open");
+        close(opener.closest("details[data-menu]")); // the focus comes back to what is seen then
         dialog.showModal();
       }
     }
@@ -17,10 +17,22 @@ export function startDialogs() {
     }
   });
   document.addEventListener("keydown", (event) => {
-    const menu = document.querySelector("details[data-menu][open]");
-    if (event.key === "Escape" && menu) {
-      menu.removeAttribute("open");
-      menu.querySelector("summary").focus();
-    }
+    if (event.key === "Escape") close(document.querySelector("details[data-menu][open]"));
   });
+  // A menu that is left by keyboard would stay open over what has the focus now.
+  document.addEventListener("focusout", ({ target, relatedTarget }) => {
+    const menu = target.closest?.("details[data-menu][open]");
+    if (menu && relatedTarget && !menu.contains(relatedTarget)) menu.removeAttribute("open");
+  });
+  // What had the focus may be gone from a dialog that was answered: it goes to the way out, where the answer wants none.
+  document.addEventListener("htmx:afterSettle", ({ target }) => {
+    const dialog = target.closest?.("dialog[open]");
+    if (dialog && !dialog.contains(document.activeElement)) dialog.querySelector("[data-close-dialog]")?.focus();
+  });
+}
+
+function close(menu) {
+  if (!menu) return;
+  menu.removeAttribute("open");
+  menu.querySelector("summary").focus();
 }

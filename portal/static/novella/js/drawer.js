@@ -1,7 +1,9 @@
 /* The drawer: a resource beside its list, where there is room for both; its page where there is not. */
 import { fetchWhole } from "./answers.js";
+import { bare, bones } from "./waiting.js";
 const WIDE = 1000;
 let opener;
+let asked = 0; // only what was asked for last is shown
 
 export function startDrawer() {
   document.addEventListener("click", (event) => {
@@ -23,12 +25,20 @@ function drawer() {
 }
 
 async function open(link) {
+  const mine = ++asked;
+  const body = drawer().querySelector("[data-drawer-body]");
+  const come = bare(body, () => {
+    if (!drawer().hidden) return; // what it shows stays until the next is there
+    body.replaceChildren(bones());
+    drawer().hidden = false;
+  });
   const answer = await fetchWhole(link.href);
+  come();
+  if (mine !== asked) return;
   if (!answer?.ok || answer.redirected || answer.status === 204) {
     location.assign(link.href);
     return;
   }
-  const body = drawer().querySelector("[data-drawer-body]");
   body.innerHTML = answer.text;
   drawer().querySelector("[data-drawer-page]").href = link.href;
   drawer().hidden = false;
@@ -38,6 +48,7 @@ async function open(link) {
 }
 
 function close() {
+  asked++;
   if (!drawer() || drawer().hidden) return;
   drawer().hidden = true;
   drawer().querySelector("[data-drawer-body]").replaceChildren();

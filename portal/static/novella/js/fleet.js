@@ -1,12 +1,12 @@
 /* Picking hosts on the map: by a rectangle that is drawn, by keys, or one by one. The table has the same choice. */
 import { farPictures, hostAt, hostsInside, nameUnder, outline } from "./fleet_far.js";
+import { nextTo, startWalk } from "./fleet_walk.js";
 import { gettext } from "./words.js";
 
 const LEAST = 6; // px: what moves less is a click
 const SQUARE = "[data-host]";
 const MAP = ".card-body:has(.fleet-blocks)";
 const KEPT = "novella-fleet"; // what is chosen, for the next page of the same map
-const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const chosen = new Set();
 let brush;
 let isDrawn = false; // a rectangle has just been drawn: the click that ends it is none
@@ -30,8 +30,9 @@ export function startFleet() {
     if (mode) mode.setAttribute("aria-pressed", form.toggleAttribute("data-choosing"));
     if (target.closest("[data-fleet-none]")) choose(form, [...chosen], false);
   });
+    for (const box of form.querySelectorAll("[data-pick]:checked")) chosen.add(box.value); // after "back"
+  startWalk(form);
   document.addEventListener("novella:changed", () => choose(form, [], true)); // rows and squares may be new ones
-  for (const box of form.querySelectorAll("[data-pick]:checked")) chosen.add(box.value); // after "back"
   choose(form, kept(), true);
   addEventListener("pagehide", () => sessionStorage.setItem(KEPT, JSON.stringify([...chosen])));
 }
@@ -144,25 +145,11 @@ function key(event) {
   if (event.key === " ") {
     event.preventDefault();
     turn(event.currentTarget, [square.dataset.host]);
-  } else if (WAYS[event.key]) {
+  } else if (event.key.startsWith("Arrow")) {
     event.preventDefault();
-    const next = beside(event.currentTarget, square, WAYS[event.key]);
+    const all = squares(event.currentTarget).map((one) => one.square);
+    const next = nextTo(event.currentTarget, square, event.key, all);
     if (event.shiftKey) choose(event.currentTarget, [square, next ?? square].map((one) => one.dataset.host), true);
     next?.focus();
   }
-}
-
-/** The nearest square that way: one that is off to the side counts as further away. */
-function beside(form, square, [x, y]) {
-  const middle = ({ left, right, top, bottom }) => [(left + right) / 2, (top + bottom) / 2];
-  const [fromX, fromY] = middle(square.getBoundingClientRect());
-  let best;
-  let least = Infinity;
-  for (const { square: other, place } of squares(form)) {
-    const [dx, dy] = [middle(place)[0] - fromX, middle(place)[1] - fromY];
-    const ahead = dx * x + dy * y;
-    const far = ahead + 3 * Math.abs(dx * y + dy * x);
-    if (other !== square && ahead > 1 && far < least) [best, least] = [other, far];
-  }
-  return best;
 }

@@ -35,13 +35,20 @@ export function nameUnder(event) {
   if (title) title.textContent = hostAt(event)[0] ?? "";
 }
 
+/** Where the host of this number is drawn. */
+export function squareOf({ dataset }, number) {
+  const [columns, pitch] = [Number(dataset.columns), Number(dataset.pitch)];
+  return { x: (number % columns) * pitch + 1, y: Math.floor(number / columns) * pitch + 1, size: pitch - GAP };
+}
+
+export function hostOf({ dataset }, number) {
+  return dataset.hosts.split(" ")[number].replace(BACK, "");
+}
+
 function squares(picture) {
-  const [columns, pitch] = [Number(picture.dataset.columns), Number(picture.dataset.pitch)];
-  return picture.dataset.hosts.split(" ").map((text, index) => ({
+  return picture.dataset.hosts.split(" ").map((text, number) => ({
     name: text.replace(BACK, ""),
     isBack: text.startsWith(BACK),
-    x: (index % columns) * pitch + 1,
-    y: Math.floor(index / columns) * pitch + 1,
-    size: pitch - GAP,
+    ...squareOf(picture, number),
   }));
 }

@@ -19,10 +19,11 @@ import { startTables } from "./tables.js";
 import { startTheme } from "./theme.js";
 import { startTray } from "./tray.js";
 import { startTriage } from "./triage.js";
+import { startWaiting } from "./waiting.js";
 import { startWindows } from "./window.js";
 import { startWorkflows } from "./workflows/start.js";
 
-for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startScrollers, startFleet, startKeymap, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startQuestions, startAgain, startSession, startLive, startTray, startTriage]) start();
+for (const start of [startTheme, startDialogs, startDrawer, startForms, startWindows, startTables, startScrollers, startFleet, startKeymap, startKeys, startCopying, startSaving, startConsole, startClock, startWorkflows, startMetrics, startPalette, startQuestions, startWaiting, startAgain, startSession, startLive, startTray, startTriage]) start();
 
 /** Show what only works with scripts; again for whatever arrives later. */
 function showScripted(root) {

@@ -1,16 +1,54 @@
 /* Forms that ask the server as they are filled: an answer to what stood there before must not undo what was chosen since.
 
-   Their questions wait for one another (hx-sync "queue last"): one that is cut off would be an error in the browser's log. */
+   Their questions wait for one another (hx-sync "queue last"): one that is cut off would be an error in the browser's log.
+   What an answer says is told to screen readers where it is another than before. Whoever followed a link that the answer
+   took away stands at what it chose. While a button is held down nothing is drawn anew: it would be another one that is let
+   go, and the press would count for nothing. */
+import { announce } from "./copy.js";
+
 const changes = new WeakMap(); // of each form, how often it was changed
 const asked = new WeakMap(); // of each question, how often by then
+let said = "";
+let isPressed = false;
+let heldBack; // the form whose answer came while something was held down
 
 export function startQuestions() {
   for (const kind of ["input", "change"]) document.addEventListener(kind, note, true); // before whoever asks
   document.addEventListener("htmx:beforeRequest", ({ detail }) => asked.set(detail.xhr, seen(detail.elt)));
   document.addEventListener("htmx:beforeSwap", ({ detail }) => {
     const { elt, verb } = detail.requestConfig;
-    if (verb === "post" && elt.matches("[hx-sync]") && asked.get(detail.xhr) !== seen(elt)) detail.shouldSwap = false;
+    if (verb !== "post" || !elt.matches("[hx-sync]")) return;
+    if (isPressed) heldBack = elt.closest("form");
+    if (isPressed || asked.get(detail.xhr) !== seen(elt)) detail.shouldSwap = false;
   });
+  document.addEventListener("pointerdown", () => (isPressed = true), true);
+  for (const kind of ["pointerup", "pointercancel"]) document.addEventListener(kind, letGo, true);
+  document.addEventListener("htmx:afterSettle", ({ detail }) => {
+    const { elt } = detail.requestConfig;
+    const isLost = !elt.isConnected && document.activeElement === document.body;
+    if (isLost) document.getElementById(elt.dataset.thenFocus)?.focus();
+    tell();
+  });
+  said = words();
+}
+
+/** Ask again what was held back, unless the press has sent the form. */
+function letGo() {
+  const form = heldBack;
+  isPressed = false;
+  heldBack = undefined;
+  if (form) setTimeout(() => form.dataset.sent || form.dispatchEvent(new Event("change", { bubbles: true })));
+}
+
+/** What a page's answer says, as one text. */
+function words() {
+  return [...document.querySelectorAll("[data-to-say]")].map((part) => part.innerText.trim().replace(/\.$/, "")).join(". ");
+}
+
+function tell() {
+  const newest = words();
+  if (newest && newest !== said) announce(newest);
+  said = newest;
 }
 
 function note({ target }) {

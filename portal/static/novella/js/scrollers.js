@@ -5,7 +5,14 @@ const sizes = typeof ResizeObserver === "undefined" ? undefined : new ResizeObse
 
 export function startScrollers() {
   watch();
+  for (const tab of document.querySelectorAll(".tabs [aria-current]")) toMiddle(tab, tab.closest(".tabs"));
   document.addEventListener("novella:changed", watch);
+}
+
+/** The tab that is open is seen, also where not all of them are. */
+function toMiddle(tab, strip) {
+  const [inner, outer] = [tab.getBoundingClientRect(), strip.getBoundingClientRect()];
+  strip.scrollLeft += inner.left - outer.left - (outer.width - inner.width) / 2;
 }
 
 function watch() {

@@ -16,7 +16,10 @@ export function toast(text, { url, isBad = false } = {}) {
   close.type = "button";
   close.className = "button plain square";
   close.setAttribute("aria-label", gettext("Close"));
-  close.textContent = "✕";
+  const cross = document.createElement("span");
+  cross.ariaHidden = "true"; // the area is read out as it stands
+  cross.textContent = "✕";
+  close.append(cross);
   close.addEventListener("click", () => drop(box));
   box.append(link, close);
   area.append(box);
@@ -34,9 +37,12 @@ function expire(box) {
   start();
 }
 
+/** Whoever closed it by keyboard goes on with the next one, or with the page. */
 function drop(box) {
+  const hadFocus = box.contains(document.activeElement);
   box.remove();
   count();
+  if (hadFocus) (document.querySelector(".toast:not([hidden]) button") ?? document.getElementById("main")).focus();
 }
 
 /** Three are shown; the others are counted, and are in the bell. */

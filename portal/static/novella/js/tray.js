@@ -51,12 +51,13 @@ async function read() {
   isFollowed = true;
 }
 
-/** Each is told once, in the tab that is looked at; what ended long ago is in the bell alone. */
+/** Each is told once, in the tab that is looked at: not where its own page tells it. What ended long ago is in the bell alone. */
 function tell(key) {
   const told = load(key);
   const ended = [...slot.querySelectorAll("[data-started-here]")].filter((one) => !told.includes(one.dataset.ended));
   if (!ended.length || document.hidden) return;
-  const fresh = ended.filter((one) => Date.now() - Date.parse(one.querySelector("time").dateTime) < FRESH_SECONDS * 1000);
+  const since = Date.now() - FRESH_SECONDS * 1000;
+  const fresh = ended.filter((one) => Date.parse(one.querySelector("time").dateTime) > since && !isHere(link(one)));
   const good = fresh.filter((one) => one.dataset.tone === "good");
   for (const one of fresh.filter((other) => !good.includes(other))) toast(words(one), { url: link(one), isBad: true });
   if (good.length > 1) toast(ngettext("{count} workflow is done", "{count} workflows are done", good.length), { url: slot.dataset.tray });
@@ -66,6 +67,10 @@ function tell(key) {
 
 function words(line) {
   return `${line.querySelector(".name").textContent}: ${line.querySelector(".state-word").textContent}`;
+}
+
+function isHere(url) {
+  return new URL(url, location.href).pathname === location.pathname;
 }
 
 function link(line) {

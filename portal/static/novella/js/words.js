@@ -14,7 +14,7 @@ export function ngettext(one, many, count, values = {}) {
 
 /** A number as people of the page's language write it. */
 export function number(amount, digits = 0) {
-  return new Intl.NumberFormat(document.documentElement.lang, { minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: false }).format(amount);
+  return new Intl.NumberFormat(document.documentElement.lang, { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(amount);
 }
 
 function fill(text, values) {

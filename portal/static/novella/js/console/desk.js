@@ -8,6 +8,7 @@ const PLACES = { vnc: screen, serial: line };
 const NAMES = { vnc: gettext("Screen"), serial: gettext("Serial line") };
 const CUT = new Set([1001, 1006, 1011, 1012]); // the way was cut, not the console
 const PAUSES = [1000, 3000, 8000, 15000];
+const LOOK_AGAIN = 3000;
 
 const desk = document.querySelector("[data-console-desk]");
 if (desk) start(desk);
@@ -83,11 +84,12 @@ function start(root) {
     const ticket = open ? await askForTicket() : { error: gettext("The portal cannot be reached.") };
     if (mine !== round) return;
     if (ticket.error) {
-      say("bad", ticket.error);
+      refused(ticket);
       return;
     }
     const url = new URL(ticket.path, location.origin);
     url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    url.searchParams.set("language", document.documentElement.lang); // in which it says why it ends
     const socket = new WebSocket(url);
     socket.binaryType = "arraybuffer";
     socket.addEventListener("close", ({ code, reason }) => mine === round && ended(code, reason));
@@ -102,8 +104,8 @@ function start(root) {
     }
     const token = root.querySelector("[name=csrfmiddlewaretoken]").value;
     const answer = await fetchWhole(`${root.dataset.url}/${kind}`, { method: "POST", headers: { "X-CSRFToken": token } });
-    if (!answer) return { error: gettext("The portal cannot be reached.") };
-    return parsed(answer.text) ?? { error: gettext("The console cannot be opened now.") };
+    if (!answer) return { error: gettext("The portal cannot be reached."), isUnknown: true };
+    return parsed(answer.text) ?? { error: gettext("The console cannot be opened now."), isUnknown: true };
   }
 
   function ready(seconds) {
@@ -133,12 +135,28 @@ function start(root) {
     if (isCut) {
       retry = setTimeout(connect, PAUSES[tries]);
       tries += 1;
-    }
+    } else if (!root.dataset.path) retry = setTimeout(explain, LOOK_AGAIN);
   }
 
+  /** Why it has ended is known better a moment later. Who only watches goes on as soon as there is something to see. */
+  async function explain() {
+    const mine = round;
+    const ticket = await askForTicket();
+    if (mine !== round) return;
+    if (ticket.isUnknown) return;
+    if (ticket.error) refused(ticket);
+    else if (onlyWatches) connect();
+  }
+
+  function refused({ error, waits }) {
+    say(waits ? "waiting" : "bad", error);
+    if (waits) retry = setTimeout(explain, LOOK_AGAIN);
+  }
+
+  /** It is spoken aloud: not again while it stays the same. */
   function say(tone, words) {
     root.dataset.tone = tone;
-    find("state").textContent = words;
+    if (find("state").textContent !== words) find("state").textContent = words;
   }
 
   function showKeys() {

@@ -23,7 +23,6 @@ export async function load() {
 function open(Terminal, FitAddon, stage, socket, onReady, onlyWatches) {
   const style = getComputedStyle(document.documentElement);
   const terminal = new Terminal({
-    documentOverride: documentOfStyles(),
     cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
     fontFamily: style.getPropertyValue("--mono"),
     fontSize: 13,
@@ -34,7 +33,7 @@ function open(Terminal, FitAddon, stage, socket, onReady, onlyWatches) {
   });
   const fitter = new FitAddon();
   terminal.loadAddon(fitter);
-  terminal.open(stage);
+  openWithSheets(terminal, stage);
   terminal.textarea?.setAttribute("aria-label", gettext("Serial line"));
   const send = (text) => socket.readyState === WebSocket.OPEN && socket.send(new TextEncoder().encode(text));
   socket.addEventListener("message", ({ data }) => terminal.write(new Uint8Array(data)));
@@ -58,24 +57,23 @@ function open(Terminal, FitAddon, stage, socket, onReady, onlyWatches) {
 }
 
 /** A terminal writes its own style elements, which our pages forbid: here they become sheets of the document. */
-function documentOfStyles() {
-  return new Proxy(document, {
-    get(target, name) {
-      if (name === "createElement") return (tag, options) => (tag === "style" ? sheetElement(target) : target.createElement(tag, options));
-      const value = Reflect.get(target, name);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
+function openWithSheets(terminal, stage) {
+  document.createElement = (tag, ...options) => (tag === "style" ? sheetElement() : Document.prototype.createElement.call(document, tag, ...options));
+  try {
+    terminal.open(stage);
+  } finally {
+    delete document.createElement;
+  }
 }
 
-function sheetElement(target) {
-  const element = target.createElement("template");
+function sheetElement() {
+  const element = document.createElement("template");
   const sheet = new CSSStyleSheet();
-  target.adoptedStyleSheets = [...target.adoptedStyleSheets, sheet];
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
   Object.defineProperty(element, "textContent", { get: () => "", set: (text) => sheet.replaceSync(text) });
   const remove = element.remove.bind(element);
   element.remove = () => {
-    target.adoptedStyleSheets = target.adoptedStyleSheets.filter((kept) => kept !== sheet);
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((kept) => kept !== sheet);
     remove();
   };
   return element;

@@ -25,6 +25,8 @@ function open(RFB, stage, socket, onReady, onlyWatches) {
   rfb.scaleViewport = true;
   rfb.viewOnly = onlyWatches;
   rfb.addEventListener("connect", onReady);
+  let isOver = false;
+  rfb.addEventListener("disconnect", () => (isOver = true));
   const press = (symbol, code, isDown) => rfb.sendKey(symbol, code, isDown);
   return {
     keys: KEYS,
@@ -47,6 +49,6 @@ function open(RFB, stage, socket, onReady, onlyWatches) {
     },
     resize() {},
     focus: () => rfb.focus(),
-    close: () => rfb.disconnect(),
+    close: () => isOver || rfb.disconnect(),
   };
 }

@@ -27,6 +27,7 @@ let countdown;
 let wasLost = false;
 let isPaused = false;
 let behind; // how many events are on their way, as long as there are any
+let silentSince; // when the cell of what is shown ceased to answer
 let linkNow = { link: "connecting" };
 const hearers = new Map();
 
@@ -138,6 +139,7 @@ function hear(message) {
 
 const ACTIONS = {
   current: () => caughtUp(),
+  silent: () => goSilent(),
   behind: ({ missed }) => catchUp(missed),
   fragments: ({ html }) => {
     patch(html);
@@ -162,8 +164,8 @@ function catchUp(missed) {
 }
 
 function caughtUp() {
-  if (behind === undefined) return;
-  behind = undefined;
+  if (behind === undefined && silentSince === undefined) return;
+  behind = silentSince = undefined;
   showLink(linkNow);
 }
 
@@ -299,6 +301,13 @@ function goStale(liveUntil) {
   const since = new Date(liveUntil ?? Date.now()).toTimeString().slice(0, 5);
   show("stale", gettext("stale since {time}", { time: since }));
   announce(gettext("The page is no longer live"));
+}
+
+/** The line is there, but what the page shows cannot be read: it stays as it was. */
+function goSilent() {
+  behind = undefined;
+  goStale((silentSince ??= Date.now()));
+  document.querySelector("[data-link-chip]")?.setAttribute("title", gettext("The cell of what is shown does not answer"));
 }
 
 function show(state, word, title = "") {

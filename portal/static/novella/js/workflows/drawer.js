@@ -1,11 +1,13 @@
 /* A step beside its workflow. Its link leads to a page of its own where there is no room, or no script. */
 import { fetchWhole } from "../answers.js";
 import { morph, parse } from "../live/morph.js";
+import { bare, bones } from "../waiting.js";
 
 const LEAST_WIDTH = 1000;
 const PAUSE = 600;
 let opener;
 let refreshing;
+let asked = 0; // only what was asked for last is shown
 
 export function startDrawer() {
   const drawer = document.getElementById("step-drawer");
@@ -37,12 +39,21 @@ export function startDrawer() {
 }
 
 async function open(drawer, address, { isBack = false } = {}) {
+  const mine = ++asked;
+  const body = drawer.querySelector("[data-step-body]");
+  const come = bare(body, () => {
+    if (!drawer.hidden) return; // what it shows stays, and the keys for it, until the next is there
+    body.replaceChildren(bones());
+    drawer.hidden = false;
+  });
   const html = await fetchPiece(address);
+  come();
+  if (mine !== asked) return;
   if (html === undefined) {
     location.assign(address);
     return;
   }
-  drawer.querySelector("[data-step-body]").replaceChildren(...parse(html));
+  body.replaceChildren(...parse(html));
   drawer.hidden = false;
   if (!isBack) {
     const here = new URL(location.href);
@@ -55,6 +66,7 @@ async function open(drawer, address, { isBack = false } = {}) {
 }
 
 function close(drawer, { isBack = false } = {}) {
+  asked++;
   if (drawer.hidden) return;
   drawer.hidden = true;
   drawer.querySelector("[data-step-body]").replaceChildren();

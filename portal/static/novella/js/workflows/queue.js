@@ -8,6 +8,7 @@ let waiting;
 /** Show what changed in place; true when more than that has changed, which then waits until it is asked for. */
 export function holdBack(list, html) {
   const fresh = parse(html).find((element) => element.id === list.id);
+  if (fresh) tellOfMissing(list, fresh);
   const news = fresh && newsOfWindow(list, fresh);
   if (news) return ofWindow(list, news);
   if (!list.hasAttribute("data-queue")) return false;
@@ -21,6 +22,13 @@ export function holdBack(list, html) {
   waiting = { id: list.id, html };
   tell(list, now, then);
   return true;
+}
+
+/** Whether a part is missing is said at once, whatever waits. */
+function tellOfMissing(list, fresh) {
+  list.querySelector("[data-missing]")?.remove();
+  const note = fresh.querySelector("[data-missing]");
+  if (note) list.prepend(note.cloneNode(true));
 }
 
 /** Rows that come or go do not move a window by themselves: it would lose the place where somebody is. */

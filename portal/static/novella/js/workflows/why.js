@@ -26,9 +26,11 @@ function show(link, html) {
   popover.append(...parse(html));
   popover.addEventListener("toggle", ({ newState }) => {
     if (newState !== "closed") return;
+    const hadFocus = document.activeElement === document.body || popover.contains(document.activeElement);
     popover.remove();
-    link.focus({ preventScroll: true });
+    if (hadFocus) link.focus({ preventScroll: true }); // else somebody has gone on to something by a click or by Tab
   });
+  popover.addEventListener("focusout", ({ relatedTarget }) => relatedTarget && !popover.contains(relatedTarget) && popover.hidePopover());
   document.body.append(popover);
   popover.showPopover();
   place(popover, link.getBoundingClientRect());
