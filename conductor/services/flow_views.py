@@ -58,6 +58,7 @@ def brief(context: RequestContext, alias: str, run: WorkflowRun) -> RunView:
         finished_at=run.finished_at,
         lease_expires_at=run.lease_expires_at,
         parent_uuid=str(run.parent_uuid or ""),
+        live_run_uuid=str(run.inputs.get("live_run_uuid") or ""),
         step_number=min(run.position + 1, len(run.plan)),
         step_count=len(run.plan),
         step_title=step["title"],

@@ -9,6 +9,7 @@ from functools import cached_property
 from django.utils.translation import gettext
 
 from conductor.core.context import RequestContext
+from conductor.core.states import RunState
 from conductor.services import flows, usual_times
 from conductor.services.usual_times import Usual
 from conductor.services.values import RunView, StepView
@@ -57,6 +58,9 @@ class Story:
 
     @property
     def servers(self) -> list[str]:
+        """Those that it works on, except for one that it has deleted."""
+        if self.view.flow == "delete_instance" and self.view.state == RunState.DONE:
+            return []
         return list(dict.fromkeys(run.instance_uuid for run in self.runs if run.instance_uuid))
 
     @property

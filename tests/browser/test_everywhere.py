@@ -26,6 +26,9 @@ ASKED_OF_AXE = {
     "dark": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]},
     "phone": {"type": "rule", "values": ["scrollable-region-focusable"]},
 }
+PAPER = {"width": 794, "height": 1123}  # A4 at 96 dots per inch
+CUT_OFF = """[...document.querySelectorAll(".table-box")]
+    .filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => "cut off: " + box.innerText.slice(0, 80))"""
 MOST_SHIFT = 0.1
 WORD = "w" * 140  # a name of one word, the widest there is: no page may become wider for it
 PAGES: dict[str, Callable[[dict[str, str]], str]] = {
@@ -218,6 +221,18 @@ def test_twice_the_text_size_still_fits(open_page: OpenPage, ids: dict[str, str]
     for name in ("servers", "timeline", "launch"):
         page.goto(PAGES[name](ids))
         assert page.evaluate("document.documentElement.scrollWidth") <= 720
+
+
+def test_tables_are_whole_on_paper(open_page: OpenPage, ids: dict[str, str]) -> None:
+    page = open_page("admin", viewport=PAPER)
+    wrong: dict[str, list[str]] = {}
+    for name in ("audit", "hosts", "servers", "workflows", "settings", "plugins", "project quotas"):
+        page.goto(PAGES[name](ids))
+        page.emulate_media(media="print")
+        assert page.locator("table").count(), name
+        wrong[name] = [*too_wide(page, PAPER), *page.evaluate(CUT_OFF)]
+        page.emulate_media(media="screen")
+    assert_nothing(wrong)
 
 
 def test_who_asked_for_less_motion_gets_none(open_page: OpenPage, ids: dict[str, str]) -> None:

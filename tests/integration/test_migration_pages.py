@@ -153,6 +153,9 @@ def test_a_move_is_steered_from_its_page_and_shows_who_did_it(moving: WorkflowRu
     page = " ".join(re.sub("<[^>]*>", " ", ana.get(f"/workflows/{moving.uuid}").content.decode()).split())
     assert re.search(r"40 % of its processors taken away done by admin, \d\d:\d\d:\d\d ", page)
     assert re.search(r"Allowed to stand still for 1500 ms failed by admin, [\d:]+ it is too late", page)
+    order = ana.get(f"/workflows/{orders.earliest('pk').uuid}").content.decode()
+    assert f'<a href="/workflows/{moving.uuid}">Open the move</a>' in order
+    assert "Open the move" not in ana.get(f"/workflows/{moving.uuid}").content.decode()
 
 
 def test_an_abort_that_was_asked_for_is_no_failure(moving: WorkflowRun) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connections
@@ -243,3 +244,11 @@ def test_what_was_left_behind_is_named_also_where_no_cause_was_kept(asker: Any) 
     assert "Why it failed was not kept." in page
     assert "Not everything could be given back." in page
     assert "a guest on sim-1" in page
+
+
+def test_a_server_that_its_workflow_has_deleted_is_not_to_be_opened(asker: Any) -> None:
+    ana, uuid = signed_in("ana"), uuid4()
+    for state, is_there in (("running", True), ("done", False)):
+        run = factories.run(asker, "cell1", flow="delete_instance", action="delete", instance_uuid=uuid, state=state)
+        page = ana.get(f"/workflows/{run.uuid}").content.decode()
+        assert (f'<a href="/servers/{uuid}">Open server</a>' in page) is is_there
