@@ -112,6 +112,7 @@ def wait_for_version(cloud: Deployment, version: int) -> None:
 
 def test_a_host_of_the_release_before(cloud: Deployment) -> None:
     """It is told what it knows. What it cannot do fails with the advice, and is done once it is upgraded."""
+    replace_conductor(cloud, NEW)
     cloud.kill("host")
     cloud.restart("host", **OLD)
     wait_for_version(cloud, 1)
