@@ -24,6 +24,7 @@ from conductor.services import (
     drains,
     live_migrations,
     moves,
+    silent_hosts,
     snapshot_rounds,
     storage_upkeep,
 )
@@ -136,8 +137,17 @@ def move_on_all(aliases: Iterable[str]) -> None:
             live_migrations.stop_unwanted(alias)
 
 
+def tell_of_silent_hosts(aliases: Iterable[str]) -> None:
+    """Have pages look again at hosts that fell silent in these cells."""
+    for alias in aliases:
+        if alias not in (API_ALIAS, CELL0):  # no host is there
+            with _complaints.about(f"silent hosts of {alias}"):
+                silent_hosts.tell(alias)
+
+
 def do_duties(aliases: Iterable[str], owner: str) -> None:
     """What one process does for all: whoever asks first when it is due."""
+    tell_of_silent_hosts(aliases)
     with _complaints.about("reconciliation"):
         reconciliation.carry_out(owner)
     with _complaints.about("pruning"):

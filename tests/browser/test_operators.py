@@ -9,7 +9,8 @@ from playwright.sync_api import Page, expect
 
 from conductor import events
 from conductor.cell_db.models import Drain, Service
-from conductor.journal.models import AuditRecord
+from conductor.journal.models import AuditRecord, Duty
+from conductor.services import silent_hosts
 from conductor.transactions import write_tx
 from portal.pages import fleet, fleet_drawing
 from tests import factories
@@ -52,6 +53,24 @@ def test_the_triage_by_keyboard(open_page: OpenPage, people: Any) -> None:
     expect(page.get_by_text("after the release")).to_be_visible()
     page.get_by_role("button", name="Have it back").click()
     expect(page.get_by_text("It is back in the list.")).to_be_visible()
+
+
+def test_an_open_page_shows_that_a_host_fell_silent(open_page: OpenPage, people: Any) -> None:
+    """Nothing else happens in the cloud: nobody but the conductor's look can tell."""
+    for name in ("rack-1", "rack-2"):
+        add_host(name)
+    silent_hosts.tell(CELL)  # the first look
+    Duty.objects.using(CELL).filter(name=silent_hosts.NAME).update(done_at=factories.ago(3600))
+    listed, mapped = open_page("admin"), open_page("admin")
+    for page, path in ((listed, "/hosts"), (mapped, "/fleet")):
+        go(page, path)
+        wait_until_live(page)
+        expect(page.get_by_role("row").filter(has_text="rack-2")).to_contain_text("up")
+    Service.objects.using(CELL).filter(host="rack-2").update(last_seen_at=factories.ago(600))
+    assert silent_hosts.tell(CELL) == ["rack-2"]
+    for page in (listed, mapped):
+        expect(page.get_by_role("row").filter(has_text="rack-2")).to_contain_text("down")
+        expect(page.get_by_role("row").filter(has_text="rack-1")).to_contain_text("up")
 
 
 def test_hosts_are_picked_on_the_map(open_page: OpenPage, people: Any) -> None:

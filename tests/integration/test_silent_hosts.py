@@ -1,0 +1,71 @@
+"""Hosts that fell silent are told of once, however many conductors look."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from conductor.actors.periodic import tell_of_silent_hosts
+from conductor.cell_db.models import Service
+from conductor.journal.models import Duty, Event
+from conductor.services import silent_hosts
+from conductor.transactions import database_time
+from tests import factories
+from tests.compute_rows import make_host
+
+CELL = "cell1"
+pytestmark = pytest.mark.usefixtures("databases")
+
+
+@pytest.fixture(autouse=True)
+def hosts(databases: None, settings: Any) -> None:
+    factories.cells()
+    settings.NOVELLA_HOST_DOWN_SECONDS = 30
+    for name in ("one", "two"):
+        make_host(CELL, name)
+        heard(name, 0)
+    assert silent_hosts.tell(CELL) == []  # the first look
+    Duty.objects.using(CELL).update(done_at=database_time(CELL) - timedelta(seconds=60))
+
+
+def heard(host: str, seconds_ago: float) -> None:
+    at = database_time(CELL) - timedelta(seconds=seconds_ago)
+    assert Service.objects.using(CELL).filter(host=host).update(last_seen_at=at)
+
+
+def told() -> list[tuple[str, str]]:
+    return list(Event.objects.using(CELL).order_by("pk").values_list("topic", "kind"))
+
+
+def test_a_host_is_told_of_once_and_again_when_it_was_heard_in_between() -> None:
+    assert silent_hosts.tell(CELL) == []
+    heard("one", 31)
+    tell_of_silent_hosts(["default", "cell0", CELL])
+    tell_of_silent_hosts([CELL])
+    assert told() == [("host:one", "host.silent")]
+    Duty.objects.using(CELL).update(done_at=database_time(CELL) - timedelta(seconds=0.5))
+    heard("two", 30.2)
+    assert silent_hosts.tell(CELL) == ["two"]
+    heard("one", 0)
+    Duty.objects.using(CELL).update(done_at=database_time(CELL) - timedelta(seconds=60))
+    heard("two", 300)
+    heard("one", 31)
+    assert silent_hosts.tell(CELL) == ["one"]
+
+
+def test_what_was_silent_before_anybody_looked_is_no_news() -> None:
+    Duty.objects.using(CELL).all().delete()
+    heard("one", 3000)
+    for _ in range(2):
+        assert silent_hosts.tell(CELL) == []
+    assert told() == []
+
+
+def test_a_look_at_a_cell_in_which_all_are_heard_writes_nothing() -> None:
+    with CaptureQueriesContext(connections[CELL]) as asked:
+        assert silent_hosts.tell(CELL) == []
+    assert [one["sql"].split()[0] for one in asked] == ["SELECT"] * 3
