@@ -13,6 +13,7 @@ from conductor.services.host_reports import BINARY
 from conductor.transactions import database_now, database_time, write_tx
 
 NAME = "silent hosts"
+MOST_AT_ONCE = 1000  # a cell that was off for long finds thousands: they are told of look by look
 
 
 def tell(alias: str) -> list[str]:
@@ -27,21 +28,28 @@ def tell(alias: str) -> list[str]:
         Duty.objects.using(alias).select_for_update().get(name=NAME)
         now = database_time(alias)
         fallen = _fallen(alias, now)
-        for host in fallen:
+        limit = max((heard_at for heard_at, _ in fallen[:MOST_AT_ONCE]), default=now)
+        told = [host for heard_at, host in fallen if heard_at <= limit]
+        for host in told:
             events.append(alias, events.about_host(host), "host.silent")
-        Duty.objects.using(alias).filter(name=NAME).update(done_at=now)
-    return fallen
+        up_to = now if len(told) == len(fallen) else limit + _down()
+        Duty.objects.using(alias).filter(name=NAME).update(done_at=up_to)
+    return told
 
 
-def _fallen(alias: str, now: datetime) -> list[str]:
+def _fallen(alias: str, now: datetime) -> list[tuple[datetime, str]]:
+    """Those who are to be told of, with when each was heard last, the longest silent first."""
     told_at = Duty.objects.using(alias).filter(name=NAME).values_list("done_at", flat=True).first()
     if told_at is None:
         with write_tx(alias):
             Duty.objects.using(alias).get_or_create(name=NAME, defaults={"done_at": now})
         return []
-    down = timedelta(seconds=settings.NOVELLA_HOST_DOWN_SECONDS)
     silent = Service.objects.using(alias).filter(
         binary=BINARY, last_seen_at__lte=database_now(-settings.NOVELLA_HOST_DOWN_SECONDS)
     )
-    heard = silent.values_list("host", "last_seen_at")
-    return sorted(host for host, heard_at in heard if told_at - down < heard_at <= now - down)
+    heard = silent.order_by("last_seen_at").values_list("last_seen_at", "host")
+    return [(heard_at, host) for heard_at, host in heard if told_at - _down() < heard_at <= now - _down()]
+
+
+def _down() -> timedelta:
+    return timedelta(seconds=settings.NOVELLA_HOST_DOWN_SECONDS)

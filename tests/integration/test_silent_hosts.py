@@ -57,6 +57,13 @@ def test_a_host_is_told_of_once_and_again_when_it_was_heard_in_between() -> None
     assert silent_hosts.tell(CELL) == ["one"]
 
 
+def test_many_are_told_of_look_by_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silent_hosts, "MOST_AT_ONCE", 1)
+    heard("one", 31)
+    heard("two", 32)
+    assert [silent_hosts.tell(CELL) for _ in range(3)] == [["two"], ["one"], []]
+
+
 def test_what_was_silent_before_anybody_looked_is_no_news() -> None:
     Duty.objects.using(CELL).all().delete()
     heard("one", 3000)
