@@ -26,7 +26,7 @@ from conductor.rpc import broker
 log = logging.getLogger(__name__)
 
 THREADS = 2  # they only take commands: the agent acts on threads of its own
-PREFETCH = 2
+PREFETCH = 8
 STOP_MILLISECONDS = 5_000
 DRAIN_SECONDS = 2.0
 START_POLL_SECONDS = 0.05

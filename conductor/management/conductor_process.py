@@ -23,6 +23,7 @@ from conductor.workflows import recovery
 log = logging.getLogger(__name__)
 
 THREADS = 8
+PREFETCH = 2 * THREADS  # so that no thread waits while more is asked for
 STOP_MILLISECONDS = 10_000
 DRAIN_SECONDS = 2.0
 
@@ -77,7 +78,7 @@ class ConductorProcess:
     def __init__(self, charge: Charge, name: str) -> None:
         self._aliases = charge.aliases
         self._name = name
-        self._worker = broker.make_worker(charge.queues, threads=THREADS, prefetch=THREADS)
+        self._worker = broker.make_worker(charge.queues, threads=THREADS, prefetch=PREFETCH)
         self._tickers = periodic.conductor_tickers(charge.aliases, name)
         self._group = liveness.Group(charge.aliases, name)
 

@@ -72,7 +72,7 @@ _RABBITMQ = _Kind(
     forget=_forget_rabbitmq,
 )
 _REDIS = _Kind(
-    "dramatiq.brokers.redis.RedisBroker",
+    "conductor.rpc.redis_broker.LeanRedisBroker",
     # What a dead process had taken is given to others at their first look after this; by default it may take hours.
     options={"heartbeat_timeout": 10_000, "maintenance_chance": 1_000_000},
     url_defaults={"socket_connect_timeout": "3", "socket_timeout": "10", "socket_keepalive": "yes"},

@@ -1,0 +1,178 @@
+"""Redis is asked seldom, and nothing stays there that was done: as few round trips as there are turns, not messages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dramatiq
+import pytest
+import redis
+from dramatiq.worker import Worker
+
+from conductor.rpc import broker
+from conductor.rpc.redis_broker import LeanRedisBroker
+
+QUEUE = "conductor.cell1"
+WAIT_SECONDS = 20.0
+
+
+@pytest.fixture
+def carrier(redis_service: Any) -> Iterator[LeanRedisBroker]:
+    made, sender = broker.make(redis_service.url)
+    assert isinstance(made, LeanRedisBroker)
+    made.client.flushall()
+    yield made
+    sender.close()
+    made.close()
+
+
+@pytest.fixture
+def heard(carrier: LeanRedisBroker) -> list[str]:
+    """What was done, in order."""
+    done: list[str] = []
+    dramatiq.actor(done.append, actor_name="hear", queue_name=QUEUE, broker=carrier)
+    return done
+
+
+def send(carrier: LeanRedisBroker, *words: str) -> None:
+    for word in words:
+        carrier.enqueue(dramatiq.Message(QUEUE, "hear", (word,), {}, {}))
+
+
+def start(carrier: LeanRedisBroker) -> Worker:
+    worker = Worker(carrier, worker_threads=4, worker_timeout=100)
+    worker.queue_prefetch = 8
+    worker.start()
+    return worker
+
+
+def wait_until(ask: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not ask():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def test_what_was_done_is_gone_from_redis_while_the_worker_idles(carrier: LeanRedisBroker, heard: list[str]) -> None:
+    words = [f"word {number}" for number in range(100)]
+    send(carrier, *words)
+    worker = start(carrier)
+    try:
+        wait_until(lambda: len(heard) == len(words), "all were done")
+        wait_until(lambda: carrier.do_qsize(QUEUE) == 0, "all are gone")
+        assert Counter(heard) == Counter(words), "each once"
+    finally:
+        worker.stop(timeout=5_000)
+
+
+def test_a_worker_that_stops_leaves_nothing_that_was_done(
+    carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LeanRedisBroker, "do_fetch", _fetch_only)  # so that nobody says it on the way
+    send(carrier, "one", "two")
+    worker = start(carrier)
+    wait_until(lambda: len(heard) == 2, "both were done")
+    wait_until(lambda: len(carrier._done[QUEUE]) == 2, "both are to be said")
+    assert carrier.do_qsize(QUEUE) > 0
+    worker.stop(timeout=5_000)
+    assert carrier.do_qsize(QUEUE) == 0
+
+
+def _fetch_only(self: LeanRedisBroker, queue_name: str, count: int) -> Any:
+    return self._run_all(queue_name, [("fetch", count)])[-1]
+
+
+def test_many_messages_take_few_questions(
+    carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    run_all = LeanRedisBroker._run_all
+
+    def count(self: LeanRedisBroker, queue_name: str, commands: Any) -> Any:
+        answers = run_all(self, queue_name, commands)
+        if queue_name == QUEUE and answers[-1:] != [[]]:
+            asked.append(len(commands))
+        return answers
+
+    monkeypatch.setattr(LeanRedisBroker, "_run_all", count)
+    send(carrier, *(str(number) for number in range(80)))
+    worker = start(carrier)
+    try:
+        wait_until(lambda: len(heard) == 80, "all were done")
+    finally:
+        worker.stop(timeout=5_000)
+    assert len(asked) <= 80 / 4 + 2, "half of what it may have, or more, in each"
+
+
+def test_a_redis_that_forgot_the_script_is_told_it_again(carrier: LeanRedisBroker, heard: list[str]) -> None:
+    worker = start(carrier)
+    try:
+        for word in ("one", "two"):
+            carrier.client.script_flush()
+            send(carrier, word)
+            wait_until(lambda word=word: word in heard, "it was done")
+        wait_until(lambda: carrier.do_qsize(QUEUE) == 0, "both are gone")
+    finally:
+        worker.stop(timeout=5_000)
+    assert heard == ["one", "two"]
+
+
+def test_what_could_not_be_said_is_said_later(carrier: LeanRedisBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    carrier.declare_queue(QUEUE)
+    send(carrier, "one")
+    fetched = carrier.do_fetch(QUEUE, 1)
+    message_id = dramatiq.Message.decode(fetched[0]).options["redis_message_id"]
+    carrier.do_ack(QUEUE, message_id)
+    with monkeypatch.context() as broken:
+        broken.setattr(carrier.client, "pipeline", _gone)
+        with pytest.raises(redis.ConnectionError):
+            carrier.do_fetch(QUEUE, 1)
+        with pytest.raises(redis.ConnectionError):
+            carrier.say_done(QUEUE)
+    assert list(carrier._done[QUEUE]) == [message_id]
+    assert carrier.do_fetch(QUEUE, 1) == []
+    assert carrier.do_qsize(QUEUE) == 0
+
+
+def _gone(**options: Any) -> Any:
+    raise redis.ConnectionError("gone")
+
+
+def test_what_a_dead_worker_had_taken_comes_to_another(
+    redis_service: Any, carrier: LeanRedisBroker, heard: list[str]
+) -> None:
+    dead, sender = broker.make(redis_service.url)
+    dead.heartbeat_timeout = carrier.heartbeat_timeout = 200
+    send(carrier, "one")
+    assert len(dead.do_fetch(QUEUE, 1)) == 1  # and never a word again
+    worker = start(carrier)
+    try:
+        wait_until(lambda: heard == ["one"], "it came to who lives")
+    finally:
+        worker.stop(timeout=5_000)
+        sender.close()
+        dead.close()
+
+
+def test_a_slow_message_keeps_no_other_waiting(carrier: LeanRedisBroker) -> None:
+    done: list[str] = []
+    go = threading.Event()
+
+    def hear(word: str) -> None:
+        assert word != "slow" or go.wait(WAIT_SECONDS)
+        done.append(word)
+
+    dramatiq.actor(hear, actor_name="hear", queue_name=QUEUE, broker=carrier)
+    worker = start(carrier)
+    try:
+        send(carrier, "slow", *(str(number) for number in range(30)))
+        wait_until(lambda: len(done) == 30, "all others were done")
+        go.set()
+        wait_until(lambda: len(done) == 31, "and it too")
+    finally:
+        go.set()
+        worker.stop(timeout=5_000)
