@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from time import time
 from typing import Any
 from uuid import uuid4
@@ -58,6 +60,11 @@ class Note:
     def defined_by(self, guest: GuestSpec) -> Note:
         """With names, size, ports and volumes of `guest`; image and disk stay."""
         return replace(self, **_definition(guest))
+
+    @cached_property
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(_fields(self))
 
     def console(self) -> bytes:
         """A few lines per boot that nobody takes for a real machine's."""
@@ -117,6 +124,11 @@ class Arrival:
     note: Note | None = None
     is_here: bool = False
 
+    @property
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(_fields(self) | {"note": self.note and _fields(self.note)})
+
 
 @dataclass(frozen=True)
 class Notes:
@@ -126,17 +138,18 @@ class Notes:
     kept: Mapping[str, Note] = field(default_factory=dict)
     arrivals: Mapping[str, Arrival] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """What is written with each change: as it lies there, where `asdict` would copy all guests each time."""
-        return {
-            "guests": {uuid: vars(note) for uuid, note in self.guests.items()},
-            "kept": {uuid: vars(note) for uuid, note in self.kept.items()},
-            "arrivals": {uuid: vars(it) | {"note": it.note and vars(it.note)} for uuid, it in self.arrivals.items()},
+    def to_text(self) -> str:
+        """What is written with each change, as JSON. Of guests that did not change their text is taken as it was."""
+        parts = {
+            "guests": {uuid: note.text for uuid, note in self.guests.items()},
+            "kept": {uuid: note.text for uuid, note in self.kept.items()},
+            "arrivals": {uuid: it.text for uuid, it in self.arrivals.items()},
         }
+        return _object({name: _object(texts) for name, texts in parts.items()})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Notes:
-        """The inverse; raises KeyError or TypeError for what is no state of a host."""
+        """The inverse of `to_text`, once it is read; raises KeyError or TypeError for what is no state of a host."""
         return cls(
             guests={uuid: Note(**_known(Note, it)) for uuid, it in data["guests"].items()},
             kept={uuid: Note(**_known(Note, it)) for uuid, it in data.get("kept", {}).items()},
@@ -150,6 +163,16 @@ class Notes:
         """Without what the mappings called `names` have under `uuid`."""
         changed = {name: {key: it for key, it in getattr(self, name).items() if key != uuid} for name in names}
         return replace(self, **changed)
+
+
+def _object(texts: Mapping[str, str]) -> str:
+    """The JSON of an object whose values are JSON already."""
+    return "{" + ", ".join(f"{json.dumps(name)}: {text}" for name, text in texts.items()) + "}"
+
+
+def _fields(it: Note | Arrival) -> dict[str, Any]:
+    """As they lie there, where `asdict` would copy all that is in them."""
+    return {item.name: getattr(it, item.name) for item in fields(it)}
 
 
 def _known(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Store:
         part = self.path.with_name(f"{self.path.name}.part")
         try:
             # No fsync: real guests do not survive a power cut either.
-            part.write_text(json.dumps(notes.to_json()))
+            part.write_text(notes.to_text())
             os.replace(part, self.path)
             self._seen = (_stamp(self.path), notes)
         except OSError as error:

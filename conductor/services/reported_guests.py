@@ -15,6 +15,7 @@ from conductor.core.states import FINAL_RUN_STATES, PowerState
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
 from conductor.services import power_sync
+from conductor.services.power_sync import Placed
 from conductor.transactions import database_now
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ def settle(cell: str, host: str, guests: Mapping[str, int], before: Mapping[str,
     found = {uuid: state for text, state in guests.items() if (uuid := uuid_or_none(text)) is not None}
     unsettled = Unsettled()
     rows = Instance.objects.using(cell).alive().filter(host=host)
-    placed = list(rows.only("uuid", "project_id", "name", "vm_state", "power_state", "task_state"))
+    placed = [Placed(*row) for row in rows.values_list(*Placed._fields)]
     for instance in placed:
         reported = found.get(instance.uuid)
         _compare(cell, instance, reported, before.get("missing", {}), unsettled)
@@ -66,7 +67,7 @@ def settle(cell: str, host: str, guests: Mapping[str, int], before: Mapping[str,
 
 
 def _compare(
-    cell: str, instance: Instance, reported: int | None, missing_before: Mapping[str, int], unsettled: Unsettled
+    cell: str, instance: Placed, reported: int | None, missing_before: Mapping[str, int], unsettled: Unsettled
 ) -> None:
     is_known = reported is None or reported in KNOWN_POWER_STATES
     state = PowerState.NOSTATE if reported is None or not is_known else PowerState(reported)
