@@ -9,6 +9,7 @@ from conductor.rpc.broker import CONDUCTOR_QUEUE, door, put_back
 from conductor.rpc.codec import UnknownMessage, decode
 from conductor.rpc.messages import (
     ConsolesOffered,
+    ConsolesWritten,
     ConsoleWritten,
     GuestsCounted,
     HostReported,
@@ -30,6 +31,7 @@ RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
     StepProgressed: engine.progress,
     HostReported: _take_report,
     ConsoleWritten: console_logs.store,
+    ConsolesWritten: console_logs.store_all,
     ConsolesOffered: console_doors.record,
     GuestsCounted: guest_counts.record,
 }

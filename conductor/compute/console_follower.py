@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from conductor.compute.driver_words import ENDS_THREADS
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import Send
 from conductor.core import console_text
 from conductor.core.compute_driver import ComputeDriver
-from conductor.rpc.messages import ConsoleWritten
+from conductor.rpc.messages import ConsolesWritten
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +20,19 @@ log = logging.getLogger(__name__)
 MOST_PIECES = 256
 # What is shown, and a character that is cut off before it.
 KEPT_BYTES = console_text.TAIL_BYTES + 4
+# What goes in one message, which a conductor keeps in one transaction: so many consoles, or so much of them.
+MOST_CONSOLES = 32
+MUCH_BYTES = 4 * KEPT_BYTES
+
+
+@dataclass(frozen=True)
+class _News:
+    """What is to be shown of a guest's console, up to `end`; it was looked at from `offset` on."""
+
+    uuid: str
+    offset: int
+    end: int
+    shown: bytes
 
 
 class ConsoleFollower:
@@ -40,39 +54,44 @@ class ConsoleFollower:
         with self._gate:
             self._sent = {uuid: self._sent.get(uuid, 0) for uuid in wanted}
         self._failing &= wanted
-        for uuid in sorted(wanted):
-            try:
-                self._send_news(uuid)
-                self._failing.discard(uuid)
-            except (Exception, *ENDS_THREADS):
-                if uuid not in self._failing:  # said once, not every second
-                    log.warning("console not read: host=%s instance=%s", self._config.host, uuid, exc_info=True)
-                self._failing.add(uuid)
+        found = filter(None, map(self._news_or_none, sorted(wanted)))
+        while some := list(_one_message(found)):
+            self._send_all(some)
 
     def forget(self, instance_uuid: str) -> None:
         """Begin this console anew: its guest was built or destroyed."""
         with self._gate:
             self._sent.pop(instance_uuid, None)
 
-    def _send_news(self, uuid: str) -> None:
+    def _news_or_none(self, uuid: str) -> _News | None:
+        """None for nothing new, and where the console cannot be read."""
+        try:
+            news = self._news(uuid)
+        except (Exception, *ENDS_THREADS):
+            if uuid not in self._failing:  # said once, not every second
+                log.warning("console not read: host=%s instance=%s", self._config.host, uuid, exc_info=True)
+            self._failing.add(uuid)
+            return None
+        self._failing.discard(uuid)
+        return news if news.shown else None
+
+    def _news(self, uuid: str) -> _News:
         with self._gate:
             offset = self._sent.get(uuid, 0)
         begin, raw = self._newest(uuid, offset)
         news = raw[: console_text.whole_length(raw)]
-        end = begin + len(news)
-        shown = console_text.tail(news)
-        if not shown:
-            return
-        written = ConsoleWritten(
-            host=self._config.host,
-            instance_uuid=uuid,
-            offset=end - len(shown),
-            text=console_text.to_text(shown),
-        )
-        self._send(self._config.cell, written)
+        return _News(uuid, offset, begin + len(news), console_text.tail(news))
+
+    def _send_all(self, news: Sequence[_News]) -> None:
+        pieces = [
+            {"instance_uuid": it.uuid, "offset": it.end - len(it.shown), "text": console_text.to_text(it.shown)}
+            for it in news
+        ]
+        self._send(self._config.cell, ConsolesWritten(host=self._config.host, pieces=pieces))
         with self._gate:
-            if self._sent.get(uuid, -1) == offset:  # else it was forgotten meanwhile
-                self._sent[uuid] = end
+            for it in news:
+                if self._sent.get(it.uuid, -1) == it.offset:  # else it was forgotten meanwhile
+                    self._sent[it.uuid] = it.end
 
     def _newest(self, uuid: str, offset: int) -> tuple[int, bytes]:
         """The end of what there is from `offset` on, and where it begins.
@@ -89,3 +108,13 @@ class ConsoleFollower:
             if len(piece) < console_text.TAIL_BYTES:
                 break
         return begin, newest
+
+
+def _one_message(found: Iterator[_News]) -> Iterator[_News]:
+    """As many of the next as one message takes."""
+    size = 0
+    for number, news in enumerate(found, 1):
+        yield news
+        size += len(news.shown)
+        if number == MOST_CONSOLES or size >= MUCH_BYTES:
+            return

@@ -17,6 +17,7 @@ SERVICE_VERSION_HISTORY = (
     "a port's further addresses: spawn_instance 1.4, take_over_instance, attach_interface 1.2, others 1.3",
     "guests_counted 1.0",
     "steer_live_migration 1.0",
+    "consoles_written 1.0 (of many guests at once)",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -60,6 +61,7 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
     },
     {"guests_counted": "1.0"},
     {"steer_live_migration": "1.0"},
+    {"consoles_written": "1.0"},
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from uuid import UUID
 
 from django.db import connections
@@ -14,7 +15,7 @@ from conductor.core import console_text
 from conductor.core.console_text import TAIL_BYTES
 from conductor.core.identifiers import uuid_or_none
 from conductor.journal.models import Event
-from conductor.rpc.messages import ConsoleWritten
+from conductor.rpc.messages import ConsolesWritten, ConsoleWritten
 from conductor.sql import dialect
 from conductor.transactions import write_tx
 
@@ -42,27 +43,37 @@ class Stretch:
 
 
 def store(cell: str, message: ConsoleWritten) -> None:
-    """Keep a piece of a console. Pieces may come twice, late or in any order; of a lost one the later part counts.
+    """Keep a piece of one console, as older agents send it."""
+    piece = {"instance_uuid": message.instance_uuid, "offset": message.offset, "text": message.text}
+    store_all(cell, ConsolesWritten(host=message.host, pieces=[piece]))
+
+
+def store_all(cell: str, message: ConsolesWritten) -> None:
+    """Keep pieces of consoles. They may come twice, late or in any order; of a lost one the later part counts.
 
     What comes from a host where the instance is not, or for an instance that is gone, is ignored.
     """
-    uuid = uuid_or_none(message.instance_uuid)
-    if uuid is None or not message.text or message.offset < 0:
-        return
-    with target_cell(cell), write_tx(cell):
-        _join_in(connections[cell], uuid, message)
+    pieces = [
+        (uuid, Stretch(piece["offset"], piece["text"].encode()))
+        for piece in message.pieces
+        if (uuid := uuid_or_none(piece["instance_uuid"])) is not None and piece["text"] and piece["offset"] >= 0
+    ]
+    if pieces:
+        with target_cell(cell), write_tx(cell):
+            for uuid, new in sorted(pieces, key=itemgetter(0)):  # two messages must not wait for each other
+                _join_in(connections[cell], uuid, message.host, new)
 
 
-def _join_in(connection: BaseDatabaseWrapper, uuid: UUID, message: ConsoleWritten) -> None:
-    owners = dialect.run(connection, _OWNER, (uuid.hex, message.host))
+def _join_in(connection: BaseDatabaseWrapper, uuid: UUID, host: str, new: Stretch) -> None:
+    owners = dialect.run(connection, _OWNER, (uuid.hex, host))
     if not owners:
         return
     log = next(iter(dialect.run(connection, _KEPT, (uuid.hex,))), None)
-    kept = Stretch(log[1], log[2].encode()) if log is not None and log[0] == message.host else None
-    joined = join(kept, Stretch(message.offset, message.text.encode()))
+    kept = Stretch(log[1], log[2].encode()) if log is not None and log[0] == host else None
+    joined = join(kept, new)
     if joined == kept:
         return
-    dialect.run(connection, _KEEP, (uuid.hex, message.host, joined.offset, console_text.to_text(joined.raw)))
+    dialect.run(connection, _KEEP, (uuid.hex, host, joined.offset, console_text.to_text(joined.raw)))
     if log is not None:
         _forget_what_was_told(connection.alias, uuid)
     ((project_id,),) = owners

@@ -38,7 +38,7 @@ FOLLOWS: Mapping[tuple[str, int], str] = {
 
 
 class Placed(NamedTuple):
-    """What is asked of an instance for each report of its host: a row, as a model for each would cost a tenth of a build."""
+    """What each report of a host asks of an instance: a row, as models of hundreds cost several times that."""
 
     pk: int
     uuid: UUID

@@ -79,7 +79,7 @@ def test_releases_side_by_side(cloud: Deployment) -> None:
     first = launch(cloud, "web-1")
     cloud.api().wait_for_status(first, "ACTIVE")
     # What the host says in newer words is put back for whoever understands it.
-    wait_until("a message was put back", lambda: "message put back: console_written" in log_of(cloud, "cell1"))
+    wait_until("a message was put back", lambda: "message put back: consoles_written" in log_of(cloud, "cell1"))
     assert cloud.rows("cell1", "select * from cell_db_consolelog") == []
 
     second = park(cloud, "web-2", BUILD_IN_CELL.version, at_spawn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -14,7 +15,6 @@ from conductor.compute.console_follower import ConsoleFollower
 from conductor.compute.hosts import HostConfig
 from conductor.conformance.driver import Told
 from conductor.core.console_text import TAIL_BYTES
-from conductor.rpc.messages import ConsoleWritten
 from tests.compute_drivers.real_guests import SECONDS, SHELF, state_dir
 from tests.guests import chatty_disk, guest_of, image_of
 
@@ -29,9 +29,9 @@ def test_a_guest_that_never_stops_talking_does_not_fill_the_disk_and_its_last_wo
     image = image_of(str(uuid4()), disk)
     SHELF.images[image.image_id] = disk
     guest = guest_of(str(uuid4()), image)
-    said: list[ConsoleWritten] = []
+    said: list[dict[str, Any]] = []
     config = HostConfig(host=driver.host, cell="cell1", driver="libvirt", journal_path=Path("unused"))
-    follower = ConsoleFollower(config, driver, lambda _, message: said.append(message))
+    follower = ConsoleFollower(config, driver, lambda _, message: said.extend(message.pieces))
     path = state_dir(driver) / "consoles" / f"{guest.instance_uuid}.log"
     driver.spawn(guest, Told())
     deadline = time.monotonic() + SECONDS
@@ -45,9 +45,9 @@ def test_a_guest_that_never_stops_talking_does_not_fill_the_disk_and_its_last_wo
         driver.unpause(guest.instance_uuid)
     driver.pause(guest.instance_uuid)
     # One that begins now, as after a restart of the agent, reads what is left and none of the hole.
-    late = ConsoleFollower(config, driver, lambda _, message: said.append(message))
+    late = ConsoleFollower(config, driver, lambda _, message: said.extend(message.pieces))
     for one in (follower, late):
         one.follow([guest.instance_uuid])
-        assert said[-1].offset + len(said[-1].text) == path.stat().st_size
-        assert said[-1].text.strip("tick\r\n") == ""
-    assert len(said[-1].text) == TAIL_BYTES
+        assert said[-1]["offset"] + len(said[-1]["text"]) == path.stat().st_size
+        assert said[-1]["text"].strip("tick\r\n") == ""
+    assert len(said[-1]["text"]) == TAIL_BYTES

@@ -19,7 +19,7 @@ from conductor.compute.hosts import HostConfig
 from conductor.core.states import PowerState, TaskState
 from conductor.journal.models import OutboxMessage
 from conductor.rpc.codec import decode, encode
-from conductor.rpc.messages import ConsoleWritten, HostReported, SpawnInstance, StepAnswered
+from conductor.rpc.messages import ConsolesWritten, HostReported, SpawnInstance, StepAnswered
 from conductor.services import console_logs, host_reports
 from conductor.transactions import database_now
 from tests.tiny_driver import guest_json
@@ -46,8 +46,8 @@ class Wire:
             message = decode(body)
             if isinstance(message, HostReported):
                 host_reports.record(body["cell"], message)
-            elif isinstance(message, ConsoleWritten):
-                console_logs.store(body["cell"], message)
+            elif isinstance(message, ConsolesWritten):
+                console_logs.store_all(body["cell"], message)
             elif isinstance(message, StepAnswered):
                 self.answers.append(message)
 

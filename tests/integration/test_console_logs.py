@@ -9,7 +9,7 @@ import pytest
 from conductor.cell_db.models import ConsoleLog, Instance
 from conductor.core.console_text import TAIL_BYTES
 from conductor.journal.models import Event
-from conductor.rpc.messages import ConsoleWritten
+from conductor.rpc.messages import ConsolesWritten, ConsoleWritten
 from conductor.services import console_logs
 from conductor.transactions import database_now
 
@@ -92,6 +92,21 @@ def test_what_another_host_or_an_unknown_guest_writes_is_ignored(instance: Insta
     assert ConsoleLog.objects.using(CELL).count() == 0
     assert ConsoleLog.objects.using("cell2").count() == 0
     assert Event.objects.using(CELL).count() == 0
+
+
+def test_pieces_of_many_consoles_come_in_one_message(instance: Instance) -> None:
+    """Those that are not to be kept keep no other from it."""
+    known, stranger = str(instance.uuid), str(uuid.uuid4())
+    pieces = [
+        {"instance_uuid": stranger, "offset": 0, "text": "who am I?"},
+        {"instance_uuid": known, "offset": 0, "text": "boot\n"},
+        {"instance_uuid": "x", "offset": 0, "text": "x"},
+        {"instance_uuid": known, "offset": 5, "text": "login: "},
+    ]
+    console_logs.store_all(CELL, ConsolesWritten(host="host-1", pieces=pieces))
+    assert kept() == (0, "boot\nlogin: ")
+    console_logs.store_all(CELL, ConsolesWritten(host="host-2", pieces=pieces))
+    assert kept() == (0, "boot\nlogin: "), "they are on another host"
 
 
 def test_a_guest_that_was_built_elsewhere_has_a_new_console(instance: Instance) -> None:

@@ -262,7 +262,7 @@ def test_a_console_that_is_none_keeps_no_other_from_being_followed(host: Host, s
 
     host.driver.console_log = speak  # type: ignore[method-assign]
     follower.follow([ANA, BO])
-    assert [one.instance_uuid for one in sent] == [BO]
+    assert [piece["instance_uuid"] for message in sent for piece in message.pieces] == [BO]
 
 
 def test_what_was_looked_at_is_looked_at_again_only_when_it_is_another(

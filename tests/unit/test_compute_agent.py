@@ -22,7 +22,7 @@ from conductor.core.errors import DriverError, NotFound
 from conductor.core.metrics import BOOTED_AT
 from conductor.rpc.codec import encode
 from conductor.rpc.messages import (
-    ConsoleWritten,
+    ConsolesWritten,
     DestroyInstance,
     GuestsCounted,
     HostReported,
@@ -338,11 +338,14 @@ def test_consoles_of_guests_are_followed(
     conductor.until(lambda: conductor.of(HostReported))
     agent.receive(spawn("k1", 1))
     made["host-1"].consoles[ANA] = b"boot\n"
-    conductor.until(lambda: conductor.of(ConsoleWritten))
+    conductor.until(lambda: conductor.of(ConsolesWritten))
     made["host-1"].consoles[ANA] += b"login: "
-    conductor.until(lambda: "login" in conductor.of(ConsoleWritten)[-1].text)
-    written = [(m.host, m.instance_uuid, m.offset, m.text) for m in conductor.of(ConsoleWritten)]
-    assert written == [("host-1", ANA, 0, "boot\n"), ("host-1", ANA, 5, "login: ")]
+    conductor.until(lambda: "login" in conductor.of(ConsolesWritten)[-1].pieces[0]["text"])
+    written = [(message.host, message.pieces) for message in conductor.of(ConsolesWritten)]
+    assert written == [
+        ("host-1", [{"instance_uuid": ANA, "offset": 0, "text": "boot\n"}]),
+        ("host-1", [{"instance_uuid": ANA, "offset": 5, "text": "login: "}]),
+    ]
 
 
 def test_a_stopped_agent_lets_go_of_everything_and_answers_after_its_restart(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conductor.compute.console_follower import ConsoleFollower
+from conductor.compute.console_follower import MOST_CONSOLES, MUCH_BYTES, ConsoleFollower
 from conductor.compute.hosts import HostConfig
 from conductor.core.console_text import TAIL_BYTES, to_text
-from conductor.rpc.messages import ConsoleWritten
+from conductor.rpc.messages import ConsolesWritten
 from conductor.services.console_logs import Stretch, join
 from tests.tiny_driver import TinyDriver
 
@@ -20,11 +20,17 @@ CONFIG = HostConfig(host="host-1", cell="cell1", driver="tiny", journal_path=Pat
 WRITTEN = st.one_of(st.binary(max_size=40), st.text(max_size=12).map(str.encode))
 
 
-def keep(pieces: list[ConsoleWritten]) -> Stretch | None:
+def keep(sent: list[ConsolesWritten]) -> Stretch | None:
     kept = None
-    for piece in pieces:
-        kept = join(kept, Stretch(piece.offset, piece.text.encode()))
+    for message in sent:
+        kept = join(kept, stretch(message))
     return kept
+
+
+def stretch(message: ConsolesWritten) -> Stretch:
+    """Of the only console that it tells of."""
+    (piece,) = message.pieces
+    return Stretch(piece["offset"], piece["text"].encode())
 
 
 @settings(max_examples=200)
@@ -45,11 +51,11 @@ def test_what_is_kept_is_an_end_of_what_was_written(data: st.DataObject) -> None
     arrived += data.draw(st.lists(st.sampled_from(arrived), max_size=4))
     kept = keep(data.draw(st.permutations(arrived)))
     assert kept is not None
-    shown = max(piece.offset + len(piece.text.encode()) for piece in arrived)
+    shown = max(stretch(message).end for message in arrived)
     truth = to_text(driver.consoles["a"][:shown])
     assert kept.end == shown
     assert truth.endswith(to_text(kept.raw))
-    assert kept.offset <= max(piece.offset for piece in arrived)
+    assert kept.offset <= max(stretch(message).offset for message in arrived)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=9), min_size=1, max_size=8), st.data())
@@ -73,7 +79,7 @@ def test_no_more_than_the_tail_is_kept_and_it_begins_with_a_character() -> None:
 class Follower:
     def __init__(self) -> None:
         self.driver = TinyDriver()
-        self.sent: list[ConsoleWritten] = []
+        self.sent: list[ConsolesWritten] = []
         self.follower = ConsoleFollower(CONFIG, self.driver, self._send)
 
     def _send(self, cell: str, message: Any) -> None:
@@ -82,7 +88,8 @@ class Follower:
 
     @property
     def texts(self) -> list[tuple[str, int, str]]:
-        return [(piece.instance_uuid, piece.offset, piece.text) for piece in self.sent]
+        pieces = [piece for message in self.sent for piece in message.pieces]
+        return [(piece["instance_uuid"], piece["offset"], piece["text"]) for piece in pieces]
 
 
 @pytest.fixture
@@ -99,6 +106,40 @@ def test_only_news_are_sent(host: Follower) -> None:
     host.driver.consoles["a"] += b"login: "
     host.follower.follow(["a", "b"])
     assert host.texts == [("a", 0, "boot\n"), ("a", 5, "login: ")]
+
+
+def test_news_of_many_guests_go_together_and_no_message_is_too_large(host: Follower) -> None:
+    quiet = [f"guest-{number:03d}" for number in range(2 * MOST_CONSOLES + 5)]
+    host.driver.consoles = dict.fromkeys(quiet, b"boot\n")
+    host.follower.follow(quiet)
+    assert [len(message.pieces) for message in host.sent] == [MOST_CONSOLES, MOST_CONSOLES, 5]
+    assert sorted(uuid for uuid, _, _ in host.texts) == quiet
+    host.sent.clear()
+    host.driver.consoles = dict.fromkeys(quiet, b"boot\n" + b"x" * TAIL_BYTES)
+    host.follower.follow(quiet)
+    assert {len(message.pieces) for message in host.sent[:-1]} == {MUCH_BYTES // TAIL_BYTES + 1}
+    assert sorted(uuid for uuid, _, _ in host.texts) == quiet
+
+
+def test_a_console_that_cannot_be_read_keeps_no_other_waiting(
+    host: Follower, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    read = host.driver.console_log
+
+    def fail_at_b(instance_uuid: str, offset: int) -> bytes:
+        if instance_uuid == "b":
+            raise RuntimeError("broken")
+        return read(instance_uuid, offset)
+
+    monkeypatch.setattr(host.driver, "console_log", fail_at_b)
+    host.driver.consoles = dict.fromkeys("abc", b"boot\n")
+    host.follower.follow("abc")
+    host.follower.follow("abc")
+    assert host.texts == [("a", 0, "boot\n"), ("c", 0, "boot\n")]
+    assert caplog.text.count("console not read") == 1, "said once"
+    monkeypatch.undo()
+    host.follower.follow("abc")
+    assert host.texts[2:] == [("b", 0, "boot\n")]
 
 
 def test_half_a_character_waits_for_its_other_half(host: Follower) -> None:

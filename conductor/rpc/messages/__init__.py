@@ -39,6 +39,7 @@ from conductor.rpc.messages.to_compute import (
 )
 from conductor.rpc.messages.to_conductor import (
     ConsolesOffered,
+    ConsolesWritten,
     ConsoleWritten,
     GuestsCounted,
     HostReported,
@@ -55,6 +56,7 @@ __all__ = [
     "ConfirmMigration",
     "ConsoleWritten",
     "ConsolesOffered",
+    "ConsolesWritten",
     "DestroyInstance",
     "DetachInterface",
     "DetachVolume",

@@ -61,12 +61,20 @@ class HostReported:
 
 @message("console_written", version="1.0")
 class ConsoleWritten:
-    """New text on a guest's serial console, from byte `offset` on."""
+    """New text on a guest's serial console, from byte `offset` on. Agents of today send `ConsolesWritten`."""
 
     host: str
     instance_uuid: str
     offset: int
     text: str
+
+
+@message("consoles_written", version="1.0")
+class ConsolesWritten:
+    """New text on the serial consoles of a host's guests: {"instance_uuid", "offset", "text"} for each, as above."""
+
+    host: str
+    pieces: list[dict[str, Any]]
 
 
 @message("consoles_offered", version="1.0")

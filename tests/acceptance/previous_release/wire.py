@@ -12,7 +12,7 @@ from conductor.rpc.messages.to_compute import Command
 from conductor.rpc.versions import known_to
 
 # What the newest release sends and this one has never heard of.
-UNKNOWN = ("console_written",)
+UNKNOWN = ("consoles_written",)
 
 
 def take_over(service_version: int) -> None:
