@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -32,7 +33,7 @@ from conductor.rpc.senders import AtOnce, Outage, Postman, Sender
 COMPUTE_QUEUE = "compute"
 CONDUCTOR_QUEUE = "conductor"
 PUT_BACK_MILLISECONDS = 5_000
-# A consumer of Redis asks again after at most this long; of the others, this is how soon it notices that it is to stop.
+# So soon a worker's thread notices that it is to stop.
 IDLE_MILLISECONDS = 100
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class _Kind:
     options: Mapping[str, Any] = field(default_factory=dict)
     url_defaults: Mapping[str, str] = field(default_factory=dict)
     tend: Callable[[Any], object] = lambda broker: None
+    together: Callable[[Any], AbstractContextManager[None]] = lambda broker: nullcontext()
     forget: Callable[[Any, str], object] = lambda broker, queue: broker.flush(queue)
 
 
@@ -77,6 +79,7 @@ _REDIS = _Kind(
     options={"heartbeat_timeout": 10_000, "maintenance_chance": 1_000_000},
     url_defaults={"socket_connect_timeout": "3", "socket_timeout": "10", "socket_keepalive": "yes"},
     tend=lambda broker: broker.client.ping(),
+    together=lambda broker: broker.together(),
 )
 KINDS: Mapping[str, _Kind] = {"amqp": _RABBITMQ, "amqps": _RABBITMQ, "redis": _REDIS, "rediss": _REDIS}
 

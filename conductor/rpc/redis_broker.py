@@ -9,16 +9,19 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import redis
 from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
 from dramatiq.common import current_millis, dq_name
+from dramatiq.errors import ConnectionClosed
 
-DELAYED_LOOK_SECONDS = 1.0  # what was put back is not wanted any sooner
+LOOK_SECONDS = 1.0  # at most between two questions: to say what is done, and that we live; also for what was put back
+WAIT_SECONDS = 0.25  # for a message; so late a consumer notices that it is to stop
 MOST_AT_ONCE = 256
+Command = tuple[Any, ...]  # its name, the queue, and its own words
 
 
 class LeanRedisBroker(RedisBroker):
@@ -30,10 +33,30 @@ class LeanRedisBroker(RedisBroker):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._done: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._here = threading.local()
 
     @property
     def consumer_class(self) -> type[_RedisConsumer]:
         return _Consumer
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What this thread sends inside leaves at the end, in one go. Raises redis.RedisError; all may be lost then."""
+        leaving: list[Command] = []
+        self._here.leaving = leaving
+        try:
+            yield
+        finally:
+            self._here.leaving = None
+        self._run_all(leaving)
+
+    def do_enqueue(self, queue_name: str, message_id: str, data: bytes) -> None:
+        """Now, or with what leaves together."""
+        self._send(("enqueue", queue_name, message_id, data))
+
+    def do_purge(self, queue_name: str) -> None:
+        """In its turn, as `do_enqueue`."""
+        self._send(("purge", queue_name))
 
     def do_ack(self, queue_name: str, message_id: str) -> None:
         """To be said with the next `do_fetch`, or by `say_done`."""
@@ -41,33 +64,46 @@ class LeanRedisBroker(RedisBroker):
 
     def do_fetch(self, queue_name: str, count: int) -> Any:
         """At most `count` messages, as bytes. Raises redis.RedisError; what is done is said the next time then."""
-        return self._say_with(queue_name, [("fetch", count)])[-1]
+        return self._say_with(queue_name, [("fetch", queue_name, count)])[-1]
 
     def say_done(self, queue_name: str) -> None:
         """Before a consumer ends; raises as `do_fetch`."""
         while self._done[queue_name]:
             self._say_with(queue_name, [])
 
-    def _say_with(self, queue_name: str, commands: Sequence[tuple[str, Any]]) -> list[Any]:
+    def wait_for_any(self, queue_name: str, seconds: float) -> bool:
+        """Wait for a message in the queue; False when none has come. Raises redis.RedisError."""
+        key = f"{self.namespace}:{queue_name}"
+        moved = self.client.execute_command("BLMOVE", key, key, "LEFT", "LEFT", seconds)  # to where it was
+        return moved is not None
+
+    def _send(self, command: Command) -> None:
+        leaving = getattr(self._here, "leaving", None)
+        if leaving is None:
+            self._run_all([command])
+        else:
+            leaving.append(command)
+
+    def _say_with(self, queue_name: str, commands: Sequence[Command]) -> list[Any]:
         done = self._done[queue_name]
         said = [done.popleft() for _ in range(min(len(done), MOST_AT_ONCE))]
         try:
-            return self._run_all(queue_name, [*(("ack", message_id) for message_id in said), *commands])
+            return self._run_all([*(("ack", queue_name, message_id) for message_id in said), *commands])
         except redis.RedisError:
             done.extend(said)
             raise
 
-    def _run_all(self, queue_name: str, commands: Sequence[tuple[str, Any]]) -> list[Any]:
+    def _run_all(self, commands: Sequence[Command]) -> list[Any]:
         """The answers to all commands, in one round trip; a Redis that has forgotten the script is told it again."""
         script = self.scripts["dispatch"]
         pipe = self.client.pipeline(transaction=False)
-        for command, argument in commands:
-            pipe.evalsha(script.sha, 1, self.namespace, *self._words(command, queue_name), argument)
+        for name, queue_name, *words in commands:
+            pipe.evalsha(script.sha, 1, self.namespace, *self._words(name, queue_name), *words)
         try:
             return list(pipe.execute())
         except redis.exceptions.NoScriptError:
             self.client.script_load(script.script)
-            return self._run_all(queue_name, commands)
+            return self._run_all(commands)
 
     def _words(self, command: str, queue_name: str) -> tuple[Any, ...]:
         """What dramatiq's script is told before a command's own words."""
@@ -84,13 +120,14 @@ class LeanRedisBroker(RedisBroker):
 
 
 class _Consumer(_RedisConsumer):
-    """Asks when half of what it may have is done, and is woken for that."""
+    """Asks when half of what it may have is done, and is woken for that; where nothing is left it waits in Redis."""
 
     def __init__(self, broker: LeanRedisBroker, queue_name: str, prefetch: int, timeout: int) -> None:
         super().__init__(broker, queue_name, prefetch, timeout)
         self._has_room = threading.Event()
         self._is_delayed = dq_name(queue_name) == queue_name
-        self._looked_at = float("-inf")
+        self._is_empty = False
+        self._asked_at = float("-inf")
 
     def ack(self, message: Any) -> None:
         super().ack(message)
@@ -98,22 +135,37 @@ class _Consumer(_RedisConsumer):
             self._has_room.set()
 
     def __next__(self) -> Any:
-        if self.message_cache:
-            return super().__next__()
-        if self._is_delayed and time.monotonic() - self._looked_at < DELAYED_LOOK_SECONDS:
-            time.sleep(self.timeout / 1000)
-            return None
-        if not self._wants_more:
-            self._has_room.wait(self.timeout / 1000)
-            self._has_room.clear()
-            return None
-        self._looked_at = time.monotonic()
-        return super().__next__()
+        if not self.message_cache:
+            try:
+                self.message_cache = self._more()
+            except redis.ConnectionError as error:
+                raise ConnectionClosed(error) from None
+        return super().__next__() if self.message_cache else None
 
     def close(self) -> None:
         with suppress(redis.RedisError):  # the next consumer says it
             self.broker.say_done(self.queue_name)
         super().close()
+
+    def _more(self) -> Any:
+        """What there is; nothing after a while, so that the thread sees whether it is to stop."""
+        if not self._wants_more:
+            self._has_room.wait(WAIT_SECONDS)
+            self._has_room.clear()
+            return []
+        now = time.monotonic()
+        if self._is_empty and now - self._asked_at < LOOK_SECONDS and not self._has_come():
+            return []
+        self._asked_at = now
+        found = self.broker.do_fetch(self.queue_name, self.prefetch - self.outstanding_message_count)
+        self._is_empty = not found
+        return found
+
+    def _has_come(self) -> bool:
+        if self._is_delayed:
+            time.sleep(WAIT_SECONDS)
+            return False
+        return bool(self.broker.wait_for_any(self.queue_name, WAIT_SECONDS))
 
     @property
     def _wants_more(self) -> bool:

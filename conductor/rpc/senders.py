@@ -7,7 +7,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from dramatiq import Broker, Message
 log = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
+MOST_AT_ONCE = 64
 TEND_SECONDS = 5.0
 LOOK_SECONDS = 0.5
 # While a broker is down nobody knocks more often than this; what is sent meanwhile is lost, and rung again later.
@@ -59,6 +61,9 @@ class Kind(Protocol):
 
     @property
     def tend(self) -> Callable[[Any], object]: ...
+
+    @property
+    def together(self) -> Callable[[Any], AbstractContextManager[None]]: ...
 
     @property
     def forget(self) -> Callable[[Any, str], object]: ...
@@ -135,16 +140,31 @@ class Postman:
     def _run(self) -> None:
         tended_at = time.monotonic()
         while not self._is_closed.is_set():
-            try:
-                act = self._waiting.get(timeout=LOOK_SECONDS)
-            except queue.Empty:
+            acts = self._next()
+            if not acts:
                 if time.monotonic() - tended_at >= TEND_SECONDS:
                     tended_at = time.monotonic()
                     self._try(partial(self._kind.tend, self._broker))
                 continue
             if time.monotonic() >= self._quiet_until:
-                self._try(act)
-            self._waiting.task_done()
+                self._try(partial(self._do_all, acts))
+            for _ in acts:
+                self._waiting.task_done()
+
+    def _next(self) -> list[Callable[[], object]]:
+        """What waits, once there is any; nothing after a while."""
+        with contextlib.suppress(queue.Empty):
+            acts = [self._waiting.get(timeout=LOOK_SECONDS)]
+            with contextlib.suppress(queue.Empty):
+                while len(acts) < MOST_AT_ONCE:
+                    acts.append(self._waiting.get_nowait())
+            return acts
+        return []
+
+    def _do_all(self, acts: Iterable[Callable[[], object]]) -> None:
+        with self._kind.together(self._broker):
+            for act in acts:
+                act()
 
     def _deliver(self, message: Message[Any], delay: int | None) -> None:
         self._broker.declare_queue(message.queue_name)

@@ -83,7 +83,7 @@ def test_a_worker_that_stops_leaves_nothing_that_was_done(
 
 
 def _fetch_only(self: LeanRedisBroker, queue_name: str, count: int) -> Any:
-    return self._run_all(queue_name, [("fetch", count)])[-1]
+    return self._run_all([("fetch", queue_name, count)])[-1]
 
 
 def test_many_messages_take_few_questions(
@@ -92,9 +92,9 @@ def test_many_messages_take_few_questions(
     asked: list[int] = []
     run_all = LeanRedisBroker._run_all
 
-    def count(self: LeanRedisBroker, queue_name: str, commands: Any) -> Any:
-        answers = run_all(self, queue_name, commands)
-        if queue_name == QUEUE and answers[-1:] != [[]]:
+    def count(self: LeanRedisBroker, commands: Any) -> Any:
+        answers = run_all(self, commands)
+        if commands[-1][:2] == ("fetch", QUEUE) and answers[-1]:
             asked.append(len(commands))
         return answers
 
@@ -106,6 +106,57 @@ def test_many_messages_take_few_questions(
     finally:
         worker.stop(timeout=5_000)
     assert len(asked) <= 80 / 4 + 2, "half of what it may have, or more, in each"
+
+
+def test_an_idle_worker_waits_in_redis_and_hears_at_once(
+    carrier: LeanRedisBroker, heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked a few times a second, by a queue and by that of the delayed, and not hundreds of times."""
+    asked: list[str] = []
+    run_all = LeanRedisBroker._run_all
+    monkeypatch.setattr(
+        LeanRedisBroker, "_run_all", lambda self, commands: asked.append(commands[-1][0]) or run_all(self, commands)
+    )
+    worker = start(carrier)
+    try:
+        time.sleep(2.5)
+        assert 2 <= len(asked) <= 10
+        asked.clear()
+        send(carrier, "one")
+        wait_until(lambda: heard == ["one"], "heard")
+        assert asked.count("fetch") <= 4, "a message that comes is asked for once or twice"
+    finally:
+        worker.stop(timeout=5_000)
+
+
+def test_two_workers_that_wait_share_what_comes(redis_service: Any, carrier: LeanRedisBroker, heard: list[str]) -> None:
+    other, sender = broker.make(redis_service.url)
+    dramatiq.actor(heard.append, actor_name="hear", queue_name=QUEUE, broker=other)
+    workers = [start(carrier), start(other)]
+    try:
+        time.sleep(0.5)
+        words = [str(number) for number in range(200)]
+        for word in words:
+            send(carrier, word)
+        wait_until(lambda: len(heard) >= len(words), "all were done")
+        wait_until(lambda: carrier.do_qsize(QUEUE) == 0 == other.do_qsize(QUEUE), "all are gone")
+        assert Counter(heard) == Counter(words), "each once"
+    finally:
+        for worker in workers:
+            worker.stop(timeout=5_000)
+        sender.close()
+        other.close()
+
+
+def test_what_leaves_together_keeps_its_order(carrier: LeanRedisBroker) -> None:
+    carrier.declare_queue(QUEUE)
+    with carrier.together():
+        send(carrier, "one", "two")
+        carrier.flush(QUEUE)
+        send(carrier, "three", "four")
+        assert carrier.do_fetch(QUEUE, 8) == [], "nothing has left"
+    words = [dramatiq.Message.decode(data).args[0] for data in carrier.do_fetch(QUEUE, 8)]
+    assert words == ["three", "four"]
 
 
 def test_a_redis_that_forgot_the_script_is_told_it_again(carrier: LeanRedisBroker, heard: list[str]) -> None:
