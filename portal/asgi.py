@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from typing import Any
 
@@ -13,6 +12,7 @@ from channels.routing import ProtocolTypeRouter
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
+from conductor.core import garbage
 from portal.request_bodies import WatchedBodies
 
 _http: Any = get_wsgi_application()
@@ -33,6 +33,4 @@ _watched = WatchedBodies(_pool)
 _door = FrontDoor(_watched, workers=HTTP_THREADS, pace=Pace(answer=settings.NOVELLA_REQUEST_SECONDS))
 application = ProtocolTypeRouter({"http": LivePolls(EventStreams(_door)), "websocket": _websocket})
 
-# What a process has once it can answer stays: the collector need not look through it while somebody waits for a list.
-gc.collect()
-gc.freeze()
+garbage.settle()

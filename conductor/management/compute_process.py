@@ -20,6 +20,7 @@ from conductor.actors import compute as compute_door
 from conductor.compute.agent import ComputeAgent
 from conductor.compute.console_door import DoorPlace
 from conductor.compute.hosts import HostConfig
+from conductor.core import garbage
 from conductor.image import store
 from conductor.rpc import broker
 
@@ -104,6 +105,7 @@ class ComputeProcess:
         self._worker.start()
         while not stop.wait(START_POLL_SECONDS):
             if self._agent.has_started():
+                garbage.settle()
                 on_ready()
                 stop.wait()
 

@@ -16,6 +16,7 @@ from django.utils.module_loading import import_string
 from conductor.actors import conductor as conductor_door
 from conductor.actors import liveness, periodic
 from conductor.cells.lookup import CELL0, cell_aliases, journal_aliases, queue_of
+from conductor.core import garbage
 from conductor.rpc import broker
 from conductor.services import flow_observers
 from conductor.workflows import recovery
@@ -93,6 +94,7 @@ class ConductorProcess:
         periodic.sweep_all(self._aliases, grace_seconds=0.0)
         for ticker in self._tickers:
             ticker.start()
+        garbage.settle()
 
     def serve(self, stop: threading.Event) -> None:
         stop.wait()
