@@ -102,4 +102,5 @@ class Lanes:
             del self._lanes[place]
         elif not self._is_stopped:
             self._ready.append(place)
-        self._changed.notify_all()
+        if self._is_stopped:  # else nobody is woken: what may begin by this is begun by this thread, which looks next
+            self._changed.notify_all()
