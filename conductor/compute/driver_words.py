@@ -24,6 +24,7 @@ def _text(longest: int) -> dict[str, Any]:
     return {"type": "string", "maxLength": longest}
 
 
+_POWER_STATES = frozenset(PowerState)
 _NAME = {"type": "string", "pattern": "^[A-Z0-9_]+$", "maxLength": 255}
 _WHOLE = {"type": "integer", "minimum": 0, "maximum": MOST}
 _RATIO = {"type": "number", "exclusiveMinimum": 0, "maximum": MOST}
@@ -97,7 +98,7 @@ def usable_guests(guests: Any) -> tuple[GuestInfo, ...]:
     for guest in guests:
         if not isinstance(guest, GuestInfo):
             raise DriverError(f"The driver lists a {type(guest).__name__} among its guests, and no GuestInfo.")
-        if not isinstance(guest.instance_uuid, str) or guest.power_state not in set(PowerState):
+        if not isinstance(guest.instance_uuid, str) or guest.power_state not in _POWER_STATES:
             raise DriverError(
                 f"The driver lists a guest in the power state {str(guest.power_state)[:LONGEST_WORDS]!r}."
             )

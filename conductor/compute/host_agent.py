@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 # After a command the host reports at once, but many commands make no more reports than this.
-SHORTEST_BEAT_SECONDS = 0.5
+SHORTEST_BEAT_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 PORT_FILTERS_MESSAGE = "filter_ports"
 OFFER_CONSOLES_SECONDS = 60.0  # again and again: a message may be lost
@@ -192,8 +192,10 @@ class HostAgent:
         self._report_soon()
 
     def _report_soon(self) -> None:
-        self.due_at = min(self.due_at, self._last_beat_at + SHORTEST_BEAT_SECONDS)
-        self._shared.wake()
+        soon = self._last_beat_at + SHORTEST_BEAT_SECONDS
+        if soon < self.due_at:  # else the clock knows
+            self.due_at = soon
+            self._shared.wake()
 
     def _recover(self) -> None:
         if self._failures:

@@ -16,6 +16,8 @@ from conductor.workflows.flow import UNTIL_DONE, Result, Step, Work
 from conductor.workflows.steps.create_in_cells import chosen_cells, remove
 from conductor.workflows.steps.select_destinations import SelectDestinations
 
+MOST_AT_ONCE = 64  # so that the cells begin with the first of many while the others are handed over
+
 
 class HandOver(Step):
     """The child's uuid follows from parent and instance, so doing this twice creates it once.
@@ -34,9 +36,12 @@ class HandOver(Step):
         for cell in sorted(set(cells.values())):
             remove(work, cell, [uuid for uuid in dropped if cells.get(uuid) == cell])
         _pass_on(work, created)
-        for cell in sorted(set(created.values())):
-            with work.fenced(cell):
-                _open_children(work, cell, [uuid for uuid, home in created.items() if home == cell])
+        uuids = list(created)
+        for begin in range(0, len(uuids), MOST_AT_ONCE):
+            some = uuids[begin : begin + MOST_AT_ONCE]
+            for cell in sorted({created[uuid] for uuid in some}):
+                with work.fenced(cell):
+                    _open_children(work, cell, [uuid for uuid in some if created[uuid] == cell])
         return {"children": {uuid: str(child_uuid(work, uuid)) for uuid in created}}
 
 
