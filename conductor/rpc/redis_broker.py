@@ -20,6 +20,7 @@ from dramatiq.errors import ConnectionClosed
 
 LOOK_SECONDS = 1.0  # at most between two questions: to say what is done, and that we live; also for what was put back
 WAIT_SECONDS = 0.25  # for a message; so late a consumer notices that it is to stop
+BLIND_SECONDS = 0.1  # between two questions where Redis cannot be waited in
 MOST_AT_ONCE = 256
 Command = tuple[Any, ...]  # its name, the queue, and its own words
 
@@ -72,9 +73,16 @@ class LeanRedisBroker(RedisBroker):
             self._say_with(queue_name, [])
 
     def wait_for_any(self, queue_name: str, seconds: float) -> bool:
-        """Wait for a message in the queue; False when none has come. Raises redis.RedisError."""
+        """Wait for a message in the queue; False when none has come. Raises redis.ConnectionError.
+
+        A Redis older than 6.2 does not know how to, and another may be told not to: there one is to ask now and then.
+        """
         key = f"{self.namespace}:{queue_name}"
-        moved = self.client.execute_command("BLMOVE", key, key, "LEFT", "LEFT", seconds)  # to where it was
+        try:
+            moved = self.client.execute_command("BLMOVE", key, key, "LEFT", "LEFT", seconds)  # to where it was
+        except redis.ResponseError:
+            time.sleep(BLIND_SECONDS)
+            return True
         return moved is not None
 
     def _send(self, command: Command) -> None:

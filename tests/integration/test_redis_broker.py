@@ -129,6 +129,23 @@ def test_an_idle_worker_waits_in_redis_and_hears_at_once(
         worker.stop(timeout=5_000)
 
 
+def test_where_redis_cannot_be_waited_in_it_is_asked_now_and_then(carrier: LeanRedisBroker, heard: list[str]) -> None:
+    """As one older than 6.2, which does not know the command that this one is forbidden."""
+    carrier.client.execute_command("ACL", "SETUSER", "default", "-blmove")
+    try:
+        worker = start(carrier)
+        try:
+            time.sleep(0.5)
+            for word in ("one", "two"):
+                send(carrier, word)
+                wait_until(lambda word=word: word in heard, "heard")
+        finally:
+            worker.stop(timeout=5_000)
+    finally:
+        carrier.client.execute_command("ACL", "SETUSER", "default", "+blmove")
+    assert heard == ["one", "two"]
+
+
 def test_two_workers_that_wait_share_what_comes(redis_service: Any, carrier: LeanRedisBroker, heard: list[str]) -> None:
     other, sender = broker.make(redis_service.url)
     dramatiq.actor(heard.append, actor_name="hear", queue_name=QUEUE, broker=other)
