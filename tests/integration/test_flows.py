@@ -25,7 +25,8 @@ from conductor.workflows import engine
 from conductor.workflows.build_in_cell import BUILD_IN_CELL
 from conductor.workflows.build_instances import BUILD_INSTANCES
 from conductor.workflows.delete_instance import DELETE_INSTANCE
-from conductor.workflows.flow import RemoteStep, Step
+from conductor.workflows.flow import RemoteStep, Step, Work
+from conductor.workflows.steps import hand_over
 from tests.fleet import add_host
 from tests.trouble import Trouble, trouble
 
@@ -46,9 +47,13 @@ def ana(people: Any) -> Any:
 
 
 def launch(context: Any) -> str:
+    return launch_many(context, 1)[0]
+
+
+def launch_many(context: Any, count: int) -> list[str]:
     image = Image.objects.get(name="simulated-linux")
-    wish = BuildWish(name="web-1", flavor_ref="1", image_ref=str(image.uuid))
-    return instances.create(context, wish).instance_uuids[0]
+    wish = BuildWish(name="web-1", flavor_ref="1", image_ref=str(image.uuid), min_count=count, max_count=count)
+    return list(instances.create(context, wish).instance_uuids)
 
 
 def run_to_the_end(*, refused: int = 0) -> None:
@@ -189,3 +194,26 @@ def test_a_delete_between_the_steps_of_a_launch_wins(step: Step, ana: Any, monke
     assert InstanceMapping.objects.get().is_deleted
     assert not Instance.objects.using("cell1").exists()
     assert held() == {}
+
+
+def test_many_builds_are_handed_over_a_few_at_a_time_and_each_once(ana: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when what hands them over fails after the first few."""
+    calls: list[list[str]] = []
+    honest = hand_over._open_children
+
+    def fail_at_the_second(work: Work, cell: str, uuids: list[str]) -> None:
+        calls.append(uuids)
+        if len(calls) == 2:
+            raise RuntimeError("the cell does not answer")
+        honest(work, cell, uuids)
+
+    monkeypatch.setattr(hand_over, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(hand_over, "_open_children", fail_at_the_second)
+    uuids = launch_many(ana, 5)
+    run_to_the_end()
+    assert [len(some) for some in calls] == [2, 2, 2, 2, 1]
+    children = WorkflowRun.objects.using("cell1").filter(flow=BUILD_IN_CELL.name)
+    assert sorted(str(run.instance_uuid) for run in children) == sorted(uuids)
+    assert {run.state for run in children} == {RunState.DONE}
+    states = Instance.objects.using("cell1").filter(uuid__in=uuids).values_list("vm_state", flat=True)
+    assert list(states) == [VmState.ACTIVE] * 5
