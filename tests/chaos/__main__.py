@@ -19,6 +19,7 @@ import django
 from tests.chaos import points, scenes
 from tests.chaos.campaign import Campaign, at_random
 
+BROKERS = ("rabbitmq", "redis")
 RANDOM = ("actions", "kills", "server_kills")  # numbers of that mode
 
 
@@ -28,7 +29,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--actions", type=int, default=300, help="random: how many in all")
     parser.add_argument("--kills", type=int, default=30, help="random: how often the adversary strikes")
-    parser.add_argument("--server-kills", type=int, default=5, help="random: how often PostgreSQL or RabbitMQ dies")
+    parser.add_argument("--server-kills", type=int, default=5, help="random: how often PostgreSQL or the broker dies")
+    parser.add_argument("--broker", choices=BROKERS, default=BROKERS[0], help=f"default: {BROKERS[0]}")
     parser.add_argument("--match", default="", help="every-point: only places that this regular expression is found in")
     parser.add_argument("--sample", type=int, default=0, help="every-point: so many of the places, chosen by the seed")
     parser.add_argument("--folder", type=Path, help="where logs and databases go; kept")
@@ -38,7 +40,7 @@ def main() -> int:
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="novella-chaos-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
     tell = _Teller()
-    with Campaign(folder, asked.seed, **_variables(asked.mode, folder)) as campaign:
+    with Campaign(folder, asked.seed, broker=asked.broker, **_variables(asked.mode, folder)) as campaign:
         if asked.mode == "random":
             wrong = at_random(campaign, tell=tell, **{name: getattr(asked, name) for name in RANDOM})
         else:
@@ -61,7 +63,7 @@ def _variables(mode: str, folder: Path) -> dict[str, str]:
 
 
 def _again(asked: argparse.Namespace) -> str:
-    words = [f"--mode {asked.mode}", f"--seed {asked.seed}"]
+    words = [f"--mode {asked.mode}", f"--seed {asked.seed}", f"--broker {asked.broker}"]
     if asked.mode == "random":
         words += [f"--{name.replace('_', '-')} {getattr(asked, name)}" for name in RANDOM]
         return " ".join(words)

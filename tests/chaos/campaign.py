@@ -60,12 +60,20 @@ class Server(Protocol):
 class Campaign:
     """A deployment with people in it. Use it as a context manager; `settle` waits, `check` tells what is wrong."""
 
-    def __init__(self, folder: Path, seed: int, *, message_faults: str = MESSAGE_FAULTS, **variables: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        *,
+        broker: str = "rabbitmq",
+        message_faults: str = MESSAGE_FAULTS,
+        **variables: str,
+    ) -> None:
         self.folder, self.seed = folder, seed
         variables = {**VARIABLES, **variables}
         if message_faults:
             variables["NOVELLA_MESSAGE_FAULTS"] = message_faults
-        self.cloud = Deployment(folder, database="postgresql", broker="rabbitmq", **variables)
+        self.cloud = Deployment(folder, database="postgresql", broker=broker, **variables)
         self.answers = Answers(folder / "answers.jsonl")
         self.people: list[Person] = []
         self.stay_dead: set[str] = set()  # names of members that are not to be started again yet
