@@ -153,13 +153,12 @@ class Postman:
 
     def _next(self) -> list[Callable[[], object]]:
         """What waits, once there is any; nothing after a while."""
+        acts: list[Callable[[], object]] = []
         with contextlib.suppress(queue.Empty):
-            acts = [self._waiting.get(timeout=LOOK_SECONDS)]
-            with contextlib.suppress(queue.Empty):
-                while len(acts) < MOST_AT_ONCE:
-                    acts.append(self._waiting.get_nowait())
-            return acts
-        return []
+            acts.append(self._waiting.get(timeout=LOOK_SECONDS))
+            while len(acts) < MOST_AT_ONCE:
+                acts.append(self._waiting.get_nowait())
+        return acts
 
     def _do_all(self, acts: Iterable[Callable[[], object]]) -> None:
         with self._kind.together(self._broker):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import dramatiq
@@ -15,9 +15,9 @@ from dramatiq.worker import Worker
 
 from conductor.rpc import broker
 from conductor.rpc.redis_broker import LeanRedisBroker
+from tests.integration.test_brokers import WAIT_SECONDS, wait_until
 
 QUEUE = "conductor.cell1"
-WAIT_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -48,13 +48,6 @@ def start(carrier: LeanRedisBroker) -> Worker:
     worker.queue_prefetch = 8
     worker.start()
     return worker
-
-
-def wait_until(ask: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not ask():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 def test_what_was_done_is_gone_from_redis_while_the_worker_idles(carrier: LeanRedisBroker, heard: list[str]) -> None:

@@ -121,27 +121,6 @@ def test_news_of_many_guests_go_together_and_no_message_is_too_large(host: Follo
     assert sorted(uuid for uuid, _, _ in host.texts) == quiet
 
 
-def test_a_console_that_cannot_be_read_keeps_no_other_waiting(
-    host: Follower, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    read = host.driver.console_log
-
-    def fail_at_b(instance_uuid: str, offset: int) -> bytes:
-        if instance_uuid == "b":
-            raise RuntimeError("broken")
-        return read(instance_uuid, offset)
-
-    monkeypatch.setattr(host.driver, "console_log", fail_at_b)
-    host.driver.consoles = dict.fromkeys("abc", b"boot\n")
-    host.follower.follow("abc")
-    host.follower.follow("abc")
-    assert host.texts == [("a", 0, "boot\n"), ("c", 0, "boot\n")]
-    assert caplog.text.count("console not read") == 1, "said once"
-    monkeypatch.undo()
-    host.follower.follow("abc")
-    assert host.texts[2:] == [("b", 0, "boot\n")]
-
-
 def test_half_a_character_waits_for_its_other_half(host: Follower) -> None:
     host.driver.consoles["a"] = "5 €".encode()[:-1]
     host.follower.follow(["a"])
