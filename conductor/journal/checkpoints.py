@@ -60,7 +60,7 @@ TAKEN_OVER = "takeover: the lease ran out"
 
 _STEP_COLUMNS = (
     *("run_id", "index", "direction", "attempt", "try_number"),
-    *("name", "worker", "step_key", "fencing_token"),
+    *("name", "worker", "step_key", "fencing_token", "state", "host"),
 )
 # What of a new record is not a default, from anything that has it.
 step_row = attrgetter(*_STEP_COLUMNS)
@@ -70,6 +70,7 @@ RECORDS_BY_KEY = Rows(StepRecord, "step_key")
 RUNS = Rows(WorkflowRun, "id")
 COMMANDS = Rows(OutboxMessage, "id")
 STEPS = Insert(StepRecord, *_STEP_COLUMNS, now=("started_at",))
+ENDED_STEPS = Insert(StepRecord, *_STEP_COLUMNS, "result", now=("started_at", "finished_at"))
 EVENTS = Insert(Event, "topic", "kind", "run_uuid", "instance_uuid", "project_id", "data", now=("created_at",))
 
 
@@ -184,6 +185,11 @@ def save(connection: BaseDatabaseWrapper, run_id: int, values: Mapping[str, Any]
 def open_steps(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> list[int]:
     """Insert step records; each row is made by `step_row`. Returns their ids."""
     return [pk for (pk,) in STEPS.run(connection, rows)]
+
+
+def open_ended_steps(connection: BaseDatabaseWrapper, ended: Sequence[Any]) -> None:
+    """Insert records of steps that were begun and ended by the same transaction."""
+    ENDED_STEPS.run(connection, [(*step_row(record), json.dumps(record.result)) for record in ended])
 
 
 def newest_step(connection: BaseDatabaseWrapper, place: tuple[int, str, int, int]) -> int | None:

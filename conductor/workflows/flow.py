@@ -147,6 +147,10 @@ class Step:
         """A step without outside effects may share a commit with its neighbours."""
         return type(self).execute is Step.execute
 
+    def is_local_in(self, work: Work) -> bool:
+        """Whether it has none in this attempt: `execute`, asked for the result, reads then, if anything."""
+        return self.is_local
+
     @property
     def has_revert(self) -> bool:
         return type(self).revert is not Step.revert or type(self).apply_revert is not Step.apply_revert
@@ -177,7 +181,10 @@ class RemoteStep(Step):
     lane: ClassVar[str] = "Compute"
 
     def command(self, work: Work) -> Any:
-        """The message for the host (of rpc.messages.to_compute); None when there is nothing to do there."""
+        """The message for the host (of rpc.messages.to_compute); None when there is nothing to do there.
+
+        It only reads: the transaction that opens the step may be open.
+        """
         raise NotImplementedError
 
     def revert_command(self, work: Work) -> Any:

@@ -34,9 +34,10 @@ class Opened:
     worker: str
     step_key: str
     fencing_token: int
-    state: str = StepState.RUNNING
+    state: str = StepState.RUNNING.value
     host: str = ""
     answer: Any = None
+    result: Any = None
     pk: int = 0  # once it is written
 
 
@@ -54,15 +55,11 @@ def current(alias: str, run: WorkflowRun, index: int) -> StepRecord | None:
     return None if pk is None else checkpoints.RECORDS.get(connections[alias], pk)
 
 
-def open_record(alias: str, run: WorkflowRun, step: Step, index: int, last: Record | None) -> Record:
-    """The open record of a step: `last` when a dead owner left it open, else a new try. In a fenced transaction."""
+def open_record(run: WorkflowRun, step: Step, index: int, last: StepRecord | None) -> Record:
+    """The open record of a step: `last` when a dead owner left it open, else a new try, which is not written yet."""
     if last is not None and last.state in OPEN_STATES:
         return last
-    try_number = last.try_number + 1 if last else 1
-    record = new_record(run, step, index, try_number)
-    (record.pk,) = checkpoints.open_steps(connections[alias], [checkpoints.step_row(record)])
-    tell(alias, run, "step.started", record)
-    return record
+    return new_record(run, step, index, last.try_number + 1 if last else 1)
 
 
 def new_record(run: WorkflowRun, step: Step, index: int, try_number: int, direction: str = "") -> Opened:
@@ -84,7 +81,12 @@ def close_record(alias: str, run: WorkflowRun, record: Record, state: str, **val
     """End a record; inside a fenced transaction."""
     checkpoints.close_step(connections[alias], record.step_key, state, values)
     record.state = state
-    tell(alias, run, _KINDS.get(state, "step.done"), record, error=values.get("error"))
+    tell_end(alias, run, record, error=values.get("error"))
+
+
+def tell_end(alias: str, run: WorkflowRun, record: Record, **data: Any) -> None:
+    """Tell of a record that has ended."""
+    tell(alias, run, _KINDS.get(record.state, "step.done"), record, **data)
 
 
 _KINDS: dict[str, str] = {

@@ -18,7 +18,7 @@ from conductor.journal import checkpoints, foreign_locks, passages
 from conductor.journal.models import WorkflowRun
 from conductor.journal.passages import Passage
 from conductor.workflows import records
-from conductor.workflows.flow import Flow, Result, Step
+from conductor.workflows.flow import Flow, RemoteStep, Result, Step
 
 
 def go_on(alias: str, run: WorkflowRun, flow: Flow, done: records.Record, result: Result) -> records.Record | None:
@@ -134,7 +134,8 @@ def _done(flow: Flow, position: int) -> int | None:
     if position == len(flow.steps) or _has(flow.steps[position - 1], "apply"):
         return None
     following = flow.steps[position]
-    return None if following.is_local or _has(following, "apply_start") else position
+    is_begun_at_once = isinstance(following, RemoteStep) or _has(following, "is_local_in")
+    return None if following.is_local or is_begun_at_once or _has(following, "apply_start") else position
 
 
 def _undone(flow: Flow, position: int) -> int | None:

@@ -242,13 +242,10 @@ def a_takeover_opens_the_step_again() -> None:
     """Who takes over from a dead owner leaves the record that he had open, and opens another."""
 
     def make(open_record: Any) -> Any:
-        def another(alias: str, run: WorkflowRun, step: Step, index: int, last: Any) -> Any:
+        def another(run: WorkflowRun, step: Step, index: int, last: Any) -> Any:
             if last is None or last.worker == leases.WORKER:
-                return open_record(alias, run, step, index, last)
-            record = records.new_record(run, step, index, last.try_number + 1)
-            (record.pk,) = checkpoints.open_steps(connections[alias], [checkpoints.step_row(record)])
-            records.tell(alias, run, "step.started", record)
-            return record
+                return open_record(run, step, index, last)
+            return records.new_record(run, step, index, last.try_number + 1)
 
         return another
 

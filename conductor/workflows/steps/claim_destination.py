@@ -22,6 +22,9 @@ class ClaimDestination(Step):
     title = "Claim host"
     lane = "Cell conductor"
 
+    def is_local_in(self, work: Work) -> bool:
+        return work.attempt == 1
+
     def execute(self, work: Work) -> Result:
         if work.attempt == 1:
             return {"selection": work.inputs["selections"][0]}
