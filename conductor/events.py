@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connections
@@ -21,8 +20,7 @@ from conductor.transactions import before_commit, is_gathering
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(NamedTuple):
     """Something changed: where to look. `cursor` is the event's number in the log of `alias`."""
 
     alias: str
@@ -57,6 +55,11 @@ class Subject:
     def uuids(self) -> tuple[str | None, str | None]:
         """Of run and instance, as columns take them."""
         return checkpoints.uuid_param(self.run_uuid), checkpoints.uuid_param(self.instance_uuid)
+
+    @cached_property
+    def texts(self) -> tuple[str, str]:
+        """The same as people read them; "" for none."""
+        return str(self.run_uuid or ""), str(self.instance_uuid or "")
 
 
 def about_run(run: WorkflowRun) -> Subject:
@@ -101,10 +104,10 @@ def append(alias: str, subject: Subject, kind: str, data: Mapping[str, Any] | No
     append_told(alias, Told(subject, kind, data or {}))
 
 
-def append_told(alias: str, *told: Told) -> None:
-    """Append events in their order, inside the transaction of the change that they tell of.
+def append_told(alias: str, told: Told) -> None:
+    """Append an event, inside the transaction of the change that it tells of.
 
-    All of a transaction are written with its end, in one statement.
+    All of a transaction are written with its end, in order and in one statement.
     """
     connection, telling = connections[alias], _Telling(alias, told)
     if not is_gathering(connection):
@@ -112,30 +115,37 @@ def append_told(alias: str, *told: Told) -> None:
     connection.on_commit(telling)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Telling:
     """Events on their way into the log. As a hook of the commit it goes with a savepoint that is rolled back."""
 
     alias: str
-    told: Sequence[Told]
-    numbers: Sequence[int] = ()
+    told: Told
+    number: int = 0
 
     def __call__(self) -> None:
-        announce(self.alias, self.told, self.numbers)
+        if self.number:
+            announce(self.alias, (self.told,), (self.number,))
 
 
 def _write_gathered(connection: BaseDatabaseWrapper) -> None:
     hooks = (entry[1] for entry in connection.run_on_commit)
-    gathered = [hook for hook in hooks if isinstance(hook, _Telling) and not hook.numbers]
+    gathered = [hook for hook in hooks if isinstance(hook, _Telling) and not hook.number]
     if gathered:
-        _write(connection, gathered)
+        _write(connection, _said_once(gathered))
+
+
+def _said_once(gathered: Sequence[_Telling]) -> list[_Telling]:
+    """Without those that say only what the same transaction says again, which is that something has changed."""
+    last = {(one.told.subject.topic, one.told.kind, one.told.subject.run_uuid): one for one in gathered}
+    kept = set(last.values())
+    return [one for one in gathered if one.told.data or one in kept]
 
 
 def _write(connection: BaseDatabaseWrapper, tellings: Sequence[_Telling]) -> None:
-    rows = [event.row() for telling in tellings for event in telling.told]
-    numbers = iter(checkpoints.append_events(connection, rows))
-    for telling in tellings:
-        telling.numbers = list(islice(numbers, len(telling.told)))
+    numbers = checkpoints.append_events(connection, [telling.told.row() for telling in tellings])
+    for telling, number in zip(tellings, numbers, strict=True):
+        telling.number = number
 
 
 before_commit.append(_write_gathered)
@@ -153,8 +163,8 @@ def announce(alias: str, told: Sequence[Told], numbers: Sequence[int]) -> None:
             topic=subject.topic,
             kind=event.kind,
             project_id=subject.project_id,
-            run_uuid=str(subject.run_uuid or ""),
-            instance_uuid=str(subject.instance_uuid or ""),
+            run_uuid=subject.texts[0],
+            instance_uuid=subject.texts[1],
         )
         for listener in _listeners:
             try:

@@ -12,7 +12,7 @@ from conductor.core.driver_capabilities import CAPABILITIES as CAPABILITIES
 from conductor.core.guest_parts import NetworkPort as NetworkPort
 from conductor.core.guest_parts import PortAddress as PortAddress
 from conductor.core.guest_parts import VolumeConnection as VolumeConnection
-from conductor.core.guest_parts import known_fields
+from conductor.core.plain_json import known_fields, plain
 from conductor.core.plugin_log import PluginLog
 from conductor.core.port_filters import PortFilter as PortFilter
 from conductor.core.request_spec import FlavorSpec, ImageSpec
@@ -40,7 +40,7 @@ class GuestSpec:
     hardware: Mapping[str, Any] = field(default_factory=dict)  # core.hardware's Grant as JSON: cells, pins, devices
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return plain(self)  # type: ignore[no-any-return]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> GuestSpec:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-
-def known_fields(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """What `cls` knows of a message's fields: a newer sender may have added some."""
-    names = {item.name for item in fields(cls)}
-    return {name: value for name, value in data.items() if name in names}
+from conductor.core.plain_json import known_fields
 
 
 @dataclass(frozen=True, slots=True)

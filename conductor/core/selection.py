@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
+
+from conductor.core.plain_json import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +32,8 @@ class Selection:
         return {provider: dict(amounts) for provider, amounts in given.items()}
 
     def to_json(self) -> dict[str, Any]:
-        return {name: _copied(getattr(self, name)) for name in _NAMES}
+        return plain(self)  # type: ignore[no-any-return]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Selection:
         return cls(**data)
-
-
-_NAMES = tuple(field.name for field in fields(Selection))
-
-
-def _copied(value: Any) -> Any:
-    """A value of JSON, apart from the one that it was made of; `asdict` looks for much more."""
-    if isinstance(value, Mapping):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, (list, tuple)) else value

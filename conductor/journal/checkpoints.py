@@ -46,10 +46,6 @@ _WAKE = (
     f"AND id IN (SELECT run_id FROM journal_steprecord WHERE {_WAITS}) RETURNING id"
 )
 _ANSWER = f"UPDATE journal_steprecord SET answer = %s WHERE {_WAITS}"
-_NEWEST_STEP = (
-    'SELECT id FROM journal_steprecord WHERE run_id = %s AND direction = %s AND "index" = %s AND attempt = %s '
-    "ORDER BY try_number DESC LIMIT 1"
-)
 _LAST_FAILURE = (
     "SELECT error FROM journal_steprecord WHERE run_id = %s AND attempt = %s AND direction = 'do' "
     f"AND state = '{StepState.FAILED}' ORDER BY id DESC LIMIT 1"
@@ -67,6 +63,7 @@ step_row = attrgetter(*_STEP_COLUMNS)
 
 RECORDS = Rows(StepRecord, "id")
 RECORDS_BY_KEY = Rows(StepRecord, "step_key")
+NEWEST_RECORDS = Rows(StepRecord, "run_id", "direction", "index", "attempt", end="ORDER BY try_number DESC LIMIT 1")
 RUNS = Rows(WorkflowRun, "id")
 COMMANDS = Rows(OutboxMessage, "id")
 STEPS = Insert(StepRecord, *_STEP_COLUMNS, now=("started_at",))
@@ -110,12 +107,14 @@ def take_locks(connection: BaseDatabaseWrapper, run_id: int, resources: Sequence
 
 
 def drop_locks(connection: BaseDatabaseWrapper, run_id: int) -> list[str]:
-    """Take all locks, and all places in queues for locks, from a run; the resources that it held or waited for.
+    """Take all locks, and all places in queues for locks, from a run; those resources, if anybody may wait for one.
 
     In order, as those who want to wait for one hold them: they have either written so, or find it gone.
     """
     if connection.vendor == "sqlite":  # where nobody else writes now
         gone = run(connection, "DELETE FROM journal_resourcelock WHERE run_id = %s RETURNING resource", (run_id,))
+        if not is_any_waiting(connection):
+            return []
         return [*(resource for (resource,) in gone), *leave_queues(connection, run_id)]
     return [resource for (resource,) in run(connection, _DROP_LOCKS, (run_id, run_id))]
 
@@ -135,6 +134,11 @@ def is_any_held(connection: BaseDatabaseWrapper, resources: Sequence[str]) -> bo
     """Whether a run holds one of `resources`, or waits for one, as far as one can see."""
     looks = [f"SELECT 1 FROM {table} WHERE resource IN ({places(resources)})" for table in _LOCK_TABLES]
     return bool(resources) and bool(run(connection, f"{' UNION ALL '.join(looks)} LIMIT 1", (*resources, *resources)))
+
+
+def is_any_waiting(connection: BaseDatabaseWrapper) -> bool:
+    """Whether any run waits for a lock."""
+    return bool(run(connection, "SELECT 1 FROM journal_lockwait LIMIT 1"))
 
 
 _LOCK_TABLES = ("journal_resourcelock", "journal_lockwait")
@@ -190,12 +194,6 @@ def open_steps(connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -
 def open_ended_steps(connection: BaseDatabaseWrapper, ended: Sequence[Any]) -> None:
     """Insert records of steps that were begun and ended by the same transaction."""
     ENDED_STEPS.run(connection, [(*step_row(record), json.dumps(record.result)) for record in ended])
-
-
-def newest_step(connection: BaseDatabaseWrapper, place: tuple[int, str, int, int]) -> int | None:
-    """The id of the newest record at a place: run, direction, index and attempt."""
-    rows = run(connection, _NEWEST_STEP, place)
-    return rows[0][0] if rows else None
 
 
 def last_failure(connection: BaseDatabaseWrapper, run_id: int, attempt: int) -> dict[str, Any]:

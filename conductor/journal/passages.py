@@ -26,7 +26,6 @@ _AS_KNOWN = "WHERE id = %s AND fencing_token = %s AND NOT is_cancel_requested"
 _KEPT = f"lease_expires_at = {{later}} {_AS_KNOWN}"
 _CLOSED = "UPDATE journal_steprecord SET state = %s, result = %s, finished_at = {now} WHERE step_key = %s"
 _FREED = "DELETE FROM journal_resourcelock WHERE run_id = %s"
-_IS_ANY_WAITING = "SELECT 1 FROM journal_lockwait LIMIT 1"
 MOST_AT_ONCE = 64
 
 
@@ -187,7 +186,7 @@ def _write_each(connection: BaseDatabaseWrapper, batch: Sequence[_Waiting]) -> N
 
 
 def _write(connection: BaseDatabaseWrapper, wanted: Sequence[Passage]) -> None:
-    is_blocked = any(passage.free for passage in wanted) and bool(run(connection, _IS_ANY_WAITING))
+    is_blocked = any(passage.free for passage in wanted) and checkpoints.is_any_waiting(connection)
     for passage in wanted:
         passage.is_written = not (passage.free and is_blocked)
     passages = [passage for passage in wanted if passage.is_written]

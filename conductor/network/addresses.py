@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from socket import AF_INET, AF_INET6, inet_pton
 
@@ -103,13 +104,18 @@ def is_held(subnet: Subnet, address: str) -> bool:
 
 def lowest_free(subnet: Subnet) -> Iterator[str]:
     """The addresses of the pools that nobody holds, upwards. As numbers: objects of addresses are slow to make."""
-    family = AF_INET if subnet.ip_version == 4 else AF_INET6
     rows = dialect.run(connections[DEFAULT_DB_ALIAS], _HELD, (subnet.pk,))
-    held = {int.from_bytes(inet_pton(family, str(address))) for (address,) in rows}
+    held = {_number(address) for (address,) in rows}
     for pool in subnet.allocation_pools:
         start, end = ip_address(pool["start"]), ip_address(pool["end"])
         free = (number for number in range(int(start), int(end) + 1) if number not in held)
         yield from (str(type(start)(number)) for number in free)
+
+
+@lru_cache(maxsize=65_536)
+def _number(address: str) -> int:
+    """An address as a number: the same ones are asked for again and again."""
+    return int.from_bytes(inet_pton(AF_INET6 if ":" in address else AF_INET, address))
 
 
 def _allocate_first(subnets: list[Subnet], port: Port) -> AddressAllocation:

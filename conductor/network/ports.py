@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import ip_network
 from typing import Any, Protocol
 
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -19,6 +18,7 @@ from django.utils import timezone
 from conductor.core.compute_driver import NetworkPort, PortAddress
 from conductor.core.context import RequestContext
 from conductor.core.errors import BuildAborted, Conflict, Invalid, NotFound
+from conductor.core.plain_json import plain
 from conductor.network import addresses, auto_topology, ipv6_modes, port_rows, security_groups
 from conductor.network.errors import InvalidIpForSubnet
 from conductor.network.models import AddressAllocation, FloatingIp, Network, Port, SecurityGroup
@@ -258,13 +258,13 @@ def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any
     """NetworkPort as JSON. Of its addresses IPv4 comes before IPv6; `more` are all but the first."""
     held = sorted(allocations, key=lambda row: (row.subnet.ip_version, row.pk))
     subnet = held[0].subnet if held else None
-    told = asdict(
+    told: dict[str, Any] = plain(
         NetworkPort(
             port_uuid=str(port.uuid),
             network_name=port.network.name,
             mac_address=port.mac_address,
             ip_address=held[0].ip_address if held else "",
-            prefix_length=ip_network(subnet.cidr).prefixlen if subnet else 0,
+            prefix_length=int(subnet.cidr.rpartition("/")[2]) if subnet else 0,
             cidr=subnet.cidr if subnet else "",
             gateway_ip=(subnet.gateway_ip or "") if subnet else "",
             dns_nameservers=tuple(subnet.dns_nameservers) if subnet else (),
@@ -272,16 +272,13 @@ def _told(port: Port, allocations: Iterable[AddressAllocation]) -> dict[str, Any
             ipv6_mode=ipv6_modes.of(subnet) if subnet else "",
         )
     )
-    more = [_address(row) for row in held[1:]]
-    return told | {"dns_nameservers": list(subnet.dns_nameservers) if subnet else [], "more": more}
+    return told | {"more": [plain(_address(row)) for row in held[1:]]}
 
 
-def _address(row: AddressAllocation) -> dict[str, Any]:
-    """PortAddress as JSON."""
+def _address(row: AddressAllocation) -> PortAddress:
     subnet = row.subnet
-    names = list(subnet.dns_nameservers)
-    told = asdict(PortAddress(row.ip_address, subnet.cidr, subnet.gateway_ip or "", (), ipv6_modes.of(subnet)))
-    return told | {"dns_nameservers": names}
+    names, mode = tuple(subnet.dns_nameservers), ipv6_modes.of(subnet)
+    return PortAddress(row.ip_address, subnet.cidr, subnet.gateway_ip or "", names, mode)
 
 
 def _automatic(context: RequestContext) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, dataclass_transform
 
 from conductor.core.errors import Invalid
+from conductor.core.plain_json import field_names, known_fields
 
 M = TypeVar("M")
 _types: dict[str, tuple[type[Any], tuple[int, int]]] = {}
@@ -36,7 +37,7 @@ def encode(body: Any) -> dict[str, Any]:
     return {
         "message": body.MESSAGE_NAME,
         "version": f"{version[0]}.{version[1]}",
-        "body": {field.name: getattr(body, field.name) for field in dataclasses.fields(cls)},
+        "body": {name: getattr(body, name) for name in field_names(cls)},
     }
 
 
@@ -50,8 +51,7 @@ def decode(data: Mapping[str, Any]) -> Any:
     known = _types.get(name)
     if known is None or version[0] > known[1][0]:
         raise UnknownMessage(f"Message {name} {data['version']} is not known here.")
-    fields = {field.name for field in dataclasses.fields(known[0])}
-    return known[0](**{key: value for key, value in data["body"].items() if key in fields})
+    return known[0](**known_fields(known[0], data["body"]))
 
 
 def registered() -> dict[str, tuple[type[Any], tuple[int, int]]]:

@@ -199,16 +199,22 @@ class Insert:
 
 def update(table: str, values: Iterable[tuple[str, Any]], where: str) -> tuple[str, list[Any]]:
     """An UPDATE and its parameters; values may be `Later` or `Unless`."""
-    places: list[str] = []
+    words: list[tuple[str, str]] = []
     params: list[Any] = []
     for name, value in values:
         if isinstance(value, (Later, Unless)):
-            places.append(f'"{name}" = {value.word}')
+            words.append((name, value.word))
             params.extend(value.params)
         else:
-            places.append(f'"{name}" = %s')
+            words.append((name, "%s"))
             params.append(value)
-    return f"UPDATE {table} SET {', '.join(places)} WHERE {where}", params
+    return _update(table, tuple(words), where), params
+
+
+@lru_cache(maxsize=512)
+def _update(table: str, words: tuple[tuple[str, str], ...], where: str) -> str:
+    changes = ", ".join(f'"{name}" = {word}' for name, word in words)
+    return f"UPDATE {table} SET {changes} WHERE {where}"
 
 
 def places(values: Sized) -> str:

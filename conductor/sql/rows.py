@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Generic, TypeVar, cast
+from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import AutoField, CharField, Field, Model, TextField
+from django.db.models import AutoField, BooleanField, CharField, Field, IntegerField, Model, TextField
 from django.db.models.base import ModelState
 from django.db.models.functions import Now
 
@@ -30,11 +31,15 @@ def loaded(model: type[M], alias: str, values: Mapping[str, Any]) -> M:
 
 
 class Rows(Generic[M]):
-    """Rows of one model, found by the values of some columns, which are unique, except for `all`."""
+    """Rows of one model, found by the values of some columns, which are unique, except for `all`.
 
-    def __init__(self, model: type[M], *keys: str) -> None:
+    `end` is what follows in the statements that find them: an order, or how many.
+    """
+
+    def __init__(self, model: type[M], *keys: str, end: str = "") -> None:
         self._model = model
         self._keys = keys
+        self._end = end
         self._converters: dict[str, tuple[tuple[str, Any, Converters], ...]] = {}
 
     def find(self, connection: BaseDatabaseWrapper, *values: Any) -> M | None:
@@ -43,7 +48,7 @@ class Rows(Generic[M]):
 
     def all(self, connection: BaseDatabaseWrapper, *values: Any) -> list[M]:
         """All rows whose keys have these values, in no order."""
-        found = run(connection, self._select, self._as_keys(connection, values))
+        found = run(connection, f"{self._select} {self._end}", self._as_keys(connection, values))
         return [self._as_object(connection, row) for row in found]
 
     def among(self, connection: BaseDatabaseWrapper, values: Sequence[Any]) -> list[M]:
@@ -118,15 +123,17 @@ class Rows(Generic[M]):
     def _as_param(self, connection: BaseDatabaseWrapper, name: str, value: Any) -> Any:
         if isinstance(value, (Later, Unless, Now)):
             return NOW if isinstance(value, Now) else value
-        if value is None or (type(value) is str and name in self._texts):
+        if value is None or name in self._taken_as_they_are.get(type(value), ()):
             return value
-        return self._field(name).get_db_prep_save(value, connection)
+        return value.hex if type(value) is UUID else self._field(name).get_db_prep_save(value, connection)
 
     @cached_property
-    def _texts(self) -> frozenset[str]:
-        """Fields whose columns take a string as it is."""
+    def _taken_as_they_are(self) -> dict[type[Any], frozenset[str]]:
+        """For types of values the fields whose columns take them so."""
         fields = self._model._meta.concrete_fields
-        return frozenset(str(field.attname) for field in fields if type(field) in (CharField, TextField))
+        texts = frozenset(str(field.attname) for field in fields if type(field) in (CharField, TextField))
+        numbers = frozenset(str(field.attname) for field in fields if isinstance(field, (IntegerField, BooleanField)))
+        return {str: texts, int: numbers, bool: numbers}
 
     def _field(self, name: str) -> Field[Any, Any]:
         return cast("Field[Any, Any]", self._model._meta.get_field(name))
@@ -134,8 +141,9 @@ class Rows(Generic[M]):
     def _as_object(self, connection: BaseDatabaseWrapper, row: Iterable[Any]) -> M:
         values = dict(zip(self._names, row, strict=True))
         for name, column, converters in self._converted(connection):
-            for convert in converters:
-                values[name] = convert(values[name], column, connection)
+            if values[name] is not None:
+                for convert in converters:
+                    values[name] = convert(values[name], column, connection)
         return loaded(self._model, connection.alias, values)
 
     def _converted(self, connection: BaseDatabaseWrapper) -> tuple[tuple[str, Any, Converters], ...]:

@@ -142,12 +142,15 @@ def flow_of(run: WorkflowRun) -> Flow:
 
     Raises UnknownFlow.
     """
-    versions = [version for name, version in _by_version if name == run.flow]
-    version = run.flow_version or max(versions, default=0)
+    version = run.flow_version or _newest(run.flow)
     flow = _by_version.get((run.flow, version))
     if flow is None:
         raise UnknownFlow(f"This conductor has no flow {run.flow} version {version}.")
     return flow
+
+
+def _newest(name: str) -> int:
+    return max((version for known, version in _by_version if known == name), default=0)
 
 
 def failpoints(flow: Flow, direction: str = "do") -> list[str]:

@@ -8,12 +8,13 @@ from copy import copy
 from typing import Any
 
 from django.conf import settings
-from django.db import connections, transaction
+from django.db import connections
 
 from conductor.core.states import StepState
 from conductor.journal import checkpoints
 from conductor.journal.models import WorkflowRun
 from conductor.sql.dialect import Later
+from conductor.sql.savepoints import savepoint
 from conductor.workflows import records
 from conductor.workflows.records import Opened, Record
 
@@ -27,6 +28,7 @@ class Draft:
 
     def __init__(self, alias: str, run: WorkflowRun) -> None:
         self._alias = alias
+        self._connection = connections[alias]  # a turn is one thread's
         self._run = run
         self._forget()
 
@@ -62,11 +64,11 @@ class Draft:
         for name, value in waiting.items():
             setattr(record, name, value)
         if record is not self._opened:
-            checkpoints.RECORDS.update(connections[self._alias], record.pk, **waiting)
+            checkpoints.RECORDS.update(self._connection, record.pk, **waiting)
 
     def write(self) -> None:
         """Before the transaction ends, and before what it has changed is looked up in the database."""
-        connection = connections[self._alias]
+        connection = self._connection
         if self._ended:
             checkpoints.open_ended_steps(connection, self._ended)
             self._ended = []
@@ -89,7 +91,7 @@ class Draft:
         unwritten = {name: copy(value) for name, value in self._unwritten.items()}
         opened, ended = self._opened, list(self._ended)
         try:
-            with transaction.atomic(using=self._alias):
+            with savepoint(self._alias):
                 yield
         except Exception:
             self.reread()

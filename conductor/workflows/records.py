@@ -51,8 +51,7 @@ def key_of(run: WorkflowRun, index: int, try_number: int, direction: str = "") -
 
 def current(alias: str, run: WorkflowRun, index: int) -> StepRecord | None:
     """The newest record of the step at `index` in the run's direction and attempt."""
-    pk = checkpoints.newest_step(connections[alias], (run.pk, run.direction, index, run.attempt))
-    return None if pk is None else checkpoints.RECORDS.get(connections[alias], pk)
+    return checkpoints.NEWEST_RECORDS.find(connections[alias], run.pk, run.direction, index, run.attempt)
 
 
 def open_record(run: WorkflowRun, step: Step, index: int, last: StepRecord | None) -> Record:
