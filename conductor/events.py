@@ -70,7 +70,15 @@ def about_run(run: WorkflowRun) -> Subject:
     return known
 
 
-_ABOUT = "_about"
+def about_instance_of(run: WorkflowRun) -> Subject:
+    """The same of the instance that a run works on."""
+    known: Subject | None = run.__dict__.get(_ABOUT_INSTANCE)
+    if known is None:
+        known = run.__dict__[_ABOUT_INSTANCE] = about_instance(str(run.instance_uuid), run.project_id, run.uuid)
+    return known
+
+
+_ABOUT, _ABOUT_INSTANCE = "_about", "_about_instance"
 
 
 def about_instance(instance_uuid: UUID | str, project_id: str, run_uuid: UUID | str | None = None) -> Subject:

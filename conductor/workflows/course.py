@@ -84,7 +84,7 @@ class Course:
         if isinstance(record, records.Opened):
             self._draft.open(record)
             if self.run.direction == "do":
-                step.apply_start(self._work(record.step_key))
+                step.apply_start(self._work(self._record.step_key))
 
     def _current(self, index: int) -> StepRecord | None:
         self._draft.write()
@@ -97,7 +97,7 @@ class Course:
             with self._draft.savepoint():  # what was done before it stays
                 for moment in moments:
                     reach(f"{self._place(step)}.{moment}")
-                self._succeed(step, step.execute(self._work(record.step_key)) or {})
+                self._succeed(step, step.execute(self._work(self._record.step_key)) or {})
         except NOT_THE_STEPS_FAULT:
             raise
         except Exception as error:
@@ -228,6 +228,7 @@ class Course:
         self._save(state=state, error=error, owner=None, lease_expires_at=None, finished_at=NOW, orders=None)
         records.tell(self.alias, self.run, "run.ended", state=state, error=error)
         if state != RunState.NEEDS_OPERATOR:  # it goes on, and what it works on is nobody else's until then
+            self._draft.write_instance()
             outbox.close_run(self.alias, self.run)
         self.is_over = True
 
@@ -270,8 +271,9 @@ class Course:
         return f"{self.flow.name}.{self.run.direction}.{step.name}"
 
     def _work(self, step_key: str) -> Work:
-        token = self.run.fencing_token
-        return Work(alias=self.alias, run=self.run, context=self._context, step_key=step_key, token=token)
+        """For code that runs in the transaction which is open."""
+        token, changes = self.run.fencing_token, self._draft.instance
+        return Work(self.alias, self.run, self._context, step_key, token, changes)
 
     @property
     def _record(self) -> records.Record:

@@ -17,6 +17,7 @@ from conductor.sql.dialect import Later
 from conductor.sql.savepoints import savepoint
 from conductor.workflows import records
 from conductor.workflows.records import Opened, Record
+from conductor.workflows.steps import instance_rows
 
 
 class Draft:
@@ -30,12 +31,14 @@ class Draft:
         self._alias = alias
         self._connection = connections[alias]  # a turn is one thread's
         self._run = run
+        self.instance: dict[str, Any] = {}  # what the steps' code says of the run's instance
         self._forget()
 
     def _forget(self) -> None:
         self._unwritten: dict[str, Any] = {}
         self._opened: Opened | None = None
         self._ended: list[Opened] = []
+        self.instance.clear()
 
     def save(self, **values: Any) -> None:
         """Change the run; the row follows with the next `write`."""
@@ -69,6 +72,7 @@ class Draft:
     def write(self) -> None:
         """Before the transaction ends, and before what it has changed is looked up in the database."""
         connection = self._connection
+        self.write_instance()
         if self._ended:
             checkpoints.open_ended_steps(connection, self._ended)
             self._ended = []
@@ -80,6 +84,11 @@ class Draft:
             checkpoints.save(connection, self._run.pk, {"lease_expires_at": lease, **self._unwritten})
             self._unwritten = {}
 
+    def write_instance(self) -> None:
+        """As all others do who change an instance and its locks: before its locks are freed."""
+        if self.instance:
+            instance_rows.write(self._alias, self._run, self.instance)
+
     def reread(self) -> None:
         """The run as the database has it: what a transaction changed before it was rolled back is forgotten."""
         self._forget()
@@ -89,12 +98,13 @@ class Draft:
     def savepoint(self) -> Iterator[None]:
         """What fails inside leaves the run as it was before, in the database and in memory."""
         unwritten = {name: copy(value) for name, value in self._unwritten.items()}
-        opened, ended = self._opened, list(self._ended)
+        opened, ended, instance = self._opened, list(self._ended), dict(self.instance)
         try:
             with savepoint(self._alias):
                 yield
         except Exception:
             self.reread()
             self._opened, self._ended = opened, ended
+            self.instance |= instance
             self.save(**unwritten)
             raise

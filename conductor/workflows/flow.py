@@ -39,6 +39,7 @@ class Work:
     context: RequestContext
     step_key: str
     token: int
+    changes: dict[str, Any] | None = None  # of the run's instance: its transaction writes them together
 
     @property
     def inputs(self) -> Mapping[str, Any]:

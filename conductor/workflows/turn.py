@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
@@ -63,7 +64,7 @@ class Turn(Course):
 
     def _here(self, step: Step, record: records.Record) -> None:
         """A step that this worker does itself."""
-        work, place = self._work(record.step_key), self._place(step)
+        work, place = replace(self._work(record.step_key), changes=None), self._place(step)
         reach(f"{place}.before")
         result: Result = {}
         if self.run.direction == "undo":
