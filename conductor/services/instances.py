@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.db import connections
+
 from conductor import events
 from conductor.api_db.models import BuildRequest, InstanceGroupMember, InstanceMapping, RequestSpecRecord
 from conductor.cell_db.models import ConsoleLog
@@ -26,12 +28,18 @@ from conductor.services.instance_actions import list_actions as history
 from conductor.services.instance_queries import get, list_page
 from conductor.services.instance_wishes import CheckedWish
 from conductor.services.values import BuildWish, Launched
+from conductor.sql.rows import Rows
 from conductor.transactions import database_time, one_at_a_time, retried, write_tx
 
 __all__ = ["console_output", "create", "delete", "get", "history", "list_page"]
 
 API = "default"
 BUILD_FLOW = "build_instances"
+
+# Hundreds may be asked for at once, and each has one of these.
+REQUESTS = Rows(BuildRequest, "instance_uuid")
+MAPPINGS = Rows(InstanceMapping, "instance_uuid")
+SPECS = Rows(RequestSpecRecord, "instance_uuid")
 
 
 @retried
@@ -106,17 +114,18 @@ def _launch(context: RequestContext, checked: CheckedWish) -> Launched:
         "reservation_id": reservation_id,
     }
     names = [wish.name] if count == 1 else [f"{wish.name}-{number}" for number in range(1, count + 1)]
-    BuildRequest.objects.bulk_create(
-        BuildRequest(
-            instance_uuid=uuid,
-            project_id=context.project_id,
-            run_uuid=run_uuid,
-            instance=common
+    requests = [
+        {
+            "instance_uuid": uuid,
+            "project_id": context.project_id,
+            "run_uuid": run_uuid,
+            "instance": common
             | {"name": name, "hostname": instance_wishes.hostname_of(wish, name, str(uuid)), "launch_index": index},
-            created_at=created_at,
-        )
+            "created_at": created_at,
+        }
         for index, (uuid, name) in enumerate(zip(instance_uuids, names, strict=True))
-    )
+    ]
+    REQUESTS.insert_all(connections[API], requests)
     _record(context, checked, instance_uuids, run_uuid, created_at)
     devices = {str(uuid): device_wishes.take(context, checked.devices, uuid) for uuid in instance_uuids}
     launched = Launched(tuple(str(uuid) for uuid in instance_uuids), reservation_id, str(run_uuid))
@@ -166,22 +175,17 @@ def _record(
 ) -> None:
     """Where each instance is (nowhere yet), what was asked for it, and which group it joins."""
     spec = checked.spec
-    InstanceMapping.objects.bulk_create(
-        InstanceMapping(
-            instance_uuid=uuid,
-            project_id=context.project_id,
-            user_id=context.user_id,
-            vcpus=spec.flavor.vcpus,
-            memory_mb=spec.flavor.memory_mb,
-            build_run_uuid=run_uuid,
-            created_at=created_at,
-        )
-        for uuid in instance_uuids
-    )
+    mapping = {
+        "project_id": context.project_id,
+        "user_id": context.user_id,
+        "vcpus": spec.flavor.vcpus,
+        "memory_mb": spec.flavor.memory_mb,
+        "build_run_uuid": run_uuid,
+        "created_at": created_at,
+    }
+    MAPPINGS.insert_all(connections[API], [{"instance_uuid": uuid, **mapping} for uuid in instance_uuids])
     as_json = spec.to_json()
-    RequestSpecRecord.objects.bulk_create(
-        RequestSpecRecord(instance_uuid=uuid, spec=as_json) for uuid in instance_uuids
-    )
+    SPECS.insert_all(connections[API], [{"instance_uuid": uuid, "spec": as_json} for uuid in instance_uuids])
     if checked.group:
         members = checked.group.members.values_list("instance_uuid", flat=True)
         there = InstanceMapping.objects.filter(instance_uuid__in=list(members), is_deleted=False).count()

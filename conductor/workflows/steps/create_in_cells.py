@@ -6,13 +6,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from django.db import connections
+
 from conductor import events
 from conductor.api_db.models import BuildRequest, CellMapping, InstanceMapping
 from conductor.cell_db.models import Instance
 from conductor.scheduler import allocation_claims
-from conductor.transactions import database_now
+from conductor.transactions import database_time
 from conductor.volume import operations
 from conductor.workflows.flow import Result, Retry, Step, Work
+from conductor.workflows.steps import instance_rows
 from conductor.workflows.steps.select_destinations import SelectDestinations
 
 
@@ -63,16 +66,15 @@ def _requests_by_cell(work: Work) -> dict[str, list[BuildRequest]]:
 
 def _create(work: Work, cell: str, rows: list[BuildRequest]) -> None:
     with work.fenced(cell):
-        there = set(
-            Instance.objects.using(cell)
-            .filter(uuid__in=[row.instance_uuid for row in rows])
-            .values_list("uuid", flat=True)
-        )
-        Instance.objects.using(cell).bulk_create(
-            Instance(uuid=row.instance_uuid, **row.instance, created_at=row.created_at, updated_at=database_now())
+        uuids = [row.instance_uuid for row in rows]
+        there = set(Instance.objects.using(cell).filter(uuid__in=uuids).values_list("uuid", flat=True))
+        now = database_time(cell)
+        missing = [
+            {"uuid": row.instance_uuid, **row.instance, "created_at": row.created_at, "updated_at": now}
             for row in rows
             if row.instance_uuid not in there
-        )
+        ]
+        instance_rows.ROWS.insert_all(connections[cell], missing)
 
 
 def _settle(work: Work) -> dict[str, Any]:
