@@ -8,7 +8,7 @@ WORKERS ?= 5
 PYTEST := $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 2
 SEED ?= 1
 # What depends on how a database locks, commits and sorts is proven on both kinds.
-ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_,$(addsuffix .py,races engine placement addresses ports launch instance_delete instance_lists host_reports reports_elsewhere provider_trees))
+ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_,$(addsuffix .py,races engine shared_transactions placement addresses ports launch instance_delete instance_lists host_reports reports_elsewhere provider_trees))
 # libvirt opens the hypervisor inside a process some twenty times and no more: one file needs most of them for itself.
 APART := $(addprefix tests/compute_drivers/test_,libvirt_faults.py tiny_linux.py)
 

@@ -25,8 +25,8 @@ ALIAS = "cell1"
 ANA = RequestContext(user_id="a" * 32, project_id="b" * 32, request_id="req-1", roles=frozenset({"member"}))
 STEPS = 8
 # Per database: transactions and statements of a run, from the request that opens it to its end.
-DOING = {"sqlite": (10, 44), "postgresql": (10, 26)}
-DOING_AND_UNDOING = {"sqlite": (19, 82), "postgresql": (19, 35)}
+DOING = {"sqlite": (10, 43), "postgresql": (10, 23)}
+DOING_AND_UNDOING = {"sqlite": (19, 80), "postgresql": (19, 32)}
 
 
 class Quiet(Step):

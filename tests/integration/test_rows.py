@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connections
+from django.db import IntegrityError, connections
 from django.db.models import Model
 
 from conductor.cell_db.models import Instance
@@ -151,3 +151,38 @@ def test_those_are_found_whose_key_is_among_values(count: int, instance: Instanc
     assert sorted(row.pk for row in found) == sorted(row.pk for row in wanted)
     assert all(values_of(row) == values_of(instance) for row in found if row.pk == instance.pk)
     assert ROWS.among(connections[ALIAS], []) == []
+
+
+def test_many_rows_go_in_as_the_orm_puts_them_in() -> None:
+    factories.cells()
+    now = database_time(ALIAS)
+    usual: dict[str, Any] = {
+        "project_id": ANA.project_id,
+        "user_id": ANA.user_id,
+        "flavor": {"vcpus": 1, "extra_specs": {}},
+        "image": {},
+        "vm_state": VmState.BUILDING,
+        "power_state": PowerState.NOSTATE,
+        "created_at": now,
+        "updated_at": now,
+    }
+    by_hand = [{"uuid": uuid4(), "name": f"Zoë's {number} %", "metadata": {"n": number}, **usual} for number in (1, 2)]
+    twins = [{**values, "uuid": uuid4()} for values in by_hand]
+    ROWS.insert_all(connections[ALIAS], [])
+    ROWS.insert_all(connections[ALIAS], by_hand)
+    Instance.objects.using(ALIAS).bulk_create(Instance(**values) for values in twins)
+    own = ("id", "uuid")
+    for mine, twin in zip(by_hand, twins, strict=True):
+        stored, twin_stored = (Instance.objects.using(ALIAS).values().get(uuid=row["uuid"]) for row in (mine, twin))
+        assert {name: value for name, value in stored.items() if name not in own} == {
+            name: value for name, value in twin_stored.items() if name not in own
+        }
+
+
+def test_many_rows_go_in_together_or_not_at_all() -> None:
+    network, now = make_network(), database_time()
+    values = {"project_id": "b" * 32, "created_at": now, "updated_at": now, "network_id": network.pk}
+    twice = [{"mac_address": "fa:16:3e:00:00:03", **values}] * 2
+    with pytest.raises(IntegrityError), write_tx():
+        Rows(Port, "id").insert_all(connections["default"], twice)
+    assert not Port.objects.exists()
