@@ -171,7 +171,8 @@ def effect_in_a_transaction_of_its_own() -> None:
                 step.apply(self._work(self._record.step_key), result)
                 connection.connection.commit()
                 connection.connection.execute("BEGIN IMMEDIATE")
-                connection.savepoint_ids.clear()
+                for _ in connection.savepoint_ids:
+                    connection.connection.execute("SAVEPOINT step")
                 turn.reach("between effect and record")
             succeed(self, step, result, state=state)
 
