@@ -134,8 +134,9 @@ def _done(flow: Flow, position: int) -> int | None:
     if position == len(flow.steps) or _has(flow.steps[position - 1], "apply"):
         return None
     following = flow.steps[position]
-    is_begun_at_once = isinstance(following, RemoteStep) or _has(following, "is_local_in")
-    return None if following.is_local or is_begun_at_once or _has(following, "apply_start") else position
+    is_sent_at_once = isinstance(following, RemoteStep) and not flow.is_forward_only
+    has_code = any(_has(following, name) for name in ("is_local_in", "apply_start"))
+    return None if following.is_local or is_sent_at_once or has_code else position
 
 
 def _undone(flow: Flow, position: int) -> int | None:
