@@ -63,22 +63,20 @@ class Subject:
 
 
 def about_run(run: WorkflowRun) -> Subject:
-    """Kept with the object of the run: its worker tells many, and a run is about the same for ever."""
-    known: Subject | None = run.__dict__.get(_ABOUT)
-    if known is None:
-        known = run.__dict__[_ABOUT] = Subject(f"wf:{run.uuid}", run.project_id, run.uuid, run.instance_uuid)
-    return known
+    return _kept(run, "_about", lambda: Subject(f"wf:{run.uuid}", run.project_id, run.uuid, run.instance_uuid))
 
 
 def about_instance_of(run: WorkflowRun) -> Subject:
-    """The same of the instance that a run works on."""
-    known: Subject | None = run.__dict__.get(_ABOUT_INSTANCE)
+    """Of the instance that a run works on."""
+    return _kept(run, "_about_instance", lambda: about_instance(str(run.instance_uuid), run.project_id, run.uuid))
+
+
+def _kept(run: WorkflowRun, name: str, make: Callable[[], Subject]) -> Subject:
+    """Kept with the object of the run: its worker tells many, and a run is about the same for ever."""
+    known: Subject | None = run.__dict__.get(name)
     if known is None:
-        known = run.__dict__[_ABOUT_INSTANCE] = about_instance(str(run.instance_uuid), run.project_id, run.uuid)
+        known = run.__dict__[name] = make()
     return known
-
-
-_ABOUT, _ABOUT_INSTANCE = "_about", "_about_instance"
 
 
 def about_instance(instance_uuid: UUID | str, project_id: str, run_uuid: UUID | str | None = None) -> Subject:
@@ -125,7 +123,7 @@ def append_told(alias: str, told: Told) -> None:
 
 @dataclass(slots=True, eq=False)
 class _Telling:
-    """Events on their way into the log. As a hook of the commit it goes with a savepoint that is rolled back."""
+    """An event on its way into the log. As a hook of the commit it goes with a savepoint that is rolled back."""
 
     alias: str
     told: Told

@@ -48,7 +48,7 @@ class Rows(Generic[M]):
 
     def all(self, connection: BaseDatabaseWrapper, *values: Any) -> list[M]:
         """All rows whose keys have these values, in no order."""
-        found = run(connection, f"{self._select} {self._end}", self._as_keys(connection, values))
+        found = run(connection, self._select, self._as_keys(connection, values))
         return [self._as_object(connection, row) for row in found]
 
     def among(self, connection: BaseDatabaseWrapper, values: Sequence[Any]) -> list[M]:
@@ -113,7 +113,7 @@ class Rows(Generic[M]):
     def _select(self) -> str:
         meta = self._model._meta
         columns = names(field.column for field in meta.concrete_fields)
-        return f"SELECT {columns} FROM {meta.db_table} WHERE {self._where}"
+        return f"SELECT {columns} FROM {meta.db_table} WHERE {self._where} {self._end}".rstrip()
 
     @cache  # noqa: B019 - rows live as long as their module
     def _selects(self, count: int) -> str:

@@ -86,8 +86,7 @@ class Draft:
 
     def write_instance(self) -> None:
         """As all others do who change an instance and its locks: before its locks are freed."""
-        if self.instance:
-            instance_rows.write(self._alias, self._run, self.instance)
+        instance_rows.write(self._alias, self._run, self.instance)
 
     def reread(self) -> None:
         """The run as the database has it: what a transaction changed before it was rolled back is forgotten."""

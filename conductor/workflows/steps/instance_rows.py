@@ -20,8 +20,7 @@ ROWS = Rows(Instance, "uuid")
 
 def read(work: Work) -> Instance:
     """The instance of a cell's run."""
-    if work.changes:
-        write(work.alias, work.run, work.changes)
+    write(work.alias, work.run, work.changes)
     return ROWS.get(connections[work.alias], work.run.instance_uuid)
 
 
@@ -41,8 +40,10 @@ def update(work: Work, **values: Any) -> None:
         write(work.alias, work.run, changes)
 
 
-def write(alias: str, run: WorkflowRun, changes: dict[str, Any]) -> None:
-    """Change the instance of a run as was said by `update`, and forget that it was said."""
+def write(alias: str, run: WorkflowRun, changes: dict[str, Any] | None) -> None:
+    """Change the instance of a run as was said by `update`, if anything was, and forget that it was said."""
+    if not changes:
+        return
     ROWS.update(connections[alias], run.instance_uuid, **changes)
     changes.clear()
     _tell(alias, run, "instance.updated")
@@ -56,8 +57,7 @@ def is_awaited(work: Work) -> bool:
 
 def bury(work: Work) -> None:
     """The instance is no more: the row stays for those who list what was deleted; inside a fenced transaction."""
-    if work.changes:
-        write(work.alias, work.run, work.changes)
+    write(work.alias, work.run, work.changes)
     now = database_now()
     Instance.objects.using(work.alias).filter(uuid=work.instance_uuid).update(
         vm_state=VmState.DELETED, task_state=None, terminated_at=now, deleted_at=now, updated_at=now
