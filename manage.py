@@ -9,15 +9,16 @@ import sys
 from django.core.management import execute_from_command_line
 
 from portal.environment import InvalidEnvironment, current
+from portal.private_files import protect
 
 EXIT_BAD_ENVIRONMENT = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Run one management command; a wrong environment variable costs one line and exit code 2."""
+    """Run one management command; a wrong environment variable or data folder costs one line and exit code 2."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     try:
-        current()
+        protect(current())
     except InvalidEnvironment as error:
         print(error, file=sys.stderr)
         return EXIT_BAD_ENVIRONMENT

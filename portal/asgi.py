@@ -13,8 +13,11 @@ from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
 from conductor.core import garbage
+from portal.environment import current
+from portal.private_files import protect
 from portal.request_bodies import WatchedBodies
 
+protect(current())
 _http: Any = get_wsgi_application()
 
 # What follows needs the apps that the line above loads.

@@ -207,7 +207,7 @@ def _kept_secret_key(data_dir: Path) -> str:
     """The key in `data_dir`, made at the first start: sessions must outlive a restart."""
     path = data_dir / SECRET_KEY_FILE
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             _write_once(path, secrets.token_urlsafe(48))
         key = path.read_text().strip()

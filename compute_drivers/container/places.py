@@ -48,7 +48,9 @@ class Places(HostPlaces):
         self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in (self.instances_dir, self.consoles_dir, self.kept_dir):
             directory.mkdir(mode=0o700, exist_ok=True)
-        self.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not self.run_dir.exists():
+            self.run_dir.mkdir(parents=True)
+            self.run_dir.chmod(0o755)  # whatever the umask is
         for directory in (self.own_run_dir, self.mounts_dir):
             directory.mkdir(exist_ok=True)
             os.chown(directory, 0, self.first_id)

@@ -41,7 +41,10 @@ class Media:
 
     def prepare(self, tokens: Collection[str]) -> None:
         """Make the folder, and remove what belongs to none of `tokens`. Raises OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._folder.parent.exists():
+            self._folder.parent.mkdir(parents=True)
+            self._folder.parent.chmod(0o711)  # whatever the umask is: the web server is another account
+        self._folder.mkdir(exist_ok=True)
         self._folder.chmod(0o711)
         for folder in self._folder.iterdir():
             if TOKEN.fullmatch(folder.name) and folder.name not in tokens:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from conductor.management.commands import up
 from tests.acceptance.cloud import PROJECT, START_SECONDS, Cloud
 
 
@@ -65,7 +66,18 @@ def test_credentials_are_private_files(first: Cloud) -> None:
     assert len({passwords["admin"], passwords["demo"]}) == 2
     log = first.log_path.read_text()
     assert passwords["admin"] not in log
-    assert log.count(passwords["demo"]) == 1  # the sign-in line, and nowhere else
+    assert passwords["demo"] not in log
+    assert f"{first.data_dir}/passwords.json" in log
+
+
+def test_a_terminal_shows_the_password(tmp_path: Path) -> None:
+    screen, keyboard = os.openpty()
+    with os.fdopen(keyboard, "w") as terminal:
+        up.Command(stdout=terminal)._say_ready(tmp_path, {"demo": "see-me", "admin": "not-me"})
+    shown = os.read(screen, 4096).decode()
+    os.close(screen)
+    assert "Sign in as demo with the password see-me" in shown
+    assert "not-me" not in shown
 
 
 def test_a_port_in_use_is_one_line(new_cloud: Callable[..., Cloud]) -> None:

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand
 from conductor.management import first_start, preflight
 from conductor.management.default_fleet import default_fleet
 from conductor.management.embedded import Embedded
+from conductor.services.credentials import PASSWORDS_FILE
 
 
 class Command(BaseCommand):
@@ -43,9 +44,11 @@ class Command(BaseCommand):
             return None
 
     def _say_ready(self, data_dir: Path, passwords: dict[str, str]) -> None:
+        """Print where to sign in. A password goes to a terminal only: what is not one is a log that others keep."""
+        kept_in = f"{data_dir}/{PASSWORDS_FILE}"
+        demo = f"with the password {passwords['demo']}" if self.stdout.isatty() else f"with its password in {kept_in}"
         self.stdout.write(
-            f"Sign in as demo with the password {passwords['demo']}; "
-            f"the administrator's is in {data_dir}/passwords.json\n"
+            f"Sign in as demo {demo}; the administrator's is in {kept_in}\n"
             f"For the openstack client: source {data_dir}/openrc.sh demo\n"
             f"Novella is ready: {first_start.base_url()}"
         )
