@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import connections
 
 from conductor import plugins
+from conductor.cells.lookup import API_ALIAS
 from conductor.core.errors import Invalid
 from conductor.core.membership import Member, Membership, Place
 from conductor.membership.database import DatabaseMembership
@@ -60,8 +61,11 @@ class Group:
 
 
 def take_over(aliases: Iterable[str], life: str) -> None:
-    """End what a dead process owned in these journals; what fails waits for its leases. Never raises."""
-    for alias in aliases:
+    """End what a dead process owned in these journals; what fails waits for its leases. Never raises.
+
+    Leases of periodic work for the whole cloud are in the API database, whichever journals this process looks after.
+    """
+    for alias in dict.fromkeys((*aliases, API_ALIAS)):
         try:
             freed = recovery.take_over_from(alias, life)
         except Exception:

@@ -14,6 +14,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from conductor.cells import quarantine
 from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.image import operations as images
+from conductor.journal import periodic_leases
 from conductor.scheduler.plugin_watch import plugin_watch
 from conductor.services import (
     audit_seals,
@@ -36,7 +37,7 @@ from conductor.workflows import leases, recovery
 log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 15.0
-# How often a conductor asks whether a duty that one does for all is due.
+# How often a conductor asks whether periodic work that one process does for all is due.
 DUTY_EVERY_SECONDS = 5.0
 
 SEAL_EVERY_SECONDS = 3.0
@@ -174,6 +175,12 @@ def go_on_with_given_up() -> None:
         log.warning("the database answers again, runs go on: runs=%s", freed)
 
 
+def renew_leases() -> None:
+    """Keep what this process works on: its runs, and the periodic work that it does for all."""
+    leases.renew_all()
+    periodic_leases.renew_all()
+
+
 def settle_uploads() -> None:
     """Images whose uploader died go back to waiting for their data."""
     settled = images.settle_broken_uploads()
@@ -185,15 +192,15 @@ def conductor_tickers(aliases: Iterable[str], name: str) -> list[Ticker]:
     """The periodic work of a conductor that looks after these journals."""
     ours = tuple(aliases)
     return [
-        Ticker("lease-heartbeat", settings.NOVELLA_LEASE_SECONDS / 3, leases.renew_all),
+        Ticker("lease-heartbeat", settings.NOVELLA_LEASE_SECONDS / 3, renew_leases),
         Ticker("service-heartbeat", settings.NOVELLA_HEARTBEAT_SECONDS, partial(report_all, ours, name)),
         Ticker("sweep", settings.NOVELLA_SWEEP_SECONDS, partial(sweep_all, ours)),
         Ticker("given-up", GIVEN_UP_EVERY_SECONDS, go_on_with_given_up),
         Ticker("storage-upkeep", UPKEEP_SECONDS, storage_upkeep.tend),
         Ticker("moves", settings.NOVELLA_SWEEP_SECONDS, partial(move_on_all, ours)),
         Ticker("reclaim", RECLAIM_EVERY_SECONDS, partial(reclaim_all, ours)),
-        Ticker("audit-seals", SEAL_EVERY_SECONDS, partial(seal_all, ours, _worker_name(name))),
-        Ticker("duties", DUTY_EVERY_SECONDS, partial(do_duties, ours, _worker_name(name))),
+        Ticker("audit-seals", SEAL_EVERY_SECONDS, partial(seal_all, ours, leases.WORKER)),
+        Ticker("duties", DUTY_EVERY_SECONDS, partial(do_duties, ours, leases.WORKER)),
         *notification_tickers(ours, name),
     ]
 

@@ -254,7 +254,7 @@ class NotificationDelivery(models.Model):
 
 
 class Duty(models.Model):
-    """Work that one process does for all, such as pruning this journal: who does it now, and when it was last done."""
+    """The lease of periodic work that one process does for all: its holder, and when the work was last done."""
 
     name = models.CharField(max_length=64, unique=True)
     owner = models.CharField(max_length=64, default="")

@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 
 from conductor.actors import conductor as conductor_door
 from conductor.actors import liveness, periodic
-from conductor.cells.lookup import CELL0, cell_aliases, journal_aliases, queue_of
+from conductor.cells.lookup import API_ALIAS, CELL0, cell_aliases, journal_aliases, queue_of
 from conductor.core import garbage
 from conductor.rpc import broker
 from conductor.services import flow_observers
@@ -112,7 +112,7 @@ class ConductorProcess:
 
 def hand_on(aliases: Iterable[str]) -> None:
     """End this process's own leases, so that others need not wait for them; what fails is logged."""
-    for alias in aliases:
+    for alias in dict.fromkeys((*aliases, API_ALIAS)):  # where leases of work for the whole cloud are
         try:
             recovery.hand_on(alias)
         except Exception:

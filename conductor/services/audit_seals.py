@@ -7,7 +7,7 @@ writers, in the transaction that holds the chain's row: so there are no holes, w
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.audit_chain import CONTENT, Chain, Place, Sealed, key_of, named, plain
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden
-from conductor.journal import duties
+from conductor.journal import periodic_leases
 from conductor.journal.models import AuditChain, AuditRecord
 from conductor.services.values import Page
 from conductor.transactions import database_now, database_time, write_tx
@@ -34,7 +34,7 @@ READ = 1000
 # Releases that do not sign may write beside the ones that do while a cloud is upgraded; afterwards no record is
 # sealed that nobody signed.
 UPGRADE_TIME = timedelta(days=1)
-CHECK, CHECK_EVERY_SECONDS, LEASE_SECONDS = "check audit", 3600.0, 300.0
+CHECK, CHECK_EVERY_SECONDS = "check audit", 3600.0
 GONE = "the row of the chain is gone"
 TRIES = 3  # of a check that met somebody who prunes
 
@@ -81,9 +81,10 @@ def seal(alias: str) -> int:
     return count
 
 
-def check(alias: str) -> str:
-    """The first thing that is not as it was written, "" for none; kept for the page."""
+def check(alias: str, *, before_write: Callable[[], None] = lambda: None) -> str:
+    """The first thing that is not as it was written, "" for none; kept for the page, once `before_write` lets it."""
     found = _checked(alias)
+    before_write()
     if found:
         log.error("audit log is not as it was written: database=%s %s", alias, found)
     with write_tx(alias):
@@ -98,9 +99,9 @@ def carry_out(alias: str, owner: str) -> None:
         seal(alias)
     if not AuditChain.objects.using(alias).exists():  # nothing to check, and nowhere to keep when it was
         return
-    if duties.take(alias, CHECK, owner, every_seconds=CHECK_EVERY_SECONDS, lease_seconds=LEASE_SECONDS):
-        check(alias)
-        duties.done(alias, CHECK, owner)
+    with periodic_leases.hold(alias, CHECK, owner, every_seconds=CHECK_EVERY_SECONDS) as lease:
+        if lease is not None:
+            check(alias, before_write=lease.require)
 
 
 def state(context: RequestContext) -> Page[SealView]:

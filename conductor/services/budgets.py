@@ -7,7 +7,7 @@ works in the project: by a notice in the bell and by an event in the log. A budg
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -22,7 +22,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision
 from conductor.identity.models import Project
-from conductor.journal import duties
+from conductor.journal import periodic_leases
 from conductor.services import audit, costs, project_people, usage
 from conductor.services.audit import Entry
 from conductor.services.costs import Prices
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 NAME = "budgets"
 EVERY_SECONDS = 300.0
-LEASE_SECONDS = 300.0
 HIGHEST = Decimal("999999999999.99")
 CENT = Decimal("0.01")
 USUAL_THRESHOLDS = (50, 80, 100)
@@ -154,21 +153,18 @@ def remove(context: RequestContext, project_id: str, revision: int | None) -> No
 
 def carry_out(owner: str) -> bool:
     """Look at all budgets if it is due and nobody else does it; whether this process did."""
-    if not duties.take(API_ALIAS, NAME, owner, every_seconds=EVERY_SECONDS, lease_seconds=LEASE_SECONDS):
-        return False
-    try:
-        look()
-    except BaseException:
-        duties.give_up(API_ALIAS, NAME, owner)
-        raise
-    duties.done(API_ALIAS, NAME, owner)
+    with periodic_leases.hold(API_ALIAS, NAME, owner, every_seconds=EVERY_SECONDS) as lease:
+        if lease is None:
+            return False
+        look(before_write=lease.require)
     return True
 
 
-def look(project_ids: Sequence[str] = ()) -> None:
+def look(project_ids: Sequence[str] = (), *, before_write: Callable[[], None] = lambda: None) -> None:
     """Count what was spent of all budgets, or of these projects', and tell of the thresholds that were crossed.
 
     All projects are counted in one go. While a cell does not answer, what was known of the month still counts.
+    `before_write` is called before each change, and ends the look by what it raises.
     """
     rates = costs.prices()
     if rates is None:
@@ -181,11 +177,13 @@ def look(project_ids: Sequence[str] = ()) -> None:
     is_whole = _count(kept, rates, now)
     for row in kept:
         row.counted_at = now if is_whole else row.counted_at
+    before_write()
     with write_tx(API_ALIAS):
         Budget.objects.bulk_update(kept, ["spent", "forecast", "counted_at"])
     for row in kept:
         crossed = [percent for percent in row.thresholds if row.spent * WHOLE >= row.amount * percent]
         if crossed:
+            before_write()
             _tell(row, max(crossed), f"{now:%Y-%m}")
 
 

@@ -1,6 +1,6 @@
 """Scheduled snapshots that are due: one conductor begins each, on behalf of whoever made the schedule.
 
-The duty's lease elects the conductor. One that dies in between is made up for: a volume's time is taken in the
+A periodic lease elects the conductor. One that dies in between is made up for: a volume's time is taken in the
 transaction that begins its snapshot, and a server's workflow has an id that follows from schedule and time, so whoever
 comes next finds it. What cannot be taken because somebody works there waits for an hour, and then is left out and told.
 """
@@ -21,7 +21,7 @@ from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NovellaError, Unavailable
 from conductor.core.states import LIVE_RUN_STATES, RunState
-from conductor.journal import duties
+from conductor.journal import periodic_leases
 from conductor.journal.models import WorkflowRun
 from conductor.services import project_people, server_images, sign_in, volume_snapshots
 from conductor.services.notifications import notices
@@ -47,7 +47,6 @@ log = logging.getLogger(__name__)
 
 NAME = "scheduled snapshots"
 EVERY_SECONDS = 10.0
-LEASE_SECONDS = 300.0
 MOST_AT_ONCE = 200
 WAIT_SECONDS = 3600.0  # for somebody else's work, or a cell that does not answer
 LOOK_AGAIN_SECONDS = 60.0
@@ -56,19 +55,15 @@ MARK = "snapshot_schedule"  # in the metadata of what a schedule has kept of a v
 
 def carry_out(owner: str) -> bool:
     """Do what is due, if nobody else does it; whether this process did."""
-    if not duties.take(API_ALIAS, NAME, owner, every_seconds=EVERY_SECONDS, lease_seconds=LEASE_SECONDS):
-        return False
-    try:
-        look(lambda: duties.keep(API_ALIAS, NAME, owner, lease_seconds=LEASE_SECONDS))
-    except BaseException:
-        duties.give_up(API_ALIAS, NAME, owner)
-        raise
-    duties.done(API_ALIAS, NAME, owner)
+    with periodic_leases.hold(API_ALIAS, NAME, owner, every_seconds=EVERY_SECONDS) as lease:
+        if lease is None:
+            return False
+        look(lease.renew)
     return True
 
 
 def look(may_go_on: Callable[[], bool] = lambda: True) -> None:
-    """See what became of those that run, and begin those that are due, as long as nobody else has the duty."""
+    """See what became of those that run, and begin those that are due, as long as no other process has the lease."""
     living = SnapshotSchedule.objects.filter(ended_at=None)
     running = SnapshotSchedule.objects.filter(state=RUNNING).order_by("pk")[:MOST_AT_ONCE]
     due = living.filter(look_at__lte=database_now()).order_by("look_at", "pk")[:MOST_AT_ONCE]

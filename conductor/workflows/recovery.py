@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connections
+from django.db.models import Q
 
-from conductor.journal import foreign_locks, sweeps
+from conductor.journal import foreign_locks, periodic_leases, sweeps
 from conductor.rpc import broker, outbox
 from conductor.workflows import leases
 
@@ -27,6 +28,7 @@ def sweep(alias: str, *, grace_seconds: float) -> int:
 
 def hand_on(alias: str) -> int:
     """At the clean end of a process: what it still owned is free at once, and others are rung; returns how many."""
+    periodic_leases.end(alias, Q(owner=leases.WORKER))
     return _ring(alias, leases.let_go(alias))
 
 
@@ -46,6 +48,7 @@ def go_on_with_given_up() -> int:
 
 def take_over_from(alias: str, life: str) -> int:
     """What a process that has just died owned in `alias` is free at once, and somebody is rung; returns how many."""
+    periodic_leases.end(alias, Q(owner__endswith=f":{life}"))
     return _ring(alias, leases.bury(alias, life))
 
 
@@ -58,4 +61,5 @@ def _ring(alias: str, runs: Sequence[tuple[str, UUID | str]]) -> int:
 def take_over_everything(alias: str) -> int:
     """At the start of a process that knows it is alone: what a dead predecessor held or sent is due now."""
     outbox.send_all_again(alias)
+    periodic_leases.end(alias, ~Q(owner=leases.WORKER))
     return leases.expire_earlier(alias)

@@ -22,6 +22,7 @@ from conductor.transactions import write_tx
 from conductor.workflows import leases
 from tests.chaos import ledger
 from tests.chaos.parts import CELL, Killed, hear
+from tests.chaos.rounds import Round
 from tests.chaos.schedule import AN_HOUR, CONDUCTORS, LONGEST_SETTLING, Message, Schedule
 
 SIZE = 25
@@ -156,6 +157,7 @@ class Crowd(Schedule):
 
     def _play(self) -> None:
         self._ask_for_all()
+        self._do_periodic_work()
         for number in range(LONGEST_SETTLING):
             self.is_calm = number > LONGEST_SETTLING // 3
             while self.wire:
@@ -172,6 +174,12 @@ class Crowd(Schedule):
                 return
             self._let_time_pass()
         self.wrong.append(f"never settles: {self._unfinished()}")
+
+    def _do_periodic_work(self) -> None:
+        """Beside the runs, what one conductor does for all."""
+        work = Round(self.seed)
+        self.trace.append(work.play())
+        self.wrong += work.wrong
 
     def _look_for_needless_leftovers(self) -> None:
         """Nobody gives an undo up that would have succeeded."""

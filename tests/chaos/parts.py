@@ -101,4 +101,5 @@ TABLES = (
     "journal_event",
     "journal_foreignfence",
     "journal_workflowrun",
+    "journal_duty",
 )

@@ -9,8 +9,9 @@ from typing import Any
 from django.db import connections
 
 from conductor.core.states import StepState
-from conductor.journal import checkpoints, passages
-from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.journal import checkpoints, passages, periodic_leases
+from conductor.journal.models import Duty, StepRecord, WorkflowRun
+from conductor.journal.periodic_leases import PeriodicLease
 from conductor.rpc import outbox
 from conductor.transactions import database_now
 from conductor.workflows import leases, records, recovery, straight_on, turn
@@ -136,6 +137,43 @@ def who_waits_for_a_lock_is_due() -> None:
         return due
 
     replaced(outbox, "open_run", make)
+
+
+# -- periodic work that one process does for all
+
+
+@bug
+def periodic_work_outlives_its_holder() -> None:
+    """A lease is as long as the longest pass, and the death of its holder does not end it."""
+
+    def make(take: Any) -> Any:
+        def for_long(alias: str, name: str, *arguments: Any) -> bool:
+            is_taken = bool(take(alias, name, *arguments))
+            if is_taken:
+                Duty.objects.using(alias).filter(name=name).update(lease_expires_at=database_now(600.0))
+            return is_taken
+
+        return for_long
+
+    replaced(periodic_leases, "_take", make)
+
+
+@bug
+def a_death_watch_forgets_periodic_work() -> None:
+    """The runs of a process that died go on at once, and its periodic work waits for the lease to run out."""
+    replaced(periodic_leases, "end", lambda _: lambda alias, whose: 0)
+
+
+@bug
+def periodic_work_is_not_renewed() -> None:
+    """Whoever takes longer than a lease loses the work while at it."""
+    replaced(periodic_leases, "renew_all", lambda _: lambda: None)
+
+
+@bug
+def a_late_holder_goes_on_with_periodic_work() -> None:
+    """A process that slept past its lease writes on."""
+    replaced(PeriodicLease, "require", lambda _: lambda self: None)
 
 
 # -- effects and records

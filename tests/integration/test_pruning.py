@@ -17,7 +17,7 @@ from conductor.api_db.models import Finding, HostSnapshot, Notice, SchedulingDec
 from conductor.cell_db.models import ConsoleLog, Drain, GuestCount, Instance
 from conductor.cells.lookup import journal_aliases
 from conductor.core.states import RunState
-from conductor.journal import duties
+from conductor.journal import periodic_leases
 from conductor.journal.models import (
     AuditRecord,
     Duty,
@@ -285,11 +285,12 @@ def test_it_goes_in_batches_and_stops_when_another_takes_over(ana: Any, monkeypa
 
 def test_one_process_prunes_a_database(ana: Any) -> None:
     audit(ana, 11)
-    assert duties.take(CELL, pruner.NAME, "other", every_seconds=60, lease_seconds=60)
-    periodic.do_duties(["default", CELL], "mine")
-    assert AuditRecord.objects.using(CELL).exists()
-    assert Duty.objects.using("default").get(name=pruner.NAME).done_at is not None
-    Duty.objects.using(CELL).update(lease_expires_at=ago(1))
+    with periodic_leases.hold(CELL, pruner.NAME, "other", every_seconds=60) as lease:
+        assert lease is not None
+        periodic.do_duties(["default", CELL], "mine")
+        assert AuditRecord.objects.using(CELL).exists()
+        assert Duty.objects.using("default").get(name=pruner.NAME).done_at is not None
+        lease.is_done = False
     periodic.do_duties(["default", CELL], "mine")
     assert not AuditRecord.objects.using(CELL).exists()
     audit(ana, 11)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from django.conf import settings
@@ -12,7 +13,7 @@ from django.db import DatabaseError, InterfaceError
 
 from conductor.cells.lookup import journal_aliases
 from conductor.cells.targeting import target_cell
-from conductor.journal import duties
+from conductor.journal import periodic_leases
 from conductor.services.pruning import needed as needed_of
 from conductor.services.pruning.kinds import KINDS, Kind
 from conductor.services.pruning.needed import Needed
@@ -22,7 +23,6 @@ log = logging.getLogger(__name__)
 
 NAME = "prune"
 EVERY_SECONDS = 3600.0
-LEASE_SECONDS = 120.0
 BATCH = 500
 # Others come first: between two batches a process that wants to write gets its turn.
 PAUSE_SECONDS = 0.02
@@ -96,21 +96,17 @@ def _in_batches(alias: str, kind: Kind, seconds: float, needed: Needed, goes_on:
 
 def carry_out(aliases: Iterable[str], owner: str) -> int:
     """Prune those of these databases where it is due and nobody else does it; how many rows went."""
-    mine = [
-        alias
-        for alias in aliases
-        if duties.take(alias, NAME, owner, every_seconds=EVERY_SECONDS, lease_seconds=LEASE_SECONDS)
-    ]
-    if not mine:
-        return 0
-
-    def goes_on(alias: str) -> bool:
-        return duties.keep(alias, NAME, owner, lease_seconds=LEASE_SECONDS)
-
-    pruned = prune(mine, goes_on=goes_on)
-    for alias in mine:
-        if alias not in pruned.silent:
-            duties.done(alias, NAME, owner)
+    with ExitStack() as stack:
+        held = {
+            alias: stack.enter_context(periodic_leases.hold(alias, NAME, owner, every_seconds=EVERY_SECONDS))
+            for alias in aliases
+        }
+        mine = {alias: lease for alias, lease in held.items() if lease is not None}
+        if not mine:
+            return 0
+        pruned = prune(mine, goes_on=lambda alias: mine[alias].renew())
+        for alias, lease in mine.items():
+            lease.is_done = alias not in pruned.silent
     if pruned.total:
         log.info("pruned: %s", pruned.counts)
     return pruned.total

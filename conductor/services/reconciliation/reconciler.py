@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -61,15 +61,24 @@ def look(facts: Facts) -> dict[tuple[str, str], tuple[Kind, Found]]:
     }
 
 
-def reconcile(cells: Iterable[str] = (), *, is_dry_run: bool = False, grace_seconds: float | None = None) -> Report:
+def reconcile(
+    cells: Iterable[str] = (),
+    *,
+    is_dry_run: bool = False,
+    grace_seconds: float | None = None,
+    before_write: Callable[[], None] = lambda: None,
+) -> Report:
     """Compare everything, in all cells or those named, and repair what is safe; a dry run changes nothing.
 
     A finding is acted upon once it has been there for the grace period of its kind, or `grace_seconds`.
+    `before_write` is called before each change, and ends the pass by what it raises.
     """
     wanted = list(cells)
     facts = facts_of.load(wanted)
     seen = look(facts)
     report = Report(silent=dict(facts.silent))
+    if not is_dry_run:
+        before_write()
     ages = records.ages(seen) if is_dry_run else records.keep(seen, facts)
     due = {
         key
@@ -85,6 +94,8 @@ def reconcile(cells: Iterable[str] = (), *, is_dry_run: bool = False, grace_seco
     repairs = 0
     for key, (kind, found) in seen.items():
         may_repair = key in due and repairs < MOST_REPAIRS
+        if may_repair and kind.repair is not None and not is_dry_run:
+            before_write()
         judged = _judge(again, kind, found, may_repair=may_repair, is_dry_run=is_dry_run)
         repairs += judged.outcome == Outcome.REPAIRED
         report.judged.append(judged)

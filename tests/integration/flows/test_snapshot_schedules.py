@@ -123,7 +123,6 @@ def test_of_several_conductors_one_begins_it_and_a_killed_one_is_made_up_for(
 
     with monkeypatch.context() as last_words:
         last_words.setattr(module, name, die)
-        last_words.setattr(snapshot_rounds.duties, "give_up", lambda *args: None)  # the dead give nothing up
         with pytest.raises(Killed):
             carry_out("one")
     assert (only().state, carry_out("two")) == ("planned", False)  # it is the other's for as long as its lease

@@ -16,7 +16,7 @@ from conductor.cell_db.models import Instance, Service
 from conductor.cells import scatter_gather
 from conductor.core.compute_driver import NodeReport
 from conductor.core.states import RunState
-from conductor.journal import duties
+from conductor.journal import periodic_leases
 from conductor.journal.models import Duty, WorkflowRun
 from conductor.placement.models import Inventory
 from conductor.rpc.messages import HostReported
@@ -168,10 +168,11 @@ def test_the_number_of_queries_does_not_grow(launch: Any, ana: Any) -> None:
 def test_one_process_does_it_for_all_and_not_too_often(hosts: Hosts, settings: Any) -> None:
     settings.NOVELLA_RECONCILE_SECONDS = 60.0
     miscount()
-    assert duties.take("default", "reconcile", "other", every_seconds=60, lease_seconds=60)
-    periodic.do_duties((), "mine")
-    assert not Finding.objects.exists()
-    Duty.objects.update(lease_expires_at=factories.ago(1))  # the other died
+    with periodic_leases.hold("default", "reconcile", "other", every_seconds=60) as lease:
+        assert lease is not None
+        periodic.do_duties((), "mine")
+        assert not Finding.objects.exists()
+        lease.is_done = False
     periodic.do_duties((), "mine")
     assert Finding.objects.get().times_seen == 1
     periodic.do_duties((), "third")
