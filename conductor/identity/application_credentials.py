@@ -13,7 +13,8 @@ from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotAuthenticated, NotFound
-from conductor.identity import passwords, rights
+from conductor.identity import delegation, passwords, rights
+from conductor.identity.delegation import Power
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import AccessRule, ApplicationCredential, Role, User
 from conductor.identity.tokens import Granted
@@ -54,15 +55,16 @@ def find(user_id: str, question: Question) -> tuple[list[ApplicationCredential],
 def create(asker: Granted, wish: Wish) -> tuple[ApplicationCredential, str]:
     """A credential for the token's own user and project, and its secret, told only here.
 
-    Raises Forbidden for a token that comes from a restricted credential or has no project, Invalid for roles that the
-    token lacks or an end in the past, Conflict for a taken name, NotFound for an access rule.
+    Raises Forbidden for a token that may not hand on so much (see `delegation`) or has no project, Invalid for roles
+    that the token lacks or an end in the past, Conflict for a taken name, NotFound for an access rule.
     """
-    refuse_restricted(asker)
+    delegation.require(asker, Power.APPLICATION_CREDENTIALS)
     if asker.project is None:
         raise Forbidden("An application credential is made with a token for the project that it is for.")
     if wish.expires_at is not None and wish.expires_at <= database_time():
         raise Invalid("Invalid input for field/attribute expires_at. It must be in the future.", field="expires_at")
-    roles = _roles(asker, wish.roles)
+    roles, rules = _roles(asker, wish.roles), delegation.bounded_rules(asker, wish.access_rules)
+    expires_at = delegation.bounded_end(asker, wish.expires_at)
     secret = wish.secret or secrets.token_urlsafe(64)
     made = ApplicationCredential(
         user=asker.user,
@@ -71,28 +73,19 @@ def create(asker: Granted, wish: Wish) -> tuple[ApplicationCredential, str]:
         description=wish.description,
         secret_hash=make_password(secret),  # before the transaction: hashing takes long
         is_unrestricted=wish.is_unrestricted,
-        expires_at=wish.expires_at,
+        expires_at=expires_at,
     )
     try:
         with write_tx():
             made.save(force_insert=True)
             made.roles.set(roles)
-            made.access_rules.set(_rule(asker.user, given) for given in wish.access_rules)
+            made.access_rules.set(_rule(asker.user, given) for given in rules)
     except IntegrityError:
         raise Conflict(
             "Conflict occurred attempting to store application_credential - "
             f"Duplicate entry found with name {wish.name}."
         ) from None
     return get(asker.user.id, made.id), secret
-
-
-def refuse_restricted(asker: Granted) -> None:
-    """Raises Forbidden where a credential would make or remove credentials or trusts without being allowed to."""
-    credential = asker.application_credential
-    if credential is not None and not credential.is_unrestricted:
-        raise Forbidden("This application credential is restricted: it manages neither credentials nor trusts.")
-    if asker.access is not None:
-        raise Forbidden("A consumer manages neither credentials nor trusts: do so with a token of your own.")
 
 
 def _roles(asker: Granted, wanted: Sequence[Mapping[str, str]] | None) -> list[Role]:
@@ -116,8 +109,9 @@ def _rule(user: User, given: Mapping[str, str]) -> AccessRule:
     return AccessRule.objects.get_or_create(user=user, **columns)[0]
 
 
-def delete(user_id: str, credential_id: str) -> None:
-    """Ends the credential and all that was opened with it. Raises NotFound."""
+def delete(granted: Granted, user_id: str, credential_id: str) -> None:
+    """Ends the credential and all that was opened with it. Raises Forbidden and NotFound."""
+    delegation.require(granted, Power.APPLICATION_CREDENTIALS)
     with write_tx():
         get(user_id, credential_id).delete()
         rights.changed()
@@ -151,8 +145,9 @@ def access_rule(user_id: str, rule_id: str) -> AccessRule:
     return found
 
 
-def delete_access_rule(user_id: str, rule_id: str) -> None:
-    """Raises NotFound, and Forbidden while a credential has it."""
+def delete_access_rule(granted: Granted, user_id: str, rule_id: str) -> None:
+    """Raises NotFound, and Forbidden while a credential has it or for a token that was handed on."""
+    delegation.require(granted, Power.APPLICATION_CREDENTIALS)
     with write_tx():
         rule = access_rule(user_id, rule_id)
         if rule.application_credentials.exists():

@@ -8,8 +8,18 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
-from conductor.core.errors import Forbidden, NotAuthenticated
-from conductor.identity import application_credentials, effective, oauth1, passwords, second_factors, tokens, trusts
+from conductor.core.errors import NotAuthenticated
+from conductor.identity import (
+    application_credentials,
+    delegation,
+    effective,
+    oauth1,
+    passwords,
+    second_factors,
+    tokens,
+    trusts,
+)
+from conductor.identity.delegation import Power
 from conductor.identity.models import Domain, Project, User
 from conductor.identity.signatures import Signed
 from conductor.identity.tokens import UNSCOPED, Granted, Origin, Scope
@@ -93,8 +103,7 @@ def _user(reference: Reference) -> User | None:
 
 def _rescoped(granted: Granted, shown: Iterable[str]) -> Origin:
     """Raises Forbidden for a token that was handed on: it opens what it was made for and nothing else."""
-    if granted.application_credential or granted.trust or granted.access:
-        raise Forbidden("A token of an application credential, trust or consumer cannot be exchanged for another.")
+    delegation.require(granted, Power.TOKENS)
     methods = list(dict.fromkeys([*shown, *granted.methods, "token"]))
     return Origin(methods, granted.expires_at, granted.audit_ids[-1])
 

@@ -14,7 +14,8 @@ from typing import Any
 from django.db.models import QuerySet
 
 from conductor.core.errors import Forbidden, NotAuthenticated, NotFound
-from conductor.identity import application_credentials, effective, projects, rights, signatures
+from conductor.identity import delegation, effective, projects, rights, signatures
+from conductor.identity.delegation import Power
 from conductor.identity.models import AccessToken, Consumer, RequestToken, Role
 from conductor.identity.signatures import Signed
 from conductor.identity.tokens import Granted
@@ -79,9 +80,7 @@ def ask(signed: Signed, project_id: str) -> tuple[RequestToken, str]:
 
 def authorize(asker: Granted, request_id: str, wanted: Sequence[Mapping[str, str]]) -> str:
     """The verifier, told only here. Raises NotFound, and Forbidden for roles that are not the asker's own."""
-    application_credentials.refuse_restricted(asker)
-    if asker.trust is not None or asker.application_credential is not None:
-        raise Forbidden("What was handed on cannot be handed on again: authorize with a token of your own.")
+    delegation.require(asker, Power.CONSUMERS)
     verifier = secrets.token_urlsafe(8)
     with write_tx():
         row = _requests().select_for_update(of=("self",)).filter(id=request_id).first()
@@ -144,8 +143,9 @@ def access(user_id: str, access_id: str) -> AccessToken:
     return found
 
 
-def end_access(user_id: str, access_id: str) -> None:
-    """Ends an access token and all that was opened with it. Raises NotFound."""
+def end_access(granted: Granted, user_id: str, access_id: str) -> None:
+    """Ends an access token and all that was opened with it. Raises NotFound, Forbidden for a token handed on."""
+    delegation.require(granted, Power.CONSUMERS)
     with write_tx():
         access(user_id, access_id).delete()
         rights.changed()

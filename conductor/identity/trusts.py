@@ -9,7 +9,8 @@ from datetime import datetime
 from django.db.models import F, Q, QuerySet
 
 from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, NotFound
-from conductor.identity import application_credentials, rights, users
+from conductor.identity import delegation, rights, users
+from conductor.identity.delegation import Power
 from conductor.identity.models import Role, Trust
 from conductor.identity.tokens import Granted
 from conductor.transactions import database_now, database_time, write_tx
@@ -29,14 +30,14 @@ class Wish:
 
 
 def _rows() -> QuerySet[Trust]:
+    """Trusts that have not expired. One without uses left is still shown and deleted: its tokens may be alive."""
     related = ("trustor__domain", "trustee__domain", "project__domain")
     is_alive = Q(expires_at=None) | Q(expires_at__gt=database_now())
-    is_unused = Q(remaining_uses=None) | Q(remaining_uses__gt=0)
-    return Trust.objects.select_related(*related).prefetch_related("roles").filter(is_alive, is_unused)
+    return Trust.objects.select_related(*related).prefetch_related("roles").filter(is_alive)
 
 
 def get(trust_id: str) -> Trust:
-    """Raises NotFound, also for one that has ended."""
+    """Raises NotFound, also for one that has expired."""
     found = _rows().filter(id=trust_id).first()
     if found is None:
         raise NotFound(f"Could not find trust: {trust_id}.")
@@ -50,9 +51,9 @@ def find(*, trustor_id: str | None = None, trustee_id: str | None = None) -> lis
 
 
 def create(asker: Granted, wish: Wish) -> Trust:
-    """Raises Forbidden for rights that are not the asker's own to give, Invalid, and NotFound for a user or role."""
-    application_credentials.refuse_restricted(asker)
-    if asker.user.id != wish.trustor_id or asker.trust is not None:
+    """Raises Forbidden for rights that are not the caller's own to give, Invalid, and NotFound for a user or role."""
+    delegation.require(asker, Power.TRUSTS)
+    if asker.user.id != wish.trustor_id:
         raise Forbidden("At least one role should be specified by the trustor: only oneself can be the trustor.")
     trustee = users.get(wish.trustee_id)
     if wish.expires_at is not None and wish.expires_at <= database_time():
@@ -62,13 +63,14 @@ def create(asker: Granted, wish: Wish) -> Trust:
     if not wish.roles:
         raise Forbidden("At least one role should be specified.")
     roles = [_role(asker, given) for given in wish.roles]
+    expires_at = delegation.bounded_end(asker, wish.expires_at)
     with write_tx():
         trust = Trust.objects.create(
             trustor=asker.user,
             trustee=trustee,
             project=asker.project,
             is_impersonation=wish.is_impersonation,
-            expires_at=wish.expires_at,
+            expires_at=expires_at,
             remaining_uses=wish.remaining_uses,
         )
         trust.roles.set(roles)
@@ -85,8 +87,13 @@ def _role(asker: Granted, given: Mapping[str, str]) -> Role:
     raise Forbidden(f"Trustor does not have the role '{named}' on the project.")
 
 
-def delete(trust_id: str) -> None:
-    """Ends the trust and all that was opened with it. Raises NotFound."""
+def delete(granted: Granted, trust_id: str) -> None:
+    """Ends the trust and all that was opened with it. Raises NotFound, and Forbidden for a token that was handed on.
+
+    A token of the trust itself may end it: services that act by a trust give it back when they are done.
+    """
+    if granted.trust is None or granted.trust.id != trust_id:
+        delegation.require(granted, Power.TRUSTS)
     with write_tx():
         get(trust_id).delete()
         rights.changed()

@@ -59,8 +59,7 @@ class ApplicationCredential(IdentityView):
 
     def delete(self, request: ApiRequest, user_id: str, credential_id: str) -> Response:
         self.authorize("identity:delete_application_credential", target_user_id=user_id)
-        service.refuse_restricted(self.granted)
-        service.delete(user_id, credential_id)
+        service.delete(self.granted, user_id, credential_id)
         return Response(status=204)
 
 
@@ -81,6 +80,5 @@ class AccessRule(IdentityView):
 
     def delete(self, request: ApiRequest, user_id: str, rule_id: str) -> Response:
         self.authorize("identity:delete_access_rule", target_user_id=user_id)
-        service.refuse_restricted(self.granted)
-        service.delete_access_rule(user_id, rule_id)
+        service.delete_access_rule(self.granted, user_id, rule_id)
         return Response(status=204)

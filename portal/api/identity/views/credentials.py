@@ -6,6 +6,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
 from conductor.identity import credentials
+from conductor.identity.delegation import Power, require
 from conductor.identity.listing import Question
 from conductor.identity.models import Credential as CredentialRow
 from portal.api.base import ApiRequest
@@ -18,7 +19,16 @@ from portal.api.validation import validate
 FIELDS = ("user_id", "project_id", "type", "blob")
 
 
-class CredentialView(IdentityView):
+class SecretView(IdentityView):
+    """Base of all views here. Secrets outlive the token that shows or makes them: they need a token of one's own."""
+
+    def authorize(self, rule: str, **targets: str | None) -> None:
+        """Raises Forbidden for a rule that does not allow it, and for a token that was handed on."""
+        super().authorize(rule, **targets)
+        require(self.granted, Power.SECRETS)
+
+
+class CredentialView(SecretView):
     """Base of views about one credential: the asker is held to the rule before anything is told."""
 
     def allowed(self, rule: str, credential_id: str) -> CredentialRow:
@@ -32,7 +42,7 @@ class CredentialView(IdentityView):
         return row
 
 
-class Credentials(IdentityView):
+class Credentials(SecretView):
     """/v3/credentials."""
 
     def get(self, request: ApiRequest) -> Response:
@@ -72,7 +82,7 @@ class Credential(CredentialView):
         return Response(status=204)
 
 
-class Ec2Credentials(IdentityView):
+class Ec2Credentials(SecretView):
     """/v3/users/{id}/credentials/OS-EC2."""
 
     def get(self, request: ApiRequest, user_id: str) -> Response:
@@ -89,7 +99,7 @@ class Ec2Credentials(IdentityView):
         return Response({"credential": delegation.ec2(request, created)}, status=201)
 
 
-class Ec2Credential(IdentityView):
+class Ec2Credential(SecretView):
     """/v3/users/{id}/credentials/OS-EC2/{access}."""
 
     def get(self, request: ApiRequest, user_id: str, access: str) -> Response:

@@ -126,7 +126,7 @@ class AccessById(IdentityView):
 
     def delete(self, request: ApiRequest, user_id: str, access_id: str) -> Response:
         self.authorize("identity:delete_access_token", target_user_id=user_id)
-        oauth1.end_access(user_id, access_id)
+        oauth1.end_access(self.granted, user_id, access_id)
         return Response(status=204)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Forbidden, NotFound
+from conductor.core.errors import NotFound
 from conductor.identity import trusts
 from conductor.identity.models import Role
 from conductor.identity.models import Trust as TrustRow
@@ -65,9 +65,7 @@ class Trust(TrustView):
     def delete(self, request: ApiRequest, trust_id: str) -> Response:
         found = self.visible(trust_id)
         self.authorize("identity:delete_trust", target_user_id=found.trustor_id)
-        if self.granted.application_credential is not None and not self.granted.application_credential.is_unrestricted:
-            raise Forbidden("This application credential is restricted: it manages neither credentials nor trusts.")
-        trusts.delete(trust_id)
+        trusts.delete(self.granted, trust_id)
         return Response(status=204)
 
 

@@ -9,7 +9,8 @@ from rest_framework.response import Response
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
-from conductor.identity import effective, groups, users
+from conductor.identity import delegation, effective, groups, users
+from conductor.identity.delegation import Power
 from conductor.identity.models import User as UserRow
 from conductor.services import own_passwords
 from portal.api.base import ApiRequest
@@ -82,6 +83,8 @@ class User(UserView):
     def patch(self, request: ApiRequest, user_id: str) -> Response:
         row = self.allowed("identity:update_user", user_id)
         given = validate(request.data, CHANGE_USER)["user"]
+        if "password" in given and delegation.is_own_account(self.granted, user_id):
+            delegation.require(self.granted, Power.ACCOUNT)
         require_unchanged(given, {"domain_id": row.domain_id}, ["domain_id"])
         changed = users.change(user_id, fields_of(given, extra_of(given, CHANGE_USER, "user")))
         return Response({"user": resources.user(request, changed)})

@@ -1,0 +1,121 @@
+"""What a token may hand on: one table, asked wherever authority is made, shown or ended that outlives the token.
+
+A token of the user's own may do all of it. A token that was itself handed on (by a trust, an application credential or
+a consumer) makes nothing of wider reach or longer life than its own. Tokens cannot leave their kind: a token that was
+handed on is not exchanged for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from conductor.core.errors import Forbidden
+
+if TYPE_CHECKING:
+    from conductor.identity.models import AccessRule
+    from conductor.identity.tokens import Granted
+
+
+class TokenKind(StrEnum):
+    """By what a token was opened, in words for a refusal."""
+
+    OWN = "your own sign-in"
+    UNRESTRICTED = "an unrestricted application credential"
+    RESTRICTED = "a restricted application credential"
+    TRUST = "a trust"
+    CONSUMER = "a consumer"
+
+
+class Power(StrEnum):
+    """What authority a request makes, shows or ends, in words for a refusal."""
+
+    TOKENS = "be exchanged for another token"
+    TRUSTS = "manage trusts"
+    APPLICATION_CREDENTIALS = "manage application credentials"
+    SECRETS = "create, read or delete stored credentials and EC2 keys"
+    CONSUMERS = "manage the access of consumers"
+    ACCOUNT = "change its own user's password or second factor"
+
+
+POWERS: Mapping[TokenKind, frozenset[Power]] = {
+    TokenKind.OWN: frozenset(Power),
+    TokenKind.UNRESTRICTED: frozenset({Power.TRUSTS, Power.APPLICATION_CREDENTIALS, Power.SECRETS}),
+    TokenKind.RESTRICTED: frozenset(),
+    TokenKind.TRUST: frozenset(),
+    TokenKind.CONSUMER: frozenset(),
+}
+# What carries neither access rules nor an end is not made under a credential that has them.
+_CARRIES_NO_RULES = frozenset({Power.TRUSTS, Power.SECRETS})
+_HAS_NO_END = frozenset({Power.SECRETS})
+
+
+def kind_of(granted: Granted) -> TokenKind:
+    """By what this token was opened."""
+    if granted.trust is not None:
+        return TokenKind.TRUST
+    if granted.access is not None:
+        return TokenKind.CONSUMER
+    credential = granted.application_credential
+    if credential is None:
+        return TokenKind.OWN
+    return TokenKind.UNRESTRICTED if credential.is_unrestricted else TokenKind.RESTRICTED
+
+
+def may_delegate(granted: Granted, power: Power) -> str | None:
+    """None where the token has the power, else the reason to answer with."""
+    kind = kind_of(granted)
+    if power not in POWERS[kind]:
+        return f"A token of {kind} cannot {power}. Use a token of your own."
+    if granted.access_rules is not None and power in _CARRIES_NO_RULES:
+        return f"A token of an application credential with access rules cannot {power}: they would have none."
+    if _end_of(granted) is not None and power in _HAS_NO_END:
+        return f"A token of an application credential that expires cannot {power}: they would not expire."
+    return None
+
+
+def require(granted: Granted, power: Power) -> None:
+    """Raises Forbidden unless the token has the power."""
+    reason = may_delegate(granted, power)
+    if reason is not None:
+        raise Forbidden(reason)
+
+
+def is_own_account(granted: Granted, user_id: str) -> bool:
+    """Whether the token acts as this user, or by this user's trust."""
+    return user_id == granted.user.id or (granted.trust is not None and user_id == granted.trust.trustor_id)
+
+
+def bounded_end(granted: Granted, wanted: datetime | None) -> datetime | None:
+    """When what is handed on ends: as wanted, or with the credential of the token. Raises Forbidden for a later end."""
+    end = _end_of(granted)
+    if end is not None and wanted is not None and wanted > end:
+        raise Forbidden("It cannot expire later than the application credential that it is made with.")
+    return wanted or end
+
+
+def bounded_rules(granted: Granted, wanted: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
+    """The access rules of what is handed on: some of the token's, all of them where none are named.
+
+    Raises Forbidden for a rule that the token does not have.
+    """
+    rules = granted.access_rules
+    if rules is None:
+        return wanted
+    if any(not _is_among(rules, given) for given in wanted):
+        raise Forbidden("An access rule is not one of the application credential that it is made with.")
+    return wanted or [{"id": rule.id} for rule in rules]
+
+
+def _is_among(rules: Sequence[AccessRule], given: Mapping[str, str]) -> bool:
+    if "id" in given:
+        return any(rule.id == given["id"] for rule in rules)
+    named = tuple(given[name] for name in ("service", "path", "method"))
+    return any((rule.service, rule.path, rule.method) == named for rule in rules)
+
+
+def _end_of(granted: Granted) -> datetime | None:
+    credential = granted.application_credential
+    return credential.expires_at if credential is not None else None

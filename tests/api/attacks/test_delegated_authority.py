@@ -1,0 +1,225 @@
+"""Attacks with authority that was handed on: nothing of wider reach or longer life comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from conductor.core.errors import Forbidden
+from conductor.identity import delegation, oauth1, tokens, trusts
+from conductor.identity.delegation import POWERS, Power, TokenKind
+from conductor.identity.models import (
+    AccessToken,
+    ApplicationCredential,
+    Consumer,
+    Credential,
+    RequestToken,
+    Token,
+    Trust,
+    User,
+)
+from conductor.identity.tokens import Origin, Scope
+from conductor.transactions import database_now
+from tests.api_client import ApiClient
+from tests.people import PASSWORD
+
+V3 = "/identity/v3"
+KEPT = (ApplicationCredential, Credential, Trust, AccessToken)
+
+
+def log_in(identity: dict[str, Any], **scope: Any) -> Any:
+    body: dict[str, Any] = {"auth": {"identity": identity, **({"scope": scope} if scope else {})}}
+    return ApiClient().post(f"{V3}/auth/tokens", body)
+
+
+def by_password(person: Any) -> dict[str, Any]:
+    return {"methods": ["password"], "password": {"user": {"id": person.user.id, "password": PASSWORD}}}
+
+
+def by_credential(made: Any) -> dict[str, Any]:
+    shown = {"id": made["id"], "secret": made["secret"]}
+    return {"methods": ["application_credential"], "application_credential": shown}
+
+
+def trusted(people: Any, api_client: Any, **more: Any) -> tuple[str, Any]:
+    """ana lends chi her role in the shop: the trust's id, and chi's client with a token of it."""
+    body = {"trustor_user_id": people.ana.user.id, "trustee_user_id": people.chi.user.id, "impersonation": True}
+    body |= {"project_id": people.ana.project.id, "roles": [{"name": "member"}], **more}
+    made = api_client("ana").post(f"{V3}/OS-TRUST/trusts", {"trust": body})
+    assert made.status_code == 201, made.content
+    trust_id = made.json()["trust"]["id"]
+    used = log_in(by_password(people.chi), **{"OS-TRUST:trust": {"id": trust_id}})
+    assert used.status_code == 201, used.content
+    return trust_id, ApiClient(used.headers["X-Subject-Token"])
+
+
+def credential_of(client: Any, user_id: str, **more: Any) -> Any:
+    return client.post(
+        f"{V3}/users/{user_id}/application_credentials", {"application_credential": {"name": "robot", **more}}
+    )
+
+
+def with_credential(people: Any, api_client: Any, **more: Any) -> Any:
+    """A client with the token of a new application credential of ana's."""
+    made = credential_of(api_client("ana"), people.ana.user.id, **more)
+    assert made.status_code == 201, made.content
+    used = log_in(by_credential(made.json()["application_credential"]))
+    return ApiClient(used.headers["X-Subject-Token"])
+
+
+def by_trust(people: Any, api_client: Any) -> Any:
+    return trusted(people, api_client)[1]
+
+
+def by_consumer(people: Any, api_client: Any) -> Any:
+    consumer, _ = oauth1.create_consumer("photos", {})
+    access = AccessToken.objects.create(
+        consumer=consumer, user=people.ana.user, project=people.ana.project, encrypted_secret="-",
+        expires_at=database_now(3600),
+    )  # fmt: skip
+    access.roles.set([people.ana.role])
+    text, _ = tokens.issue_for(people.ana.user, Scope(people.ana.project), Origin(["oauth1"], access=access))
+    return ApiClient(text)
+
+
+def restricted(people: Any, api_client: Any) -> Any:
+    return with_credential(people, api_client)
+
+
+def stored(people: Any, api_client: Any) -> str:
+    blob = {"user_id": people.ana.user.id, "type": "cert", "blob": "shiny-secret"}
+    return str(api_client("ana").post(f"{V3}/credentials", {"credential": blob}).json()["credential"]["id"])
+
+
+@pytest.mark.parametrize("handed_on", [by_trust, by_consumer, restricted])
+def test_what_was_handed_on_makes_and_reads_nothing_that_outlives_it(
+    people: Any, api_client: Any, handed_on: Callable[..., Any]
+) -> None:
+    secret_id, ana = stored(people, api_client), people.ana.user.id
+    pair = api_client("ana").post(f"{V3}/users/{ana}/credentials/OS-EC2", {"tenant_id": people.ana.project.id}).json()
+    access = pair["credential"]["access"]
+    asked = RequestToken.objects.create(
+        consumer=Consumer.objects.create(encrypted_secret="-"), project=people.ana.project, encrypted_secret="-",
+        expires_at=database_now(3600),
+    )  # fmt: skip
+    client = handed_on(people, api_client)
+    before = {kind: set(kind._default_manager.values_list("pk", flat=True)) for kind in KEPT}
+    hashes = set(User.objects.values_list("id", "password"))
+    trust = {"trustor_user_id": ana, "trustee_user_id": people.bo.user.id, "impersonation": True}
+    trust |= {"project_id": people.ana.project.id, "roles": [{"name": "member"}]}
+    mine = {"application_credential": {"name": "mine", "unrestricted": True}}
+    attacks = (
+        ("POST", f"users/{ana}/application_credentials", mine),
+        ("POST", f"users/{ana}/credentials/OS-EC2", {"tenant_id": people.ana.project.id}),
+        ("GET", f"users/{ana}/credentials/OS-EC2", None),
+        ("GET", f"users/{ana}/credentials/OS-EC2/{access}", None),
+        ("DELETE", f"users/{ana}/credentials/OS-EC2/{access}", None),
+        ("POST", "credentials", {"credential": {"user_id": ana, "type": "cert", "blob": "mine"}}),
+        ("GET", "credentials", None),
+        ("GET", f"credentials/{secret_id}", None),
+        ("PATCH", f"credentials/{secret_id}", {"credential": {"blob": "mine"}}),
+        ("DELETE", f"credentials/{secret_id}", None),
+        ("POST", "OS-TRUST/trusts", {"trust": trust}),
+        ("PUT", f"OS-OAUTH1/authorize/{asked.id}", {"roles": [{"name": "member"}]}),
+    )  # fmt: skip
+    for method, path, body in attacks:
+        answer = client.call(method, f"{V3}/{path}", body) if body else client.call(method, f"{V3}/{path}")
+        assert answer.status_code == 403, (method, path, answer.content)
+        assert b"Use a token of your own" in answer.content
+        assert b"shiny-secret" not in answer.content
+    exchange = {"methods": ["token"], "token": {"id": client.token}}
+    for scope in ({}, {"project": {"id": people.ana.project.id}}):
+        assert log_in(exchange, **scope).status_code == 403
+    assert {kind: set(kind._default_manager.values_list("pk", flat=True)) for kind in KEPT} == before
+    assert set(User.objects.values_list("id", "password")) == hashes
+    assert not RequestToken.objects.exclude(user=None).exists()
+
+
+def test_a_used_up_trust_is_shown_and_ended_with_all_that_it_opened(people: Any, api_client: Any) -> None:
+    trust_id, chi = trusted(people, api_client, remaining_uses=1)
+    again = log_in(by_password(people.chi), **{"OS-TRUST:trust": {"id": trust_id}})
+    assert again.status_code == 401
+    ana, path = api_client("ana"), f"{V3}/OS-TRUST/trusts/{trust_id}"
+    assert ana.get(path).json()["trust"]["remaining_uses"] == 0
+    listed = ana.get(f"{V3}/OS-TRUST/trusts?trustor_user_id={people.ana.user.id}").json()["trusts"]
+    assert [one["id"] for one in listed] == [trust_id]
+    assert chi.get(f"{V3}/auth/projects").status_code == 200
+    assert ana.delete(path).status_code == 204
+    assert chi.get(f"{V3}/auth/projects").status_code == 401
+    assert not Trust.objects.exists()
+    assert not Token.objects.exclude(trust=None).exists()
+
+
+def test_a_token_of_a_trust_ends_that_trust_and_no_other(people: Any, api_client: Any) -> None:
+    first, chi = trusted(people, api_client)
+    second, _ = trusted(people, api_client)
+    assert chi.delete(f"{V3}/OS-TRUST/trusts/{second}").status_code == 403
+    assert chi.delete(f"{V3}/OS-TRUST/trusts/{first}").status_code == 204
+    assert list(Trust.objects.values_list("id", flat=True)) == [second]
+
+
+def test_an_unrestricted_credential_makes_others_that_end_and_reach_no_further(people: Any, api_client: Any) -> None:
+    ana, end = people.ana.user.id, "2100-01-01T00:00:00Z"
+    rules = [{"service": "identity", "method": method, "path": "/v3/**"} for method in ("POST", "GET", "DELETE")]
+    client = with_credential(
+        people, api_client, unrestricted=True, expires_at=end, access_rules=rules, roles=[{"name": "reader"}]
+    )
+
+    def made(name: str, **more: Any) -> Any:
+        path = f"{V3}/users/{ana}/application_credentials"
+        return client.post(path, {"application_credential": {"name": name, **more}})
+
+    wider = {"service": "compute", "method": "POST", "path": "/v2.1/servers"}
+    assert made("late", expires_at="2100-01-02T00:00:00Z").status_code == 403
+    assert made("wide", access_rules=[wider]).status_code == 403
+    assert made("king", roles=[{"name": "member"}]).status_code == 400
+    assert not ApplicationCredential.objects.exclude(name="robot").exists()
+    child = made("child").json()["application_credential"]
+    assert child["expires_at"] == "2100-01-01T00:00:00.000000"
+    assert {rule["method"] for rule in child["access_rules"]} == {"POST", "GET", "DELETE"}
+    narrow = made("narrow", access_rules=rules[:1], expires_at="2099-01-01T00:00:00Z").json()["application_credential"]
+    assert [rule["method"] for rule in narrow["access_rules"]] == ["POST"]
+    assert client.get(f"{V3}/credentials").status_code == 403  # a stored secret has neither rules nor an end
+    trust = {"trustor_user_id": ana, "trustee_user_id": people.bo.user.id, "impersonation": True}
+    trust |= {"project_id": people.ana.project.id, "roles": [{"name": "reader"}]}
+    assert client.post(f"{V3}/OS-TRUST/trusts", {"trust": trust}).status_code == 403  # nor has a trust rules
+    assert not Trust.objects.exists()
+
+
+def test_a_trust_of_an_unrestricted_credential_ends_with_it(people: Any, api_client: Any) -> None:
+    client = with_credential(people, api_client, unrestricted=True, expires_at="2100-01-01T00:00:00Z")
+    trust = {"trustor_user_id": people.ana.user.id, "trustee_user_id": people.bo.user.id, "impersonation": False}
+    trust |= {"project_id": people.ana.project.id, "roles": [{"name": "member"}]}
+    made = client.post(f"{V3}/OS-TRUST/trusts", {"trust": trust})
+    assert made.json()["trust"]["expires_at"] == "2100-01-01T00:00:00.000000Z"
+    later = client.post(f"{V3}/OS-TRUST/trusts", {"trust": {**trust, "expires_at": "2100-01-01T00:00:01Z"}})
+    assert later.status_code == 403
+    assert Trust.objects.count() == 1
+
+
+def test_an_administrator_s_credential_does_not_set_its_own_password(people: Any, api_client: Any) -> None:
+    admin = people.admin.user.id
+    made = credential_of(api_client("admin"), admin).json()["application_credential"]
+    client = ApiClient(log_in(by_credential(made)).headers["X-Subject-Token"])
+    before = User.objects.get(id=admin).password
+    answer = client.patch(f"{V3}/users/{admin}", {"user": {"password": "a-new-word-of-mine"}})
+    assert answer.status_code == 403
+    assert User.objects.get(id=admin).password == before
+
+
+def test_every_kind_of_token_has_its_row(people: Any, api_client: Any) -> None:
+    assert set(POWERS) == set(TokenKind)
+    assert POWERS[TokenKind.OWN] == set(Power)
+    for kind in (TokenKind.RESTRICTED, TokenKind.TRUST, TokenKind.CONSUMER):
+        assert not POWERS[kind]
+    own = tokens.validate(people.ana.token())
+    assert delegation.bounded_end(own, None) is None
+    assert delegation.bounded_rules(own, ()) == ()
+    trust_id, chi = trusted(people, api_client)
+    with pytest.raises(Forbidden):
+        trusts.delete(tokens.validate(chi.token), "another")
+    assert trusts.get(trust_id).expires_at is None
+    assert timedelta() < tokens.validate(chi.token).expires_at - own.issued_at
