@@ -7,6 +7,7 @@ import re
 from django.conf import settings
 
 KIB = 1 << 10
+STREAMS = re.compile(r"\A/image/v[0-9.]+/images/[^/]+/(file|stage)/?\Z")  # image data, in both directions
 BOUNDS: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"\A/identity/v3/auth/"), 64 * KIB),  # asked without a token
     (re.compile(r"\A/(identity|network)/"), 512 * KIB),

@@ -54,7 +54,7 @@ def _sqlite(data_dir: Path, name: str) -> dict[str, Any]:
         "PRAGMA journal_size_limit=27000000; PRAGMA temp_store=MEMORY;"
     )
     return {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "conductor.sqlite3",
         "NAME": data_dir / f"{name}.sqlite3",
         "CONN_MAX_AGE": None,
         "OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE", "init_command": pragmas},

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 from portal.api.errors import fault_body
 from portal.api.roots import service_of
-from portal.body_bounds import most_bytes
+from portal.body_bounds import STREAMS, most_bytes
 from portal.request_ids import COMPUTE_HEADER, HEADER, new_request_id
 
 log = logging.getLogger(__name__)
@@ -29,7 +28,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-STREAMS = re.compile(r"\A/image/v[0-9.]+/images/[^/]+/(file|stage)/?\Z")
 STREAMS_AT_ONCE = 4
 BODY_SECONDS = 30.0  # from the first byte of a body to its last
 IDLE_SECONDS = 30.0  # between two pieces of image data, and while a client reads nothing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
@@ -12,8 +13,10 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.csrf import CsrfViewMiddleware
 
+from conductor.core import time_budget
 from portal import languages
 from portal.api.roots import is_cookieless
+from portal.body_bounds import STREAMS
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -31,7 +34,22 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
 GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+class TimeBudgetMiddleware:
+    """Ends a request that only reads when its client has been answered 503 for its length; a change runs to its end."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._next = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.method not in SAFE_METHODS or STREAMS.match(request.path_info):
+            return self._next(request)
+        with time_budget.within(settings.NOVELLA_REQUEST_SECONDS):
+            return self._next(request)
 
 
 class PagesOnlyMiddleware:

@@ -51,6 +51,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "portal.request_ids.RequestIdMiddleware",
+    "portal.middleware.TimeBudgetMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "portal.middleware.PagesOnlyMiddleware",  # sessions, CSRF and messages for pages, none of them for the APIs

@@ -11,6 +11,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from conductor.cells import contact, quarantine
 from conductor.cells.targeting import target_cell
+from conductor.core import time_budget
 from conductor.core.errors import CellUnavailable
 
 R = TypeVar("R")
@@ -59,7 +60,9 @@ def scatter_gather(
 def _collect(gathered: Gathered[R], alias: str, answer: Callable[[], R]) -> None:
     try:
         gathered.answers[alias] = answer()
-    except CELL_IS_DOWN as error:  # it must not take the others with it; a fault of ours is no outage, and is raised
+    except CELL_IS_DOWN as error:
+        time_budget.check()  # a statement that was ended for its own length says nothing about the cell
+        # It must not take the others with it; a fault of ours is no outage, and is raised.
         contact.failed(alias, error)
         gathered.failures[alias] = f"{type(error).__name__}: {error}"
     else:

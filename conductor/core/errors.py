@@ -63,6 +63,10 @@ class CellUnavailable(Unavailable):
     """The cell does not answer."""
 
 
+class OutOfTime(Unavailable):
+    """The request took too long: ask for less at once, or narrow it with filters."""
+
+
 class NoValidHost(NovellaError):
     """No valid host was found."""
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 
+from conductor.core import patterns
 from conductor.identity.models import AccessRule
 
 # What stands for what in the path of a rule: `**` any rest, `*` and `{name}` one part.
-_WILD = re.compile(r"\*\*|\*|\{[^/{}]*\}")
-
-
-@lru_cache(maxsize=1024)
-def _pattern(path: str) -> re.Pattern[str]:
-    text, last = "", 0
-    for wild in _WILD.finditer(path):
-        text += re.escape(path[last : wild.start()]) + (".*" if wild.group() == "**" else "[^/]+")
-        last = wild.end()
-    return re.compile(text + re.escape(path[last:]))
+WILDCARDS: Mapping[str, str] = {"**": ".*", "*": "[^/]+", "{}": "[^/]+"}
 
 
 def allow(rules: Sequence[AccessRule] | None, services: frozenset[str], method: str, path: str) -> bool:
@@ -26,5 +16,6 @@ def allow(rules: Sequence[AccessRule] | None, services: frozenset[str], method: 
     if rules is None:
         return True
     return any(
-        rule.service in services and rule.method == method and _pattern(rule.path).fullmatch(path) for rule in rules
+        rule.service in services and rule.method == method and patterns.glob(rule.path, WILDCARDS).fits(path)
+        for rule in rules
     )

@@ -9,6 +9,7 @@ from django.db.backends.postgresql import base
 from psycopg import Cursor, IsolationLevel
 from psycopg.types.numeric import Int8Dumper
 
+from conductor.core import time_budget
 from conductor.postgresql.spares import SPARES
 
 PREPARED_AFTER = 3  # times that a connection sent the same statement: planning one takes longer than most take to run
@@ -32,6 +33,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
             return _with_plans(super().get_new_connection(conn_params))
         self.isolation_level = IsolationLevel.READ_COMMITTED
         return spare
+
+    def _cursor(self, name: str | None = None) -> Any:
+        if not self.in_atomic_block:
+            time_budget.check()
+        return super()._cursor(name)  # type: ignore[misc]
 
     def straight_cursor(self) -> Cursor[tuple[Any, ...]]:
         """The driver's own, for hand-written statements: the server keeps their plans, and gets values beside them.

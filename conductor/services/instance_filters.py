@@ -12,17 +12,20 @@ from typing import Any
 from django.db.models import CharField, F, Q, QuerySet, TextField, Value
 from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import Cast, Coalesce, TruncSecond
+from django.db.models.functions import Cast, Coalesce, StrIndex, TruncSecond
+from django.db.models.lookups import GreaterThan
 
 from conductor.cell_db.models import Instance
 from conductor.core.errors import Invalid
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.states import STATUS, STATUS_BY_TASK, VmState
 from conductor.services import name_patterns
+from conductor.services.name_patterns import NamePattern
 from conductor.services.values import InstanceQuery, InstanceView
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOTHING = Q(pk__in=[])
+LONGEST_ADDRESS = 45
 ROOT_DEVICE_NAME = "/dev/vda"  # of every instance that is on a host
 EQUAL = (
     "project_id",
@@ -57,17 +60,23 @@ class Filter:
     fits: Callable[[InstanceView, Any], bool]
 
 
-def _address_pattern(part: str, characters: str) -> str:
-    return rf'"ip_address": "{characters}{re.escape(part)}'
+def _has_address(part: str, characters: str) -> Q:
+    """A fixed expression with the caller's text in it, which holds nothing but characters of addresses."""
+    if not 0 < len(part) <= LONGEST_ADDRESS or not set(part) <= set(characters):
+        return NOTHING
+    return Q(addresses_text__regex=f'"ip_address": "[{characters}]*{re.escape(part)}')
 
 
 def _has_tags(tags: Sequence[str]) -> list[Q]:
-    return [Q(tags_text__regex=_tag_pattern(tag)) for tag in tags]
+    return [
+        _has_text("tags_text", json.dumps(tag)) | _has_text("tags_text", json.dumps(tag, ensure_ascii=False))
+        for tag in tags
+    ]
 
 
-def _tag_pattern(tag: str) -> str:
-    """The tag as JSON: SQLite keeps what was written, with letters outside ASCII escaped; PostgreSQL has them plain."""
-    return "|".join(re.escape(json.dumps(tag, ensure_ascii=is_ascii)) for is_ascii in (True, False))
+def _has_text(column: str, text: str) -> Q:
+    """SQLite keeps JSON as it was written, with letters outside ASCII escaped; PostgreSQL has them plain."""
+    return Q(GreaterThan(StrIndex(F(column), Value(text)), 0))
 
 
 def _all_of(conditions: Sequence[Q]) -> Q:
@@ -114,8 +123,8 @@ FILTERS: Mapping[str, Filter] = {
     **{name: _is_at(name) for name in TIMES},
     "uuid": Filter(_is_uuid, lambda view, text: view.uuid == str(uuid_or_none(text))),
     "name": Filter(
-        lambda pattern: Q(name__iregex=pattern),
-        lambda view, pattern: re.search(pattern, view.name, re.IGNORECASE) is not None,
+        lambda pattern: pattern.in_sql,  # and `name_patterns.narrow`, where that is not enough
+        lambda view, pattern: pattern.is_found_in(view.name),
     ),
     "flavor_id": Filter(lambda ref: Q(flavor__flavor_id=ref), lambda view, ref: view.flavor.flavor_id == ref),
     "image_id": Filter(lambda ref: Q(image__image_id=ref), lambda view, ref: view.image.image_id == ref),
@@ -128,11 +137,11 @@ FILTERS: Mapping[str, Filter] = {
     # Nothing tells how far it is: every instance says 0.
     "progress": Filter(lambda percent: NOTHING if percent else Q(), lambda view, percent: not percent),
     "ip": Filter(
-        lambda part: Q(addresses_text__regex=_address_pattern(part, "[0-9.]*")),
+        lambda part: _has_address(part, "0123456789."),
         lambda view, part: any("." in port["ip_address"] and part in port["ip_address"] for port in view.addresses),
     ),
     "ip6": Filter(
-        lambda part: Q(addresses_text__regex=_address_pattern(part.lower(), "[0-9a-f:]*")),
+        lambda part: _has_address(part.lower(), "0123456789abcdef:"),
         lambda view, part: any(":" in p["ip_address"] and part.lower() in p["ip_address"] for p in view.addresses),
     ),
     "tags": Filter(lambda tags: _all_of(_has_tags(tags)), lambda view, tags: set(tags) <= set(view.tags)),
@@ -217,7 +226,7 @@ SORT_KEYS: Mapping[str, SortKey] = {
 
 
 def checked(query: InstanceQuery) -> InstanceQuery:
-    """The query, if every filter and sort key in it exists. Raises Invalid naming the one that does not."""
+    """The query with its name filter parsed. Raises Invalid naming a filter or sort key that is unknown or wrong."""
     for name in query.filters:
         if name not in FILTERS:
             raise Invalid(f"Servers cannot be filtered by {name}.", field=name)
@@ -226,7 +235,7 @@ def checked(query: InstanceQuery) -> InstanceQuery:
             raise Invalid(f"Servers cannot be sorted by {name}.", field="sort_key")
     if "name" not in query.filters:
         return query
-    filters = {**query.filters, "name": name_patterns.checked(query.filters["name"])}
+    filters = {**query.filters, "name": name_patterns.parse(query.filters["name"])}
     return InstanceQuery(**{**vars(query), "filters": filters})
 
 
@@ -244,6 +253,12 @@ def of_rows(rows: QuerySet[Instance], query: InstanceQuery) -> QuerySet[Instance
     if query.changes_before:
         condition &= Q(updated_at__lte=query.changes_before)
     return rows.filter(condition & _is_there(query))
+
+
+def pattern_beside_sql(query: InstanceQuery) -> NamePattern | None:
+    """The name filter of a checked query, where `of_rows` finds more rows than it asks for."""
+    pattern: NamePattern | None = query.filters.get("name")
+    return None if pattern is None or pattern.is_plain else pattern
 
 
 def _is_there(query: InstanceQuery) -> Q:

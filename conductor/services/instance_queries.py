@@ -18,7 +18,7 @@ from conductor.cells.scatter_gather import Gathered, scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import CellUnavailable, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
-from conductor.services import instance_filters, instance_rows, instance_views
+from conductor.services import instance_filters, instance_rows, instance_views, name_patterns
 from conductor.services.values import InstanceQuery, InstanceView, Page
 from conductor.sql.worded import AboutOne, uuid_text
 
@@ -184,11 +184,16 @@ def _requests(query: InstanceQuery, scope: Q, anchor: Anchor) -> list[InstanceVi
 def _asking(query: InstanceQuery, scope: Q, anchor: Anchor, limit: int) -> Callable[[str], list[InstanceView]]:
     """Asks a cell for its rows, in words that are made once for each kind of database and not for each cell."""
     worded: dict[str, instance_rows.Statement | None] = {}
+    pattern = instance_filters.pattern_beside_sql(query)
 
     def ask(alias: str) -> list[InstanceView]:
         kind = connections[alias].vendor
         if kind not in worded:
-            rows = _rows(alias, query, scope, anchor)[:limit]
+            rows = _rows(alias, query, scope, anchor)
+            if pattern is not None:
+                narrowed = name_patterns.narrow(rows, pattern, limit)[:limit]
+                return instance_rows.read(alias, narrowed, with_runs=query.with_runs)
+            rows = rows[:limit]
             worded[kind] = instance_rows.statement(alias, rows, with_runs=query.with_runs)
         return instance_rows.fetch(alias, worded[kind])
 
@@ -204,7 +209,7 @@ def _rows(alias: str, query: InstanceQuery, scope: Q, anchor: Anchor) -> QuerySe
         if key.expression is not None:
             columns[name] = f"sort_{number}"
             rows = rows.annotate(**{columns[name]: key.expression})
-    return _page(rows, query, anchor, columns)
+    return _ordered(rows, query, anchor, columns)
 
 
 def _unanswered(cells: list[str], query: InstanceQuery, scope: Q, anchor: Anchor) -> list[InstanceView]:
@@ -214,10 +219,14 @@ def _unanswered(cells: list[str], query: InstanceQuery, scope: Q, anchor: Anchor
 
 
 def _page(rows: QuerySet[Row], query: InstanceQuery, anchor: Anchor, columns: dict[str, str]) -> QuerySet[Row]:
+    return _ordered(rows, query, anchor, columns)[: query.limit + 1]
+
+
+def _ordered(rows: QuerySet[Row], query: InstanceQuery, anchor: Anchor, columns: dict[str, str]) -> QuerySet[Row]:
     if anchor:
         rows = rows.filter(_after(anchor, columns))
     order = [("-" if is_descending else "") + columns[name] for name, is_descending in query.sort]
-    return rows.order_by(*order, columns["uuid"])[: query.limit + 1]
+    return rows.order_by(*order, columns["uuid"])
 
 
 def _after(anchor: Anchor, columns: dict[str, str]) -> Q:

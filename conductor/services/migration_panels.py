@@ -69,8 +69,10 @@ def of_runs(context: RequestContext, runs: Sequence[RunView]) -> MigrationPanel 
 def of_run(context: RequestContext, run_uuid: str) -> MigrationPanel | None:
     """Of a run that moves a guest; None for one that does something else. Raises NotFound."""
     alias, run = flows.locate(context, run_uuid)
+    if run.flow != live_migrations.FLOW:  # others may lie in the API database, which has no migrations
+        return None
     row = Migration.objects.using(alias).filter(uuid=run.inputs.get("migration_uuid")).first()
-    if run.flow != live_migrations.FLOW or row is None:
+    if row is None:
         return None
     told = Event.objects.using(alias).filter(run_uuid=run.uuid, kind="step.progress").order_by("-pk")
     newest = list(told[:MOST_SAMPLES])[::-1]

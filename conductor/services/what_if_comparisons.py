@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid
 from conductor.core.host_state import HostTable
+from conductor.core.patterns import glob
 from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling import what_if
 from conductor.core.scheduling.balance import balance
@@ -26,6 +26,7 @@ from conductor.services.plugins import Change
 from conductor.services.values import BuildWish
 from conductor.services.what_if import checked
 
+WILDCARDS: Mapping[str, str] = {"*": ".*", "?": "."}
 MOST_SERVERS = 1000
 LARGEST_SUBSET = 1000
 
@@ -178,7 +179,8 @@ def _matching(known: Sequence[str], patterns: Sequence[str], field_name: str) ->
     """The hosts that fit any of the patterns. Raises Invalid for one that none fits."""
     found: dict[str, None] = {}
     for pattern in patterns:
-        fitting = [name for name in known if fnmatchcase(name, pattern)]
+        wanted = glob(pattern, WILDCARDS)
+        fitting = [name for name in known if wanted.fits(name)]
         if not fitting:
             raise Invalid(f"No host fits {pattern[:60]}.", field=field_name)
         found |= dict.fromkeys(fitting)

@@ -13,6 +13,8 @@ from functools import lru_cache
 
 from django.utils.translation import gettext
 
+from conductor.core import patterns
+from conductor.core.patterns import Pattern
 from portal.pages.amounts import whole
 from portal.pages.plugin_words import words
 from portal.pages.told_shapes import SENTENCES, SHAPE_PARTS
@@ -54,18 +56,18 @@ def _told(text: str, language: str, *, is_part: bool = False) -> str:
 
 def _by_shape(text: str, language: str, shapes: tuple[str, ...]) -> str | None:
     for shape, pattern in _patterns(shapes):
-        found = pattern.fullmatch(text)
+        found = pattern.groups_of(text)
         if found is not None:
-            values = {name: _told(value, language, is_part=True) for name, value in found.groupdict().items()}
+            values = {name: _told(value, language, is_part=True) for name, value in found.items()}
             return gettext(shape) % values
     return None
 
 
 @lru_cache(2)
-def _patterns(shapes: tuple[str, ...]) -> list[tuple[str, re.Pattern[str]]]:
+def _patterns(shapes: tuple[str, ...]) -> list[tuple[str, Pattern]]:
     """Those that say most by themselves come first."""
     ordered = sorted((one for one in shapes if PLACE.search(one)), key=lambda one: -len(PLACE.sub("", one)))
-    return [(shape, re.compile("".join(_pieces(shape)), re.DOTALL)) for shape in ordered]
+    return [(shape, patterns.shape(_pieces(shape))) for shape in ordered]
 
 
 def _pieces(shape: str) -> Iterable[str]:

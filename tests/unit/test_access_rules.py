@@ -27,6 +27,13 @@ def _rule(path: str) -> list[AccessRule]:
         ("/v2.1/**", "/v2.1/servers/1/ips", True),
         ("/v2.1/**", "/v2/servers", False),
         ("/**", "/anything", True),
+        ("/v2.1/**/ips", "/v2.1/servers/1/ips", True),
+        ("/v2.1/**/ips", "/v2.1/servers/1/ports", False),
+        ("/v2.1/web-*/x", "/v2.1/web-1/x", True),
+        ("/v2.1/{a}{b}", "/v2.1/1", False),
+        ("/v2.1/{a/b}", "/v2.1/{a/b}", True),
+        ("/v2.1/[a-z]+", "/v2.1/abc", False),
+        ("/v2.1/ä*", "/v2.1/äö\ud800", True),
     ],
 )
 def test_paths(rule: str, path: str, is_allowed: bool) -> None:

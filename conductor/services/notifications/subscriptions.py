@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Any
 
 from django.db import IntegrityError
@@ -20,6 +19,7 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, StaleRevision, Unavailable
 from conductor.core.identifiers import uuid_or_none
+from conductor.core.patterns import glob
 from conductor.services import audit
 from conductor.services.audit import Entry
 from conductor.services.notifications import dispatcher, mails, sealing, targets
@@ -281,7 +281,7 @@ def _require_events(patterns: Sequence[str]) -> list[str]:
 
 def matches(event_type: str, patterns: Sequence[str]) -> bool:
     """Whether one of the patterns names this notification; * stands for any text."""
-    return any(fnmatchcase(event_type, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
+    return any(glob(pattern).fits(event_type) for pattern in patterns)
 
 
 def _require_servers(row: Subscription, servers: Sequence[str]) -> list[str]:
