@@ -25,6 +25,7 @@ from portal.front_door import STREAMS_AT_ONCE, FrontDoor, Pace  # noqa: E402
 from portal.live.event_streams import EventStreams  # noqa: E402
 from portal.live.polls import LivePolls  # noqa: E402
 from portal.live.routing import application as _websocket  # noqa: E402
+from portal.public_address import PublicAddress  # noqa: E402
 
 # A thread keeps its database connections, and no more requests than these run at once; streams of image data have
 # threads of their own, and so has the question whether this process lives.
@@ -34,6 +35,11 @@ EXTRA_THREADS = STREAMS_AT_ONCE + 1
 _pool: Any = WSGIMiddleware(_http, workers=HTTP_THREADS + EXTRA_THREADS)
 _watched = WatchedBodies(_pool)
 _door = FrontDoor(_watched, workers=HTTP_THREADS, pace=Pace(answer=settings.NOVELLA_REQUEST_SECONDS))
-application = ProtocolTypeRouter({"http": LivePolls(EventStreams(_door)), "websocket": _websocket})
+application = PublicAddress(
+    ProtocolTypeRouter({"http": LivePolls(EventStreams(_door)), "websocket": _websocket}),
+    allowed_hosts=settings.ALLOWED_HOSTS,
+    trusted_proxies=settings.NOVELLA_TRUSTED_PROXIES,
+    public_url=settings.NOVELLA_PUBLIC_URL,
+)
 
 garbage.settle()

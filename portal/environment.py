@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from portal import environment_values as kind
+from portal import machine_names
 from portal.database_urls import BadDatabaseUrl, DatabaseUrl
 from portal.database_urls import parse as parse_database_url
 from portal.environment_values import PROJECT_DIR as PROJECT_DIR
@@ -45,7 +48,11 @@ class Environment:
     database_urls: Mapping[str, DatabaseUrl] = field(default_factory=dict, repr=False)  # of single databases
     secret_key: str = _variable(kind.secret, is_secret=True)
     audit_key: str = _variable(kind.secret, is_secret=True)
+    public_url: str = _variable(kind.public_url)
     allowed_hosts: tuple[str, ...] = _variable(kind.hosts)
+    trusted_proxies: tuple[kind.Network, ...] = _variable(kind.networks)
+    tls_cert: Path | None = _variable(kind.directory)
+    tls_key: Path | None = _variable(kind.directory)
     debug: bool = _variable(kind.boolean, "off")
     log_level: str = _variable(kind.choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", fold=str.upper), "INFO")
     virt_type: str = _variable(kind.choice("auto", "kvm", "qemu"), "auto")
@@ -145,13 +152,15 @@ def load(variables: Mapping[str, str]) -> Environment:
         for name in databases
         if variables.get(name, "").strip()
     }
-    values["allowed_hosts"] = values["allowed_hosts"] or _allowed_by_default(values["host"])
+    values["allowed_hosts"] = _allowed_hosts(values["host"], values["public_url"], values["allowed_hosts"] or ())
     values["compute_queues"] = values["compute_queues"] or ("per-host" if values["broker_url"] else "shared")
-    for several in ("notification_webhooks", "cors_origins", "oidc_roles"):
+    for path in ("tls_cert", "tls_key"):
+        values[path] = values[path] or None
+    for several in ("notification_webhooks", "cors_origins", "oidc_roles", "trusted_proxies"):
         values[several] = values[several] or ()
     if values["notification_webhooks"] and not values["notification_secret"]:
         raise InvalidEnvironment(f"{PREFIX}NOTIFICATION_SECRET: webhooks are signed; give the key to sign them with")
-    for pair in (("OIDC_ISSUER", "OIDC_CLIENT_ID"), ("SMTP_URL", "MAIL_FROM")):
+    for pair in (("OIDC_ISSUER", "OIDC_CLIENT_ID"), ("SMTP_URL", "MAIL_FROM"), ("TLS_CERT", "TLS_KEY")):
         lone, missing = sorted(pair, key=lambda name: not values[name.lower()])
         if bool(values[lone.lower()]) != bool(values[missing.lower()]):
             raise InvalidEnvironment(f"{PREFIX}{lone}: give {PREFIX}{missing} with it, or neither of them")
@@ -195,12 +204,20 @@ def _refuse_unknown(variables: Mapping[str, str], known: Sequence[str]) -> None:
             raise InvalidEnvironment(f"{name}: no such variable; the nearest known one is {near[0]}")
 
 
-def _allowed_by_default(host: str) -> tuple[str, ...]:
-    """Loopback and the address served; anything when every interface is served, as its names are unknown here."""
+def _allowed_hosts(host: str, public_url: str, named: Sequence[str]) -> tuple[str, ...]:
+    """Names that requests may use: those that are named, and the one of the public URL.
+
+    Without named ones also loopback, the address served, and all of this machine's where every interface is served and
+    there is no public URL.
+    """
+    public = (re.sub(r":[0-9]+$", "", urlsplit(public_url).netloc),) if public_url else ()
+    if named:
+        return tuple(dict.fromkeys((*named, *public)))
     if host in ALL_INTERFACES:
-        return ("*",)
-    shown = f"[{host}]" if ":" in host else host
-    return LOOPBACK_NAMES if shown in LOOPBACK_NAMES else (*LOOPBACK_NAMES, shown)
+        served = () if public else machine_names.every_name()
+    else:
+        served = (f"[{host}]" if ":" in host else host,)
+    return tuple(dict.fromkeys((*LOOPBACK_NAMES, *served, *public)))
 
 
 def _kept_secret_key(data_dir: Path) -> str:

@@ -197,6 +197,31 @@ def label(text: str) -> str:
     return text
 
 
+def public_url(text: str) -> str:
+    """Where people reach the cloud: a scheme, a host and perhaps a port; the port of the scheme goes without saying."""
+    parts = urlsplit(url("https", "http")(text))
+    if parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None:
+        raise Refused(f'"{text}" is not a URL without a path (https://cloud.example.org)')
+    name = host(parts.hostname or "")
+    usual = {"https": 443, "http": 80}[parts.scheme]
+    port = f":{parts.port}" if parts.port not in (None, usual) else ""
+    return f"{parts.scheme}://{f'[{name}]' if ':' in name else name}{port}".lower()
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Addresses and networks, separated by commas: 192.0.2.7, 10.0.0.0/8, ::1."""
+    found = []
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        try:
+            found.append(ipaddress.ip_network(part))
+        except ValueError:
+            raise Refused(f'"{part}" is neither an address nor a network (192.0.2.7, 10.0.0.0/8)') from None
+    return tuple(found)
+
+
 def issuer(text: str) -> str:
     """Who says who somebody is must be reached through TLS, unless it runs on this machine."""
     parts = urlsplit(url("https", "http")(text))

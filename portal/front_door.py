@@ -91,7 +91,7 @@ class FrontDoor:
                 whole = _with_length(scope, len(body))
                 await self._serve(self._workers, whole, _replayed(body, receive), answer, self.pace.answer)
         except Refused as refused:
-            await _refuse(scope, send, refused)
+            await refuse(scope, send, refused)
             if refused.status == TOO_LARGE:
                 await _pass_over(receive, self.pace.linger)
             await send({"type": "http.response.body", "body": b""})
@@ -281,7 +281,7 @@ def _busy() -> Refused:
     return Refused(503, "Too many requests are under way; try again in a moment.", **{"retry-after": "1"})
 
 
-async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
+async def refuse(scope: Scope, send: Send, refused: Refused) -> None:
     """The fault as the API of the path spells it, or as text, but for the answer's end: then the connection ends."""
     request_id = new_request_id()
     service = service_of(scope["path"])

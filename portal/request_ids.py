@@ -26,7 +26,7 @@ def request_id_of(request: HttpRequest) -> str:
 
 
 def remote_address_of(request: HttpRequest) -> str:
-    """The address that the connection came from: what a header claims is not proof of anything."""
+    """The client's address: the connection's, or what a proxy of NOVELLA_TRUSTED_PROXIES says (`public_address`)."""
     return str(request.META.get("REMOTE_ADDR", ""))[:64]
 
 

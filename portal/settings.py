@@ -16,6 +16,11 @@ SECRET_KEY = environment.secret_key
 NOVELLA_AUDIT_KEY = environment.audit_key
 DEBUG = environment.debug
 ALLOWED_HOSTS = list(environment.allowed_hosts)
+NOVELLA_PUBLIC_URL = environment.public_url
+NOVELLA_TRUSTED_PROXIES = environment.trusted_proxies
+NOVELLA_TLS_CERT = environment.tls_cert
+NOVELLA_TLS_KEY = environment.tls_key
+CSRF_TRUSTED_ORIGINS = [environment.public_url] if environment.public_url else []
 ROOT_URLCONF = "portal.urls"
 WSGI_APPLICATION = "portal.wsgi.application"
 ASGI_APPLICATION = "portal.asgi.application"
@@ -111,6 +116,12 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = math.ceil(environment.session_seconds)
 X_FRAME_OPTIONS = "DENY"
+# Where people come by TLS, browsers keep every cookie to it. Only a public URL makes them insist on TLS for a year:
+# without one the name may be localhost, which other programs of the machine share.
+_is_public_by_tls = environment.public_url.startswith("https://")
+_is_tls = _is_public_by_tls if environment.public_url else environment.tls_cert is not None
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = _is_tls
+SECURE_HSTS_SECONDS = 31_536_000 if _is_public_by_tls else 0
 
 _MEMORY_LAYER = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
 _REDIS_LAYER = {

@@ -41,10 +41,10 @@ def build_tiny_linux(data_dir: Path) -> Path:
 
 def base_url() -> str:
     """Where clients find the web server that the settings describe."""
-    return url_of(settings.NOVELLA_HOST, settings.NOVELLA_PORT)
+    return settings.NOVELLA_PUBLIC_URL or url_of(settings.NOVELLA_HOST, settings.NOVELLA_PORT)
 
 
 def url_of(host: str, port: int) -> str:
     """A server that listens on every interface is shown by its loopback address."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
+    return f"{'https' if settings.NOVELLA_TLS_CERT else 'http'}://{shown}:{port}"

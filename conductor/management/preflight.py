@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +85,24 @@ def require_schema(aliases: Iterable[str]) -> None:
         if reason != readiness.SILENT:
             raise CommandError(f"Database {alias}: {reason}. Run manage.py seed once, before the other processes.")
         log.warning("database %s %s; going on without it", alias, reason)
+
+
+def require_certificate(certificate: Path | None, key: Path | None) -> None:
+    """The certificate and its key can be served, where there is one; raises CommandError."""
+    if certificate is None or key is None:
+        return
+    for variable, path in (("NOVELLA_TLS_CERT", certificate), ("NOVELLA_TLS_KEY", key)):
+        if not os.access(path, os.R_OK):
+            raise CommandError(f"{variable}: cannot read {path}. Name a PEM file that this account can read.")
+    if key.stat().st_mode & 0o007:
+        raise CommandError(f"NOVELLA_TLS_KEY: every account can use {key}. Keep it to yourself: chmod o= {key}")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or error.strerror
+        raise CommandError(
+            f"NOVELLA_TLS_CERT: {certificate} and {key} are no certificate with its key ({reason})."
+        ) from None
 
 
 def require_free_port(host: str, port: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import ssl
 import threading
 import time
 import urllib.error
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from socket import socket
 
 import uvicorn
+from django.conf import settings
 from uvicorn.supervisors import Multiprocess
 
 from conductor.management.http_protocol import BoundedProtocol
@@ -22,7 +24,7 @@ POLL_SECONDS = 0.1
 
 
 def config_of(application: str, host: str, port: int, *, workers: int = 1) -> uvicorn.Config:
-    """`application` is "module:attribute", so that a new process can import it."""
+    """`application` is "module:attribute", so that a new process can import it. With a certificate it speaks TLS."""
     return uvicorn.Config(
         application,
         host=host,
@@ -34,6 +36,9 @@ def config_of(application: str, host: str, port: int, *, workers: int = 1) -> uv
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
         lifespan="off",
+        proxy_headers=False,  # the application believes them from the proxies that the operator names
+        ssl_certfile=settings.NOVELLA_TLS_CERT,
+        ssl_keyfile=settings.NOVELLA_TLS_KEY,
     )
 
 
@@ -64,9 +69,11 @@ def _serve_in_many(config: uvicorn.Config, on_ready: Callable[[], None]) -> None
 def _await_answer(config: uvicorn.Config, stopped: threading.Event, on_ready: Callable[[], None]) -> None:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
     shown = f"[{host}]" if ":" in host else host
+    scheme = "https" if config.is_ssl else "http"
+    unchecked = ssl._create_unverified_context()  # whether our own process is there: its certificate has another name
     while not stopped.is_set():
         try:
-            urllib.request.urlopen(f"http://{shown}:{config.port}/healthz", timeout=5).close()
+            urllib.request.urlopen(f"{scheme}://{shown}:{config.port}/healthz", timeout=5, context=unchecked).close()
         except urllib.error.HTTPError:
             break  # it refuses the name under which we ask, and so it is there
         except OSError:

@@ -62,7 +62,9 @@ def _remembered(response: HttpResponse, language: str) -> HttpResponse:
     """This browser's pages before the sign-in, and its errors, are in the language too."""
     name = settings.LANGUAGE_COOKIE_NAME
     if language:
-        response.set_cookie(name, language, max_age=YEAR, samesite="Lax", httponly=True)
+        response.set_cookie(
+            name, language, max_age=YEAR, samesite="Lax", httponly=True, secure=settings.LANGUAGE_COOKIE_SECURE
+        )
     else:
         response.delete_cookie(name, samesite="Lax")
     return response

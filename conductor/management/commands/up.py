@@ -22,6 +22,7 @@ class Command(BaseCommand):
         preflight.require_writable(data_dir)
         held = preflight.require_alone(data_dir)
         preflight.require_membership()
+        preflight.require_certificate(settings.NOVELLA_TLS_CERT, settings.NOVELLA_TLS_KEY)
         preflight.require_free_port(settings.NOVELLA_HOST, settings.NOVELLA_PORT)
         fleet = default_fleet(data_dir)
         self.stdout.write(fleet.remark)

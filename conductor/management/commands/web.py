@@ -32,6 +32,7 @@ class Command(BaseCommand):
         if workers < 1:
             raise CommandError("--workers: at least 1")
         preflight.require_broker(settings.NOVELLA_BROKER_URL)
+        preflight.require_certificate(settings.NOVELLA_TLS_CERT, settings.NOVELLA_TLS_KEY)
         preflight.require_free_port(host, port)
         with preflight.beside_others(settings.NOVELLA_DATA):
             preflight.require_schema([API_ALIAS])
