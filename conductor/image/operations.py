@@ -15,16 +15,15 @@ from django.utils import timezone
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
-from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import ImageSpec
 from conductor.image import store, tasks
-from conductor.image.attributes import MAX_PROPERTIES, MAX_TAGS, READ_ONLY, RESERVED_PREFIX, WRITABLE
+from conductor.image.attributes import MAX_PROPERTIES, MAX_TAGS, PARTS, READ_ONLY, RESERVED_PREFIX, WRITABLE
 from conductor.image.models import Image
 from conductor.image.queries import ImageQuery, get_visible, list_visible
 from conductor.transactions import write_tx
 
 __all__ = [
-    "Change", "ImageQuery", "add_tag", "create", "delete", "get", "get_visible", "image_spec", "list_visible",
+    "Change", "ImageQuery", "add_tag", "create", "delete", "get_visible", "image_spec", "list_visible",
     "open_data", "remove_tag", "set_active", "settle_broken_uploads", "stage", "take_staged", "update", "upload",
     "usage",
 ]  # fmt: skip
@@ -65,24 +64,20 @@ def update(context: RequestContext, ref: str, changes: Sequence[Change]) -> Imag
     return image
 
 
-def get(image_uuid: str) -> Image:
-    """The image, whoever may see it: for the product's own work on behalf of a request that was checked before."""
-    wanted = uuid_or_none(image_uuid)
-    image = Image.objects.filter(uuid=wanted, deleted_at=None).first() if wanted else None
-    if image is None:
-        raise NotFound(f"No image found with ID {image_uuid}")
-    return image
-
-
 def delete(context: RequestContext, ref: str) -> None:
-    """Delete an image and its data. Raises Forbidden when protected, Conflict when another image starts with it."""
+    """Delete an image and its data.
+
+    Raises Forbidden when protected, Conflict when an image of the same project, or a public one, boots with it: other
+    projects cannot keep an image in being by naming it.
+    """
     with write_tx():
         image = _lock_own(context, ref)
         if image.is_protected:
             raise Forbidden(f"Image {ref} is protected and cannot be deleted.")
         user = _used_by(image)
         if user is not None:
-            raise Conflict(f"Image {ref} could not be deleted because it is in use: image {user.uuid} boots with it.")
+            name = f"image {user.uuid}" if context.may_see_project(user.project_id) else "a public image"
+            raise Conflict(f"Image {ref} could not be deleted because it is in use: {name} boots with it.")
         image.status = "deleted"
         image.deleted_at = image.updated_at = timezone.now()
         image.save(update_fields=["status", "deleted_at", "updated_at"])
@@ -233,7 +228,8 @@ def _lock_own(context: RequestContext, ref: str) -> Image:
 
 
 def _used_by(image: Image) -> Image | None:
-    others = Image.objects.filter(deleted_at=None).exclude(pk=image.pk)
+    others = Image.objects.filter(Q(project_id=image.project_id) | Q(visibility="public"), deleted_at=None)
+    others = others.exclude(pk=image.pk)
     text = str(image.uuid)
     return others.filter(Q(properties__kernel_id=text) | Q(properties__ramdisk_id=text)).first()
 
@@ -252,7 +248,18 @@ def _apply(context: RequestContext, image: Image, changes: Sequence[Change]) -> 
             _change_property(properties, change)
     if len(properties) > MAX_PROPERTIES:
         raise Invalid(f"An image can have up to {MAX_PROPERTIES} properties, not {len(properties)}.")
+    for name in PARTS:
+        if properties.get(name) and properties[name] != image.properties.get(name):
+            _require_part(context, name, properties[name])
     image.properties = properties
+
+
+def _require_part(context: RequestContext, name: str, ref: str) -> None:
+    """Raises Invalid unless the caller sees the image that a property names."""
+    try:
+        get_visible(context, ref)
+    except NotFound:
+        raise Invalid(f"Property {name} names no image that you see: {ref[:60]}.", field=name) from None
 
 
 def _set_attribute(context: RequestContext, image: Image, change: Change) -> None:

@@ -75,6 +75,18 @@ FILTERS: dict[str, Callable[[Sequence[str]], Q]] = {
 }
 
 
+def visible_to(project_id: str, *, is_admin: bool = False) -> QuerySet[Image]:
+    """The images that members of a project see; all images for an administrator."""
+    rows = Image.objects.filter(deleted_at=None)
+    if is_admin:
+        return rows
+    return rows.filter(
+        Q(project_id=project_id)
+        | Q(visibility__in=("public", "community"))
+        | Q(visibility="shared", pk__in=_offered(project_id, "all"))
+    )
+
+
 def get_visible(context: RequestContext, ref: str) -> Image:
     """The image with the uuid `ref`, if the caller may see it; NotFound otherwise."""
     wanted = uuid_or_none(ref)
@@ -100,18 +112,11 @@ def list_visible(context: RequestContext, query: ImageQuery) -> list[Image]:
 
 
 def _visible(context: RequestContext) -> QuerySet[Image]:
-    rows = Image.objects.filter(deleted_at=None)
-    if context.is_admin:
-        return rows
-    return rows.filter(
-        Q(project_id=context.project_id)
-        | Q(visibility__in=("public", "community"))
-        | Q(visibility="shared", pk__in=_offered(context, "all"))
-    )
+    return visible_to(context.project_id, is_admin=context.is_admin)
 
 
-def _offered(context: RequestContext, member_status: str) -> QuerySet[ImageMember, Any]:
-    offered = ImageMember.objects.filter(project_id=context.project_id)
+def _offered(project_id: str, member_status: str) -> QuerySet[ImageMember, Any]:
+    offered = ImageMember.objects.filter(project_id=project_id)
     if member_status != "all":
         offered = offered.filter(status=member_status)
     return offered.values("image_id")
@@ -122,7 +127,7 @@ def _listed(context: RequestContext, query: ImageQuery) -> Q:
     _require(query.visibility in (None, *VISIBILITY_CHOICES), f"Invalid visibility value: {query.visibility}")
     _require(query.member_status in MEMBER_STATUSES, f"Invalid status: {query.member_status}")
     own = Q(project_id=context.project_id)
-    offered = Q(visibility="shared", pk__in=_offered(context, query.member_status))
+    offered = Q(visibility="shared", pk__in=_offered(context.project_id, query.member_status))
     if query.visibility == "all":
         return Q()
     if query.visibility == "shared" and not context.is_admin:

@@ -11,6 +11,7 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden, Invalid, NotFound, QuotaExceeded
 from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import FlavorSpec, GroupSpec, ImageSpec, RequestSpec
+from conductor.image import boot_images
 from conductor.image.operations import image_spec
 from conductor.image.queries import get_visible
 from conductor.network import security_groups
@@ -55,6 +56,7 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     devices = device_wishes.check(context, wish.devices, wish.image_ref, flavor)
     volume_image = device_wishes.root_image(devices, flavor)
     image = volume_image or bootable_image(context, wish.image_ref, flavor)
+    boot_images.check_parts(context.project_id, image.properties)
     hardware_wishes.refuse(flavor, image.properties)
     _check_zone(context, wish.availability_zone)
     check_metadata(context.project_id, wish.metadata)

@@ -11,8 +11,11 @@ from uuid import UUID
 from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
+from conductor.core.identifiers import uuid_or_none
 from conductor.core.request_spec import FlavorSpec, ImageSpec
-from conductor.image import operations as images
+from conductor.image import boot_images
+from conductor.image.operations import image_spec
+from conductor.image.queries import visible_to
 from conductor.scheduler import hardware_wishes
 from conductor.services import instance_wishes, keypairs, server_actions, volumes
 from conductor.services.server_actions import Asked
@@ -74,7 +77,9 @@ def rescue(
     def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
         if not instance.image.get("image_id") and not may_have_root_volume:
             raise Invalid(f"Instance {instance.uuid} cannot be rescued: Cannot rescue a volume-backed instance")
-        inputs["image"] = asdict(_rescue_image(context, alias, instance, image_ref))
+        image = _rescue_image(context, alias, instance, image_ref)
+        boot_images.check_parts(instance.project_id, image.properties, field="rescue_image_ref")
+        inputs["image"] = asdict(image)
 
     hidden = {"admin_password": admin_password or new_password()}
     return server_actions.begin(context, instance_uuid, "rescue", Asked(inputs=inputs, secrets=hidden, prepare=prepare))
@@ -100,6 +105,7 @@ def _rebuilt_values(context: RequestContext, alias: str, instance: Instance, wis
         instance_wishes.check_metadata(instance.project_id, wish.values["metadata"])
     flavor = FlavorSpec(**instance.flavor)
     image = instance_wishes.bootable_image(context, wish.image_ref, flavor)
+    boot_images.check_parts(instance.project_id, image.properties)
     hardware_wishes.refuse_change(flavor, instance.image.get("properties", {}), image.properties)
     values = {**wish.values, "image": asdict(image)}
     if not instance.image.get("image_id"):
@@ -155,7 +161,8 @@ def _rescue_image(context: RequestContext, alias: str, instance: Instance, image
     own_image = instance.image.get("image_id") or _root_volume(alias, instance).image_metadata.get("image_id", "")
     if not own_image:
         raise Invalid("Name an image to rescue the server with: its root volume was made of none.", field="rescue")
-    try:
-        return images.image_spec(images.get(own_image))
-    except NotFound:
-        raise Conflict(f"The server's image {own_image} is gone: name another as rescue_image_ref.") from None
+    wanted = uuid_or_none(own_image)
+    row = visible_to(instance.project_id).filter(uuid=wanted, status="active").first() if wanted else None
+    if row is None:
+        raise Conflict(f"The server's image {own_image[:60]} is gone: name another as rescue_image_ref.")
+    return image_spec(row)

@@ -94,3 +94,10 @@ def test_only_one_module_of_the_product_reads_the_environment() -> None:
     product = {"portal", "conductor", "scheduler_plugins", "compute_drivers"}
     readers = {path for path in own_files(".py") if path.parts[0] in product and reading.search(read(path))}
     assert readers == {Path("portal/environment.py")}
+
+
+def test_images_are_looked_up_as_a_project_sees_them() -> None:
+    """Ids of images are written by tenants: a look into the table itself would find those of other projects."""
+    found = findings(re.compile(r"\bImage\.(?:objects|_default_manager)\b"), ".py")
+    own = ("conductor/image/", "tests/", "conductor/services/canaries.py")  # the last looks for public ones by itself
+    assert [finding for finding in found if not finding.startswith(own)] == []

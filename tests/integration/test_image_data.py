@@ -220,9 +220,9 @@ def test_specs_say_what_drivers_need(people: Any) -> None:
     image_id = make(people)
     operations.update(people.ana.context(), image_id, [operations.Change("add", "hw_architecture", "x86_64")])
     operations.upload(people.ana.context(), image_id, [DATA])
-    spec = operations.image_spec(operations.get(image_id))
+    spec = operations.image_spec(operations.get_visible(people.ana.context(), image_id))
     assert (spec.image_id, spec.name, spec.disk_format, spec.size) == (image_id, "boots", "raw", len(DATA))
     assert spec.checksum == hashlib.md5(DATA).hexdigest()
     assert spec.properties == {"hw_architecture": "x86_64"}
     with pytest.raises(NotFound):
-        operations.get("no-uuid")
+        operations.get_visible(people.ana.context(), "no-uuid")

@@ -13,7 +13,7 @@ class CopyIntoVolume(Step):
     title = "Copy data"
 
     def execute(self, work: Work) -> Result:
-        volume_data.fill(volume_data.existing(work.inputs["volume_id"]), work.inputs["image"])
+        volume_data.fill(work.context, volume_data.existing(work.inputs["volume_id"]), work.inputs["image"])
         return {}
 
     def revert(self, work: Work, result: Result) -> None:

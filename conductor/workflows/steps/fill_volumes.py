@@ -25,7 +25,7 @@ class FillVolumes(Step):
         for device in work.inputs["devices"]:
             volume = volume_data.existing(device["volume_id"])
             if device["is_made"]:
-                volume_data.fill(volume, device["image"])
+                volume_data.fill(work.context, volume, device["image"])
                 with work.fenced("default"):
                     operations.is_filled(device["attachment_id"])
             connections.append(operations.connection_of(volume, device["device_name"], boot_index=device["boot_index"]))

@@ -15,7 +15,7 @@ from conductor.core.states import TaskState, VmState
 from conductor.rpc import messages
 from conductor.workflows.flow import RemoteStep, Work
 from conductor.workflows.steps import instance_rows
-from conductor.workflows.steps.on_host import addressed, guest_of, rescued_volumes
+from conductor.workflows.steps.on_host import addressed, fresh_guest_of, guest_of, rescued_volumes
 
 Address = Mapping[str, Any]  # the fields that every command carries
 Build = Callable[[Work, Instance, Address], Any]
@@ -104,7 +104,7 @@ def _set_password(work: Work, instance: Instance, to: Address) -> Any:
 
 def _rescue(work: Work, instance: Instance, to: Address) -> Any:
     image = ImageSpec(**work.inputs["image"])
-    guest = guest_of(work, instance, image=image, volumes=rescued_volumes(work, instance))
+    guest = fresh_guest_of(work, instance, image=image, volumes=rescued_volumes(work, instance))
     return messages.RescueInstance(**to, guest=guest, password=work.secrets.get("admin_password", ""))
 
 
@@ -125,7 +125,7 @@ def _rebuild(work: Work, instance: Instance, to: Address) -> Any:
         changes["public_key"] = values["public_key"]
     if "user_data" in work.secrets:
         changes["user_data"] = work.secrets["user_data"] or ""
-    guest = guest_of(
+    guest = fresh_guest_of(
         work,
         instance,
         image=ImageSpec(**values["image"]),

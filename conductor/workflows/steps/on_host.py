@@ -11,7 +11,7 @@ from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.hardware.wire import grant_to_json
 from conductor.core.request_spec import FlavorSpec, ImageSpec
-from conductor.image import operations as images
+from conductor.image import boot_images
 from conductor.placement.hardware import held_by
 from conductor.sql.rows import Rows
 from conductor.workflows.flow import Work
@@ -34,14 +34,13 @@ def addressed(work: Work, host: str) -> dict[str, Any]:
 
 def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
     """The instance as core.GuestSpec in JSON; `changes` replace fields of it, such as `flavor` or `image`."""
-    image = ImageSpec(**instance.image)
     guest = GuestSpec(
         instance_uuid=str(instance.uuid),
         name=instance.name,
         hostname=instance.hostname,
         project_id=instance.project_id,
         flavor=FlavorSpec(**instance.flavor),
-        image=image,
+        image=ImageSpec(**instance.image),
         ports=tuple(NetworkPort.from_json(port) for port in instance.addresses),
         user_data=instance.user_data or "",
         public_key=instance.public_key,
@@ -50,8 +49,15 @@ def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
         hardware=hardware_of(instance),
     )
     guest = replace(guest, **changes)
-    kernel, ramdisk = _boot_part(guest.image, "kernel_id"), _boot_part(guest.image, "ramdisk_id")
+    kernel, ramdisk = boot_images.boot_parts(instance.project_id, guest.image.properties)
     return replace(guest, kernel=kernel, ramdisk=ramdisk).to_json()
+
+
+def fresh_guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
+    """As `guest_of`, for a host that fetches the image now: raises BuildAborted when the project may not read it."""
+    image = changes.get("image") or ImageSpec(**instance.image)
+    boot_images.require_readable(work.context, instance.project_id, image.image_id)
+    return guest_of(work, instance, **changes)
 
 
 def rescued_volumes(work: Work, instance: Instance) -> tuple[VolumeConnection, ...]:
@@ -74,9 +80,3 @@ def hardware_of(instance: Instance) -> dict[str, Any]:
     if not any(key.startswith(ASKS_FOR_HARDWARE) for key in keys):
         return {}
     return next((grant_to_json(grant) for grant in held_by(instance.uuid).values()), {})
-
-
-def _boot_part(image: ImageSpec, name: str) -> ImageSpec | None:
-    """The kernel or ramdisk that the image's properties name."""
-    part_id = image.properties.get(name)
-    return replace(images.image_spec(images.get(part_id)), properties={}) if part_id else None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from conductor.cell_db.models import BlockDevice
-from conductor.core import disk_images
 from conductor.core.errors import NotFound
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import TaskState
-from conductor.image import store as image_store
 from conductor.volume import operations, refills
 from conductor.volume.models import Volume
 from conductor.workflows.flow import Result, Retry, Step, Work
-from conductor.workflows.steps import instance_rows
+from conductor.workflows.steps import instance_rows, volume_data
 
 
 class RefillRootVolume(Step):
@@ -31,9 +29,7 @@ class RefillRootVolume(Step):
             return {}
         image = ImageSpec(**wanted)
         volume = _root_volume(work)
-        path = image_store.path_of(image.image_id)
-        if image.disk_format != "raw":
-            disk_images.inspect(path, image)
+        path = volume_data.readable_file(work.context, volume, image)
         refills.refill(volume.uuid, volume.size_gb, path, image.disk_format)
         with work.fenced("default"):
             operations.describe(volume, image_metadata=work.inputs["values"]["volume_image_metadata"])

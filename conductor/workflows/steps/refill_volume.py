@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from conductor.core import disk_images
 from conductor.core.request_spec import ImageSpec
-from conductor.image import store as image_store
 from conductor.volume import operations, refills
 from conductor.workflows.flow import Result, Retry, Step, Work
 from conductor.workflows.steps import volume_data
@@ -19,9 +17,7 @@ class RefillVolume(Step):
     def execute(self, work: Work) -> Result:
         image = ImageSpec(**work.inputs["image"])
         volume = volume_data.existing(work.inputs["volume_id"])
-        path = image_store.path_of(image.image_id)
-        if image.disk_format != "raw":
-            disk_images.inspect(path, image)
+        path = volume_data.readable_file(work.context, volume, image)
         refills.refill(volume.uuid, volume.size_gb, path, image.disk_format)
         return {}
 

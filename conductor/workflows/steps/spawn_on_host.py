@@ -9,7 +9,7 @@ from conductor.core.states import PowerState, TaskState
 from conductor.rpc.messages import DestroyInstance, SpawnInstance
 from conductor.workflows.flow import RemoteStep, Result, Work
 from conductor.workflows.steps import instance_rows
-from conductor.workflows.steps.on_host import addressed, guest_of
+from conductor.workflows.steps.on_host import addressed, fresh_guest_of
 from conductor.workflows.steps.plug_networks import PlugNetworks
 
 
@@ -23,7 +23,7 @@ class SpawnOnHost(RemoteStep):
     def command(self, work: Work) -> Any:
         instance = instance_rows.read(work)
         ports = tuple(NetworkPort(**port) for port in work.result_of(PlugNetworks)["ports"])
-        return SpawnInstance(**addressed(work, instance.host or ""), guest=guest_of(work, instance, ports=ports))
+        return SpawnInstance(**addressed(work, instance.host or ""), guest=fresh_guest_of(work, instance, ports=ports))
 
     def apply(self, work: Work, result: Result) -> None:
         instance_rows.update(work, power_state=PowerState.RUNNING)

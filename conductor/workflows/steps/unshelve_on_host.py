@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from conductor.cell_db.models import Instance
 from conductor.core.errors import NotFound
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import PowerState
-from conductor.image import operations as images
+from conductor.image.operations import image_spec
+from conductor.image.queries import visible_to
 from conductor.rpc.messages import DestroyInstance, PowerOff, PowerOn, SpawnInstance
 from conductor.workflows.flow import RemoteStep, Result, Work
 from conductor.workflows.steps import instance_rows
@@ -26,7 +28,7 @@ class UnshelveOnHost(RemoteStep):
             return PowerOn(**to, guest=guest_of(work, instance))
         if not instance.shelved_image_id:  # its root disk is a volume
             return SpawnInstance(**to, guest=guest_of(work, instance))
-        return SpawnInstance(**to, guest=guest_of(work, instance, image=_kept(instance.shelved_image_id)))
+        return SpawnInstance(**to, guest=guest_of(work, instance, image=_kept(instance)))
 
     def apply(self, work: Work, result: Result) -> None:
         instance_rows.update(work, power_state=PowerState.RUNNING)
@@ -43,9 +45,9 @@ class UnshelveOnHost(RemoteStep):
         instance_rows.update(work, power_state=PowerState.SHUTDOWN)
 
 
-def _kept(image_id: str) -> ImageSpec:
-    """The image that the server was shelved as. Raises NotFound when somebody deleted it."""
-    try:
-        return images.image_spec(images.get(image_id))
-    except NotFound:
-        raise NotFound(f"The image {image_id} that the server was shelved as is gone.") from None
+def _kept(instance: Instance) -> ImageSpec:
+    """The image that the server was shelved as. Raises NotFound when it was deleted, or is not the project's."""
+    row = visible_to(instance.project_id).filter(uuid=instance.shelved_image_id).first()
+    if row is None:
+        raise NotFound(f"The image {instance.shelved_image_id} that the server was shelved as is gone.")
+    return image_spec(row)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from conductor.core import disk_images
+from conductor.core.context import RequestContext
 from conductor.core.errors import NotFound
 from conductor.core.request_spec import ImageSpec
+from conductor.image import boot_images
 from conductor.image import store as image_store
 from conductor.volume import backup_store, store
 from conductor.volume.models import Backup, Volume
@@ -30,13 +33,15 @@ def existing_backup(backup_id: str) -> Backup:
     return row
 
 
-def fill(volume: Volume, image: Mapping[str, Any] | None) -> None:
+def fill(context: RequestContext, volume: Volume, image: Mapping[str, Any] | None) -> None:
     """Copy what its source has; nothing for a blank one. A copy that is finished is not made again.
 
-    Raises NotFound for a source that is gone, Invalid for data that do not fit, DriverError.
+    Raises NotFound for a source that is gone, Invalid for data that do not fit, DriverError; BuildAborted for an image
+    that the volume's project may not read.
     """
     if image is not None:
-        _fill_from_image(volume, ImageSpec(**image))
+        spec = ImageSpec(**image)
+        store.fill(volume.uuid, volume.size_gb, readable_file(context, volume, spec), spec.disk_format)
         return
     if volume.source_kind == BACKUP and not store.path_of(volume.uuid).exists():
         row = existing_backup(str(volume.source_uuid))
@@ -56,8 +61,14 @@ def store_as_image(image_id: str, disk_format: str, data: BinaryIO) -> None:
     image_store.store_image(image_id, disk_format, data)
 
 
-def _fill_from_image(volume: Volume, spec: ImageSpec) -> None:
-    path = image_store.path_of(spec.image_id)
-    if spec.disk_format != "raw":
-        disk_images.inspect(path, spec)
-    store.fill(volume.uuid, volume.size_gb, path, spec.disk_format)
+def readable_file(context: RequestContext, volume: Volume, image: ImageSpec) -> Path:
+    """The file of an image that goes into a volume, looked at.
+
+    Raises NotFound when there are no data, BuildAborted for data that refer to others, and for an image that the
+    volume's project may not read.
+    """
+    boot_images.require_readable(context, volume.project_id, image.image_id)
+    path = image_store.path_of(image.image_id)
+    if image.disk_format != "raw":
+        disk_images.inspect(path, image)
+    return path
