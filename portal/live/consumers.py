@@ -15,13 +15,15 @@ from django.utils import translation
 from conductor.core import json_text
 from portal import languages
 from portal.live import audiences, follower, viewers
-from portal.live.seats import BROKEN, MISUNDERSTOOD, NOT_FROM_HERE, SIGN_IN_AGAIN, Guest
+from portal.live.seats import BROKEN, MISUNDERSTOOD, NOT_FROM_HERE, SIGN_IN_AGAIN, TOO_MANY, Guest
+from portal.live.shares import Full, Shares
 from portal.live.viewers import SignedOut, Ticket
 from portal.pages.told import told
 
 log = logging.getLogger(__name__)
 
 LONGEST_MESSAGE = 4096
+SOCKETS = Shares(most=2000, most_of_a_user=64)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -48,6 +50,11 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(code=SIGN_IN_AGAIN)
             return
         await self.accept()
+        try:
+            SOCKETS.take(ticket.user_id)
+        except Full:
+            await self.close(code=TOO_MANY)
+            return
         self._guest = Guest(ticket, self._send_text, self._close)
         await audiences.desk().welcome(self._guest)
 
@@ -55,6 +62,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if self._guest is not None:
             self._guest.gone()
             audiences.desk().dismiss(self._guest)
+            SOCKETS.give_back(self._guest.ticket.user_id)
+            self._guest = None
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         message, guest = _parse(text_data), self._guest
@@ -78,8 +87,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 async def admitted(scope: dict[str, Any], session_key: str) -> Ticket:
     """What stands for a browser from now on. Raises SignedOut."""
     language = languages.of_header(_language_of_page(scope))
-    viewer = await follower.read(lambda: viewers.read(Ticket(session_key, "", language)))
-    return Ticket(session_key, viewer.asker.project_id, language)
+    return await follower.read(lambda: viewers.admit(session_key, language))
 
 
 def in_language_of(scope: dict[str, Any], text: str) -> str:

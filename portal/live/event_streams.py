@@ -20,6 +20,7 @@ from conductor.events import Announcement
 from portal.api.errors import fault_body
 from portal.api.rate_limits import OF_A_STREAM
 from portal.live import follower
+from portal.live.shares import Full, Shares
 from portal.live.viewers import ALL_PROJECTS
 from portal.request_ids import HEADER, new_request_id
 
@@ -31,11 +32,14 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PATHS = re.compile(r"\A/api/(events|workflows/[^/]+/events)/stream\Z")
 FOLLOW = "novella-follow"  # in the answer of a page: whose events wake the stream
+CALLER = "novella-caller"  # in the same: to whose share the stream counts
 ALIVE_SECONDS = 15.0  # between signs of life; then the rights are looked at again
 LEAST_PAUSE_SECONDS = 0.25
 SEND_SECONDS = 30.0  # for a client to take one message
 RETRY_MILLISECONDS = 2000
+GATHER_SECONDS = 0.02  # for streams that one event wakes to ask together
 MOST_STREAMS = 500
+MOST_OF_A_USER = 20
 CURSOR_HEADER = b"last-event-id"
 
 
@@ -58,39 +62,87 @@ class EventStreams:
     """ASGI middleware: answers GET on PATHS as a stream, and passes on everything else."""
 
     def __init__(self, application: Application) -> None:
-        self.application = application
-        self._open = 0
+        self.shares = Shares(MOST_STREAMS, MOST_OF_A_USER)
+        self.pages = _SharedPages(application)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET" or not PATHS.match(scope["path"]):
-            await self.application(scope, receive, send)
+            await self.pages.application(scope, receive, send)
             return
-        if self._open >= MOST_STREAMS:
-            await _refuse(send)
+        stream = _Stream(self.pages, scope, send)
+        page = await stream.first_page()
+        if page.status != 200:  # refused, or a mistake: as the API says it
+            await _answer(send, page)
             return
-        self._open += 1
         try:
-            await _Stream(self.application, scope, send).run(receive)
-        finally:
-            self._open -= 1
+            with self.shares.one(page.header(CALLER)):
+                await stream.run(receive, page)
+        except Full as full:
+            await _answer(send, _refusal(full))
+
+
+class _SharedPages:
+    """Pages of the log: streams that ask for the same one with the same proof at the same moment share its request."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+        self._gathering: dict[tuple[Any, ...], asyncio.Future[_Page]] = {}
+
+    async def shared(self, scope: Scope) -> _Page:
+        """The page of a request that begins after this call, so that it has all that woke its streams."""
+        client = (scope.get("client") or ("",))[0]
+        key = (scope["path"], scope["query_string"], tuple(sorted(map(tuple, scope["headers"]))), client)
+        asked = self._gathering.get(key)
+        if asked is None:
+            asked = self._gathering[key] = asyncio.ensure_future(self._gathered(key, scope))
+        return await _to_its_end(asked)
+
+    async def _gathered(self, key: tuple[Any, ...], scope: Scope) -> _Page:
+        await asyncio.sleep(GATHER_SECONDS)
+        del self._gathering[key]  # whoever asks from now on may know more than this request finds
+        return await self.ask(scope)
+
+    async def ask(self, scope: Scope) -> _Page:
+        status, headers, pieces = 500, [], []
+        is_asked = False
+
+        async def receive() -> Message:
+            nonlocal is_asked
+            if is_asked:
+                await asyncio.Future()
+            is_asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def take(message: Message) -> None:
+            nonlocal status, headers
+            if message["type"] == "http.response.start":
+                status, headers = message["status"], list(message["headers"])
+            else:
+                pieces.append(message.get("body", b""))
+
+        await self.application(scope, receive, take)
+        return _Page(status, headers, b"".join(pieces))
 
 
 class _Stream:
     """One client that listens."""
 
-    def __init__(self, application: Application, scope: Scope, send: Send) -> None:
-        self.application, self.scope, self._send = application, scope, send
+    def __init__(self, pages: _SharedPages, scope: Scope, send: Send) -> None:
+        self.pages, self.scope, self._send = pages, scope, send
         self._query = dict(parse_qsl(scope["query_string"].decode("latin1"), keep_blank_values=True))
         given = dict(scope["headers"]).get(CURSOR_HEADER, b"").decode("latin1").strip()
         if given:  # a browser that comes back says how far it was
             self._query["after"] = given
 
-    async def run(self, receive: Receive) -> None:
-        page = await self._ask()
-        if page.status != 200:  # refused, or a mistake: as the API says it
-            await self._send({"type": "http.response.start", "status": page.status, "headers": page.headers})
-            await self._send({"type": "http.response.body", "body": page.body})
-            return
+    async def first_page(self) -> _Page:
+        """It says whether the client may listen, and without a cursor where the log stands."""
+        page = await _to_its_end(asyncio.ensure_future(self.pages.ask(self._request())))
+        self.scope[OF_A_STREAM] = True  # from now on: the first page was asked for
+        if page.status == 200 and "after" not in self._query:
+            self._query["after"] = page.content["cursor"]
+        return page
+
+    async def run(self, receive: Receive, page: _Page) -> None:
         await self._begin(page)
         leaving = asyncio.ensure_future(_disconnected(receive))
         telling = asyncio.ensure_future(self._tell(page))
@@ -148,32 +200,12 @@ class _Stream:
             await self._send(message)
 
     async def _ask(self) -> _Page:
-        """The page after the cursor. The first one without a cursor says where the log stands."""
+        """The page after the cursor."""
+        return await self.pages.shared(self._request())
+
+    def _request(self) -> Scope:
         query = urlencode(self._query).encode()
-        scope = {**self.scope, "query_string": query, "headers": _bare(self.scope["headers"])}
-        self.scope[OF_A_STREAM] = True  # from now on: the first page was asked for
-        status, headers, pieces = 500, [], []
-        is_asked = False
-
-        async def receive() -> Message:
-            nonlocal is_asked
-            if is_asked:
-                await asyncio.Future()
-            is_asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def take(message: Message) -> None:
-            nonlocal status, headers
-            if message["type"] == "http.response.start":
-                status, headers = message["status"], list(message["headers"])
-            else:
-                pieces.append(message.get("body", b""))
-
-        await _to_its_end(self.application(scope, receive, take))
-        page = _Page(status, headers, b"".join(pieces))
-        if status == 200 and "after" not in self._query:
-            self._query["after"] = page.content["cursor"]
-        return page
+        return {**self.scope, "query_string": query, "headers": _bare(self.scope["headers"])}
 
 
 KEPT_HEADERS = frozenset(
@@ -181,11 +213,10 @@ KEPT_HEADERS = frozenset(
 )
 
 
-async def _to_its_end(work: Awaitable[None]) -> None:
+async def _to_its_end(answering: asyncio.Future[_Page]) -> _Page:
     """Await it; a stream that ends meanwhile ends after it: a worker whose answer nobody takes would wait for ever."""
-    answering = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(answering)
+        return await asyncio.shield(answering)
     except asyncio.CancelledError:
         await asyncio.wait({answering})
         raise
@@ -235,11 +266,16 @@ def _bare(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in headers if name not in (CURSOR_HEADER, b"content-length")]
 
 
-async def _refuse(send: Send) -> None:
+def _refusal(full: Full) -> _Page:
     request_id = new_request_id()
-    message = f"This process has {MOST_STREAMS} streams open; ask for pages of events, or try again later."
-    body = json.dumps(fault_body("own", 503, message, request_id=request_id)).encode()
+    owner = "You have" if full.is_own else "This process has"
+    message = f"{owner} {full.most} streams open; ask for pages of events, or try again later."
+    body = json.dumps(fault_body("own", full.status, message, request_id=request_id)).encode()
     lines = {"content-type": "application/json", "content-length": str(len(body)), "retry-after": "30"}
     headers = [(name.encode(), value.encode()) for name, value in {**lines, HEADER: request_id}.items()]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return _Page(full.status, headers, body)
+
+
+async def _answer(send: Send, page: _Page) -> None:
+    await send({"type": "http.response.start", "status": page.status, "headers": page.headers})
+    await send({"type": "http.response.body", "body": page.body})

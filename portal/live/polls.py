@@ -18,6 +18,7 @@ from django.http import parse_cookie
 from conductor.core import json_text
 from portal.live import audiences, consumers
 from portal.live.seats import SIGN_IN_AGAIN, Guest
+from portal.live.shares import Full, Shares
 from portal.live.viewers import SignedOut, Ticket
 
 Message = MutableMapping[str, Any]
@@ -30,7 +31,9 @@ PATH = "/live/poll"
 HOLD_SECONDS = 25.0  # proxies give up on a request after half a minute or later
 GATHER_SECONDS = 0.05  # what comes with the first news
 NO_NEWS = ("current", "behind")  # the pieces come after it
+BODY_SECONDS = 10.0  # from the head of a request to the last byte of its body
 MOST_POLLS = 500
+MOST_OF_A_USER = 32
 LONGEST_BODY = 16_384
 
 
@@ -70,7 +73,7 @@ class LivePolls:
 
     def __init__(self, application: Application) -> None:
         self.application = application
-        self._held = 0
+        self.shares = Shares(MOST_POLLS, MOST_OF_A_USER)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != PATH:
@@ -80,27 +83,38 @@ class LivePolls:
             await _answer(send, 405, '{"error": "Polls are sent with POST."}', allow="POST")
         elif not consumers.is_from_here(dict(scope)):
             await _answer(send, 403, '{"error": "Polls are for pages of this host."}')
-        elif self._held >= MOST_POLLS:
-            await _answer(send, 503, '{"error": "Too many pages wait here; try again later."}', **{"retry-after": "15"})
         else:
-            self._held += 1
-            try:
-                await _hold(scope, receive, send)
-            finally:
-                self._held -= 1
+            await self._admit(scope, receive, send)
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Nothing of the body is read, and nothing is counted, before the session is known."""
+        cookies = parse_cookie(dict(scope["headers"]).get(b"cookie", b"").decode("latin1"))
+        try:
+            ticket = await consumers.admitted(dict(scope), cookies.get(settings.SESSION_COOKIE_NAME, ""))
+            with self.shares.one(ticket.user_id):
+                await _hold(ticket, receive, send)
+        except SignedOut:
+            await _answer(send, 200, json.dumps({"messages": [], "code": SIGN_IN_AGAIN}))
+        except Full as full:
+            of_whom = "Your pages" if full.is_own else "The pages of all users"
+            error = json.dumps(
+                {"error": f"{of_whom} wait here {full.most} times already: close some, or try again later."}
+            )
+            await _answer(send, full.status, error, **{"retry-after": "15"})
 
 
-async def _hold(scope: Scope, receive: Receive, send: Send) -> None:
-    wish = _wish(await _body(receive))
+async def _hold(ticket: Ticket, receive: Receive, send: Send) -> None:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _body(receive)
+    except TimeoutError:
+        error = json.dumps({"error": f"The request body was not there after {BODY_SECONDS:g} seconds."})
+        await _answer(send, 408, error, connection="close")
+        return
+    wish = _wish(body)
     if wish is None:
         form = '{"follow": [{"topic", "view", "since"}], "first": true or false}'
         await _answer(send, 400, json.dumps({"error": f"A poll looks like {form}."}))
-        return
-    cookies = parse_cookie(dict(scope["headers"]).get(b"cookie", b"").decode("latin1"))
-    try:
-        ticket = await consumers.admitted(dict(scope), cookies.get(settings.SESSION_COOKIE_NAME, ""))
-    except SignedOut:
-        await _answer(send, 200, json.dumps({"messages": [], "code": SIGN_IN_AGAIN}))
         return
     guest = Listener(ticket)
     leaving = asyncio.ensure_future(_left(receive))

@@ -20,6 +20,7 @@ SIGN_IN_AGAIN = 4401
 NOT_FROM_HERE = 4403
 MISUNDERSTOOD = 4400
 TOO_SLOW = 4408
+TOO_MANY = 4429  # the user, or the process, has no socket left
 MOVED = 4409  # its rights are others now: it is to be told of other things
 BROKEN = 1011
 

@@ -32,6 +32,7 @@ class Ticket:
     session_key: str
     project_id: str
     language: str
+    user_id: str = ""  # to whose share it counts; rights are read anew from the session
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,18 @@ def read(ticket: Ticket) -> Viewer:
     if viewer is None:
         raise SignedOut
     return viewer
+
+
+def admit(session_key: str, language: str) -> Ticket:
+    """What stands for a browser with this session from now on. Raises SignedOut."""
+    if not session_key:
+        raise SignedOut
+    viewer = read(Ticket(session_key, "", language))
+    kept = sign_in.sessions({session_key}).get(session_key)
+    if kept is None:
+        raise SignedOut
+    user_id = _user_id(sign_in.rights_number(), proof_of(kept))
+    return Ticket(session_key, viewer.asker.project_id, language, user_id)
 
 
 def read_all(tickets: Collection[Ticket]) -> dict[Ticket, Viewer | None]:

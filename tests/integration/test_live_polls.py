@@ -100,7 +100,7 @@ def test_what_happens_is_told_while_a_poll_is_held_and_between_two(door: LivePol
         assert answer["messages"][1]["seq"] == event_log.write_cursor(await asyncio.to_thread(event_log.here))
 
     in_a_loop(work)
-    assert (door._held, hub._bells) == (0, set())
+    assert (door.shares.count, hub._bells) == (0, set())
 
 
 def test_a_poll_without_news_ends_in_time(door: LivePolls, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_one_that_leaves_is_forgotten(door: LivePolls, people: Any) -> None:
         poll.leave()
         with pytest.raises(json.JSONDecodeError):  # no answer for nobody
             await asked
-        assert (poll.start, door._held, hub._bells) == (None, 0, set())
+        assert (poll.start, door.shares.count, hub._bells) == (None, 0, set())
 
     in_a_loop(work)
 
@@ -158,20 +158,23 @@ def test_strangers_are_told_to_sign_in(door: LivePolls) -> None:
         ({}, b'{"follow": [' + b" " * polls.LONGEST_BODY + b"]}", 400),
     ],
 )
-def test_what_is_no_poll_is_refused(door: LivePolls, options: Any, body: Any, status: int) -> None:
+def test_what_is_no_poll_is_refused(door: LivePolls, people: Any, options: Any, body: Any, status: int) -> None:
+    session = people.ana.session()
+
     async def work() -> None:
-        poll = Poll("x", **options)
+        poll = Poll(session, **options)
         assert "error" in await poll.ask(door, body)
         assert poll.start["status"] == status
 
     in_a_loop(work)
 
 
-def test_so_many_are_held_and_no_more(door: LivePolls, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polls, "MOST_POLLS", 0)
+def test_so_many_are_held_and_no_more(door: LivePolls, people: Any) -> None:
+    door.shares.most = 0
+    session = people.ana.session()
 
     async def work() -> None:
-        poll = Poll("x")
+        poll = Poll(session)
         await poll.ask(door, {"follow": []})
         assert (poll.start["status"], dict(poll.start["headers"])[b"retry-after"]) == (503, b"15")
 

@@ -127,7 +127,8 @@ class Events(OwnView):
 def _events(request: ApiRequest, found: list[EventView], reached: Cursor) -> Response:
     """A page of events; the header tells a stream (portal.live.event_streams) whose events it should wake for."""
     body = {"events": [event_body(event) for event in found], "cursor": event_log.write_cursor(reached)}
-    return Response(body, headers={"Novella-Follow": "all" if request.context.is_admin else request.context.project_id})
+    follow = "all" if request.context.is_admin else request.context.project_id
+    return Response(body, headers={"Novella-Follow": follow, "Novella-Caller": request.context.user_id})
 
 
 def _most(request: ApiRequest) -> int:

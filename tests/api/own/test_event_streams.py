@@ -105,7 +105,7 @@ def test_what_happens_is_told_and_goes_on_where_it_was_cut(door: EventStreams, r
             await whole.until(lambda: len(whole.events) == 2)
 
     asyncio.run(work())
-    assert door._open == 0
+    assert door.shares.count == 0
 
 
 def test_a_right_that_ends_ends_the_stream(
@@ -146,8 +146,8 @@ def test_a_stream_that_cannot_be_is_refused_as_the_page_is(
     asyncio.run(work())
 
 
-def test_streams_are_so_many_and_no_more(door: EventStreams, people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_streams, "MOST_STREAMS", 1)
+def test_streams_are_so_many_and_no_more(door: EventStreams, people: Any) -> None:
+    door.shares.most = 1
     token = people.ana.token()
 
     async def work() -> None:

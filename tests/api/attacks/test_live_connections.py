@@ -1,0 +1,142 @@
+"""Connections that stay open, in numbers: of clients that never sign in, never end their body, or want all places."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from conductor.services import event_log
+from portal.live import event_streams, hub, polls
+from portal.live.event_streams import EventStreams
+from portal.live.polls import LivePolls
+from portal.live.seats import SIGN_IN_AGAIN
+from tests import factories
+from tests.api.own.test_event_streams import Listener
+from tests.integration.test_live_polls import Poll, elsewhere, wish
+from tests.loops import run_at_most
+
+pytestmark = pytest.mark.usefixtures("databases")
+SECONDS = 60
+HALF = {"type": "http.request", "body": b'{"follow": [', "more_body": True}
+
+
+@pytest.fixture(autouse=True)
+def bells(monkeypatch: pytest.MonkeyPatch, people: Any) -> None:
+    monkeypatch.setattr(hub, "_bells", set())
+    factories.cells()
+
+
+async def _half_sent(polls_: LivePolls, session: str) -> Poll:
+    poll = Poll(session)
+    poll.asked.put_nowait(HALF)
+    await polls_(poll.scope, poll.asked.get, poll.send)
+    return poll
+
+
+def test_half_sent_polls_of_no_session_take_no_place(people: Any) -> None:
+    door, session = LivePolls(elsewhere), people.ana.session()
+    door.shares.most = 3
+
+    async def work() -> None:
+        first = wish("me", "tray", await asyncio.to_thread(event_log.here), first=True)
+        found = await asyncio.gather(*(_half_sent(door, name) for name in ("", "made-up", "", "x", "y")))
+        assert [json.loads(poll.body).get("code") for poll in found] == [SIGN_IN_AGAIN] * 5
+        assert "messages" in await Poll(session).ask(door, first)
+
+    run_at_most(SECONDS, work())
+    assert door.shares.count == 0
+
+
+def test_half_sent_polls_of_a_user_end_and_leave_room_for_others(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polls, "BODY_SECONDS", 0.5)
+    door, mine, other = LivePolls(elsewhere), people.rea.session(), people.ana.session()
+    door.shares.most, door.shares.most_of_a_user = 4, 3
+
+    async def work() -> None:
+        first = wish("me", "tray", await asyncio.to_thread(event_log.here), first=True)
+        waiting = [asyncio.create_task(_half_sent(door, mine)) for _ in range(5)]
+        while door.shares.count < 3:
+            await asyncio.sleep(0.01)
+        assert "messages" in await Poll(other).ask(door, first)
+        found = await asyncio.gather(*waiting)
+        assert Counter(poll.start["status"] for poll in found) == {408: 3, 429: 2}
+        assert "messages" in await Poll(mine).ask(door, first)
+
+    run_at_most(SECONDS, work())
+    assert door.shares.count == 0
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each page of the log was asked of the application behind the streams."""
+    found: Counter[str] = Counter()
+    ask = event_streams._SharedPages.ask
+
+    async def counted(self: Any, scope: Any) -> Any:
+        found[scope["query_string"].decode()] += 1
+        return await ask(self, scope)
+
+    monkeypatch.setattr(event_streams._SharedPages, "ask", counted)
+    return found
+
+
+def _streams() -> EventStreams:
+    from portal import asgi
+
+    return EventStreams(asgi.FrontDoor(asgi.WatchedBodies(asgi.WSGIMiddleware(asgi._http, workers=4)), workers=4))
+
+
+async def _open(door: EventStreams, token: str, number: int) -> tuple[list[Listener], list[asyncio.Task[None]]]:
+    listeners = [Listener("/api/events/stream", token) for _ in range(number)]
+    tasks = [asyncio.create_task(door(one.scope, one.receive, one.send)) for one in listeners]
+    for one in listeners:
+        await one.until(lambda one=one: "retry:" in one.text or one.is_over)  # type: ignore[misc]
+    return listeners, tasks
+
+
+def test_a_reader_has_a_share_of_the_streams(people: Any) -> None:
+    door, mine, other = _streams(), people.rea.token(), people.ana.token()
+    most = door.shares.most_of_a_user
+
+    async def work() -> None:
+        listeners, tasks = await _open(door, mine, most + 5)
+        refused = [one for one in listeners if one.is_over]
+        assert [one.start["status"] for one in refused] == [429] * 5
+        assert f"You have {most} streams open" in refused[0].text
+        others, more = await _open(door, other, 1)
+        assert others[0].start["status"] == 200
+        for one in listeners + others:
+            one.leaves.set()
+        await asyncio.gather(*tasks, *more)
+
+    run_at_most(SECONDS, work())
+    assert door.shares.count == 0
+
+
+def test_streams_that_wait_for_the_same_share_one_reading(people: Any, asked: Counter[str]) -> None:
+    door, token = _streams(), people.ana.token()
+    _, run = factories.build(people.ana.context(), "web")
+    readings = 0
+
+    async def work() -> None:
+        nonlocal readings
+        listeners, tasks = await _open(door, token, 12)
+        await asyncio.to_thread(factories.tell, run, "step.started", step="SpawnOnHost")
+        for one in listeners:
+            await one.until(lambda one=one: len(one.events) == 1)  # type: ignore[misc]
+        await asyncio.sleep(2 * event_streams.LEAST_PAUSE_SECONDS)
+        asked.clear()
+        await asyncio.to_thread(factories.tell, run, "step.done", step="SpawnOnHost")
+        for one in listeners:
+            await one.until(lambda one=one: len(one.events) == 2)  # type: ignore[misc]
+        readings = asked.total()
+        for one in listeners:
+            one.leaves.set()
+        await asyncio.gather(*tasks)
+
+    run_at_most(SECONDS, work())
+    assert readings <= 6, asked
