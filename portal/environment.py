@@ -69,6 +69,7 @@ class Environment:
     reclaim_seconds: float = _variable(kind.seconds(0, 10 * 365 * 86_400), "0")
     reconcile_seconds: float = _variable(kind.seconds(0, 86_400), "60")
     request_seconds: float = _variable(kind.seconds(1, 3600), "60")
+    interface_seconds: float = _variable(kind.seconds(0, 3600), "30")
     lists_pass_over_silent_cells: bool = _variable(kind.boolean, "on")
     requests_per_minute: int = _variable(kind.integer("a number of requests", 0, 1_000_000), "0")
     changes_per_minute: int = _variable(kind.integer("a number of requests", 0, 1_000_000), "0")

@@ -172,6 +172,7 @@ NOVELLA_SWEEP_SECONDS = environment.sweep_seconds
 NOVELLA_SHUTDOWN_SECONDS = environment.shutdown_seconds
 NOVELLA_RECLAIM_SECONDS = environment.reclaim_seconds
 NOVELLA_REQUEST_SECONDS = environment.request_seconds
+NOVELLA_INTERFACE_SECONDS = environment.interface_seconds
 NOVELLA_REQUESTS_PER_MINUTE = environment.requests_per_minute
 NOVELLA_LISTS_PASS_OVER_SILENT_CELLS = environment.lists_pass_over_silent_cells
 NOVELLA_SECOND_PERSON = environment.second_person

@@ -39,3 +39,5 @@ for _database in () if _is_on_postgresql else DATABASES.values():  # noqa: F405
 
 # One process: it hears of its own changes at once. So no test counts a look at the clock of another one.
 NOVELLA_TOKEN_RECHECK_SECONDS = 3600.0
+# And no conductor runs beside a request, unless a test says so.
+NOVELLA_INTERFACE_SECONDS = 0.0

@@ -118,6 +118,10 @@ class CanaryFailed(NovellaError):
     """A host that was tried with a canary did not bring it to life."""
 
 
+class ActionFailed(NovellaError):
+    """The action was accepted and has failed."""
+
+
 class NotSupported(NovellaError):
     """The driver of this host cannot do that."""
 

@@ -144,6 +144,7 @@ class Port(Tagged):
     """A plug on a network.
 
     `is_plugged` is set while a guest has the port, and `device_index` then is its place among the guest's ports.
+    Before, while a workflow is about to plug the port, it is `ports.NOT_PLUGGED_YET`.
     `binding_host` is where that guest is, empty while it is on no host. `is_made_by_compute` marks a port that was
     made for a guest: the guest's end must remove it.
     """

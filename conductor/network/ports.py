@@ -37,6 +37,7 @@ _OF_GUEST = "FROM network_port WHERE device_id = %s AND (is_plugged OR binding_h
 _HAS_ANY = f"SELECT 1 {_OF_GUEST} LIMIT 1"
 _MADE = f"SELECT id {_OF_GUEST} AND is_made_by_compute"
 NETWORKS = Rows(Network, "uuid")
+NOT_PLUGGED_YET = 32767  # the index of a port that names its guest before a host has plugged it
 PLUGGABLE = "normal"  # the type of port that drivers know how to plug in
 FREE: Mapping[str, Any] = {
     "device_id": "",
@@ -143,11 +144,18 @@ def bind(instance_uuid: str, host: str, device_owner: str) -> list[dict[str, Any
     return [_as_json(port) for port in _plugged(instance_uuid).order_by("device_index", "pk")]
 
 
-def make_for_guest(project_id: str, wanted: Mapping[str, str], groups: Sequence[str]) -> str:
-    """A new port that goes when its guest lets it go; its uuid. Raises Conflict, Invalid, NotFound."""
+def bind_to_guest(instance_uuid: str, project_id: str, wanted: Mapping[str, str], binding: Binding) -> str:
+    """Have a port name the instance that is about to get it, before any host plugs it; its uuid.
+
+    `wanted` is a value of `resolve_wishes`. Without a port id a port is made, which goes when its guest lets it go.
+    Raises Conflict for a port in use, Invalid, NotFound.
+    """
+    bound = {"device_id": instance_uuid, "device_owner": binding.device_owner, "device_index": NOT_PLUGGED_YET}
     with write_tx():
-        chosen = security_groups.resolve(project_id, groups or (security_groups.DEFAULT_NAME,))
-        return str(_make(project_id, wanted, chosen, {})[0].uuid)
+        if wanted["port_id"]:
+            return str(_bind(project_id, wanted["port_id"], bound).uuid)
+        chosen = security_groups.resolve(project_id, binding.groups or (security_groups.DEFAULT_NAME,))
+        return str(_make(project_id, wanted, chosen, bound)[0].uuid)
 
 
 def plug_one(
@@ -170,11 +178,12 @@ def unplug_one(instance_uuid: str, port_id: str, *, is_deleted: bool = False) ->
     touch(rows.filter(device_id=instance_uuid), **FREE)
 
 
-def abandoned(older_than_seconds: float) -> list[str]:
-    """Uuids of ports that were made for a guest and that no guest has since long."""
+def abandoned(older_than_seconds: float) -> list[tuple[str, str]]:
+    """Ports that were made for or bound to a guest long ago and that none has, each with the guest that it names."""
     before = timezone.now() - timedelta(seconds=older_than_seconds)
-    rows = Port.objects.filter(is_made_by_compute=True, device_id="", updated_at__lt=before)
-    return [str(uuid) for uuid in rows.values_list("uuid", flat=True)]
+    unplugged = Port.objects.filter(is_plugged=False, binding_host="", updated_at__lt=before)
+    rows = unplugged.filter(Q(is_made_by_compute=True) | Q(device_index=NOT_PLUGGED_YET))
+    return [(str(uuid), guest) for uuid, guest in rows.values_list("uuid", "device_id")]
 
 
 def plugged(instance_uuid: str) -> list[Port]:

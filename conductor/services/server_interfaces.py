@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
-from conductor.core.errors import Invalid, NotFound
+from conductor.core.errors import ActionFailed, Invalid, NotFound
 from conductor.core.server_actions import ACTIONS
+from conductor.core.states import RunState
 from conductor.journal import foreign_locks
+from conductor.journal.models import WorkflowRun
 from conductor.network import port_operations, ports
 from conductor.network.models import Port
 from conductor.network.operations import get_network
 from conductor.network.port_operations import get_port
-from conductor.services import server_actions
+from conductor.services import run_waits, server_actions
 from conductor.services.instance_queries import missing
 from conductor.services.server_actions import Asked
 from conductor.services.values import NetworkWish
@@ -62,27 +66,54 @@ def get(context: RequestContext, instance_uuid: str, port_id: str) -> Interface:
 
 
 def attach(context: RequestContext, instance_uuid: str, wish: InterfaceWish) -> Interface:
-    """Have a port plugged; one that is made for it is there when this returns.
+    """Have a port plugged. When this returns, the port names its server; the workflow then has the guest get it.
 
     Raises NotFound, Invalid, Conflict for a server or port under work or a port in use, NotSupported.
     """
     row = _row(context, instance_uuid)
     server_actions.guard(context, str(row._state.db), ACTIONS["attach_interface"], row)  # before anything is made
     wanted = _wanted(context, wish)
-    port_id = wanted["port_id"] or ports.make_for_guest(row.project_id, wanted, row.security_groups)
+    binding = ports.Binding("", f"compute:{row.availability_zone}", row.security_groups)
+    port_id = ports.bind_to_guest(str(row.uuid), row.project_id, wanted, binding)
     inputs = {"port_id": port_id, "tag": wish.tag}
     try:
         asked = Asked(inputs=inputs, resources=[f"port:{port_id}"])
         run_uuid = server_actions.begin(context, instance_uuid, "attach_interface", asked)
     except BaseException:
-        if not wanted["port_id"]:
-            with write_tx():
-                ports.unplug_one(str(row.uuid), port_id)
+        with write_tx():
+            ports.unplug_one(str(row.uuid), port_id)
         raise
     port = Port.objects.select_related("network").prefetch_related("addresses__subnet").filter(uuid=port_id).first()
     if port is None:  # the workflow has failed already
-        raise Invalid(f"Port {port_id} could not be plugged; workflow {run_uuid} says why.")
+        raise _failed(str(row._state.db), instance_uuid, run_uuid)
     return _view(port, tag=wish.tag, run_uuid=run_uuid)
+
+
+def attach_and_wait(context: RequestContext, instance_uuid: str, wish: InterfaceWish) -> Interface:
+    """As `attach`, and return when the guest has the port; after `NOVELLA_INTERFACE_SECONDS` without waiting longer.
+
+    Raises as `attach`, and ActionFailed where the workflow has failed: the port is then free again, or gone where it
+    was made for the server.
+    """
+    interface = attach(context, instance_uuid, wish)
+    alias = server_actions.cell_of(context, instance_uuid)
+    seconds = min(settings.NOVELLA_INTERFACE_SECONDS, settings.NOVELLA_REQUEST_SECONDS / 2)
+    state = run_waits.end_of(alias, interface.run_uuid, seconds)
+    if state is None:
+        return interface
+    if state != RunState.DONE:
+        raise _failed(alias, instance_uuid, interface.run_uuid)
+    port = next((port for port in ports.plugged(instance_uuid) if str(port.uuid) == interface.port_id), None)
+    return interface if port is None else _view(port, run_uuid=interface.run_uuid)
+
+
+def _failed(alias: str, instance_uuid: str, run_uuid: str) -> ActionFailed:
+    """What Nova says, and why."""
+    errors = WorkflowRun.objects.using(alias).filter(uuid=run_uuid).values_list("error", flat=True)
+    cause = (errors.first() or {}).get("message") or "It was cancelled."
+    return ActionFailed(
+        f"Failed to attach network adapter device to {instance_uuid}: {cause} Workflow {run_uuid} has the details."
+    )
 
 
 def detach(context: RequestContext, instance_uuid: str, port_id: str, *, is_deleted: bool = False) -> str:
@@ -134,7 +165,7 @@ def _wanted(context: RequestContext, wish: InterfaceWish) -> dict[str, str]:
     if wish.fixed_ip and not wish.network_id:
         raise Invalid("Name the network of the address too.", field="interfaceAttachment.net_id")
     if wish.port_id:
-        get_port(context, wish.port_id)
+        foreign_locks.require_free(f"port:{get_port(context, wish.port_id).uuid}")
     if wish.network_id:
         get_network(context, wish.network_id)
     named = bool(wish.port_id or wish.network_id)

@@ -17,12 +17,15 @@ ABANDONED_SECONDS = 300.0
 
 
 def settle_ports() -> int:
-    """Remove ports whose asker died before there was a workflow; one under lock has one. Returns how many."""
+    """Remove or give back ports that were bound to a guest and have no workflow, which would lock them; counts them.
+
+    The process that bound them died before it could open the workflow.
+    """
     removed = 0
-    for port_id in ports.abandoned(ABANDONED_SECONDS):
+    for port_id, instance_uuid in ports.abandoned(ABANDONED_SECONDS):
         with write_tx():
             if foreign_locks.holder_of(f"port:{port_id}") is None:
-                ports.unplug_one("", port_id)
+                ports.unplug_one(instance_uuid, port_id)
                 removed += 1
     return removed
 

@@ -55,6 +55,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (errors.Invalid, 400),
     (errors.NoValidHost, 400),
     (errors.NotAuthenticated, 401),
+    (errors.ActionFailed, 500),
     (errors.NotSupported, 501),
     (errors.Unavailable, 503),
     (UnsupportedVersion, 406),
@@ -154,7 +155,7 @@ def status_of(error: Exception, service: str) -> int:
 
 def message_of(error: Exception, status: int, request_id: str) -> str:
     """What the person who asked may read. An error that nobody foresaw says nothing but the request id."""
-    if isinstance(error, errors.NovellaError) and status != 500:
+    if isinstance(error, errors.NovellaError) and (status != 500 or isinstance(error, errors.ActionFailed)):
         return error.message
     if isinstance(error, APIException) and status == 400:
         return str(error.detail)
@@ -172,7 +173,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     service = getattr(context["view"], "service", "own")
     request_id = request_id_of(request._request)
     status = status_of(error, service)
-    if status >= 500 and not isinstance(error, (errors.NotSupported, errors.Unavailable)):
+    if status >= 500 and not isinstance(error, (errors.ActionFailed, errors.NotSupported, errors.Unavailable)):
         _log.error("request_failed request_id=%s path=%s", request_id, request.path, exc_info=error)
     details = getattr(error, "details", {})
     kind = str(details.get("type", type(error).__name__))

@@ -84,6 +84,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "band": "",
     "band_colour": "blue",
     "request_seconds": 60.0,
+    "interface_seconds": 30.0,
     "requests_per_minute": 0,
     "changes_per_minute": 0,
     "cors_origins": (),

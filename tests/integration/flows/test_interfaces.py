@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from conductor.cell_db.models import Instance, InstanceFault
 from conductor.core.errors import Conflict, Invalid, NotFound, ResourceLocked
@@ -13,13 +18,15 @@ from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.network import port_operations, ports
 from conductor.network.models import Network, Port
 from conductor.network.port_operations import PortWish
-from conductor.services import instances, server_interfaces, storage_upkeep
+from conductor.network.ports import Binding
+from conductor.services import instances, run_waits, server_interfaces, storage_upkeep
 from conductor.services.server_interfaces import InterfaceWish
 from conductor.services.values import NetworkWish
 from conductor.workflows.attach_interface import ATTACH_INTERFACE
 from conductor.workflows.detach_interface import DETACH_INTERFACE
 from conductor.workflows.flow import Step
-from tests.integration.flows.moving import CELL, instance_of, run_to_the_end
+from tests.acceptance.cloud import wait_until
+from tests.integration.flows.moving import CELL, instance_of, run_to_the_end, step_on
 from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
 from tests.integration.page_clients import signed_in, text
 
@@ -184,6 +191,93 @@ def test_all_ports_of_a_network_go_at_once(hosts: StorageHosts, ana: Any, launch
     assert_plugged(hosts, uuid, new.port_id)
 
 
+@contextmanager
+def conductors(hosts: StorageHosts) -> Iterator[None]:
+    """Runs are worked on beside the block, as in a cloud."""
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            step_on(hosts)
+            time.sleep(0.01)
+        connections.close_all()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("kind", [MADE, GIVEN])
+def test_the_answer_comes_when_the_server_has_the_port(
+    kind: str, hosts: StorageHosts, ana: Any, launch: Any, api_client: Any, settings: Any
+) -> None:
+    settings.NOVELLA_INTERFACE_SECONDS = 30.0
+    uuid, client = launch(), api_client("ana", version="2.70")
+    path = f"/compute/v2.1/servers/{uuid}/os-interface"
+    body = {"port_id": given_port(ana)} if kind == GIVEN else {"net_id": network()}
+    with conductors(hosts):
+        answer = client.post(path, {"interfaceAttachment": body | {"tag": "second"}})
+        assert answer.status_code == 200
+        made = answer.json()["interfaceAttachment"]
+        assert (made["port_state"], made["tag"]) == ("ACTIVE", "second")
+        assert made in client.get(path).json()["interfaceAttachments"]
+        port = client.get(f"/network/v2.0/ports/{made['port_id']}").json()["port"]
+        assert (port["device_id"], port["device_owner"]) == (uuid, "compute:nova")
+        assert client.delete(f"{path}/{made['port_id']}").status_code == 202
+        wait_until("the port is gone", lambda: len(client.get(path).json()["interfaceAttachments"]) == 1)
+    run_to_the_end(hosts)
+    assert_unplugged(hosts, uuid, made["port_id"])
+
+
+@pytest.mark.parametrize("kind", [MADE, GIVEN])
+def test_a_host_that_refuses_the_port_is_the_answer(
+    kind: str, hosts: StorageHosts, ana: Any, launch: Any, api_client: Any, settings: Any
+) -> None:
+    settings.NOVELLA_INTERFACE_SECONDS = 30.0
+    uuid, before = launch(), taken()
+    given = given_port(ana) if kind == GIVEN else ""
+    hosts.fails = lambda message, host: "DriverError" if message == "attach_interface" else None
+    body = {"port_id": given} if given else {"net_id": network()}
+    with conductors(hosts):
+        path = f"/compute/v2.1/servers/{uuid}/os-interface"
+        answer = api_client("ana").post(path, {"interfaceAttachment": body})
+    assert answer.status_code == 500
+    assert "attach_interface failed" in answer.json()["computeFault"]["message"]
+    assert not Port.objects.filter(device_id=uuid, is_plugged=False).exists()
+    assert taken()["ports"] == before["ports"] + bool(given)
+    assert_nothing_under_way(uuid)
+
+
+def test_an_answer_that_cannot_wait_names_the_port_that_is_on_its_way(
+    hosts: StorageHosts, ana: Any, launch: Any, api_client: Any
+) -> None:
+    """Without time to wait the port names its server all the same."""
+    uuid, given, client = launch(), given_port(ana), api_client("ana")
+    path = f"/compute/v2.1/servers/{uuid}/os-interface"
+    assert client.post(path, {"interfaceAttachment": {"port_id": given}}).status_code == 200
+    assert client.get(f"/network/v2.0/ports/{given}").json()["port"]["device_id"] == uuid
+    run_to_the_end(hosts)
+    assert_plugged(hosts, uuid, given)
+
+
+def test_no_more_requests_wait_than_half_of_the_threads(hosts: StorageHosts, ana: Any, launch: Any) -> None:
+    uuid = launch()
+    run_uuid = server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network())).run_uuid
+    with ExitStack() as others:
+        for _ in range(run_waits.MOST_WAITING):
+            others.enter_context(run_waits._places)
+        began = time.monotonic()
+        assert run_waits.end_of(CELL, run_uuid, 3600.0) is None
+        assert time.monotonic() - began < 60
+    run_to_the_end(hosts)
+    assert run_waits.end_of(CELL, run_uuid, 3600.0) == RunState.DONE
+
+
 @pytest.mark.parametrize("verb", ["attach", "detach"])
 def test_who_waits_for_its_turn_goes_with_the_server(verb: str, hosts: StorageHosts, ana: Any, launch: Any) -> None:
     uuid = launch()
@@ -203,10 +297,13 @@ def test_nobody_lines_up_behind_one_that_waits_for_an_operator(hosts: StorageHos
     uuid = launch()
     run_uuid = server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network())).run_uuid
     WorkflowRun.objects.using(CELL).filter(uuid=run_uuid).update(state=RunState.NEEDS_OPERATOR)
+    given = given_port(ana)
     ports_before = Port.objects.count()
-    with pytest.raises(ResourceLocked, match=run_uuid):
-        server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
+    for wish in (InterfaceWish(network_id=network()), InterfaceWish(port_id=given)):
+        with pytest.raises(ResourceLocked, match=run_uuid):
+            server_interfaces.attach(ana, uuid, wish)
     assert Port.objects.count() == ports_before
+    assert Port.objects.get(uuid=given).device_id == ""
 
 
 def test_deleting_a_plugged_port_takes_it_from_its_server(hosts: StorageHosts, ana: Any, launch: Any) -> None:
@@ -229,9 +326,13 @@ def test_a_port_whose_asker_died_goes(
     server_interfaces.attach(ana, uuid, InterfaceWish(network_id=network()))
     assert storage_upkeep.settle_ports() == 0  # its workflow holds it
     run_to_the_end(hosts)
-    ports.make_for_guest(ana.project_id, {"network_id": network()}, ())
-    assert storage_upkeep.settle_ports() == 1
-    assert taken()["ports"] == before["ports"] + 1
+    binding, given = Binding("", "compute:nova"), given_port(ana)
+    ports.bind_to_guest(uuid, ana.project_id, {"network_id": network(), "port_id": ""}, binding)
+    ports.bind_to_guest(uuid, ana.project_id, {"network_id": network(), "port_id": given}, binding)
+    assert Port.objects.get(uuid=given).device_id == uuid
+    assert storage_upkeep.settle_ports() == 2
+    assert taken()["ports"] == before["ports"] + 2
+    assert Port.objects.get(uuid=given).device_id == ""
 
 
 def test_a_port_given_at_launch_is_locked_until_the_server_runs(hosts: StorageHosts, ana: Any, launch: Any) -> None:

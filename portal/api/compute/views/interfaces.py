@@ -53,7 +53,7 @@ class Interfaces(InterfaceView):
             tag=given.get("tag"),
         )
         try:
-            interface = server_interfaces.attach(request.context, server_id, wish)
+            interface = server_interfaces.attach_and_wait(request.context, server_id, wish)
         except REFUSALS as error:
             audit.record_refusal(request.context, "attach_interface", server_id, error)
             raise
