@@ -238,7 +238,8 @@ def test_a_name_that_leads_inside_is_not_followed(receiver: Receiver, settings: 
     port = receiver.server.server_port
     inside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
     outside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", port))]
-    for found in (inside, outside + inside):  # one private address is enough
+    embedded = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::127.0.0.1", port, 0, 0))]
+    for found in (inside, outside + inside, embedded):  # one private address is enough
         monkeypatch.setattr(socket, "getaddrinfo", lambda *args, found=found, **kwargs: found)
         with pytest.raises(SinkFailed, match="private network"), hook(f"http://rebound.example.org:{port}/x") as send:
             send(message())

@@ -1,6 +1,7 @@
 """Where the webhooks of people may go: to the world, and not to what only this machine or its network can reach.
 
-The address that was checked is the one that is connected to: a name that leads elsewhere a moment later gains nothing.
+Every request that a user of a project can cause goes out from here. The address that was checked is the one that is
+connected to: a name that leads elsewhere a moment later gains nothing. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -16,16 +17,13 @@ from urllib.parse import SplitResult, urlsplit
 from django.conf import settings
 
 from conductor.core.errors import Invalid
+from conductor.core.ip_addresses import Address, is_public
 from conductor.core.notification_sink import SinkFailed
 
 LONGEST_URL = 1000
 SCHEMES = ("https", "http")
 FIELD = "url"
-# Addresses of IPv6 that carry one of IPv4, which is where a packet ends up.
-TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 REFUSED = "leads into a private network, which subscriptions must not reach"
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def require_url(text: str) -> SplitResult:
@@ -55,17 +53,7 @@ def shown(parts: SplitResult) -> str:
 
 def is_allowed(address: Address) -> bool:
     """Whether a subscription may be delivered to this address."""
-    if settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS:
-        return True
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
-        if address in TRANSLATED:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_allowed(inner)
-        if address.is_site_local:
-            return False
-    return address.is_global and not address.is_multicast
+    return settings.NOVELLA_NOTIFICATION_PRIVATE_TARGETS or is_public(address)
 
 
 def connection(url: str, timeout: float, *, is_guarded: bool) -> http.client.HTTPConnection:
