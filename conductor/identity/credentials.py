@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import secrets
@@ -10,13 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.db import IntegrityError
 
 from conductor.core import json_text
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
+from conductor.core.sealing import box
 from conductor.identity import projects, users
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import Credential, new_id
@@ -28,8 +26,7 @@ COLUMNS = {"user_id": "user_id", "type": "type", "project_id": "project_id"}
 
 
 def _box() -> Fernet:
-    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"novella credentials")
-    return Fernet(base64.urlsafe_b64encode(derived.derive(settings.SECRET_KEY.encode())))
+    return box(settings.SECRET_KEY, "novella credentials")
 
 
 def blob_of(row: Credential) -> str:

@@ -9,13 +9,13 @@ import secrets
 from dataclasses import dataclass
 
 from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA1, SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from django.conf import settings
 from django.db.models import F
 
 from conductor.core.errors import Conflict, Invalid, NotAuthenticated, Unavailable
+from conductor.core.sealing import box
 from conductor.identity.models import RecoveryCode, SecondFactor, User
 from conductor.transactions import database_now, database_time, write_tx
 
@@ -163,8 +163,7 @@ def _totp(key: bytes) -> TOTP:
 
 
 def _box() -> Fernet:
-    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"novella second factors")
-    return Fernet(base64.urlsafe_b64encode(derived.derive(settings.SECRET_KEY.encode())))
+    return box(settings.SECRET_KEY, "novella second factors")
 
 
 def _key(row: SecondFactor) -> bytes:

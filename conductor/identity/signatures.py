@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import secrets
@@ -11,12 +10,11 @@ from dataclasses import dataclass
 
 from authlib.oauth1.rfc5849.signature import construct_base_string, hmac_sha1_signature
 from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.db import IntegrityError
 
 from conductor.core.errors import NotAuthenticated, Unavailable
+from conductor.core.sealing import box
 from conductor.identity.models import Nonce
 from conductor.transactions import database_now, database_time, write_tx
 
@@ -83,5 +81,4 @@ def _take_once(signed: Signed) -> None:
 
 
 def _box() -> Fernet:
-    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"novella oauth1")
-    return Fernet(base64.urlsafe_b64encode(derived.derive(settings.SECRET_KEY.encode())))
+    return box(settings.SECRET_KEY, "novella oauth1")

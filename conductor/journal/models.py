@@ -38,7 +38,7 @@ class WorkflowRun(models.Model):
     request_id = models.CharField(max_length=64, db_index=True)
     context = models.JSONField(default=dict)
     inputs = models.JSONField(default=dict)
-    secrets = models.JSONField(default=dict, db_default={})  # inputs that nobody may see; gone when the run ends
+    secrets = models.JSONField(default=dict, db_default={})  # sealed inputs that nobody may see; gone when the run ends
     resources = models.JSONField(default=list, null=True)  # what it locks: a retry takes all of it again
     variables = models.JSONField(default=dict)
     plan = models.JSONField(default=list)
@@ -151,7 +151,7 @@ class OutboxMessage(models.Model):
     run_uuid = models.UUIDField(db_index=True)
     queue = models.CharField(max_length=64)
     host = models.CharField(max_length=255, db_index=True)
-    body = models.JSONField()
+    body = models.JSONField()  # encoded, with its passwords sealed
     is_owed = models.BooleanField(default=False)  # nobody waits for it any more, but the host must still do it
     send_again_at = models.DateTimeField(db_index=True)
     times_sent = models.PositiveIntegerField(default=0)

@@ -18,7 +18,7 @@ from conductor.core.context import RequestContext, system_context
 from conductor.core.errors import Invalid, NotFound, NotSupported, StaleToken
 from conductor.core.run_uuids import new_run_uuid
 from conductor.core.states import RunState, WaitCause
-from conductor.journal import checkpoints, foreign_locks, locks, sweeps
+from conductor.journal import checkpoints, foreign_locks, locks, sealing, sweeps
 from conductor.journal.checkpoints import FIRST_RESEND_SECONDS
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.rpc import backports, broker
@@ -39,7 +39,7 @@ class NewRun:
 
     `run_uuid` may be given where asking twice must open one run only; `parent_uuid` names the run that hands over.
     `is_cancellable` speaks for the time before the run's plan says so for each step.
-    `secrets` are inputs that no page, log or event may show; they are gone when the run ends.
+    `secrets` are inputs that no page, log or event may show; they are kept encrypted, and gone when the run ends.
     """
 
     flow: str
@@ -76,7 +76,7 @@ def open_run(alias: str, wanted: NewRun, *, may_wait: bool = False) -> WorkflowR
         request_id=context.request_id,
         context=context.to_json(),
         inputs=dict(wanted.inputs),
-        secrets=dict(wanted.secrets),
+        secrets=sealing.seal(wanted.secrets),
         resources=resources,
         is_cancellable=wanted.is_cancellable,
     )
@@ -158,7 +158,8 @@ def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: boo
     """
     body, queue = encode(command), broker.compute_queue(command.host)
     said = backports.for_host(alias, command.host, body)
-    checkpoints.add_command(connections[alias], run_uuid, command, queue=queue, body=body, is_owed=is_owed)
+    kept = sealing.seal_command(body)
+    checkpoints.add_command(connections[alias], run_uuid, command, queue=queue, body=kept, is_owed=is_owed)
     transaction.on_commit(partial(broker.tell_compute, queue, said), using=alias)
 
 
@@ -237,10 +238,11 @@ def owe_again(alias: str, step_key: str, error: Mapping[str, Any]) -> None:
 def _say_again(alias: str, message: OutboxMessage) -> None:
     """As the host understands it now. One that was taken back to an older version gets what it does not know, and
     leaves it: it comes again."""
+    whole = sealing.unseal_command(message.body)
     try:
-        body: Mapping[str, Any] = backports.for_host(alias, message.host, message.body)
+        body: Mapping[str, Any] = backports.for_host(alias, message.host, whole)
     except backports.HostTooOld:
-        body = message.body
+        body = whole
     broker.tell_compute(message.queue, body)
 
 

@@ -7,7 +7,6 @@ claim ──▶ work ──▶ answer kept (24 h)      the same again: that answ
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -15,8 +14,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.db import IntegrityError
 from django.utils.crypto import salted_hmac
@@ -25,6 +22,7 @@ from conductor.api_db.models import ClientRequest
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, NovellaError, Unavailable
+from conductor.core.sealing import box
 from conductor.transactions import database_now, database_time, write_tx
 
 KEEP_SECONDS = 24 * 3600.0
@@ -137,8 +135,7 @@ def _digest(what: str, text: str) -> str:
 
 
 def _box(key: str) -> Fernet:
-    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"novella idempotency " + key.encode())
-    return Fernet(base64.urlsafe_b64encode(derived.derive(settings.SECRET_KEY.encode())))
+    return box(settings.SECRET_KEY, f"novella idempotency {key}")
 
 
 def _seal(answer: Answer, key: str) -> str:

@@ -13,7 +13,7 @@ from django.db import connections
 from conductor.core.context import RequestContext
 from conductor.core.errors import StaleToken
 from conductor.core.states import WaitCause
-from conductor.journal import checkpoints
+from conductor.journal import checkpoints, sealing
 from conductor.journal.models import WorkflowRun
 from conductor.sql import dialect
 from conductor.transactions import write_tx
@@ -48,7 +48,7 @@ class Work:
     @property
     def secrets(self) -> Mapping[str, Any]:
         """Inputs that no page, log or event may show."""
-        return self.run.secrets  # type: ignore[no-any-return]
+        return sealing.unseal(self.run.secrets)
 
     @property
     def attempt(self) -> int:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import secrets
 from dataclasses import asdict, dataclass, field
 
 from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
 from conductor.core.errors import Unavailable
+from conductor.core.sealing import box
 
 SECRET_BYTES = 32
 HINT_LENGTH = 4
@@ -48,5 +46,4 @@ def unseal(sealed: str) -> Target:
 
 
 def _box() -> Fernet:
-    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"novella subscriptions")
-    return Fernet(base64.urlsafe_b64encode(derived.derive(settings.SECRET_KEY.encode())))
+    return box(settings.SECRET_KEY, "novella subscriptions")

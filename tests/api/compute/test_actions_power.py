@@ -12,6 +12,7 @@ from conductor.cell_db.models import ComputeNode, Instance
 from conductor.core.server_actions import ACTIONS
 from conductor.image.models import Image
 from conductor.journal.models import AuditRecord, ResourceLock, WorkflowRun
+from conductor.journal.sealing import unseal
 from conductor.transactions import database_now
 from tests.compute_rows import Cloud, make_instance
 
@@ -153,7 +154,8 @@ def test_rescue_answers_with_the_password_and_no_page_has_it(
     assert len(password) >= 12
     assert given is None or password == SECRET
     run = WorkflowRun.objects.using("cell1").get()
-    assert run.secrets == {"admin_password": password}
+    assert password not in str(run.secrets)
+    assert unseal(run.secrets) == {"admin_password": password}
     shown = api_client("ana").get(f"/api/workflows/{run.uuid}")
     assert shown.status_code == 200
     assert password not in shown.content.decode()
@@ -184,7 +186,7 @@ def test_rebuild_answers_with_the_server_as_it_will_be(web: Instance, cloud: Clo
     shown = client.get(f"{SERVERS}/{web.uuid}").json()["server"]
     assert (shown["status"], shown["name"], shown["OS-EXT-STS:task_state"]) == ("REBUILD", "web", "rebuilding")
     run = WorkflowRun.objects.using("cell1").get()
-    assert run.secrets == {"admin_password": SECRET, "user_data": "d29yZHM="}
+    assert unseal(run.secrets) == {"admin_password": SECRET, "user_data": "d29yZHM="}
     assert "d29yZHM=" not in str(run.inputs)
     assert SECRET not in str(run.inputs)
 

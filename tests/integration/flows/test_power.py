@@ -10,11 +10,13 @@ from uuid import uuid4
 import pytest
 
 from conductor.cell_db.models import Instance, InstanceFault
-from conductor.core.errors import Conflict, Invalid, NotFound, NotSupported, ResourceLocked
+from conductor.core.errors import Conflict, Invalid, NotFound, NotSupported, ResourceLocked, Unavailable
 from conductor.core.server_actions import ACTIONS
 from conductor.core.states import PowerState, RunState, TaskState, VmState
 from conductor.image.models import Image
+from conductor.journal import sealing
 from conductor.journal.models import OutboxMessage, ResourceLock, WorkflowRun
+from conductor.rpc import outbox
 from conductor.rpc.messages import StepAnswered
 from conductor.services import instances, rebuilds, server_actions
 from conductor.services.rebuilds import RebuildWish
@@ -304,12 +306,41 @@ def test_a_delete_in_the_middle_of_an_action_wins(one: Case, ana: Any) -> None:
 def test_a_password_is_nowhere_but_with_its_run_and_its_command(ana: Any) -> None:
     uuid = built(ana)
     run_uuid = change_password(ana, uuid)
-    assert run_of(run_uuid).secrets == {"admin_password": SECRET}
+    assert sealing.unseal(run_of(run_uuid).secrets) == {"admin_password": SECRET}
     engine.run("cell1", run_uuid)
     (command,) = OutboxMessage.objects.using("cell1").filter(run_uuid=run_uuid)
-    assert command.body["body"]["password"] == SECRET
+    assert SECRET not in str(command.body)
+    assert sealing.unseal_command(command.body)["body"]["password"] == SECRET
     run_to_the_end()
     assert everything_said(uuid).count(SECRET) == 0
+
+
+@pytest.mark.parametrize("action", [change_password, rebuild, rescue])
+def test_no_file_of_a_database_has_the_password_at_any_time(action: Ask, ana: Any, settings: Any) -> None:
+    """What is deleted stays in pages of the file and of its log, so it must not be written at all."""
+    uuid = built(ana)
+    run_uuid = action(ana, uuid)
+    for proceed in (lambda: None, lambda: engine.run("cell1", run_uuid), run_to_the_end):
+        proceed()
+        rows = str([list(model.objects.using("cell1").values()) for model in (WorkflowRun, OutboxMessage)])
+        assert SECRET not in rows
+        for path in settings.NOVELLA_DATA.rglob("*"):
+            assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+    assert run_of(run_uuid).state == RunState.DONE
+
+
+def test_a_command_comes_again_with_its_password(ana: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_uuid = change_password(ana, built(ana))
+    engine.run("cell1", run_uuid)
+    sent: list[Any] = []
+    monkeypatch.setattr(outbox.broker, "tell_compute", lambda queue, body: sent.append(body))
+    outbox.send_all_again("cell1")
+    outbox.resend_due("cell1")
+    assert [body["body"]["password"] for body in sent] == [SECRET]
+    assert "sealed" not in sent[0]
+    settings.SECRET_KEY = "another-key-" * 4
+    with pytest.raises(Unavailable, match="another secret key"):
+        _ = sealing.unseal_command(OutboxMessage.objects.using("cell1").get(run_uuid=run_uuid).body)
 
 
 def everything_said(uuid: str) -> str:
@@ -334,9 +365,10 @@ def test_a_rebuild_changes_what_was_asked_for_and_keeps_the_rest(ana: Any) -> No
     run_uuid = rebuilds.rebuild(ana, uuid, wish)
     engine.run("cell1", run_uuid)
     (command,) = OutboxMessage.objects.using("cell1").filter(run_uuid=run_uuid)
-    guest = command.body["body"]["guest"]
+    body = sealing.unseal_command(command.body)["body"]
+    guest = body["guest"]
     assert (guest["name"], guest["hostname"], guest["user_data"]) == ("new", "new-host", "c2VjcmV0")
-    assert (guest["admin_password"], command.body["body"]["is_running"]) == (SECRET, False)
+    assert (guest["admin_password"], body["is_running"]) == (SECRET, False)
     assert instance_of(uuid).name == "web-1"  # until it is done
     run_to_the_end()
     after = instance_of(uuid)
@@ -384,7 +416,7 @@ def test_a_rescue_starts_from_the_image_that_was_named_and_goes_back(ana: Any) -
     run_uuid = rescue(ana, uuid)
     engine.run("cell1", run_uuid)
     (command,) = OutboxMessage.objects.using("cell1").filter(run_uuid=run_uuid)
-    assert command.body["body"]["password"] == SECRET
+    assert sealing.unseal_command(command.body)["body"]["password"] == SECRET
     assert command.body["body"]["guest"]["image"]["name"] == "simulated-linux"
     run_to_the_end()
     instance = instance_of(uuid)
