@@ -21,7 +21,7 @@ protect(current())
 _http: Any = get_wsgi_application()
 
 # What follows needs the apps that the line above loads.
-from portal.front_door import STREAMS_AT_ONCE, FrontDoor, Pace  # noqa: E402
+from portal.front_door import FrontDoor, Pace  # noqa: E402
 from portal.live.event_streams import EventStreams  # noqa: E402
 from portal.live.polls import LivePolls  # noqa: E402
 from portal.live.routing import application as _websocket  # noqa: E402
@@ -30,11 +30,16 @@ from portal.public_address import PublicAddress  # noqa: E402
 # A thread keeps its database connections, and no more requests than these run at once; streams of image data have
 # threads of their own, and so has the question whether this process lives.
 HTTP_THREADS = 16
-EXTRA_THREADS = STREAMS_AT_ONCE + 1
+EXTRA_THREADS = settings.NOVELLA_IMAGE_TRANSFERS + 1
 
 _pool: Any = WSGIMiddleware(_http, workers=HTTP_THREADS + EXTRA_THREADS)
 _watched = WatchedBodies(_pool)
-_door = FrontDoor(_watched, workers=HTTP_THREADS, pace=Pace(answer=settings.NOVELLA_REQUEST_SECONDS))
+_pace = Pace(
+    answer=settings.NOVELLA_REQUEST_SECONDS,
+    rate=settings.NOVELLA_TRANSFER_BYTES_PER_SECOND,
+    total=settings.NOVELLA_TRANSFER_SECONDS,
+)
+_door = FrontDoor(_watched, workers=HTTP_THREADS, streams=settings.NOVELLA_IMAGE_TRANSFERS, pace=_pace)
 application = PublicAddress(
     ProtocolTypeRouter({"http": LivePolls(EventStreams(_door)), "websocket": _websocket}),
     allowed_hosts=settings.ALLOWED_HOSTS,

@@ -3,7 +3,7 @@
 client ──body, bounded──▶ FrontDoor ──whole──▶ worker ──▶ buffer ──at the client's pace──▶ client
 
 A client that sends or reads slowly keeps a task and some memory, never a worker. Image data are too large for that:
-they go through worker by worker, a few at once, and not slower than something every IDLE_SECONDS.
+they go through worker by worker, and not slower than `Pace` says; portal/transfers.py shares them between projects.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-STREAMS_AT_ONCE = 4
 BODY_SECONDS = 30.0  # from the first byte of a body to its last
 IDLE_SECONDS = 30.0  # between two pieces of image data, and while a client reads nothing
 WAIT_SECONDS = 20.0  # for a worker
@@ -36,6 +36,7 @@ MOST_WAITING = 256
 MOST_BUFFERED = 4 << 20  # of one answer, before its worker waits for the client
 MOST_BODIES = 128 << 20  # of all bodies that are here at once
 TOO_LARGE = 413
+TOO_SLOW = 408
 MOST_PASSED_OVER = 32 << 20
 
 
@@ -60,16 +61,19 @@ class Pace:
     wait: float = WAIT_SECONDS
     answer: float = 60.0
     linger: float = 2.0  # after a body was refused as too large, for the rest of it
+    window: float = 30.0  # so long image data may come or go slower than `rate`, counting the time spent on the client
+    rate: float = 16384.0  # bytes of image data per second; 0 for any
+    total: float = 86400.0  # for all data of an image
 
 
 class FrontDoor:
     """ASGI middleware around an application that keeps a thread from the first byte of a request to the last."""
 
-    def __init__(self, application: Application, *, workers: int, pace: Pace = Pace()) -> None:
+    def __init__(self, application: Application, *, workers: int, streams: int = 4, pace: Pace = Pace()) -> None:
         self.application = application
         self.pace = pace
         self._workers = asyncio.Semaphore(workers)
-        self._streams = asyncio.Semaphore(STREAMS_AT_ONCE)
+        self._streams = asyncio.Semaphore(streams)
         self._waiting = 0
         self._held = 0  # bytes of bodies
         self._late: set[asyncio.Future[None]] = set()
@@ -84,9 +88,11 @@ class FrontDoor:
             _require_host(scope)
             if not is_stream:
                 body = await self._body(scope, receive)
-            answer = _Answer(send, self.pace.idle)
+            answer = _Answer(send, self.pace, is_stream=is_stream)
             if is_stream:  # its answer begins when all has arrived
-                await self._serve(self._streams, scope, self._paced(receive), answer)
+                upload = _Upload(receive, self.pace, answer)
+                await self._serve(self._streams, scope, upload.receive, answer)
+                upload.check()
             else:
                 whole = _with_length(scope, len(body))
                 await self._serve(self._workers, whole, _replayed(body, receive), answer, self.pace.answer)
@@ -154,25 +160,78 @@ class FrontDoor:
             raise
         await work
 
-    def _paced(self, receive: Receive) -> Receive:
-        """A client that sends nothing for a while counts as gone."""
 
-        async def paced() -> Message:
-            try:
-                async with asyncio.timeout(self.pace.idle):
-                    return await receive()
-            except TimeoutError:
-                return {"type": "http.disconnect"}
+class _Meter:
+    """Whether image data come or go fast enough; counts the time spent waiting for the client alone."""
 
-        return paced
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._ends = time.monotonic() + pace.total
+        self._seconds, self._bytes = 0.0, 0
+
+    @property
+    def patience(self) -> float:
+        """Seconds that the next piece may take."""
+        return max(0.0, min(self._pace.idle, self._ends - time.monotonic()))
+
+    def count(self, seconds: float, size: int) -> bool:
+        """False when a window has passed in which too little went through."""
+        self._seconds += seconds
+        self._bytes += size
+        if self._seconds < self._pace.window:
+            return True
+        is_enough = self._bytes >= self._pace.rate * self._seconds
+        self._seconds, self._bytes = 0.0, 0
+        return is_enough
+
+
+class _Upload:
+    """Image data on their way to a worker. A client that is too slow is cut off, and answered 408 instead."""
+
+    def __init__(self, receive: Receive, pace: Pace, answer: _Answer) -> None:
+        self._receive, self._answer, self._pace = receive, answer, pace
+        self._meter = _Meter(pace)
+        self._is_late = self._is_whole = False
+
+    async def receive(self) -> Message:
+        if self._is_late:
+            return {"type": "http.disconnect"}
+        if self._is_whole:  # all that can come is that the client leaves
+            return await self._receive()
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self._meter.patience):
+                message = await self._receive()
+        except TimeoutError:
+            return self._cut_off()
+        seconds = time.monotonic() - began
+        self._is_whole = not message.get("more_body", False)
+        is_enough = self._meter.count(seconds, len(message.get("body", b"")))
+        return message if is_enough or self._is_whole else self._cut_off()
+
+    def check(self) -> None:
+        """Raises Refused when the client was too slow."""
+        if self._is_late:
+            raise Refused(
+                TOO_SLOW,
+                f"The data came too slowly: {self._pace.rate:g} bytes per second are needed over {self._pace.window:g} "
+                f"seconds, a piece every {self._pace.idle:g} seconds and all of them within {self._pace.total:g}.",
+            )
+
+    def _cut_off(self) -> Message:
+        """To the worker the client has left: it takes back what it has begun, and what it answers is not sent."""
+        self._is_late = True
+        self._answer.abandon()
+        return {"type": "http.disconnect"}
 
 
 class _Answer:
     """What a worker answers, on its way to a client that may be slow."""
 
-    def __init__(self, send: Send, idle_seconds: float) -> None:
+    def __init__(self, send: Send, pace: Pace, *, is_stream: bool) -> None:
         self.begun = asyncio.Event()
-        self._send, self._idle_seconds = send, idle_seconds
+        self._send, self._idle_seconds = send, pace.idle
+        self._meter = _Meter(pace) if is_stream else None
         self._messages: asyncio.Queue[Message] = asyncio.Queue()
         self._size = 0
         self._has_room = asyncio.Event()
@@ -204,13 +263,21 @@ class _Answer:
                 return
             is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
             try:
-                async with asyncio.timeout(self._idle_seconds):
-                    await self._send(message)
+                await self._pass_on(message)
             except (TimeoutError, OSError):
                 raise _Gone from None
             self._size -= len(message.get("body", b""))
             if self._size <= MOST_BUFFERED:
                 self._has_room.set()
+
+    async def _pass_on(self, message: Message) -> None:
+        """Raises TimeoutError for a client that reads too slowly."""
+        began = time.monotonic()
+        async with asyncio.timeout(self._meter.patience if self._meter else self._idle_seconds):
+            await self._send(message)
+        size = len(message.get("body", b""))
+        if self._meter and not self._meter.count(time.monotonic() - began, size):
+            raise TimeoutError
 
     async def _next(self, work: asyncio.Future[None]) -> Message | None:
         if not self._messages.empty():

@@ -272,8 +272,50 @@ def test_a_client_that_stops_sending_an_image_counts_as_gone() -> None:
             await answering(b"")(scope, receive, send)
 
         path = "/image/v2/images/5f1c0a6e-0000-4000-8000-000000000001/file"
-        await Client(path, (b"half", None)).ask(FrontDoor(upload, workers=1, pace=QUICK))
-        assert seen == [b"half", b"http.disconnect"]
+        client = await Client(path, (b"half", None)).ask(FrontDoor(upload, workers=1, pace=QUICK))
+        assert (seen, client.status) == ([b"half", b"http.disconnect"], 408)
+
+    run(work())
+
+
+DRIP = Pace(idle=5, wait=0.2, window=0.2, rate=10_000)
+
+
+class Dripping(Client):
+    """Sends, or reads, a byte or two every few milliseconds."""
+
+    async def receive(self) -> Any:
+        await asyncio.sleep(0.005)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def send(self, message: Any) -> None:
+        if message.get("body"):
+            await asyncio.sleep(0.005 * len(message["body"]))
+        self.sent.append(message)
+
+
+def test_image_data_that_drip_are_cut_off_whichever_way_they_go() -> None:
+    path = "/image/v2/images/5f1c0a6e-0000-4000-8000-000000000001/file"
+    left = []
+
+    async def upload(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["type"] == "http.request":
+            pass
+        left.append("upload")
+        await answering(b"")(scope, receive, send)
+
+    async def work() -> None:
+        door = FrontDoor(upload, workers=1, streams=1, pace=DRIP)
+        slow = await Dripping(path).ask(door)
+        assert (slow.status, left) == (408, ["upload"])
+        assert "10000 bytes per second" in slow.body.decode()
+        reader = Dripping(path)
+        download = FrontDoor(answering(*[b"xy"] * 1000), workers=1, streams=1, pace=DRIP)
+        await reader.ask(download)
+        assert 2 < len(reader.sent) < 200
+        assert (await Client(path).ask(download)).body == b"xy" * 1000  # its place is free again
+        total = Pace(idle=5, window=5, total=0.1)
+        assert (await Dripping(path).ask(FrontDoor(upload, workers=1, pace=total))).status == 408
 
     run(work())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from typing import BinaryIO
 
 from django.http import FileResponse
@@ -10,12 +11,13 @@ from django.http.response import HttpResponseBase
 from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.response import Response
 
+from conductor.core.errors import Unavailable
 from conductor.image import operations
-from conductor.image.models import Image
 from conductor.services import images
 from portal.api.base import ApiRequest
 from portal.api.image.view import ImageView
 from portal.request_bodies import chunks_of
+from portal.transfers import shares
 
 _RANGE = re.compile(r"\Abytes=(\d{0,18})-(\d{0,18})\Z")
 OCTETS = "application/octet-stream"
@@ -28,7 +30,8 @@ class ImageData(ImageView):
         self.authorize("upload_image")
         if (request.content_type or "").split(";")[0].strip().lower() != OCTETS:
             raise UnsupportedMediaType(request.content_type or "")
-        images.upload(request.context, image_id, chunks_of(request._request))
+        with shares.share(request.context.project_id):
+            images.upload(request.context, image_id, chunks_of(request._request))
         return Response(status=204)
 
     def get(self, request: ApiRequest, image_id: str) -> HttpResponseBase:
@@ -37,8 +40,25 @@ class ImageData(ImageView):
         row, data = operations.open_data(request.context, image_id)
         if data is None:
             return Response(status=204)
-        wanted = request.headers.get("Range")
-        return _file(row, data) if wanted is None else _part(row, data, wanted)
+        project_id, wanted = request.context.project_id, request.headers.get("Range")
+        start, end = (0, (row.size or 0) - 1) if wanted is None else _bounds(row.size or 0, wanted)
+        if wanted is not None and start > end:
+            data.close()
+            return Response(status=416, headers={"Content-Range": f"bytes */{row.size or 0}"})
+        try:
+            shares.take(project_id)
+        except Unavailable:
+            data.close()
+            raise
+        data.seek(start)
+        answer = FileResponse(_Part(data, end - start + 1, project_id), content_type=OCTETS)
+        answer["Content-Length"] = str(end - start + 1)
+        if wanted is not None:
+            answer.status_code = 206
+            answer["Content-Range"] = f"bytes {start}-{end}/{row.size}"
+        elif row.checksum:
+            answer["Content-MD5"] = row.checksum
+        return answer
 
 
 class StagedData(ImageView):
@@ -48,38 +68,26 @@ class StagedData(ImageView):
         self.authorize("stage_image")
         if (request.content_type or "").split(";")[0].strip().lower() != OCTETS:
             raise UnsupportedMediaType(request.content_type or "")
-        images.stage(request.context, image_id, chunks_of(request._request))
+        with shares.share(request.context.project_id):
+            images.stage(request.context, image_id, chunks_of(request._request))
         return Response(status=204)
 
 
-def _part(row: Image, data: BinaryIO, wanted: str) -> HttpResponseBase:
-    """`bytes=0-99`, `bytes=100-` or `bytes=-100`. 416 for what is no such range of the data."""
-    size = row.size or 0
+def _bounds(size: int, wanted: str) -> tuple[int, int]:
+    """First and last byte of `bytes=0-99`, `bytes=100-` or `bytes=-100`; for no such range the last comes first."""
     match = _RANGE.match(wanted)
     first, last = match.groups() if match else ("", "")
     if first:
-        start, end = int(first), min(int(last) if last else size - 1, size - 1)
-    elif last:
-        start, end = max(0, size - int(last)), size - 1
-    else:
-        start, end = size, 0
-    if start > end:
-        data.close()
-        answer: HttpResponseBase = Response(status=416)
-        answer["Content-Range"] = f"bytes */{size}"
-        return answer
-    data.seek(start)
-    answer = FileResponse(_Part(data, end - start + 1), status=206, content_type=OCTETS)
-    answer["Content-Range"] = f"bytes {start}-{end}/{size}"
-    answer["Content-Length"] = str(end - start + 1)
-    return answer
+        return int(first), min(int(last) if last else size - 1, size - 1)
+    return (max(0, size - int(last)), size - 1) if last else (size, 0)
 
 
 class _Part:
-    """So many bytes of a file, read in blocks."""
+    """So many bytes of a file, read in blocks; the project's share of the transfers goes with it."""
 
-    def __init__(self, file: BinaryIO, left: int) -> None:
+    def __init__(self, file: BinaryIO, left: int, project_id: str) -> None:
         self.file, self.left = file, left
+        self._release = weakref.finalize(self, shares.release, project_id)
 
     def read(self, size: int = -1) -> bytes:
         block = self.file.read(self.left if size < 0 else min(size, self.left))
@@ -88,10 +96,4 @@ class _Part:
 
     def close(self) -> None:
         self.file.close()
-
-
-def _file(row: Image, data: BinaryIO) -> FileResponse:
-    answer = FileResponse(data, content_type=OCTETS)
-    if row.checksum:
-        answer["Content-MD5"] = row.checksum
-    return answer
+        self._release()
