@@ -59,6 +59,10 @@ class Unavailable(NovellaError):
     """A service that is needed does not answer."""
 
 
+class TooOften(NovellaError):
+    """Too many requests."""
+
+
 class CellUnavailable(Unavailable):
     """The cell does not answer."""
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.hashers import make_password
 from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 
@@ -71,7 +70,7 @@ def create(asker: Granted, wish: Wish) -> tuple[ApplicationCredential, str]:
         project=asker.project,
         name=wish.name,
         description=wish.description,
-        secret_hash=make_password(secret),  # before the transaction: hashing takes long
+        secret_hash=passwords.hashed(secret),  # before the transaction: hashing takes long
         is_unrestricted=wish.is_unrestricted,
         expires_at=expires_at,
     )
@@ -125,7 +124,7 @@ def prove(credential_id: str, name: str, user: User | None, secret: str) -> Appl
     is_alive = Q(expires_at=None) | Q(expires_at__gt=database_now())
     found = _rows().filter(is_alive, **wanted).first()
     if found is None:
-        make_password(secret)  # as long as for a wrong secret
+        passwords.hashed(secret)  # as long as for a wrong secret
         raise NotAuthenticated()
     if (user is not None and user.id != found.user_id) or not passwords.matches(found.secret_hash, secret):
         raise NotAuthenticated()

@@ -16,6 +16,7 @@ from conductor.identity import (
     oauth1,
     passwords,
     second_factors,
+    sign_in_limits,
     tokens,
     trusts,
 )
@@ -48,12 +49,15 @@ class Reference:
 class Login:
     """What a caller shows, and the scope that it wants: at most one of project, domain, system and trust.
 
-    Shown are `user` and `password`, a `token`, both of these, an application `credential` with its `secret` (named by
-    id, or by name together with its `user`), or a request that is `signed` with an access token.
+    Shown are `user` and `password`, with the `passcode` of an authenticator where the user has one, a `token`, both of
+    these, an application `credential` with its `secret` (named by id, or by name together with its `user`), or a
+    request that is `signed` with an access token. `address` is where the request came from.
     """
 
     user: Reference | None = None
     password: str | None = None
+    passcode: str | None = None
+    passcode_user: Reference | None = None
     token: str | None = None
     credential: Reference | None = None
     secret: str = ""
@@ -63,24 +67,47 @@ class Login:
     trust_id: str = ""
     signed: Signed | None = None
     wants_nothing: bool = False  # unscoped even where the user has a default project
+    address: str = ""
 
     @property
     def names_a_scope(self) -> bool:
         return bool(self.project or self.domain or self.wants_system or self.trust_id)
 
+    @property
+    def account(self) -> str | None:
+        """What a secret is shown for, as the limits of failures name it; None where no secret is shown."""
+        if self.credential is not None:
+            named = self.credential.id or f"{self.credential.name}\0{self.user}"
+            return sign_in_limits.of_id(named)
+        if self.password is None and self.passcode is None:
+            return None
+        user = self.user or self.passcode_user or Reference()
+        return sign_in_limits.of_id(user.id) if user.id else sign_in_limits.of_name(user.name)
+
 
 def log_in(login: Login) -> tuple[str, Granted]:
-    """The new token's text and what it grants. Raises NotAuthenticated."""
+    """The new token's text and what it grants.
+
+    Raises NotAuthenticated, TooOften where too many sign-ins failed lately, Unavailable while many others sign in.
+    """
+    account = login.account
+    if account is None:
+        return _log_in(login)
+    with sign_in_limits.attempt(login.address, account):
+        return _log_in(login)
+
+
+def _log_in(login: Login) -> tuple[str, Granted]:
     if login.signed is not None:
         return _with_access(login, login.signed)
     if login.credential is not None:
         return _with_credential(login, login.credential)
     from_token = tokens.validate(login.token) if login.token is not None else None
-    by_password = _proved_user(login) if login.password is not None else None
+    by_password = _proved_user(login) if login.account is not None else None
     user = by_password or (from_token.user if from_token is not None else None)
     if user is None or (from_token is not None and from_token.user.id != user.id):
         raise NotAuthenticated()
-    shown = ["password"] if by_password is not None else []
+    shown = [] if by_password is None else ["password", *(["totp"] if login.passcode is not None else [])]
     origin = Origin(shown) if from_token is None else _rescoped(from_token, shown)
     if login.trust_id:
         return _with_trust(user, login.trust_id, origin)
@@ -88,11 +115,18 @@ def log_in(login: Login) -> tuple[str, Granted]:
 
 
 def _proved_user(login: Login) -> User:
-    if login.user is None:
+    """The user of the password, and of the code where one is shown or needed: neither is enough without the other."""
+    if login.user is None or login.password is None:
         raise NotAuthenticated()
-    user = passwords.prove(_user(login.user), login.password or "")
-    if second_factors.is_on(user.id):  # a password alone opens nothing then: programs have application credentials
+    user = passwords.prove(_user(login.user), login.password)
+    if login.passcode is None:
+        if second_factors.is_on(user.id):
+            raise NotAuthenticated()
+        return user
+    of_code = _user(login.passcode_user) if login.passcode_user is not None else None
+    if of_code is None or of_code.id != user.id:
         raise NotAuthenticated()
+    second_factors.prove(user.id, login.passcode)
     return user
 
 

@@ -8,7 +8,7 @@ from django.contrib.auth.backends import ModelBackend
 from django.http import HttpRequest
 
 from conductor.core.errors import NotAuthenticated
-from conductor.identity import passwords
+from conductor.identity import passwords, sign_in_limits
 from conductor.identity.models import User
 
 
@@ -18,15 +18,25 @@ class Backend(ModelBackend):
     def authenticate(
         self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: Any
     ) -> User | None:
-        """None for everything that is not an enabled user with the right password."""
+        """None for everything that is not an enabled user with the right password.
+
+        `address`, where the request came from, is limited as `sign_in_limits` says. Raises TooOften and Unavailable.
+        """
         if username is None or password is None:
             return None
         try:
-            user: User | None = User.objects.get_by_natural_key(username)
-        except User.DoesNotExist:
-            user = None
-        try:
-            passwords.prove(user, password)
+            with sign_in_limits.attempt(str(kwargs.get("address", "")), sign_in_limits.of_name(username)):
+                user = passwords.prove(_named(username), password)
+                if not (user.is_active and user.domain.is_enabled):
+                    raise NotAuthenticated()
         except NotAuthenticated:
             return None
-        return user if user is not None and user.is_active and user.domain.is_enabled else None
+        return user
+
+
+def _named(username: str) -> User | None:
+    try:
+        found: User = User.objects.get_by_natural_key(username)
+    except User.DoesNotExist:
+        return None
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import IntegrityError
 
 from conductor.core.errors import Conflict, Forbidden, NotAuthenticated, NotFound
-from conductor.identity import domains, passwords, rights
+from conductor.identity import domains, passwords, rights, second_factors
 from conductor.identity.domains import merged_value
 from conductor.identity.listing import Question, narrowed, paged
 from conductor.identity.models import User
@@ -37,7 +37,7 @@ def find(question: Question, *, group_id: str | None = None) -> tuple[list[User]
 
 
 def create(username: str, password: str | None, *, domain_id: str = domains.DEFAULT_ID, **fields: Any) -> User:
-    """A user; without a password nobody signs in as them. Raises Conflict for a taken name, NotFound for the domain."""
+    """A user; one without a password cannot sign in. Raises Conflict for a taken name, Invalid, NotFound."""
     assert fields.keys() <= CHANGEABLE, fields.keys()
     user = User(domain=domains.get(domain_id), username=username, **fields)
     _set_password(user, password)  # before the transaction: hashing takes long
@@ -50,7 +50,10 @@ def create(username: str, password: str | None, *, domain_id: str = domains.DEFA
 
 
 def change(user_id: str, changes: Mapping[str, Any]) -> User:
-    """Sets the fields in `changes` (of CHANGEABLE). A new password, or disabling, ends every session of the user."""
+    """Sets the fields in `changes` (of CHANGEABLE). A new password, or disabling, ends every session of the user.
+
+    Raises NotFound, Conflict for a taken name, Invalid for a password that is easily guessed.
+    """
     assert changes.keys() <= CHANGEABLE, changes.keys()
     user = get(user_id)
     for field, value in changes.items():
@@ -69,12 +72,21 @@ def change(user_id: str, changes: Mapping[str, Any]) -> User:
     return user
 
 
-def change_own_password(user_id: str, original: str, password: str) -> None:
-    """Raises NotAuthenticated when the original password is wrong; then nothing changes."""
-    user = get(user_id)
-    passwords.prove(user, original)
+def change_own_password(
+    user_id: str, original: str, password: str, *, code: str = "", has_shown_code: bool = False
+) -> None:
+    """Sets a new password. A user with a second factor shows a code of it too, now or for the caller's token.
+
+    Raises NotAuthenticated where the user, the original password or the code is wrong, Forbidden for a locked password,
+    Invalid for a new one that is easily guessed; then nothing changes.
+    """
+    user = passwords.prove(User.objects.select_related("domain").filter(id=user_id).first(), original)
     if not (user.is_active and user.domain.is_enabled):
         raise NotAuthenticated()
+    if second_factors.is_on(user.id) and not has_shown_code:
+        if not code:
+            raise NotAuthenticated()
+        second_factors.prove(user.id, code)
     if user.options.get("lock_password"):
         raise Forbidden("The password of this user is locked: only an administrator changes it.")
     change(user_id, {"password": password})
@@ -93,7 +105,8 @@ def _set_password(user: User, password: str | None) -> None:
     if password is None:
         user.set_unusable_password()
     else:
-        user.set_password(password)
+        passwords.require_acceptable(user, password)
+        user.password = passwords.hashed(password)
 
 
 def _taken(name: str) -> Conflict:

@@ -1,35 +1,81 @@
-"""A person's own password: changed by who knows the old one, and on record without either."""
+"""A person's own password: changed with the old one and, where there is one, the second factor; and kept on record."""
 
 from __future__ import annotations
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Invalid, NotFound, NovellaError
-from conductor.identity import users
+from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, NovellaError, TooOften, Unavailable
+from conductor.identity import delegation, passwords, second_factors, sign_in_limits, users
+from conductor.identity.delegation import Power
 from conductor.identity.models import User
+from conductor.identity.tokens import Granted
 from conductor.services import operator_audit
 
-LONGEST = 4096
 CHANGED = "user.change_password"
+CODE_METHOD = "totp"
+# One answer for all of these: it does not say which one it was.
+REFUSED = (
+    "The original password is wrong, or a second factor is missing: a user with an authenticator sends a token that "
+    "was issued for the methods password and totp."
+)
+NEEDS_CODE = (
+    "You sign in with a second factor. Change your own password in the portal, or with a token issued for password "
+    "and totp."
+)
 
 
-def change(context: RequestContext, original: str, password: str) -> User:
-    """The user with a new password; what has signed in with the old one, a session or a token, has ended.
+def change(
+    context: RequestContext, original: str, password: str, *, code: str = "", granted: Granted | None = None
+) -> User:
+    """Sets a new password; sessions and tokens that began with the old one end. A change or refusal is kept on record.
 
-    Raises NotAuthenticated where the original one is wrong, Invalid for a new one that cannot be, and Forbidden where
-    an administrator has locked it. That it was done or refused is on record.
+    A user with a second factor shows a `code` of it, or `granted`, a token that was issued for one.
+
+    Raises NotAuthenticated where the original password or the code is wrong, TooOften after too many of these, Invalid
+    for a new password that is easily guessed, Forbidden where an administrator has locked it or for a token handed on.
     """
     try:
-        if not 1 <= len(password) <= LONGEST:
-            raise Invalid(f"It must have 1 to {LONGEST} characters.", field="password")
-        users.change_own_password(context.user_id, original, password)
-    except NotFound:
-        raise  # of nobody there is no record
+        if granted is not None and delegation.is_own_account(granted, context.user_id):
+            delegation.require(granted, Power.ACCOUNT)
+        with sign_in_limits.attempt(context.remote_address, sign_in_limits.of_id(context.user_id)):
+            has_shown_code = _has_shown_code(granted, context.user_id)
+            users.change_own_password(context.user_id, original, password, code=code, has_shown_code=has_shown_code)
+    except (TooOften, Unavailable):
+        raise  # so many could fill the log
     except NovellaError as error:
         _keep(context, error)
+        if isinstance(error, NotAuthenticated):
+            raise NotAuthenticated(REFUSED) from None
         raise
     _keep(context, None)
     return users.get(context.user_id)
 
 
+def require_acceptable(context: RequestContext, password: str) -> None:
+    """Raises Invalid, and keeps that on record, for a new password that is easily guessed: before a code is used up."""
+    try:
+        passwords.require_acceptable(users.get(context.user_id), password)
+    except Invalid as error:
+        _keep(context, error)
+        raise
+
+
+def require_reset(granted: Granted, user_id: str) -> None:
+    """Raises Forbidden where a token may not set this user's password without the old one.
+
+    An administrator's does, but for the own user: not with a token that was handed on, nor past the second factor.
+    """
+    if not delegation.is_own_account(granted, user_id):
+        return
+    delegation.require(granted, Power.ACCOUNT)
+    if second_factors.is_on(user_id) and not _has_shown_code(granted, user_id):
+        raise Forbidden(NEEDS_CODE)
+
+
+def _has_shown_code(granted: Granted | None, user_id: str) -> bool:
+    return granted is not None and granted.user.id == user_id and CODE_METHOD in granted.methods
+
+
 def _keep(context: RequestContext, error: NovellaError | None) -> None:
-    operator_audit.keep(context, CHANGED, reason="", error=error, details={"user_id": context.user_id})
+    if User.objects.filter(id=context.user_id).exists():
+        details = {"user_id": context.user_id}
+        operator_audit.keep(context, CHANGED, reason="", error=error, details=details)

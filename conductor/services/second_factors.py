@@ -45,8 +45,10 @@ def told(context: RequestContext, user_id: str) -> dict[str, Any]:
 
 
 def reset(context: RequestContext, user_id: str) -> None:
-    """Give up a lost one. Raises NotFound, Forbidden, Conflict where there is none."""
+    """Give up a lost one of another user. Raises NotFound, Forbidden, Conflict where there is none."""
     _require_operator(context)
+    if user_id == context.user_id:
+        raise Forbidden("Turn your own second factor off in your profile, with a code of it.")
     users.get(user_id)
     second_factors.reset(user_id)
 

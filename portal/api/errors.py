@@ -23,7 +23,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conductor.core import errors
-from portal.api.rate_limits import TooOften
 from portal.api.roots import service_of
 from portal.request_ids import request_id_of
 
@@ -62,7 +61,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (Gone, 410),
     (TooLarge, 413),
     (ConditionNeeded, 428),
-    (TooOften, 429),
+    (errors.TooOften, 429),
     (RequestDataTooBig, 413),
     (SuspiciousOperation, 400),
     (PermissionDenied, 403),

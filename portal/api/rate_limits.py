@@ -16,15 +16,11 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest
 
-from conductor.core.errors import NovellaError
+from conductor.core.errors import TooOften
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 MOST_BUCKETS = 20_000  # the one that was used longest ago goes first: it is full by then, or nearly
 OF_A_STREAM = "novella.page_of_a_stream"  # in an ASGI scope: nobody asked for this page
-
-
-class TooOften(NovellaError):
-    """Too many requests."""
 
 
 class Buckets:

@@ -14,13 +14,14 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from conductor.core.errors import Invalid, NotAuthenticated
+from conductor.core.errors import Invalid, NotAuthenticated, TooOften, Unavailable
 from conductor.services import second_factors
 from conductor.services import sign_in as people
 from portal import openid, sessions
 from portal.askers import PROJECT_KEY, user_of
 from portal.pages import again
 from portal.pages.access import error_page, safe_next
+from portal.request_ids import remote_address_of
 
 LONGEST_PASSWORD = 4096
 LONGEST_CODE = 64
@@ -40,13 +41,30 @@ def sign_in(request: HttpRequest) -> HttpResponse:
             return HttpResponseRedirect(wanted)
         return form(request, {"next": wanted})
     password = request.POST.get("password", "")[:LONGEST_PASSWORD]
-    user = authenticate(request, username=username, password=password) if "\x00" not in username else None
+    try:
+        user = _proved(request, username, password)
+    except (TooOften, Unavailable) as error:
+        status = 429 if isinstance(error, TooOften) else 503
+        answer = _refused(request, {"next": wanted, "username": username, "problem": error.message}, status)
+        answer["Retry-After"] = str(error.details.get("retry_after", 1))
+        return answer
     if user is None:
         problem = gettext("User name and password do not match")
-        if again.is_over_a_page(request):
-            return again.refused(problem)
-        return form(request, {"next": wanted, "username": username, "problem": problem}, status=401)
+        return _refused(request, {"next": wanted, "username": username, "problem": problem}, 401)
     return admit(request, user, wanted)
+
+
+def _proved(request: HttpRequest, username: str, password: str) -> Any:
+    """The user; None where anything is wrong. Raises TooOften, and Unavailable while many others sign in."""
+    if "\x00" in username:
+        return None
+    return authenticate(request, username=username, password=password, address=remote_address_of(request))
+
+
+def _refused(request: HttpRequest, context: dict[str, str], status: int) -> HttpResponse:
+    if again.is_over_a_page(request):
+        return again.refused(context["problem"], status)
+    return form(request, context, status=status)
 
 
 def admit(request: HttpRequest, user: Any, wanted: str, *, project_id: str = "") -> HttpResponse:

@@ -17,9 +17,9 @@ def is_over_a_page(request: HttpRequest) -> bool:
     return bool(getattr(request, "htmx", False))
 
 
-def refused(problem: str) -> HttpResponse:
+def refused(problem: str, status: int = 401) -> HttpResponse:
     """What was wrong, in words."""
-    return _answer({"problem": problem}, status=401)
+    return _answer({"problem": problem}, status=status)
 
 
 def code_wanted(request: HttpRequest) -> HttpResponse:

@@ -11,12 +11,14 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from conductor.core.errors import Forbidden, Invalid, NotAuthenticated
-from conductor.services import own_passwords
+from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, TooOften, Unavailable
+from conductor.services import own_passwords, second_factors
 from portal.pages.access import PageRequest, of_oneself
 
+LONGEST_CODE = 64
 
-@sensitive_post_parameters("original", "password", "again")
+
+@sensitive_post_parameters("original", "password", "again", "code")
 @require_http_methods(["GET", "HEAD", "POST"])
 @of_oneself
 def own_password(request: PageRequest) -> HttpResponse:
@@ -28,7 +30,8 @@ def own_password(request: PageRequest) -> HttpResponse:
         said = gettext("Your password is changed. You are signed out everywhere else.")
         messages.add_message(request, messages.INFO, said, extra_tags="good")
         return redirect("profile")
-    context = {"problems": problems, "has_password": has_password}
+    needs_code = second_factors.is_on(request.asker.user_id)
+    context = {"problems": problems, "has_password": has_password, "needs_code": needs_code}
     response = render(request, "account/password.html", context, status=400 if problems else 200)
     patch_cache_control(response, no_store=True)
     return response
@@ -40,12 +43,15 @@ def _change(request: PageRequest) -> dict[str, str]:
     if password != again:
         return {"again": gettext("It is not the same as the new password.")}
     try:
-        user = own_passwords.change(request.asker, original, password)
+        own_passwords.require_acceptable(request.asker, password)
+        user = own_passwords.change(request.asker, original, password, code=request.POST.get("code", "")[:LONGEST_CODE])
     except NotAuthenticated:
+        if second_factors.is_on(request.asker.user_id):
+            return {"original": gettext("The password or the code is wrong, or the code was used already.")}
         return {"original": gettext("That is not your password, or too many wrong ones were typed just now.")}
     except Invalid as error:
         return {"password": error.message}
-    except Forbidden as error:
+    except (Forbidden, TooOften, Unavailable) as error:
         return {"": error.message}
     update_session_auth_hash(request, user)
     return {}

@@ -49,10 +49,10 @@ def test_seeding_twice_changes_nothing(databases: None) -> None:
 
 def test_a_changed_password_outlives_a_restart(databases: None) -> None:
     seed.seed("one", "two")
-    demo = users.change(User.objects.get(username="demo").id, {"password": "my-own"})
+    demo = users.change(User.objects.get(username="demo").id, {"password": "my-own-ducks-swim"})
     seed.seed("one", "two")
     demo.refresh_from_db()
-    assert passwords.is_right(demo, "my-own")
+    assert passwords.is_right(demo, "my-own-ducks-swim")
 
 
 def test_a_right_that_was_taken_is_not_given_back(databases: None) -> None:

@@ -57,7 +57,7 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_kept(wrong: dict[str, 
     page = text(answer)
     assert f'id="wrong-{field}"' in page
     assert f'<a href="#{field}">' in page
-    assert "Es muss 1 bis 4096 Zeichen haben." in page or field != "password"
+    assert "Ein Passwort muss 8 bis 4096 Zeichen haben." in page or field != "password"
     kept = page + str(list(AuditRecord.objects.values()))
     assert NEW not in kept
     assert "not it" not in kept

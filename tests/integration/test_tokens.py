@@ -63,7 +63,7 @@ def test_each_way_to_end_a_session(people: Any) -> None:
     place = Place(user_id=people.ana.user.id, project_id=people.ana.project.id)
     endings = {
         "revoked": lambda text: tokens.revoke(text),
-        "new password": lambda text: users.change(people.ana.user.id, {"password": "other"}),
+        "new password": lambda text: users.change(people.ana.user.id, {"password": "other-ducks-swim"}),
         "user disabled": lambda text: users.change(people.ana.user.id, {"is_active": False}),
         "project disabled": lambda text: projects.change(people.ana.project.id, {"is_enabled": False}),
         "role taken": lambda text: assignments.take_away(place, people.ana.role.id),

@@ -17,6 +17,7 @@ from conductor.identity.models.people import Domain, Group, Membership, Project,
 from conductor.identity.models.provider_account import ProvidedRole, ProviderAccount
 from conductor.identity.models.role import ImpliedRole, Role, RoleAssignment
 from conductor.identity.models.second_factor import RecoveryCode, SecondFactor
+from conductor.identity.models.sign_in_record import SignInRecord
 from conductor.identity.models.token import (
     AccessRule,
     ApplicationCredential,
@@ -56,6 +57,7 @@ __all__ = [
     "RoleAssignment",
     "SecondFactor",
     "Service",
+    "SignInRecord",
     "Token",
     "Trust",
     "User",

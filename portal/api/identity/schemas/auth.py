@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from portal.api.schema_parts import Schema, closed
 
-METHODS = ("password", "token", "application_credential", "oauth1")
+METHODS = ("password", "totp", "token", "application_credential", "oauth1")
 _TEXT: Schema = {"type": "string", "maxLength": 255}
 _SECRET: Schema = {"type": "string", "maxLength": 4096}
 _DOMAIN = {**closed({"id": _TEXT, "name": _TEXT}), "minProperties": 1}
 _REFERENCE: Schema = {"id": _TEXT, "name": _TEXT, "domain": _DOMAIN}
 _PROJECT = {**closed(_REFERENCE), "minProperties": 1}
 _USER = closed({**_REFERENCE, "password": _SECRET}, required=("password",))
+_CODE = closed({**_REFERENCE, "passcode": {"type": "string", "maxLength": 64}}, required=("passcode",))
 _CREDENTIAL = closed(
     {"id": _TEXT, "name": _TEXT, "secret": _SECRET, "user": {**closed(_REFERENCE), "minProperties": 1}},
     required=("secret",),
@@ -19,6 +20,7 @@ _IDENTITY = closed(
     {
         "methods": {"type": "array", "items": {"enum": list(METHODS)}, "minItems": 1, "maxItems": len(METHODS)},
         "password": closed({"user": _USER}, required=("user",)),
+        "totp": closed({"user": _CODE}, required=("user",)),
         "token": closed({"id": _SECRET}, required=("id",)),
         "application_credential": _CREDENTIAL,
         "oauth1": {"type": "object", "maxProperties": 0},  # all of it is in the header Authorization

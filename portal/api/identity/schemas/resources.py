@@ -9,7 +9,7 @@ from portal.api.schema_parts import NAME, NULLABLE_TEXT, Schema, closed, wrapped
 ENABLED: Schema = {"type": "boolean"}
 ID: Schema = {"type": "string", "minLength": 1, "maxLength": 64}
 NULLABLE_ID: Schema = {"type": ["string", "null"], "maxLength": 64}
-_PASSWORD: Schema = {"type": ["string", "null"], "minLength": 1, "maxLength": 4096}
+_PASSWORD: Schema = {"type": ["string", "null"]}  # what it may be: `passwords.require_acceptable`
 SHORT_NAME: Schema = {
     **NAME,
     "maxLength": 64,
@@ -101,7 +101,7 @@ CHANGE_PASSWORD = wrapped(
     "user",
     {
         "original_password": {"type": "string", "maxLength": 4096},
-        "password": {"type": "string", "minLength": 1, "maxLength": 4096},
+        "password": {"type": "string"},
     },
     required=("original_password", "password"),
 )

@@ -19,6 +19,7 @@ from portal.api.identity.view import IdentityView
 from portal.api.identity.views.oauth1 import signed_of
 from portal.api.links import base_url
 from portal.api.validation import validate
+from portal.request_ids import remote_address_of
 
 SUBJECT = "X-Subject-Token"
 
@@ -45,10 +46,12 @@ def login_of(request: ApiRequest) -> Login:
     scope = {"unscoped": {}} if scope == "unscoped" else scope
     shown = {method: identity[method] for method in identity["methods"]}
     user = shown.get("password", {}).get("user")
-    credential = shown.get("application_credential")
+    credential, code = shown.get("application_credential"), shown.get("totp", {}).get("user")
     return Login(
         user=_reference(user or (credential or {}).get("user")),
         password=user["password"] if user is not None else None,
+        passcode=code["passcode"] if code is not None else None,
+        passcode_user=_reference(code),
         token=shown.get("token", {}).get("id"),
         credential=_reference(credential),
         secret=credential["secret"] if credential is not None else "",
@@ -58,6 +61,7 @@ def login_of(request: ApiRequest) -> Login:
         trust_id=scope.get("OS-TRUST:trust", {}).get("id", ""),
         signed=signed_of(request) if "oauth1" in shown else None,
         wants_nothing="unscoped" in scope,
+        address=remote_address_of(request._request),
     )
 
 

@@ -8,11 +8,12 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import NotFound
-from conductor.identity import delegation, effective, groups, users
-from conductor.identity.delegation import Power
+from conductor.core.errors import NotAuthenticated, NotFound
+from conductor.identity import effective, groups, tokens, users
 from conductor.identity.models import User as UserRow
+from conductor.identity.tokens import Granted
 from conductor.services import own_passwords
+from portal.api.authentication import HEADER
 from portal.api.base import ApiRequest
 from portal.api.identity.schemas.resources import CHANGE_PASSWORD, CHANGE_USER, CREATE_USER, extra_of
 from portal.api.identity.serializers import resources
@@ -83,8 +84,8 @@ class User(UserView):
     def patch(self, request: ApiRequest, user_id: str) -> Response:
         row = self.allowed("identity:update_user", user_id)
         given = validate(request.data, CHANGE_USER)["user"]
-        if "password" in given and delegation.is_own_account(self.granted, user_id):
-            delegation.require(self.granted, Power.ACCOUNT)
+        if "password" in given:
+            own_passwords.require_reset(self.granted, user_id)
         require_unchanged(given, {"domain_id": row.domain_id}, ["domain_id"])
         changed = users.change(user_id, fields_of(given, extra_of(given, CHANGE_USER, "user")))
         return Response({"user": resources.user(request, changed)})
@@ -96,7 +97,7 @@ class User(UserView):
 
 
 class UserPassword(IdentityView):
-    """/v3/users/{id}/password: one's own. The old one is proof enough, so no token is needed."""
+    """/v3/users/{id}/password: one's own. The old one is proof enough, but for a user with a second factor."""
 
     public_methods = frozenset({"POST"})
 
@@ -106,11 +107,19 @@ class UserPassword(IdentityView):
             user_id,
             "",
             request.request_id,
-            user_name=users.get(user_id).username,
+            user_name=UserRow.objects.filter(id=user_id).values_list("username", flat=True).first() or "",
             remote_address=remote_address_of(request._request),
         )
-        own_passwords.change(who, given["original_password"], given["password"])
+        own_passwords.change(who, given["original_password"], given["password"], granted=self._granted_if_any())
         return Response(status=204)
+
+    def _granted_if_any(self) -> Granted | None:
+        """What the token of the request grants. It is not needed, so one that has ended counts as none."""
+        text = self.request.headers.get(HEADER)
+        try:
+            return tokens.validate(text) if text else None
+        except NotAuthenticated:
+            return None
 
 
 class UserProjects(UserView):

@@ -1,0 +1,147 @@
+"""Limits how often signing in fails: for an account from one address, from one address, and for an account at all.
+
+Each limit is a token bucket in the database, so that all processes share it. Failures take from a bucket, sign-ins that
+succeed take nothing. Everything is decided by what a request says (an address and the text that names an account),
+before any account is looked up: an account that does not exist has the same answers, limits and costs.
+
+An address from which an account has signed in lately is known for it. Only the strict limit of that account at that
+address counts there, so failures from elsewhere never keep the account's owner out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import IPv6Address, ip_address
+
+from django.conf import settings
+from django.db.models import F
+from django.db.models.functions import Now
+
+from conductor.core.errors import NotAuthenticated, TooOften
+from conductor.identity import passwords
+from conductor.identity.models import SignInRecord
+from conductor.identity.passwords import SignIn
+from conductor.transactions import database_now, database_time, one_at_a_time, write_tx
+
+KNOWN_SECONDS = 30 * 86_400.0  # since the last sign-in
+_RENEWED_BELOW = KNOWN_SECONDS - 86_400.0  # written once a day at most
+_PREFIX_BITS = 64  # of IPv6: what one customer of a network has
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most `most` failures at once, refilled evenly over `window` seconds; 0 does not limit."""
+
+    key: str
+    most: int
+    window: float
+
+    @property
+    def interval(self) -> float:
+        """Seconds until one more failure is allowed."""
+        return self.window / self.most
+
+    def wait(self, left: float) -> float:
+        """Seconds until an attempt is allowed, where the bucket is full again in `left` seconds."""
+        return left - (self.most - 1) * self.interval
+
+
+def of_name(name: str) -> str:
+    """The account that a name means, however it is spelt: with its domain, or in capitals."""
+    plain, _, _ = name.rpartition("@")
+    return f"name:{(plain or name).strip().casefold()}"
+
+
+def of_id(account_id: str) -> str:
+    """The account of an id."""
+    return f"id:{account_id}"
+
+
+@contextmanager
+def attempt(address: str, account: str) -> Iterator[None]:
+    """A try to prove a password or a secret, from an address, for what `of_name` or `of_id` answered.
+
+    Raises TooOften with the seconds to wait where too many failed lately. NotAuthenticated inside is a failure; it
+    costs one hash whatever the reason was, so that the time it takes shows nothing.
+    """
+    place, pair = _place_of(address), f"{_place_of(address)}\0{account}"
+    strict = Limit(_key("pair", pair), settings.NOVELLA_SIGN_IN_FAILURES, settings.NOVELLA_SIGN_IN_SECONDS)
+    wide = (
+        Limit(_key("address", place), settings.NOVELLA_SIGN_IN_FAILURES_PER_ADDRESS, 60.0),
+        Limit(_key("account", account), settings.NOVELLA_SIGN_IN_FAILURES_PER_ACCOUNT, 60.0),
+    )
+    known_key = _key("known", pair)
+    left = _seconds_left([strict.key, *(limit.key for limit in wide), known_key])
+    is_known = known_key in left
+    limits = [limit for limit in ((strict,) if is_known else (strict, *wide)) if limit.most]
+    _require_room(limits, left)
+    current = SignIn(is_known)
+    token = passwords.sign_in.set(current)
+    try:
+        yield
+    except NotAuthenticated:
+        if not current.hashes:
+            passwords.hashed("")
+        _count(limits)
+        raise
+    finally:
+        passwords.sign_in.reset(token)
+    _succeeded(known_key, strict.key, left)
+
+
+def _place_of(address: str) -> str:
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or int(parsed) >> (128 - _PREFIX_BITS))
+
+
+def _key(kind: str, text: str) -> str:
+    """Keyed, so that the table shows neither accounts nor addresses."""
+    named = f"sign-in\0{kind}\0{text}".encode("utf-8", "surrogatepass")
+    return hmac.digest(settings.SECRET_KEY.encode(), named, hashlib.sha256).hex()
+
+
+def _seconds_left(keys: Sequence[str]) -> Mapping[str, float]:
+    rows = SignInRecord.objects.filter(key__in=keys, ends_at__gt=Now()).annotate(left=F("ends_at") - Now())
+    return {row.key: row.left.total_seconds() for row in rows}
+
+
+def _require_room(limits: Sequence[Limit], left: Mapping[str, float]) -> None:
+    wait = max((limit.wait(left.get(limit.key, 0.0)) for limit in limits), default=0.0)
+    if wait > 0:
+        seconds = math.ceil(wait)
+        raise TooOften(f"Too many sign-ins failed; try again in {seconds} s.", retry_after=seconds)
+
+
+def _count(limits: Sequence[Limit]) -> None:
+    keys = [limit.key for limit in limits]
+    with write_tx():
+        one_at_a_time("default", *keys)
+        now = database_time()
+        SignInRecord.objects.filter(ends_at__lt=now).delete()
+        ends = dict(SignInRecord.objects.filter(key__in=keys).values_list("key", "ends_at"))
+        rows = [
+            SignInRecord(limit.key, ends.get(limit.key, now) + timedelta(seconds=limit.interval)) for limit in limits
+        ]
+        SignInRecord.objects.bulk_create(rows, update_conflicts=True, unique_fields=["key"], update_fields=["ends_at"])
+
+
+def _succeeded(known_key: str, strict_key: str, left: Mapping[str, float]) -> None:
+    """Nothing is written by most sign-ins: the address is known, and nothing failed there."""
+    is_new = left.get(known_key, 0.0) < _RENEWED_BELOW
+    if not is_new and strict_key not in left:
+        return
+    with write_tx():
+        SignInRecord.objects.filter(key=strict_key).delete()
+        if is_new:
+            SignInRecord.objects.update_or_create(key=known_key, defaults={"ends_at": database_now(KNOWN_SECONDS)})

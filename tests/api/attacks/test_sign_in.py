@@ -1,0 +1,219 @@
+"""Attacks on signing in: guessing, storms of sign-ins, oracles, and locking a victim out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+
+from conductor.identity import passwords, users
+from conductor.identity.models import SignInRecord, Token
+from conductor.identity.passwords import HashGate
+from tests.acceptance.cloud import wait_until
+from tests.api.attacks import hashes
+from tests.api_client import ApiClient
+from tests.people import PASSWORD
+
+TOKENS = "/identity/v3/auth/tokens"
+
+
+@pytest.fixture(autouse=True)
+def _cheap_hashes(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes.make_cheap(monkeypatch)
+
+
+def at(address: str) -> ApiClient:
+    client = ApiClient()
+    client._client.defaults["REMOTE_ADDR"] = address
+    return client
+
+
+def api(name: str, password: str, address: str = "192.0.2.1") -> Any:
+    user = {"name": name, "domain": {"id": "default"}, "password": password}
+    body = {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}}}
+    return at(address).post(TOKENS, body)
+
+
+def page(name: str, password: str, address: str = "192.0.2.1") -> Any:
+    return Client(REMOTE_ADDR=address).post("/sign-in", {"username": name, "password": password})
+
+
+def seen(answer: Any, name: str) -> tuple[int, bytes, bool]:
+    """What an attacker sees: the status, the body without the tried name, and whether it says when to try again."""
+    tail = answer.content.partition(b'<main class="gate"')[2].partition(b"csrfmiddlewaretoken")[0] or answer.content
+    return answer.status_code, tail.replace(name.encode(), b"NAME"), "Retry-After" in answer.headers
+
+
+@pytest.mark.parametrize("sign_in", [api, page])
+def test_guessing_is_stopped_and_does_not_show_which_accounts_exist(
+    people: Any, sign_in: Callable[..., Any], settings: Any
+) -> None:
+    settings.NOVELLA_SIGN_IN_SECONDS = 86_400.0  # no second of the test refills it
+    known = [seen(sign_in("ana", "wrong"), "ana") for _ in range(6)]
+    unknown = [seen(sign_in("yan", "wrong", "192.0.2.2"), "yan") for _ in range(6)]
+    assert known == unknown
+    assert [status for status, _, _ in known] == [401] * 5 + [429]
+    assert [says_when for _, _, says_when in known] == [False] * 5 + [True]
+    refused = sign_in("ana", PASSWORD)  # the right one among the guesses is not found by the answer either
+    assert (refused.status_code, int(refused.headers["Retry-After"]) > 0) == (429, True)
+    assert sign_in("ANA@Default", "wrong").status_code == 429  # another spelling is the same account
+    assert sign_in("yan@Default", "wrong", "192.0.2.2").status_code == 429
+    assert not Token.objects.exists()
+    assert sign_in("ana", PASSWORD, "192.0.2.3").status_code in (201, 302)  # elsewhere the owner signs in
+
+
+def test_one_address_does_not_try_many_accounts(people: Any, settings: Any) -> None:
+    settings.NOVELLA_SIGN_IN_FAILURES_PER_ADDRESS = 3
+    answers = [api(name, "wrong", f"2001:db8::{number}").status_code for number, name in enumerate(("ana", "x", "y"))]
+    assert answers == [401] * 3
+    assert api("bo", "wrong", "2001:db8::99").status_code == 429  # one customer has all of these addresses
+    assert api("bo", PASSWORD, "2001:db8:0:1::1").status_code == 201
+    assert api("rea", PASSWORD, "192.0.2.1").status_code == 201
+
+
+def test_an_attack_from_everywhere_does_not_lock_its_victim_out(people: Any, settings: Any) -> None:
+    settings.NOVELLA_SIGN_IN_FAILURES_PER_ACCOUNT = 4
+    home, new = "198.51.100.1", "198.51.100.2"
+    assert api("ana", PASSWORD, home).status_code == 201
+    storm = [api("ana", "wrong", f"192.0.2.{number}").status_code for number in range(6)]
+    assert storm == [401] * 4 + [429] * 2
+    assert api("ana", PASSWORD, home).status_code == 201
+    assert api("ana", "wrong", home).status_code == 401  # one slip there, and the right one after it
+    assert api("ana", PASSWORD, home).status_code == 201
+    slowed = api("ana", PASSWORD, new)
+    assert (slowed.status_code, int(slowed.headers["Retry-After"]) <= 15) == (429, True)
+    assert api("bo", PASSWORD, new).status_code == 201
+
+
+def test_sign_ins_that_succeed_are_not_limited_and_write_once(people: Any, settings: Any) -> None:
+    settings.NOVELLA_SIGN_IN_FAILURES = settings.NOVELLA_SIGN_IN_FAILURES_PER_ADDRESS = 2
+    settings.NOVELLA_SIGN_IN_FAILURES_PER_ACCOUNT = 2
+    assert {api("ana", PASSWORD).status_code for _ in range(12)} == {201}
+    first = list(SignInRecord.objects.values())
+    assert len(first) == 1
+    assert api("ana", PASSWORD).status_code == 201
+    assert list(SignInRecord.objects.values()) == first
+    assert b"ana" not in str(first).encode()
+
+
+def test_limits_can_be_turned_off(people: Any, settings: Any) -> None:
+    settings.NOVELLA_SIGN_IN_FAILURES = settings.NOVELLA_SIGN_IN_FAILURES_PER_ADDRESS = 0
+    settings.NOVELLA_SIGN_IN_FAILURES_PER_ACCOUNT = 0
+    assert {api("ana", "wrong").status_code for _ in range(7)} == {401}
+
+
+class CountingGate(HashGate):
+    """Counts the hashes that ran."""
+
+    count = 0
+
+    @contextmanager
+    def entered(self, *, is_known: bool) -> Iterator[None]:
+        with super().entered(is_known=is_known):
+            self.count += 1
+            yield
+
+
+def test_every_refusal_costs_one_hash(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api("ana", PASSWORD).status_code == 201  # remembered: right ones cost no more
+    assert api("bo", PASSWORD).status_code == 201
+    users.change(people.bo.user.id, {"is_active": False})
+    users.change(people.rea.user.id, {"password": None})
+    gate = CountingGate(2)
+    monkeypatch.setattr(passwords, "gate", gate)
+    secret = {"id": "f" * 32, "secret": "wrong"}
+    attacks = {
+        "a wrong password": lambda: api("ana", "wrong"),
+        "an unknown user": lambda: api("yan", "wrong"),
+        "a disabled user with the right password": lambda: api("bo", PASSWORD),
+        "a user without a password": lambda: api("rea", "wrong"),
+        "the right password for a project of others": lambda: at("192.0.2.9").post(
+            TOKENS,
+            {
+                "auth": {
+                    "identity": {
+                        "methods": ["password"],
+                        "password": {"user": {"id": people.ana.user.id, "password": PASSWORD}},
+                    },
+                    "scope": {"project": {"id": people.chi.project.id}},
+                }
+            },
+        ),
+        "an unknown credential": lambda: at("192.0.2.9").post(
+            TOKENS,
+            {"auth": {"identity": {"methods": ["application_credential"], "application_credential": secret}}},
+        ),
+        "an unknown user's new password": lambda: at("192.0.2.9").post(
+            f"/identity/v3/users/{'f' * 32}/password",
+            {"user": {"original_password": "wrong", "password": "a-new-and-longer-one"}},
+        ),
+    }
+    for what, attack in attacks.items():
+        gate.count = 0
+        assert attack().status_code == 401, what
+        assert gate.count == 1, what
+    gate.count = 0
+    assert api("ana", PASSWORD).status_code == 201
+    assert gate.count == 0
+
+
+def test_a_storm_waits_in_a_short_queue_and_leaves_the_workers_to_others(
+    people: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api("bo", PASSWORD, "198.51.100.1").status_code == 201
+    with passwords._lock:
+        passwords._proved.clear()  # as after a start: bo's password is hashed again
+    gate = HashGate(1, places=2, seconds=60.0)
+    monkeypatch.setattr(passwords, "gate", gate)
+    client = api_client("ana")
+
+    def guess(number: int) -> Any:
+        try:
+            return api(f"unknown-{number}", "wrong", f"192.0.2.{number}")
+        finally:
+            connections.close_all()
+
+    def bo() -> Any:
+        try:
+            return api("bo", PASSWORD, "198.51.100.1")
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(13) as pool:
+        with gate.entered(is_known=False):  # as a hash that takes long
+            storm = [pool.submit(guess, number) for number in range(12)]
+            wait_until("turned away", lambda: sum(one.done() for one in storm) == 10)
+            refused = [one.result() for one in storm if one.done()]
+            assert {answer.status_code for answer in refused} == {503}
+            assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
+            owner = pool.submit(bo)  # an address that is known for its account has a place of its own
+            wait_until("in the queue", lambda: gate._waiting[True] == 1)
+            assert gate._waiting[False] == 2
+            assert client.get("/identity/v3/auth/projects").status_code == 200
+        assert owner.result(30).status_code == 201
+        assert sorted(one.result(30).status_code for one in storm) == [401] * 2 + [503] * 10
+    assert gate._running == 0
+    assert SignInRecord.objects.count() == 1 + 2 * 3  # those that were turned away are no failures
+
+
+def test_a_full_gate_gives_up_after_a_while() -> None:
+    gate = HashGate(1, places=1, seconds=0.01)
+    with gate.entered(is_known=True), pytest.raises(passwords.Unavailable), gate.entered(is_known=True):
+        pass
+    with gate.entered(is_known=False):
+        assert gate._waiting == {True: 0, False: 0}
+
+
+def test_records_are_gone_when_they_say_nothing_any_more(people: Any, settings: Any) -> None:
+    settings.NOVELLA_SIGN_IN_SECONDS = 0.01
+    settings.NOVELLA_SIGN_IN_FAILURES_PER_ADDRESS = settings.NOVELLA_SIGN_IN_FAILURES_PER_ACCOUNT = 0
+    for number in range(4):
+        assert api(f"x{number}", "wrong").status_code == 401
+        time.sleep(0.02)
+    assert SignInRecord.objects.count() == 1
