@@ -13,7 +13,7 @@ ON_POSTGRESQL := tests/integration/placement $(addprefix tests/integration/test_
 APART := $(addprefix tests/compute_drivers/test_,libvirt_faults.py tiny_linux.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format types docs words bench chaos pictures lock clean setup setup-dev
+.PHONY: help run test lint format types docs words bench chaos pictures audit lock clean setup setup-dev
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -56,6 +56,9 @@ chaos: setup-dev ## kill everything on purpose: simulated schedules, every place
 
 pictures: setup-dev ## draw the pictures of the README and all screens of docs/screens anew
 	@$(VENV_PYTHON) -m pytest -q tests/browser/pictures.py
+
+audit: setup-dev ## check that no dependency is locked at a version with a known weakness
+	@$(VENV_PYTHON) -m tools.audit
 
 lock: setup-dev ## resolve requirements/*.in and package.json anew into their hashed locks
 	@$(VENV_PYTHON) -m tools.lock
