@@ -47,10 +47,11 @@ def change(
     order: list[str] | None = None,
     plugins: Mapping[str, Change] | None = None,
     version: int | None = None,
+    reason: str = "",
 ) -> int:
-    """Change the choice for one kind, all of it or nothing; the new version.
+    """Change the choice for one kind, all of it or nothing; the new version. The audit record keeps the `reason`.
 
-    `version` is the one that the asker has seen. Raises StaleRevision when it is not the present one, Invalid naming
+    `version` is the one that the caller has seen. Raises StaleRevision when it is not the present one, Invalid naming
     the plugin, the field and the fix, Forbidden for others than operators. What was refused is on record too.
     """
     require_operator(context)
@@ -66,7 +67,7 @@ def change(
             if after == before:
                 return row.version
             _store(context, row, after)
-            audit.record(ALIAS, context, _entry(context, kind, before, after))
+            audit.record(ALIAS, context, replace(_entry(context, kind, before, after), reason=reason))
             return row.version
     except (Invalid, StaleRevision) as error:
         _record_refusal(context, f"plugins.change_{kind}s", error, {"plugins": sorted(asked)})

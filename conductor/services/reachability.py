@@ -1,11 +1,13 @@
-"""Can one server reach another: the way between their networks, then what the rules of both sides let through."""
+"""Whether one server can reach another: networks and routers, security groups, and what the hosts really carry."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
+from conductor.cell_db.models import ComputeNode
+from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
 from conductor.network.models import AddressAllocation, FloatingIp, Port, SecurityGroupRule
@@ -17,6 +19,16 @@ PROTOCOLS = ("tcp", "udp", "icmp")
 NUMBERS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmpv6", "ipv6-icmp": "icmpv6"}
 LAST_PORT = 65_535
 _INGRESS, _EGRESS = "ingress", "egress"
+
+WITHIN_HOST = "within_host"  # between guests of one network that are on one host
+ROUTED = "routed"  # between networks, and between floating IPs and guests
+# What a host's network carries, by the `guest_network` of its report. Any other carries nothing between guests.
+CARRIES: Mapping[str, frozenset[str]] = {"bridge": frozenset({WITHIN_HOST})}
+NOT_CARRIED = "Not carried here"
+NO_ROUTING = (
+    "Not carried here: no host of this cloud forwards traffic through routers and floating IPs. They are recorded, "
+    "and servers don't answer at them."
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,8 @@ class _End:
     port: Port | None = None
     subnet_pk: int = 0
     entry: str = ""  # the floating IP that leads here
+    host: str = ""
+    guest_network: str = ""  # of the host, as it reported
 
 
 def ask(context: RequestContext, source: str, target: str, protocol: str, port: str) -> Reach:
@@ -98,11 +112,35 @@ def _starts(context: RequestContext, source: str) -> list[_End]:
     return [_End(str(outside), str(outside))]
 
 
+def carries_routes() -> bool:
+    """Whether any kind of host network forwards traffic through routers and floating IPs."""
+    return any(ROUTED in kinds for kinds in CARRIES.values())
+
+
 def _ends(server: InstanceView) -> list[_End]:
     held = AddressAllocation.objects.filter(port__device_id=server.uuid).select_related("port__network", "subnet")
     rows = list(held.prefetch_related("port__security_groups__rules__remote_group").order_by("pk"))
     entries = dict(FloatingIp.objects.filter(port__device_id=server.uuid).values_list("fixed_ip_address", "address"))
-    return [_End(server.name, row.ip_address, row.port, row.subnet_id, entries.get(row.ip_address, "")) for row in rows]
+    network = _guest_network(server)
+    return [
+        _End(
+            server.name, row.ip_address, row.port, row.subnet_id, entries.get(row.ip_address, ""), server.host, network
+        )
+        for row in rows
+    ]
+
+
+def _guest_network(server: InstanceView) -> str:
+    """What the server's host reported as its guest_network; "" where it has none or its cell doesn't answer."""
+    if not server.host or not server.cell:
+        return ""
+
+    def read(alias: str) -> Mapping[str, object]:
+        report = ComputeNode.objects.using(alias).filter(host=server.host).values_list("report", flat=True).first()
+        capabilities: Mapping[str, object] = (report or {}).get("capabilities", {})
+        return capabilities
+
+    return str(scatter_gather(read, [server.cell]).answers.get(server.cell, {}).get("guest_network", ""))
 
 
 def _same_kind(start: _End, end: _End) -> bool:
@@ -113,9 +151,28 @@ def _along(start: _End, end: _End, traffic: Traffic) -> Reach:
     legs = [_way(start, end), _side(end, start, traffic, _INGRESS)]
     if start.port is not None:
         legs.insert(0, _side(start, end, traffic, _EGRESS))
-    is_open = all(leg.is_open for leg in legs)
+    is_permitted = all(leg.is_open for leg in legs)
+    legs.append(_carriage(start, end))
+    is_open = is_permitted and legs[-1].is_open
     word = "can" if is_open else "cannot"
-    return Reach(is_open, f"{start.name} {word} reach {end.name} ({end.address}) by {traffic.words}.", tuple(legs))
+    sentence = f"{start.name} {word} reach {end.name} ({end.address}) by {traffic.words}."
+    if is_permitted and not is_open:
+        sentence = f"{sentence} The rules allow it, but it is not carried here."
+    return Reach(is_open, sentence, tuple(legs))
+
+
+def _carriage(start: _End, end: _End) -> Leg:
+    """Whether the hosts' network carries traffic between the two, whatever the rules say."""
+    title = "Host network"
+    if start.port is None or end.port is None or start.port.network_id != end.port.network_id:
+        is_carried = carries_routes()
+        return Leg(title, is_carried, "Routed traffic is carried." if is_carried else NO_ROUTING)
+    if WITHIN_HOST not in CARRIES.get(start.guest_network, ()):
+        why = f"the host of {start.name} doesn't connect its servers to each other."
+        return Leg(title, False, f"{NOT_CARRIED}: {why}")
+    if start.host != end.host:
+        return Leg(title, False, f"{NOT_CARRIED}: the servers are on different hosts, which aren't connected.")
+    return Leg(title, True, "Both servers are on one host, which connects them.")
 
 
 def _way(start: _End, end: _End) -> Leg:

@@ -26,7 +26,7 @@ STATE_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ServerChoice:
-    """One thing to do. `needs` are the fields that it asks for: image, password, name, reason.
+    """One thing to do. `needs` are the fields that it asks for: image, password, name, reason, host.
 
     `why_not` is empty where it may be done now.
     """
@@ -47,7 +47,7 @@ class ServerChoice:
 class _Kind:
     """A choice before anybody asks for it. `action` is a row of core.server_actions; "" for what has none.
 
-    `is_patient`: it need not wait until what is under way has ended.
+    `is_patient`: it need not wait until what is under way has ended. `role` is the role that the caller needs.
     """
 
     title: str
@@ -57,9 +57,25 @@ class _Kind:
     needs: tuple[str, ...] = ()
     is_danger: bool = False
     is_patient: bool = False
+    role: str = "member"
+
+    def states(self) -> frozenset[V]:
+        """The vm_states in which the action is allowed."""
+        return ACTIONS[self.action].vm_states if self.action else self.vm_states
 
 
 KINDS: Mapping[str, _Kind] = {
+    "confirm-resize": _Kind(
+        action="confirmResize",
+        title="Confirm resize",
+        does="Keeps the new size and host, and removes what the old host kept. Reverting isn't possible afterwards.",
+    ),
+    "revert-resize": _Kind(
+        action="revertResize",
+        title="Revert resize",
+        does="Returns the server to its old size and host. Changes on its own disks since the resize are lost.",
+        is_danger=True,
+    ),
     "start": _Kind(action="start", title="Start", does="The guest starts from its own disk."),
     "stop": _Kind(action="stop", title="Stop", does="The guest is asked to shut down, and ended when it does not."),
     "reboot": _Kind(action="reboot", title="Reboot", does="The guest is asked to reboot, and reset when it does not."),
@@ -75,6 +91,21 @@ KINDS: Mapping[str, _Kind] = {
         action="suspend", title="Suspend", does="The guest's memory is written to the host's disk and freed."
     ),
     "resume": _Kind(action="resume", title="Resume", does="The guest goes on where it was suspended."),
+    "shelve": _Kind(
+        action="shelve",
+        title="Shelve",
+        does="Shuts the server down and keeps its disk as an image, so that it needs no host. "
+        "Its addresses and volumes stay.",
+    ),
+    "unshelve": _Kind(
+        action="unshelve", title="Unshelve", does="Builds the shelved server again on a host with room and starts it."
+    ),
+    "shelve-offload": _Kind(
+        action="shelveOffload",
+        title="Offload",
+        does="Removes the shelved server from its host now instead of later.",
+        role="admin",
+    ),
     "rescue": _Kind(
         action="rescue",
         title="Rescue",
@@ -97,6 +128,21 @@ KINDS: Mapping[str, _Kind] = {
         title="Change password",
         does="The password of the guest's administrator is set from outside. It is kept nowhere.",
         needs=("password",),
+    ),
+    "migrate": _Kind(
+        action="migrate",
+        title="Migrate",
+        does="Shuts the server down, moves it to another host and starts it there. "
+        "Confirm or revert the move afterwards.",
+        needs=("host",),
+        role="manager",
+    ),
+    "live-migrate": _Kind(
+        action="live-migration",
+        title="Live migrate",
+        does="Moves the running server to another host without shutting it down.",
+        needs=("host",),
+        role="manager",
     ),
     "crash-dump": _Kind(
         action="trigger_crash_dump",
@@ -146,7 +192,16 @@ def choices(context: RequestContext, instance_uuid: str) -> list[ServerChoice]:
         return []
     row, able = answers[cell]
     assert row is not None
-    return [_choice(context, name, kind, row, able, is_in_cell0=cell == CELL0) for name, kind in KINDS.items()]
+    return [
+        _choice(context, name, kind, row, able, is_in_cell0=cell == CELL0)
+        for name, kind in KINDS.items()
+        if may_use(context, name)
+    ]
+
+
+def may_use(context: RequestContext, name: str) -> bool:
+    """Whether the caller has the role that the action needs, whatever the state of a server."""
+    return context.is_admin or KINDS[name].role in context.roles
 
 
 def choice(context: RequestContext, instance_uuid: str, name: str) -> ServerChoice | None:
@@ -179,8 +234,7 @@ def _why_not_at_all(context: RequestContext, name: str, row: Instance) -> str:
 
 
 def _why_not(kind: _Kind, row: Instance, able: frozenset[str], *, is_in_cell0: bool) -> str:
-    action = ACTIONS.get(kind.action)
-    states = action.vm_states if action else kind.vm_states
+    action, states = ACTIONS.get(kind.action), kind.states()
     if V(row.vm_state) not in states:
         return f"Only while it is {_listed(states)}."
     interrupts = action.interrupts if action else frozenset()

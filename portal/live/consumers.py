@@ -24,10 +24,11 @@ log = logging.getLogger(__name__)
 
 LONGEST_MESSAGE = 4096
 SOCKETS = Shares(most=2000, most_of_a_user=64)
+PONG = '{"kind": "pong"}'
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """Messages in: {"subscribe": topic, "view", "since"}, {"unsubscribe": topic, "view"}.
+    """Messages in: {"subscribe": topic, "view", "since"}, {"unsubscribe": topic, "view"}, {"ping": 1}.
 
     Messages out: {"topic", "view", "kind", "seq", …}.
 
@@ -74,6 +75,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         elif "subscribe" in message:
             wanted, since = (str(message["subscribe"]), str(message.get("view", ""))), str(message.get("since", ""))
             await follow(guest, wanted, since)
+        elif "ping" in message:
+            guest.tell(PONG)
         elif "unsubscribe" in message:
             audiences.desk().leave(guest, str(message["unsubscribe"]), str(message.get("view", "")))
 

@@ -38,6 +38,9 @@ def fit_meter(asker: RequestContext, wish: BuildWish, zones: Mapping[str, int]) 
         headline = gettext("Does not fit now")
     return {
         "tone": "good" if found.fits else "bad",
+        "placed": found.placed,
+        "count": found.num_instances,
+        "needs_confirmation": not found.fits and found.num_hosts > 0,
         "headline": headline,
         "advice": [] if found.fits else found.advice[:MOST_REMEDIES],
         "remedies": [one["text"] for one in found.fits_if[:MOST_REMEDIES]],

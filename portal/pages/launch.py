@@ -40,6 +40,7 @@ from portal.pages.launch_hcl import terraform
 MOST_AT_ONCE = 100
 LONGEST_NAME = 255
 MOST_TEXT = 60_000
+EVERY_SERVER = "all"  # launch them though not all of them fit
 NO_FIT = SizeFit()  # nobody could ask
 Sizes = Mapping[str, SizeFit]  # by flavor
 
@@ -62,7 +63,15 @@ def launch(request: PageRequest) -> HttpResponse:
         sizes = _sizes(request, form, choices)
         return _page(request, _with_flavor(form, choices, sizes), choices, sizes, [])
     form = _read(request.POST)
+    if request.POST.get("how", "").isdecimal():  # as many as fit
+        form = replace(form, count=request.POST["how"])
     problems = _check(form, choices)
+    if not problems and request.POST.get("how") != EVERY_SERVER:
+        sizes = _sizes(request, form, choices)
+        with suppress(Invalid):
+            meter = fit_meter(request.asker, wish_of(form), sizes.get(form.flavor, NO_FIT).zones)
+            if meter and meter["needs_confirmation"]:
+                return _page(request, form, choices, sizes, [], must_confirm=True)
     if not problems:
         try:
             done = instances.create(request.asker, wish_of(form))
@@ -197,10 +206,19 @@ def _check_choices(form: LaunchForm, choices: LaunchChoices) -> list[Problem]:
 
 
 def _page(
-    request: PageRequest, form: LaunchForm, choices: LaunchChoices, sizes: Sizes, problems: list[Problem]
+    request: PageRequest,
+    form: LaunchForm,
+    choices: LaunchChoices,
+    sizes: Sizes,
+    problems: list[Problem],
+    *,
+    must_confirm: bool = False,
 ) -> HttpResponse:
+    """The form; with `must_confirm` it asks first, as not all of the servers fit now."""
     context = {
         "problems": problems,
+        "must_confirm": must_confirm,
+        "every_server": EVERY_SERVER,
         "errors": {problem.field: problem.message for problem in problems if problem.field},
         "images": [_image_words(image) for image in choices.images],
         "networks": _network_words(choices),
@@ -214,7 +232,7 @@ def _page(
         **_summary(form, choices),
         **_fits(request, form, choices, sizes),
     }
-    return render(request, "servers/launch.html", context, status=400 if problems else 200)
+    return render(request, "servers/launch.html", context, status=400 if problems else 409 if must_confirm else 200)
 
 
 def _questions(form: LaunchForm, problems: list[Problem]) -> list[dict[str, Any]]:

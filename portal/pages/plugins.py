@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from conductor.core import json_text
 from conductor.core.errors import Conflict, Invalid, NovellaError, StaleRevision
-from conductor.core.plugin_choice import CONSEQUENCES, KINDS, MODES
+from conductor.core.plugin_choice import CONSEQUENCES, DECIDES, FILTER, KINDS, MODES
 from conductor.services import plugin_details, plugin_effects, plugin_views, plugins, what_if_batches
 from conductor.services.plugin_views import Catalogue, ConformanceView, OptionView, PluginView
 from conductor.services.plugins import Change
@@ -57,6 +57,7 @@ LAW_WORDS = {
     "full": "level full",
 }
 COMMANDS = {**dict.fromkeys(KINDS, "novella-plugin-check"), "driver": "novella-driver-conformance"}
+LONGEST_REASON = 255
 PREVIEWED = 100  # requests that a change is tried on
 NUMBERS = frozenset({"integer", "number"})
 STATUS: tuple[tuple[type[NovellaError], int], ...] = ((StaleRevision, 412), (Conflict, 409))
@@ -110,7 +111,10 @@ def plugin(request: PageRequest, kind: str, name: str) -> HttpResponse:
         change = Change(keys=CHOICES) if "reset" in request.POST else _asked(request, view)
         if "preview" in request.POST:
             return _page(request, found, _as_asked(view, change), preview=_preview(request, view, change))
-        plugins.change(request.asker, kind, plugins={name: change}, version=_version(request))
+        reason = request.POST.get("disable_reason", "").strip()[:LONGEST_REASON]
+        if _stops_filtering(view, change) and not reason:
+            return _page(request, found, _as_asked(view, change), must_explain=True)
+        plugins.change(request.asker, kind, plugins={name: change}, version=_version(request), reason=reason)
     except (Invalid, Conflict) as error:
         return _page(request, plugin_views.catalogue(request.asker, kind), view, error)
     _say(request, gettext("%(name)s was changed. Every scheduler goes by it at its next decision.") % {"name": name})
@@ -204,6 +208,16 @@ def _preview(request: PageRequest, view: PluginView, change: Change) -> Batch:
     return what_if_batches.replay(request.asker, PREVIEWED, Supposition(plugins={view.kind: {view.name: change}}))
 
 
+def _stops_filtering(view: PluginView, change: Change) -> bool:
+    """Whether the change ends that a filter turns hosts away: disabled, or only observed."""
+    if view.kind != FILTER or not view.is_enabled or view.mode != DECIDES:
+        return False
+    after = _as_asked(view, change)
+    if change.keys == CHOICES:  # back to the defaults
+        after = replace(after, is_enabled=view.is_on_by_default, mode=DECIDES)
+    return not after.is_enabled or after.mode != DECIDES
+
+
 def _as_asked(view: PluginView, change: Change) -> PluginView:
     """The view with what the form says: it stays there until it is applied."""
     named = {key: getattr(change, key) for key in change.keys - {"options"}}
@@ -217,6 +231,7 @@ def _page(
     error: NovellaError | None = None,
     *,
     preview: Batch | None = None,
+    must_explain: bool = False,
 ) -> HttpResponse:
     context = {
         "asker": request.asker,
@@ -228,6 +243,7 @@ def _page(
         "told": plugin_details.detail(request.asker, view.kind, view.name),
         "effect": plugin_effects.effect(request.asker, view.kind, view.name),
         "batch": preview,
+        "must_explain": must_explain,
         "law_face": law_of(view.conformance),
         "law_command": f"{COMMANDS[view.kind]} {view.name} --record" if view.kind in COMMANDS else "",
         "fields": [_field(request, one) for one in view.options],
@@ -239,6 +255,7 @@ def _page(
         "wrong": error.details.get("field", "") if error else "",
     }
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 400 if error else 200)
+    status = 409 if must_explain else status
     return render(request, "plugins/plugin.html", context, status=status)
 
 

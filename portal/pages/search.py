@@ -6,16 +6,18 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from urllib.parse import urlencode
 
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from conductor.core.errors import NovellaError
 from conductor.core.identifiers import uuid_or_none
-from conductor.services import hosts, instance_queries, own_flows
+from conductor.services import hosts, instance_queries, own_flows, server_choices
 from conductor.services.values import InstanceQuery
 from portal.pages import faces, navigation, stories
 from portal.pages.access import PageRequest, may_change, signed_in
@@ -25,6 +27,8 @@ from portal.pages.resources.catalog import RESOURCES, may, may_do
 from portal.pages.resources.model import Resource
 
 MOST_OF_A_KIND = 5
+MOST_LOOKED_AT = 50  # servers among which one is looked for that allows an action
+SHORTEST_VERB = 3
 LONGEST = 100
 SECONDS = 0.6  # after which no further kind is asked: it is named instead, with a link that asks it
 
@@ -76,6 +80,7 @@ def found(request: PageRequest, text: str, missing_cells: dict[str, str]) -> tup
     unasked: list[Hit] = []
     if text:
         deadline = time.monotonic() + SECONDS
+        groups += [Group("Actions", _server_actions(request, text))]
         groups += [Group("Servers", _servers(request, text, missing_cells), _more("servers", name=text))]
         groups += [Group("Workflows", _workflows(request, text))]
         if request.asker.is_admin:
@@ -115,6 +120,41 @@ def _deeds(request: PageRequest, text: str) -> list[Hit]:
                 deeds.append(Hit(deed.title, views.deed_url(resource, deed), "plus", resource.title))
     wanted = [hit for hit in deeds if _matches(text, f"{hit.name} {hit.detail}")]
     return wanted[:MOST_OF_A_KIND] if text else wanted
+
+
+def _server_actions(request: PageRequest, text: str) -> list[Hit]:
+    """Actions on servers, found by verb and name: "stop web-1", "confirm resize"."""
+    words = text.lower().split()
+    if not words or len(words[0]) < SHORTEST_VERB:
+        return []
+    hits: list[Hit] = []
+    for action, kind in server_choices.KINDS.items():
+        title = gettext(kind.title)
+        verb = _leading(words, title.lower().split())
+        if verb and server_choices.may_use(request.asker, action):
+            hits += _allowed(request, action, title, " ".join(text.split()[verb:]))
+    return hits[:MOST_OF_A_KIND]
+
+
+def _leading(words: list[str], title: list[str]) -> int:
+    """How many of the first words that were typed begin the words of an action's title, in order."""
+    pairs = zip(words, title, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[1].startswith(pair[0]), pairs))
+
+
+def _allowed(request: PageRequest, action: str, title: str, name: str) -> Iterable[Hit]:
+    """Servers with this part in their name whose state allows the action."""
+    states = server_choices.KINDS[action].states()
+
+    def ask() -> Iterable[Hit]:
+        filters = {"name": re.escape(name)} if name else {}
+        query = InstanceQuery(filters=filters, limit=MOST_LOOKED_AT, with_partial=False)
+        for server in instance_queries.list_page(request.asker, query).items:
+            if server.vm_state in states:
+                url = f"{reverse('act-on-servers', args=[action])}?{urlencode({'server': server.uuid})}"
+                yield Hit(f"{title}: {server.name}", url, "server", face=faces.of_server(server))
+
+    return _answered(ask)
 
 
 def _servers(request: PageRequest, text: str, missing_cells: dict[str, str]) -> list[Hit]:

@@ -16,13 +16,17 @@ from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, NotSupported, QuotaExceeded
 from conductor.services import (
     audit,
+    hosts,
     instance_locks,
     instances,
     launch_choices,
+    live_migrations,
+    moves,
     rebuilds,
     second_tries,
     server_actions,
     server_choices,
+    server_images,
 )
 from conductor.services.rebuilds import RebuildWish
 from conductor.services.server_choices import ServerChoice
@@ -64,8 +68,23 @@ def _change_password(asker: RequestContext, uuid: str, values: Values) -> str:
     return rebuilds.change_password(asker, uuid, values["password"])
 
 
+def _destination(asker: RequestContext, values: Values) -> str:
+    """The host that the form names. Only operators may choose it, as in the Compute API."""
+    host = values.get("host", "")
+    if host and not asker.is_admin:
+        raise Forbidden(gettext("Only administrators may choose the host of a migration."))
+    return host
+
+
 DEEDS: Mapping[str, Do] = {
     **{name: _begin(kind.action) for name, kind in server_choices.KINDS.items() if kind.action},
+    "confirm-resize": lambda asker, uuid, values: moves.confirm(asker, uuid),
+    "revert-resize": lambda asker, uuid, values: moves.revert(asker, uuid),
+    "shelve": lambda asker, uuid, values: server_images.shelve(asker, uuid),
+    "unshelve": lambda asker, uuid, values: server_images.unshelve(asker, uuid),
+    "shelve-offload": lambda asker, uuid, values: server_images.offload(asker, uuid),
+    "migrate": lambda asker, uuid, values: moves.migrate(asker, uuid, _destination(asker, values)),
+    "live-migrate": lambda asker, uuid, values: live_migrations.begin(asker, uuid, _destination(asker, values)),
     "rescue": _rescue,
     "rebuild": _rebuild,
     "change-password": _change_password,
@@ -74,6 +93,7 @@ DEEDS: Mapping[str, Do] = {
     "lock": lambda asker, uuid, values: instance_locks.lock(asker, uuid, values.get("reason") or None),
     "unlock": lambda asker, uuid, values: instance_locks.unlock(asker, uuid, may_override=asker.is_admin),
 }
+FIELDS = ("image", "password", "name", "reason", "host")
 # How the Compute API names what the audit log keeps.
 NAMES: Mapping[str, str] = {"destroy": "forceDelete", "try-again": "tryAgain", "lock": "lock", "unlock": "unlock"}
 
@@ -121,6 +141,7 @@ def _form(
         "targets": targets,
         "open_count": sum(target.choice.enabled for target in targets),
         "images": images,
+        "hosts": _hosts(request.asker, targets) if "host" in choice.needs and request.asker.is_admin else [],
         "form": request.POST if request.method == "POST" else QueryDict(),
         "own_image": targets[0].server.image.image_id,
         "problem": problem,
@@ -129,8 +150,15 @@ def _form(
     return render(request, "servers/act.html", context, status=409 if problem else 200)
 
 
+def _hosts(asker: RequestContext, targets: list[Target]) -> list[str]:
+    """Hosts that the servers could move to; the scheduler checks the chosen one."""
+    here = {target.server.host for target in targets}
+    services = hosts.list_services(asker, binary="nova-compute").items
+    return sorted({one.host for one in services} - (here if len(here) == 1 else set()))
+
+
 def _do(request: PageRequest, action: str, targets: list[Target]) -> HttpResponse:
-    values = {name: request.POST.get(name, "").strip()[:255] for name in ("image", "password", "name", "reason")}
+    values = {name: request.POST.get(name, "").strip()[:255] for name in FIELDS}
     problems: list[str] = []
     outcomes: list[Outcome] = []
     for target in targets:

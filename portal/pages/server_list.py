@@ -14,14 +14,26 @@ from django.views.decorators.http import require_POST, require_safe
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid
-from conductor.services import instances, preferences
+from conductor.core.states import VmState
+from conductor.services import instances, preferences, server_choices
 from portal.pages import faces, server_queries
 from portal.pages.access import PageRequest, signed_in
 from portal.pages.live_marks import live_marks
 from portal.pages.server_queries import FILTERS, SORTS
 from portal.pages.servers import with_runs
 
-BULK_ACTIONS = (("start", "Start"), ("stop", "Stop"), ("reboot", "Reboot"), ("lock", "Lock"), ("unlock", "Unlock"))
+# Of the actions on a server (server_choices.KINDS): those beside the selection, and those in its menu.
+BULK_ACTIONS = ("start", "stop", "reboot")
+FURTHER_BULK_ACTIONS = (
+    "confirm-resize",
+    "revert-resize",
+    "shelve",
+    "unshelve",
+    "migrate",
+    "live-migrate",
+    "lock",
+    "unlock",
+)
 COLUMN_WORDS: Mapping[str, str] = {
     "addresses": "Addresses",
     "flavor": "Flavor",
@@ -56,7 +68,9 @@ def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, A
         "filters": filters,
         "is_filtered": bool(filters["name"] or filters["status"] or filters["tag"]),
         "is_operator": asker.is_admin,
-        "bulk_actions": BULK_ACTIONS,
+        "bulk_actions": _bulk(asker, BULK_ACTIONS),
+        "further_bulk_actions": _bulk(asker, FURTHER_BULK_ACTIONS),
+        "settling": [server for server in page.items if server.vm_state == VmState.RESIZED and not server.task_state],
         "status_words": [(status, face.word) for status, face in faces.STATUS_FACES.items()],
         "columns": shown,
         "heads": [_head(name, filters) for name in ("name", "state", *shown)],
@@ -75,6 +89,11 @@ def list_context(asker: RequestContext, query: Mapping[str, str]) -> dict[str, A
         "next_url": f"{base}?{urlencode(next_query)}" if next_query else "",
         "missing_cells": page.missing_cells,
     }
+
+
+def _bulk(asker: RequestContext, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Ids and titles of the actions that the caller's role allows."""
+    return [(name, server_choices.KINDS[name].title) for name in names if server_choices.may_use(asker, name)]
 
 
 def columns_of(asker: RequestContext, wanted: tuple[str, ...]) -> tuple[str, ...]:

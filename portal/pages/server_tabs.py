@@ -87,9 +87,11 @@ def network_of(asker: RequestContext, server: InstanceView) -> dict[str, Any]:
         interfaces = []
     may_detach = bool(deed_links(asker, server, "detach-port"))
     requested = _requested(asker, server, [f"port:{one.port_id}" for one in interfaces])
+    floating = {port.get("port_uuid", ""): port.get("floating", ()) for port in server.addresses}
     rows = [
         {
             "port": one,
+            "floating": [item["ip_address"] for item in floating.get(one.port_id, ())],
             "requested": requested.get(f"port:{one.port_id}", ""),
             "detach_url": deed_url(server, "detach-port", port=one.port_id) if may_detach else "",
         }

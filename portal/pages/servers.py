@@ -89,11 +89,14 @@ def page_context(asker: RequestContext, server_uuid: str, tab: str) -> dict[str,
     row = with_runs(asker, [found])[0]
     _, template, extra = TABS[tab]
     choices = server_choices.choices(asker, server_uuid)
+    enabled = [choice for choice in choices if choice.enabled]
     return {
         "asker": asker,
         "row": row,
-        "offered": [choice for choice in choices if choice.enabled and choice.id in NEAR],
-        "further": [choice for choice in choices if choice.enabled and choice.id not in NEAR],
+        "settling": [choice for choice in enabled if choice.id in SETTLING],
+        "confirm_seconds": int(settings.NOVELLA_RESIZE_CONFIRM_SECONDS),
+        "offered": [choice for choice in enabled if choice.id in NEAR],
+        "further": [choice for choice in enabled if choice.id not in NEAR | SETTLING],
         "not_offered": [choice for choice in choices if not choice.enabled],
         "can_delete": may_change(asker) and found.task_state != "deleting" and found.status != "DELETED",
         "tabs": [
@@ -144,7 +147,11 @@ def _console(asker: RequestContext, row: ServerRow) -> dict[str, Any]:
 
 
 # What one reaches for every day stands beside the name; the rest is one click away, each with what it does.
-NEAR = frozenset({"start", "stop", "reboot", "unpause", "resume", "unrescue", "restore", "try-again", "unlock"})
+NEAR = frozenset(
+    {"start", "stop", "reboot", "unpause", "resume", "unshelve", "unrescue", "restore", "try-again", "unlock"}
+)
+# A resize waits for one of these; the banner of the page has them.
+SETTLING = frozenset({"confirm-resize", "revert-resize"})
 
 Extra = Callable[[RequestContext, ServerRow], dict[str, Any]]
 

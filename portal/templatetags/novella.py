@@ -167,8 +167,10 @@ def short_id(text: str) -> str:
 
 @register.filter
 def addresses(ports: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The addresses of the ports of a server, in order."""
-    return [str(port["ip_address"]) for port in ports if port.get("ip_address")]
+    """The addresses of the ports of a server: floating IPs first, then the ports' own, in order."""
+    listed = list(ports)
+    floating = [str(one["ip_address"]) for port in listed for one in port.get("floating", ())]
+    return floating + [str(port["ip_address"]) for port in listed if port.get("ip_address")]
 
 
 @register.filter

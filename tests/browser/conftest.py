@@ -81,7 +81,18 @@ def open_page(browser: Browser, wire: Wire, people: Any) -> Iterator[OpenPage]:
     yield opened
     for context in contexts:
         context.close()
+    _wait_until_everyone_has_left()
     assert troubles == []
+
+
+def _wait_until_everyone_has_left() -> None:
+    """Until the server has noticed that the pages are gone: one that stays would read the next test's events."""
+    from portal.live import audiences
+
+    deadline = time.monotonic() + 20
+    while any(desk._guests for desk in audiences._desks.values()):
+        assert time.monotonic() < deadline, "connections outlive their pages"
+        time.sleep(0.05)
 
 
 def sign_in(page: Page, name: str, path: str = "/") -> None:

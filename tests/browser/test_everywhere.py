@@ -9,14 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from conductor.rpc.messages import GuestsCounted
 from conductor.services import announcements, budgets, guest_counts, quota_requests
 from conductor.services.notifications import subscriptions
 from conductor.services.notifications.subscriptions import Wish
 from tests import factories
-from tests.browser.conftest import DESKTOP, PHONE, OpenPage
+from tests.browser.conftest import DESKTOP, PHONE, OpenPage, go
 
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 AXE = (Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js").read_text()
@@ -240,3 +240,18 @@ def test_who_asked_for_less_motion_gets_none(open_page: OpenPage, ids: dict[str,
     page.goto(PAGES["timeline"](ids))
     page.wait_for_timeout(100)
     assert page.evaluate("document.getAnimations().filter((a) => a.playState === 'running').length") == 0
+
+
+def test_the_menu_of_the_rest_opens_within_a_phones_screen(open_page: OpenPage) -> None:
+    page = open_page("admin", viewport=PHONE)
+    go(page, "/")
+    page.locator(".nav-more > summary").click()
+    menu = page.locator(".nav-more > .menu-body")
+    expect(menu).to_be_visible()
+    box = menu.bounding_box()
+    assert box is not None
+    assert box["y"] >= 0
+    assert box["y"] + box["height"] <= PHONE["height"]
+    assert box["height"] > PHONE["height"] / 3
+    menu.get_by_role("link", name="Routers").click()
+    expect(page.get_by_role("heading", name="Routers", exact=True)).to_be_visible()

@@ -13,6 +13,7 @@ from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.services import flavors
 from tests import factories
 from tests.browser.conftest import OpenPage, go
+from tests.browser.wire import Wire
 from tests.fleet import add_host
 from tests.people import PASSWORD
 
@@ -65,6 +66,43 @@ def test_sizes_that_no_host_can_take_are_greyed_and_say_what_would_fit(open_page
     page.get_by_label("medium").click()
     expect(summary.get_by_text("Fits now: 1 of 1 host")).to_be_visible()
     expect(page.get_by_label("large")).to_be_disabled()
+
+
+def test_the_size_that_would_fit_is_the_one_that_is_launched(open_page: OpenPage) -> None:
+    add_host("quokka", size=(8, 2048, 100))
+    page = open_page("ana")
+    go(page, "/servers/launch")
+    page.get_by_label("Name", exact=True).fill("web")
+    for _ in range(3):  # with an answer under way that draws the sizes anew
+        page.get_by_label("small").click()
+        page.get_by_role("link", name="large", exact=True).click()
+        expect(page.get_by_label("large")).to_be_checked()
+        expect(page.get_by_label("Summary").get_by_text("4 GB memory")).to_be_visible()
+        expect(page.get_by_label("large")).to_be_checked()
+    page.get_by_role("button", name="Launch server").click()
+    expect(page.get_by_text("No host has room for this now")).to_be_visible()
+    assert not BuildRequest.objects.exists()
+    page.get_by_role("button", name="Launch anyway").click()
+    expect(page.get_by_role("heading", name="Create web")).to_be_visible()
+    assert BuildRequest.objects.get().instance["flavor"]["name"] == "large"
+
+
+def test_a_form_sent_to_a_frozen_server_keeps_what_was_typed(open_page: OpenPage, wire: Wire) -> None:
+    page = open_page("ana")
+    fill(page)
+    page.evaluate("window.isTheSamePage = true")
+    wire.is_frozen = True
+    page.get_by_role("button", name="Launch 2 servers").click()
+    expect(page.get_by_text("The server doesn't answer. Nothing was sent, and your input is kept.")).to_be_visible()
+    assert page.evaluate("window.isTheSamePage")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("web")
+    wire.cut()  # dead now, not only frozen
+    page.get_by_role("button", name="Launch 2 servers").click()
+    expect(page.locator("[data-unreachable]")).to_be_visible()
+    wire.mend()
+    page.get_by_role("button", name="Launch 2 servers").click()
+    expect(page.get_by_role("heading", name="Create web")).to_be_visible()
+    assert BuildRequest.objects.count() == 2
 
 
 def test_an_answer_that_comes_late_undoes_no_choice_and_is_no_error(open_page: OpenPage) -> None:

@@ -225,6 +225,24 @@ def test_a_page_that_gets_no_socket_asks_for_news(open_page: OpenPage, people: A
     assert page.evaluate("window.isTheSamePage")
 
 
+@pytest.mark.parametrize("lets_sockets_through", [True, False])
+def test_a_frozen_server_is_told_within_seconds(
+    open_page: OpenPage, people: Any, wire: Wire, lets_sockets_through: bool
+) -> None:
+    _, child = factories.build(people.ana.context(), "web-1")
+    wire.lets_sockets_through = lets_sockets_through
+    page = open_page("ana")
+    page.goto("/servers")
+    wait_until_live(page)
+    wire.is_frozen = True
+    chip = page.locator("[data-link-chip]:not([data-link=live])")
+    expect(chip).to_be_visible(timeout=10_000)
+    wire.is_frozen = False
+    finish(child)
+    expect(page.locator(f"#server-{child.instance_uuid} .state-word")).to_have_text("active", timeout=30_000)
+    expect(page.locator("[data-link-chip]")).to_have_attribute("data-link", "live", timeout=30_000)
+
+
 def test_two_tabs_share_one_socket(open_page: OpenPage, people: Any) -> None:
     _, child = factories.build(people.ana.context(), "web-1")
     page = open_page("ana")

@@ -18,6 +18,7 @@ class Wire:
         self._is_cut = False
         self.lets_sockets_through = True  # else as proxies are that know nothing of them
         self.breaks_answers = False  # off in the middle, their status told
+        self.is_frozen = False  # as in front of a stopped process: connections open, and nothing comes back
         self.port = 0
 
     def __enter__(self) -> Wire:
@@ -46,6 +47,7 @@ class Wire:
         self._is_cut = False
         self.lets_sockets_through = True
         self.breaks_answers = False
+        self.is_frozen = False
 
     def _abort_all(self) -> None:
         for writer in list(self._open):
@@ -72,6 +74,8 @@ class Wire:
         self._open.add(target)
         try:
             while data := await source.read(65_536):
+                while self.is_frozen:
+                    await asyncio.sleep(0.05)
                 if not self.lets_sockets_through and b"\r\nupgrade: websocket" in data.lower():
                     return
                 if self.breaks_answers and data.startswith(b"HTTP/1.1 200"):

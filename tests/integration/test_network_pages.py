@@ -8,6 +8,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
+from conductor.cell_db.models import ComputeNode, Instance
 from conductor.core.errors import Invalid, NotFound
 from conductor.identity.models import ApplicationCredential
 from conductor.image.models import Image
@@ -171,27 +172,88 @@ def test_server_groups_are_made_and_deleted(ana: Client) -> None:
     assert wrong.status_code == 400
 
 
+def connecting_host(name: str, guest_network: str = "bridge") -> None:
+    """A host whose network is the kernel's: it connects the guests that it has."""
+    factories.host(name)
+    ComputeNode.objects.using("cell1").filter(host=name).update(
+        report={"capabilities": {"guest_network": guest_network}}
+    )
+
+
 def test_what_the_rules_let_through(ana: Client, people: Any) -> None:
+    connecting_host("sim-1")
     context = people.ana.context()
     network = lan("inner", context)
     web = security_groups.create_group(context, {"name": "web"})
     a, _ = plugged(people, network, "a")
     b, _ = plugged(people, network, "b", str(web.uuid))
     closed = reachability.ask(context, a, b, "tcp", "443")
-    assert [leg.is_open for leg in closed.legs] == [True, True, False]
-    assert "No rule of web lets tcp to port 443" in closed.legs[-1].why
+    assert [leg.is_open for leg in closed.legs] == [True, True, False, True]
+    assert "No rule of web lets tcp to port 443" in closed.legs[2].why
     default = SecurityGroup.objects.get(name="default", project_id=context.project_id)
     wish = RuleWish("ingress", "IPv4", "tcp", 440, 450, remote_group_id=str(default.uuid), group_id=str(web.uuid))
     security_groups.create_rule(context, wish)
     found = reachability.ask(context, a, b, "tcp", "443")
     assert found.is_open
-    assert "ports 440 to 450, from servers of default" in found.legs[-1].why
+    assert "ports 440 to 450, from servers of default" in found.legs[2].why
     assert not reachability.ask(context, a, b, "tcp", "451").is_open
     assert not reachability.ask(context, a, b, "udp", "443").is_open
     outside = reachability.ask(context, "203.0.113.9", b, "tcp", "443")
     assert "No floating IP leads to" in outside.legs[0].why
     page = ana.get("/security-groups/reach", {"source": a, "target": b, "protocol": "tcp", "port": "443"})
     assert "a can reach b" in text(page)
+
+
+@pytest.mark.parametrize("guest_network", ["qemu", "agent", ""])
+def test_a_host_that_connects_nobody_is_no_way_whatever_the_rules_say(
+    ana: Client, people: Any, guest_network: str
+) -> None:
+    connecting_host("sim-1", guest_network)
+    network = lan("inner", people.ana.context())
+    a, _ = plugged(people, network, "a")
+    b, _ = plugged(people, network, "b")
+    found = reachability.ask(people.ana.context(), a, b, "icmp", "")
+    assert [leg.is_open for leg in found.legs] == [True, True, True, False]
+    assert not found.is_open
+    page = text(ana.get("/security-groups/reach", {"source": a, "target": b, "protocol": "icmp"}))
+    assert "a cannot reach b" in page
+    assert "Not carried here" in page
+
+
+def test_servers_on_two_hosts_are_not_connected(ana: Client, people: Any) -> None:
+    connecting_host("sim-1")
+    connecting_host("sim-2")
+    network = lan("inner", people.ana.context())
+    a, _ = plugged(people, network, "a")
+    b, _ = plugged(people, network, "b")
+    assert reachability.ask(people.ana.context(), a, b, "icmp", "").is_open
+    Instance.objects.using("cell1").filter(uuid=b).update(host="sim-2", node="sim-2")
+    found = reachability.ask(people.ana.context(), a, b, "icmp", "")
+    assert "different hosts" in found.legs[-1].why
+    assert not found.is_open
+
+
+def test_a_floating_ip_is_shown_at_its_server_with_what_it_does_not_carry(ana: Client, people: Any) -> None:
+    connecting_host("sim-1")
+    context = people.ana.context()
+    outside = lan("outside", people.admin.context(), "203.0.113", is_external=True)
+    inner = lan("inner", context)
+    server, port = plugged(people, inner, "a")
+    Port.objects.filter(pk=port.pk).update(is_plugged=True, binding_host="sim-1")
+    do(ana, "/routers/do/create", name="edge", gateway=str(outside.uuid))
+    router = Router.objects.get()
+    do(ana, "/routers/do/add-subnet", item=str(router.uuid), subnet_id=str(inner.subnets.get().uuid))
+    taken = do(ana, "/floating-ips/do/create", floating_network_id=str(outside.uuid), port_id=str(port.uuid))
+    address = FloatingIp.objects.get().address
+    for path in ("/servers", f"/servers/{server}", f"/servers/{server}/network"):
+        assert address in text(ana.get(path)), path
+    for path in ("/floating-ips", taken["Location"], "/routers", f"/routers/of/{router.uuid}"):
+        assert "Not carried here" in text(ana.get(path)), path
+    open_to_all = RuleWish("ingress", "IPv4", "tcp", 22, 22, group_id=str(port.security_groups.get().uuid))
+    security_groups.create_rule(context, open_to_all)
+    found = reachability.ask(context, "198.51.100.7", server, "tcp", "22")
+    assert [leg.is_open for leg in found.legs] == [True, True, False]
+    assert not found.is_open
 
 
 def test_networks_that_nothing_joins_are_told(people: Any) -> None:

@@ -16,6 +16,7 @@ from conductor.api_db.models import BuildRequest, InstanceMapping
 from conductor.journal.models import WorkflowRun
 from conductor.services import flavors
 from tests import factories
+from tests.fleet import add_host
 from tests.integration.page_clients import signed_in
 from tests.people import PASSWORD
 
@@ -245,6 +246,26 @@ def test_a_launch_leads_to_its_workflow(ana: Client, wares: dict[str, str]) -> N
     assert answer["Location"] == f"/workflows/{once}"
     assert sorted(row.instance["name"] for row in BuildRequest.objects.all()) == ["web-1", "web-2"]
     assert ana.get(answer["Location"]).status_code == 200
+
+
+def test_a_launch_that_fits_in_part_asks_first(ana: Client, wares: dict[str, str]) -> None:
+    add_host("narrow", size=(8, 1024, 100))
+    form = {**wares, "name": "web", "count": "5", "once": str(uuid4())}
+    asked = ana.post("/servers/launch", form)
+    html = asked.content.decode()
+    assert asked.status_code == 409
+    assert "Only 2 of 5 servers fit now" in html
+    assert InstanceMapping.objects.count() == WorkflowRun.objects.count() == 0
+    assert 'value="web"' in html
+    assert ana.post("/servers/launch", {**form, "how": "2"})["Location"] == f"/workflows/{form['once']}"
+    assert sorted(row.instance["name"] for row in BuildRequest.objects.all()) == ["web-1", "web-2"]
+
+
+def test_a_launch_that_does_not_fit_goes_on_when_told_to(ana: Client, wares: dict[str, str]) -> None:
+    add_host("narrow", size=(8, 1024, 100))
+    form = {**wares, "name": "web", "count": "5", "once": str(uuid4()), "how": "all"}
+    assert ana.post("/servers/launch", form).status_code == 302
+    assert InstanceMapping.objects.count() == 5
 
 
 def test_a_form_that_is_sent_twice_launches_once(ana: Client, wares: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from conductor.api_db.models import PluginChoice, PluginQuarantine, SchedulingDecision
+from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
 from conductor.scheduler.plugins_in_force import in_force, pipeline
 from tests import factories
@@ -64,12 +65,28 @@ def test_the_form_changes_what_was_changed_in_it_and_nothing_else(admin: Client)
     assert "Back to the default" in text(admin.get(FILTER))
     form(admin, FILTER, **values, **{"default.max_io_ops_per_host": "yes"})
     assert PluginChoice.objects.get().choice["plugins"] == {"IoOpsFilter": {"is_enabled": True}}
-    form(admin, FILTER, reset="yes")
+    form(admin, FILTER, reset="yes", disable_reason="back to how it was")
     assert PluginChoice.objects.get().choice["plugins"] == {}
     form(admin, WEIGHER, enabled="yes", mode="shadow", multiplier="2.5")
     chain = pipeline()
     assert chain.multipliers.options == {"ram_weight_multiplier": 2.5}
     assert chain.rules.shadows == {("weigher", "RAMWeigher")}
+
+
+@pytest.mark.parametrize("change", [{}, {"enabled": "yes", "mode": "shadow"}, {"reset": "yes"}])
+def test_a_filter_stops_turning_hosts_away_only_with_a_reason(admin: Client, change: dict[str, str]) -> None:
+    form(admin, FILTER, enabled="yes", mode="decides", on_failure="turn away")
+    before = PluginChoice.objects.get()
+    values = {"mode": "decides", "on_failure": "turn away"} | change
+    asked = form(admin, FILTER, **values)
+    assert asked.status_code == 409
+    assert "servers can be placed on hosts that it turns away now" in text(asked)
+    assert 'name="disable_reason"' in text(asked)
+    unchanged = PluginChoice.objects.get()
+    assert (unchanged.version, unchanged.choice) == (before.version, before.choice)
+    assert form(admin, FILTER, **values, disable_reason="maintenance of its service").status_code == 302
+    assert PluginChoice.objects.get().version == before.version + 1
+    assert AuditRecord.objects.order_by("-pk")[0].reason == "maintenance of its service"
 
 
 def test_a_change_is_previewed_on_recent_requests_and_kept_in_the_form(admin: Client, people: Any) -> None:
@@ -147,7 +164,8 @@ def test_a_class_of_nova_has_its_page_which_says_why_it_will_fail(admin: Client,
     try:
         page = text(admin.get("/plugins/filter/of/nova.RackFilter"))
         listed = text(admin.get("/plugins"))
-        answer = form(admin, "/plugins/filter/of/nova.RackFilter", enabled="yes", mode="shadow", on_failure="turn away")
+        sent = {"enabled": "yes", "mode": "shadow", "on_failure": "turn away", "disable_reason": "to see it fail"}
+        answer = form(admin, "/plugins/filter/of/nova.RackFilter", **sent)
     finally:
         registry.cache_clear()
     assert "nova.RackFilter fails whenever it is asked: there is no module nova: install novella[nova-adapter]" in page

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from conductor.cell_db.models import ComputeNode, Instance
+from conductor.cell_db.models import ComputeNode, Instance, Migration
 from conductor.journal.models import AuditRecord, ResourceLock, WorkflowRun
 from tests import factories
 from tests.integration.page_clients import signed_in
@@ -187,3 +187,95 @@ def test_what_is_no_action_is_no_page(cloud: Any) -> None:
     assert ana.get(f"/servers/do/dance?server={row.uuid}").status_code == 404
     assert ana.get("/servers/do/stop")["Location"] == "/servers"
     assert ana.put(f"/servers/do/stop?server={row.uuid}").status_code == 405
+
+
+def resized(cloud: Any, name: str = "web") -> Instance:
+    """A server whose resize has finished and waits to be confirmed or reverted."""
+    row = factories.instance(cloud.ana.context(), name, vm_state="resized")
+    Migration.objects.using("cell1").create(
+        instance_uuid=row.uuid,
+        migration_type="resize",
+        status="finished",
+        source_host="sim-1",
+        source_node="sim-1",
+        destination_host="sim-1",
+        destination_node="sim-1",
+        created_at=factories.ago(60),
+        updated_at=factories.ago(60),
+    )
+    return row
+
+
+@pytest.mark.parametrize(
+    ("action", "flow", "task_state"),
+    [
+        ("confirm-resize", "confirm_resize", "resize_confirming"),
+        ("revert-resize", "revert_resize", "resize_reverting"),
+    ],
+)
+def test_a_resize_is_ended_from_the_banner_of_its_server(cloud: Any, action: str, flow: str, task_state: str) -> None:
+    row, ana = resized(cloud), signed_in("ana")
+    shown = page(ana, f"/servers/{row.uuid}")
+    assert "Confirmation required" in shown
+    assert f'action="/servers/do/{action}"' in shown
+    answer = ana.post(f"/servers/do/{action}", {"server": str(row.uuid)})
+    assert (answer.status_code, answer["Location"]) == (302, f"/servers/{row.uuid}")
+    assert now(row).task_state == task_state
+    assert WorkflowRun.objects.using("cell1").get().flow == flow
+    assert "Confirmation required" not in page(ana, f"/servers/{row.uuid}")
+
+
+def test_resizes_are_ended_from_the_list_too_all_at_once(cloud: Any) -> None:
+    rows, ana = [resized(cloud, "web-1"), resized(cloud, "web-2")], signed_in("ana")
+    shown = page(ana, "/servers")
+    assert "2 resized servers wait for you to confirm or revert them." in shown
+    assert 'formaction="/servers/do/confirm-resize"' in shown
+    uuids = [str(row.uuid) for row in rows]
+    assert "Confirm resize: 2 servers?" in page(ana, f"/servers/do/confirm-resize?server={uuids[0]}&server={uuids[1]}")
+    assert ana.post("/servers/do/confirm-resize", {"server": uuids}).status_code == 200
+    assert [now(row).task_state for row in rows] == ["resize_confirming"] * 2
+
+
+def test_the_palette_finds_an_action_by_verb_and_name(cloud: Any) -> None:
+    row, ana = resized(cloud, "web-9"), signed_in("ana")
+    other = server(cloud)
+    found = page(ana, "/search?q=confirm resize")
+    assert f'href="/servers/do/confirm-resize?server={row.uuid}"' in found
+    assert f"confirm-resize?server={other.uuid}" not in found
+    assert f'href="/servers/do/stop?server={other.uuid}"' in page(ana, "/search?q=stop web")
+    assert f"stop?server={row.uuid}" not in page(ana, "/search?q=stop web-9")
+    assert "/servers/do/" not in page(signed_in("rea"), "/search?q=stop web")
+
+
+def test_a_reader_is_asked_to_confirm_nothing(cloud: Any) -> None:
+    row, rea = resized(cloud), signed_in("rea")
+    for path in (f"/servers/{row.uuid}", "/servers"):
+        assert "confirm-resize" not in page(rea, path)
+
+
+def test_a_server_is_shelved_and_unshelved(cloud: Any) -> None:
+    row, ana = server(cloud), signed_in("ana")
+    assert f"/servers/do/shelve?server={row.uuid}" in page(ana, f"/servers/{row.uuid}")
+    assert ana.post("/servers/do/shelve", {"server": str(row.uuid)}).status_code == 302
+    assert now(row).task_state == "shelving"
+    away = server(cloud, vm_state="shelved_offloaded", host=None, node=None)
+    assert f"/servers/do/unshelve?server={away.uuid}" in page(ana, f"/servers/{away.uuid}")
+    assert ana.post("/servers/do/unshelve", {"server": str(away.uuid)}).status_code == 302
+    assert now(away).task_state == "unshelving"
+
+
+@pytest.mark.parametrize(
+    ("action", "flow"), [("migrate", "resize_instance"), ("live-migrate", "live_migrate_instance")]
+)
+def test_operators_migrate_to_a_host_or_wherever_there_is_room(cloud: Any, action: str, flow: str) -> None:
+    factories.host("sim-2")
+    row, admin = server(cloud), signed_in("admin")
+    assert f"/servers/do/{action}?server={row.uuid}" not in page(signed_in("ana"), f"/servers/{row.uuid}")
+    assert signed_in("ana").post(f"/servers/do/{action}", {"server": str(row.uuid)}).status_code == 404
+    assert not WorkflowRun.objects.using("cell1").exists()
+    asked = page(admin, f"/servers/do/{action}?server={row.uuid}")
+    assert '<option value="sim-2">' in asked
+    assert '<option value="sim-1">' not in asked
+    assert admin.post(f"/servers/do/{action}", {"server": str(row.uuid), "host": "sim-2"}).status_code == 302
+    run = WorkflowRun.objects.using("cell1").get()
+    assert (run.flow, run.inputs["host"]) == (flow, "sim-2")

@@ -186,6 +186,7 @@ class Resource:
     is_for_operators: bool = False  # to others there is no such kind
     is_only_listed: bool = False  # its API tells of one of them in the list alone
     more: tuple[More, ...] = ()
+    notice: Callable[[], str] = lambda: ""  # what holds for all of them now, shown above the list and on each page
     lock: str = ""  # what workflows lock one of them as: its page then shows the one that is at work on it
 
     @property

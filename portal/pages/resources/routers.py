@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from conductor.services import reachability
 from portal.pages.api_calls import Call
 from portal.pages.resources import cells
 from portal.pages.resources.fields import DESCRIPTION, NAME, SUBNETS, filled, named, options
@@ -17,6 +18,10 @@ OUTSIDE = Source(
     lambda item: str(item["name"] or item["id"]),
     wanted=lambda item: bool(item.get("router:external")),
 )
+
+
+def _routing_notice() -> str:
+    return "" if reachability.carries_routes() else reachability.NO_ROUTING
 
 
 def _port_words(item: Item) -> str:
@@ -81,6 +86,7 @@ ROUTERS = Resource(
     rule="get_router",
     sorting="sort_key",
     empty="A router joins subnets, and leads them outside.",
+    notice=_routing_notice,
     names=("networks",),
     tool=("topology", "Picture"),
     columns=(
@@ -169,6 +175,7 @@ FLOATING_IPS = Resource(
     rule="get_floatingip",
     sorting="sort_key",
     empty="A floating IP is an address outside that leads to one of your servers.",
+    notice=_routing_notice,
     names=("networks", "routers"),
     name_of=lambda item: str(item["floating_ip_address"]),
     columns=(

@@ -1,8 +1,13 @@
-/* Forms: sent once, drafts kept, problems shown first. */
+/* Forms: sent once, drafts kept, problems shown first. A form that the server could not answer is not sent: the browser's
+   own error page would take the place of what was typed. */
+import { isReachable } from "./live/reachable.js";
+import { gettext } from "./words.js";
+
 const DRAFT = "novella:draft:";
 const SENT = "novella:sent";
 
 export function startForms() {
+  document.addEventListener("submit", sendWhenReachable, true);
   forgetWhatArrived();
   for (const form of document.querySelectorAll("form[data-once]")) sendOnce(form);
   for (const form of document.querySelectorAll("form[data-draft]")) keepDraft(form);
@@ -11,6 +16,36 @@ export function startForms() {
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
   });
+}
+
+const ANSWER_WITHIN = 4000; // ms
+
+/** Ask first whether the server is there, then send; with everything kept and a message where it is not. */
+async function sendWhenReachable(event) {
+  const { target: form, submitter } = event;
+  const method = (submitter?.getAttribute("formmethod") ?? form.getAttribute("method") ?? "get").toLowerCase();
+  if (method !== "post" || form.matches("[hx-post]") || form.dataset.reached) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  if (form.dataset.asking) return;
+  form.dataset.asking = "yes";
+  form.querySelector("[data-unreachable]")?.remove();
+  const isThere = await isReachable(ANSWER_WITHIN);
+  delete form.dataset.asking;
+  if (!isThere) return form.prepend(unreachable());
+  form.dataset.reached = "yes";
+  form.requestSubmit(submitter?.isConnected ? submitter : null);
+  delete form.dataset.reached;
+}
+
+function unreachable() {
+  const note = document.createElement("div");
+  note.className = "note";
+  note.dataset.tone = "bad";
+  note.dataset.unreachable = "";
+  note.setAttribute("role", "alert");
+  note.textContent = gettext("The server doesn't answer. Nothing was sent, and your input is kept. Try again in a moment.");
+  return note;
 }
 
 /** What is pushed to a page is drawn for all who see it: a form in it has no token, and takes one that the page has. */

@@ -1,8 +1,8 @@
 /* Forms that ask the server as they are filled: an answer to what stood there before must not undo what was chosen since.
 
    Their questions wait for one another (hx-sync "queue last"): one that is cut off would be an error in the browser's log.
-   What an answer says is told to screen readers where it is another than before. Whoever followed a link that the answer
-   took away stands at what it chose. While a button is held down nothing is drawn anew: it would be another one that is let
+   What an answer says is announced to screen readers where it differs from before. A link can choose an option of the
+   form, also one that is disabled: the form then asks as after any other choice. While a button is held down nothing is drawn anew: it would be another one that is let
    go, and the press would count for nothing. */
 import { announce } from "./copy.js";
 
@@ -23,13 +23,20 @@ export function startQuestions() {
   });
   document.addEventListener("pointerdown", () => (isPressed = true), true);
   for (const kind of ["pointerup", "pointercancel"]) document.addEventListener(kind, letGo, true);
-  document.addEventListener("htmx:afterSettle", ({ detail }) => {
-    const { elt } = detail.requestConfig;
-    const isLost = !elt.isConnected && document.activeElement === document.body;
-    if (isLost) document.getElementById(elt.dataset.thenFocus)?.focus();
-    tell();
-  });
+  document.addEventListener("htmx:afterSettle", tell);
+  document.addEventListener("click", choose);
   said = words();
+}
+
+/** Select the option that a link names, as if it had been clicked. */
+function choose(event) {
+  const option = document.getElementById(event.target.closest?.("[data-choose]")?.dataset.choose ?? "");
+  if (!option) return;
+  event.preventDefault();
+  option.disabled = false;
+  option.checked = true;
+  option.focus();
+  for (const kind of ["input", "change"]) option.dispatchEvent(new Event(kind, { bubbles: true }));
 }
 
 /** Ask again what was held back, unless the press has sent the form. */

@@ -1,10 +1,13 @@
 /* One way to the server: a socket, or where none gets through, polls. It comes back with a growing pause and some
    chance, and goes on from where it was. */
 import { poll } from "./polls.js";
+import { isReachable } from "./reachable.js";
 
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 15000;
 const SILENCE = 8000; // of a socket that should have answered: something between swallows it
+const BEAT = 2500; // between two pings; a frozen server keeps its sockets open and says nothing
+const PONG_WITHIN = 4000;
 const DEAF_SOCKETS = 2; // so many in a row that nothing was heard on, and polls begin
 const PROBE_AFTER = 120000; // of polls: perhaps a socket gets through by now
 const SIGN_IN_AGAIN = 4401;
@@ -22,6 +25,7 @@ export class Link {
     this.topics = new Map();
     this.tries = 0;
     this.deaf = 0;
+    this.heardAt = 0;
     this.state = "off";
   }
 
@@ -65,11 +69,51 @@ export class Link {
       this.deaf = 0;
       this.hear(JSON.parse(event.data));
     };
+    const stopBeating = this.beat(socket);
     socket.onclose = (event) => {
       clearTimeout(impatience);
+      stopBeating();
       if (this.socket === socket) this.lost(event.code);
     };
     if (socket.readyState === WebSocket.OPEN) socket.onopen();
+  }
+
+  /** Pings the server; a socket whose ping stays unanswered is given up. Returns how to stop. */
+  beat(socket) {
+    let pingedAt = 0;
+    const timer = setInterval(() => {
+      if (socket.readyState !== WebSocket.OPEN) return;
+      if (pingedAt && this.heardAt < pingedAt) {
+        if (Date.now() - pingedAt >= PONG_WITHIN) this.giveUp(socket);
+        return;
+      }
+      pingedAt = Date.now();
+      socket.send('{"ping": 1}');
+    }, BEAT);
+    return () => clearInterval(timer);
+  }
+
+  giveUp(socket) {
+    this.tries = Math.max(this.tries, 1); // stale at once: it has been silent for seconds
+    socket.onclose({ code: 0 });
+    socket.onclose = socket.onmessage = null;
+    socket.close();
+  }
+
+  /** Polls are held for long: whether the server lives is asked beside them. */
+  beatBesidePolls(polls) {
+    let failures = 0;
+    const timer = setInterval(async () => {
+      failures = (await isReachable(PONG_WITHIN)) ? 0 : failures + 1;
+      if (this.polls !== polls || !failures) return;
+      this.polls = undefined;
+      polls.stop();
+      clearInterval(timer);
+      this.tries = Math.max(this.tries, 1);
+      this.deaf = DEAF_SOCKETS;
+      this.lost(0);
+    }, BEAT * 2);
+    return () => clearInterval(timer);
   }
 
   usePolls() {
@@ -79,6 +123,7 @@ export class Link {
       well: () => this.well(),
       lost: (code) => {
         clearInterval(probing);
+        stopBeating();
         if (this.polls !== polls) return;
         this.polls = undefined;
         this.deaf = DEAF_SOCKETS - 1;
@@ -86,6 +131,7 @@ export class Link {
       },
     });
     this.polls = polls;
+    const stopBeating = this.beatBesidePolls(polls);
   }
 
   /** The page stays current by polls meanwhile; a socket that opens takes their place. */
@@ -107,6 +153,8 @@ export class Link {
   }
 
   hear(message) {
+    this.heardAt = Date.now();
+    if (message.kind === "pong") return;
     const known = this.topics.get(keyOf(message.topic, message.view));
     if (known && message.seq) known.since = message.seq;
     this.tell(message); // first: a page that is told how far it is behind does not say live in between
