@@ -90,17 +90,19 @@ def test_the_size_that_would_fit_is_the_one_that_is_launched(open_page: OpenPage
 def test_a_form_sent_to_a_frozen_server_keeps_what_was_typed(open_page: OpenPage, wire: Wire) -> None:
     page = open_page("ana")
     fill(page)
+    launch = page.get_by_role("button", name="Launch 2 servers")
+    expect(launch).to_be_visible()
     page.evaluate("window.isTheSamePage = true")
     wire.is_frozen = True
-    page.get_by_role("button", name="Launch 2 servers").click()
+    launch.click()
     expect(page.get_by_text("The server doesn't answer. Nothing was sent, and your input is kept.")).to_be_visible()
     assert page.evaluate("window.isTheSamePage")
     expect(page.get_by_label("Name", exact=True)).to_have_value("web")
     wire.cut()  # dead now, not only frozen
-    page.get_by_role("button", name="Launch 2 servers").click()
+    launch.click()
     expect(page.locator("[data-unreachable]")).to_be_visible()
     wire.mend()
-    page.get_by_role("button", name="Launch 2 servers").click()
+    launch.click()
     expect(page.get_by_role("heading", name="Create web")).to_be_visible()
     assert BuildRequest.objects.count() == 2
 
