@@ -79,6 +79,7 @@ class Environment:
     changes_per_minute: int = _variable(kind.integer("a number of requests", 0, 1_000_000), "0")
     cors_origins: tuple[str, ...] = _variable(kind.origins)
     token_recheck_seconds: float = _variable(kind.seconds(0, 60), "1")
+    admin_project: str = _variable(kind.label_or_off, "admin")
     session_seconds: float = _variable(kind.seconds(60, 365 * 86_400), "43200")
     band: str = _variable(kind.label)
     band_colour: str = _variable(kind.choice("blue", "green", "amber", "red", "violet", "grey"), "blue")

@@ -222,6 +222,11 @@ def networks(text: str) -> tuple[Network, ...]:
     return tuple(found)
 
 
+def label_or_off(text: str) -> str:
+    """A name, or nothing for the word `off`."""
+    return "" if text == "off" else label(text)
+
+
 def issuer(text: str) -> str:
     """Who says who somebody is must be reached through TLS, unless it runs on this machine."""
     parts = urlsplit(url("https", "http")(text))

@@ -183,6 +183,7 @@ NOVELLA_SECOND_PERSON = environment.second_person
 NOVELLA_SECOND_PERSON_SECONDS = environment.second_person_seconds
 NOVELLA_CHANGES_PER_MINUTE = environment.changes_per_minute
 NOVELLA_TOKEN_RECHECK_SECONDS = environment.token_recheck_seconds
+NOVELLA_ADMIN_PROJECT = environment.admin_project
 NOVELLA_CONSOLE_LISTEN = environment.console_listen
 NOVELLA_CONSOLE_ADDRESS = environment.console_address
 NOVELLA_CONSOLE_TOKEN_SECONDS = environment.console_token_seconds

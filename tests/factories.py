@@ -17,6 +17,7 @@ from conductor.core.host_state import HostState
 from conductor.core.request_spec import FlavorSpec, ImageSpec, RequestSpec
 from conductor.core.scheduling import snapshots
 from conductor.core.states import PowerState, RunState, StepState, VmState
+from conductor.identity.effective import is_admin_project
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
 from conductor.identity.roles import implied_names
 from conductor.image.models import Image
@@ -105,6 +106,7 @@ def context(name: str, project_name: str) -> RequestContext:
         roles=implied_names(names),
         user_name=name,
         project_name=project_name,
+        is_on_admin_project=is_admin_project(place),
     )
 
 

@@ -12,7 +12,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.db import transaction
 
 from conductor.core.context import RequestContext
-from conductor.identity import catalog, roles, tokens
+from conductor.identity import catalog, effective, roles, tokens
 from conductor.identity.models import Domain, Project, Role, RoleAssignment, User
 from conductor.identity.seed import ROLES
 from portal import sessions
@@ -62,6 +62,7 @@ class Person:
             roles=roles.implied_names([self.role.name]),
             user_name=self.user.username,
             project_name=self.project.name,
+            is_on_admin_project=effective.is_admin_project(self.project),
         )
 
 

@@ -26,10 +26,20 @@ class RequestContext:
     domain_id: str = ""  # the domain that a token is for
     project_domain_id: str = ""  # the domain of the token's project
     is_on_system: bool = False  # whether a token is for the system as a whole
+    is_on_admin_project: bool = False  # whether the project is the one whose administrators run the cloud
 
     @property
     def is_admin(self) -> bool:
-        return "admin" in self.roles
+        """Whether this is an administrator of the cloud: the scope decides, not the role's name alone.
+
+        The role `admin` on the system or on the admin project reaches everywhere. On any other project it is no more
+        than `manager` there, and on a domain it ends at the domain.
+        """
+        return "admin" in self.roles and (self.is_on_system or self.is_on_admin_project)
+
+    def has_role(self, role: str, project_id: str) -> bool:
+        """Whether the role counts on a project: `admin` for the cloud only, the others in the caller's own project."""
+        return self.is_admin or (role != "admin" and project_id == self.project_id and role in self.roles)
 
     def may_see_project(self, project_id: str) -> bool:
         return self.is_admin or project_id == self.project_id
@@ -43,6 +53,7 @@ class RequestContext:
             "roles": sorted(self.roles),
             "user_name": self.user_name,
             "project_name": self.project_name,
+            **{name: True for name in ("is_on_system", "is_on_admin_project") if getattr(self, name)},
         }
 
     @classmethod
@@ -53,5 +64,10 @@ class RequestContext:
 def system_context(request_id: str = "req-00000000-0000-0000-0000-000000000000") -> RequestContext:
     """The product itself: periodic work, sweeps, repairs."""
     return RequestContext(
-        user_id="0" * 32, project_id="0" * 32, request_id=request_id, roles=frozenset({"admin"}), user_name="system"
+        user_id="0" * 32,
+        project_id="0" * 32,
+        request_id=request_id,
+        roles=frozenset({"admin"}),
+        user_name="system",
+        is_on_system=True,
     )

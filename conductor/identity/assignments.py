@@ -39,6 +39,19 @@ class Place:
             "is_inherited": self.is_inherited,
         }
 
+    def domain_ids(self) -> list[str]:
+        """The domains of actor and target; empty texts for those that do not exist."""
+        found = []
+        if self.user_id is not None:
+            found.append(users.domain_id_of(self.user_id))
+        if self.group_id is not None:
+            found.append(groups.domain_id_of(self.group_id))
+        if self.project_id is not None:
+            found.append(projects.domain_id_of(self.project_id))
+        if self.domain_id is not None:
+            found.append(self.domain_id)
+        return found
+
     def require(self) -> None:
         """Raises NotFound for an actor or target that does not exist."""
         if self.user_id is not None:

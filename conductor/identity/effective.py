@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from conductor.identity import roles
+from conductor.identity.domains import DEFAULT_ID
 from conductor.identity.models import Domain, Membership, Project, Role, RoleAssignment
+
+
+def is_admin_project(project: Project) -> bool:
+    """Whether `admin` on this project is `admin` of the cloud: the setting names it within the default domain."""
+    return is_admin_project_name(project.name, project.domain_id)
+
+
+def is_admin_project_name(name: str, domain_id: str) -> bool:
+    """Whether a project of this name would be the admin project."""
+    wanted = settings.NOVELLA_ADMIN_PROJECT
+    return bool(wanted) and domain_id == DEFAULT_ID and name == wanted
+
+
+def admin_project() -> Project | None:
+    """The admin project; None while there is none of that name, or none is wanted."""
+    return Project.objects.filter(domain_id=DEFAULT_ID, name=settings.NOVELLA_ADMIN_PROJECT or None).first()
 
 
 def assignments_of(user_id: str) -> QuerySet[RoleAssignment]:

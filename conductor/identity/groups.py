@@ -26,6 +26,11 @@ def get(group_id: str) -> Group:
     return group
 
 
+def domain_id_of(group_id: str) -> str:
+    """The domain of a group; empty where there is no such group."""
+    return Group.objects.filter(id=group_id).values_list("domain_id", flat=True).first() or ""
+
+
 def find(question: Question, *, user_id: str | None = None) -> tuple[list[Group], bool]:
     """Groups by name, and whether there are more; those of a user only, where given."""
     rows = narrowed(Group.objects.all(), question, COLUMNS)

@@ -34,6 +34,11 @@ def get(project_id: str) -> Project:
     return project
 
 
+def domain_id_of(project_id: str) -> str:
+    """The domain of a project; empty where there is no such project."""
+    return Project.objects.filter(id=project_id).values_list("domain_id", flat=True).first() or ""
+
+
 def exists(project_id: str) -> bool:
     """Whether there is such a project."""
     return Project.objects.filter(id=project_id).exists()

@@ -78,6 +78,11 @@ class Granted:
     def audit_id(self) -> str:
         return self.audit_ids[0]
 
+    @property
+    def is_admin(self) -> bool:
+        """Whether it is for an administrator of the cloud."""
+        return self.context("").is_admin
+
     def context(self, request_id: str) -> RequestContext:
         """The asker of a request that carries this token."""
         project, domain = self.scope.project, self.scope.domain
@@ -91,6 +96,7 @@ class Granted:
             domain_id=domain.id if domain else "",
             project_domain_id=project.domain_id if project else "",
             is_on_system=self.scope.is_on_system,
+            is_on_admin_project=project is not None and effective.is_admin_project(project),
         )
 
 

@@ -30,6 +30,11 @@ def get(user_id: str) -> User:
     return user
 
 
+def domain_id_of(user_id: str) -> str:
+    """The domain of a user; empty where there is no such user."""
+    return User.objects.filter(id=user_id).values_list("domain_id", flat=True).first() or ""
+
+
 def find(question: Question, *, group_id: str | None = None) -> tuple[list[User], bool]:
     """Users by name, and whether there are more; of a group only, where given."""
     rows = narrowed(User.objects.all(), question, COLUMNS)

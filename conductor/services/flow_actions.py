@@ -184,7 +184,7 @@ def choices(context: RequestContext, run: WorkflowRun, facts: Facts) -> list[Act
 
 def may(context: RequestContext, one: Intervention, project_id: str) -> bool:
     """Whether the asker's role suffices for an intervention on a run of a project."""
-    return context.is_admin or (project_id == context.project_id and one.role in context.roles)
+    return context.has_role(one.role, project_id)
 
 
 def leases(alias: str, run_uuid: UUID | str) -> list[LeaseView]:

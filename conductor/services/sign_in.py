@@ -61,6 +61,7 @@ def context_for(user_id: str, project_id: str, request_id: str) -> RequestContex
         user_name=user.username,
         project_name=project.name,
         project_domain_id=project.domain_id,
+        is_on_admin_project=effective.is_admin_project(project),
     )
 
 

@@ -50,7 +50,10 @@ def _is_reader_of_domain(context: RequestContext, target: Target) -> bool:
     return bool(context.domain_id) and target.domain_id == context.domain_id and "reader" in context.roles
 
 
+_OF_THE_CLOUD = ADMIN | SERVICE
+# The role `admin` is a word as well: whether it counts is a matter of the token's scope, see `RequestContext.is_admin`.
 _WORDS: Mapping[str, Callable[[RequestContext, Target], bool]] = {
+    "admin": lambda context, target: context.is_admin,
     "anyone": lambda context, target: True,
     "owner": lambda context, target: target.user_id in (None, context.user_id),
     "system_reader": lambda context, target: context.is_on_system and "reader" in context.roles,
@@ -59,6 +62,11 @@ _WORDS: Mapping[str, Callable[[RequestContext, Target], bool]] = {
     "own_project": lambda context, target: bool(context.project_id) and target.project_id == context.project_id,
     "own_domain": lambda context, target: target.domain_id in (context.domain_id, context.project_domain_id),
 }
+
+
+def takes_system(rule: Rule) -> bool:
+    """Whether a rule is about the cloud as a whole: a token for the system can use it to change something."""
+    return rule <= _OF_THE_CLOUD
 
 
 def is_allowed(

@@ -46,6 +46,7 @@ from portal.api.rendering import JsonRenderer
 from portal.request_ids import remote_address_of, request_id_of
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
+NEEDS_PROJECT = "This API is asked on behalf of a project: log in with a project as the scope."
 
 
 class ApiRequest(Request):
@@ -106,11 +107,15 @@ class ApiView(APIView):
 
         `targets` are those of `authorization.is_allowed`: target_project_id, target_user_id, target_domain_id.
         """
-        authorization.require(self.policies, rule, self.request.context, **targets)
+        context, is_read = self.request.context, self.request.method in READS
+        is_for_project = not (self.takes_any_scope or is_read or authorization.takes_system(self.policies[rule]))
+        if context.is_on_system and is_for_project:
+            raise Forbidden(NEEDS_PROJECT)
+        authorization.require(self.policies, rule, context, **targets)
 
-    def may(self, rule: str, *, target_project_id: str | None = None) -> bool:
-        """Whether the asker may use `rule`: decides about fields instead of refusing."""
-        return authorization.is_allowed(self.policies[rule], self.request.context, target_project_id=target_project_id)
+    def may(self, rule: str, **targets: str | None) -> bool:
+        """Whether the caller may use `rule`: decides about fields instead of refusing; `targets` as in `authorize`."""
+        return authorization.is_allowed(self.policies[rule], self.request.context, **targets)
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> ApiRequest:
         return ApiRequest(
@@ -141,8 +146,9 @@ class ApiView(APIView):
         context = request.auth
         if not isinstance(context, RequestContext):
             raise NotAuthenticated()
-        if (context.domain_id or context.is_on_system) and not self.takes_any_scope:
-            raise Forbidden("This API is asked on behalf of a project: log in with a project as the scope.")
+        is_elsewhere = context.domain_id or (context.is_on_system and not context.is_admin)
+        if is_elsewhere and not self.takes_any_scope:
+            raise Forbidden(NEEDS_PROJECT)
         rate_limits.charge(request._request, f"project:{context.project_id or context.user_id}")
         request.context = replace(context, remote_address=remote_address_of(request._request))
         request.before = member_changes.before(request, request.context)

@@ -23,7 +23,12 @@ INSTANCE = "11111111-2222-4333-8444-555555555555"
 
 def person(*roles: str, project_id: str = PROJECT) -> RequestContext:
     return RequestContext(
-        user_id="a" * 32, project_id=project_id, request_id="req-1", roles=frozenset(roles), user_name="ana"
+        user_id="a" * 32,
+        project_id=project_id,
+        request_id="req-1",
+        roles=frozenset(roles),
+        user_name="ana",
+        is_on_admin_project="admin" in roles,
     )
 
 

@@ -162,9 +162,10 @@ def test_a_right_that_is_gone_is_gone_with_the_next_update(people: Any, here: di
 
 
 def test_who_gains_rights_is_sent_to_where_they_count(
-    people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    people: Any, here: dict[str, int], monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     monkeypatch.setattr(audiences, "HEAL_SECONDS", 0.05)
+    settings.NOVELLA_ADMIN_PROJECT = people.rea.project.name
 
     async def work() -> None:
         rea = await Browser(people.rea).open("workflows", "list")

@@ -15,25 +15,33 @@ LEVELS = {"reader": READER, "member": MEMBER, "manager": MANAGER, "admin": ADMIN
 
 
 def asker(*roles: str, user: str = "ana", project: str = "shop") -> RequestContext:
-    return RequestContext(user_id=user, project_id=project, request_id="req-1", roles=implied_names(roles))
+    return RequestContext(
+        user_id=user,
+        project_id=project,
+        request_id="req-1",
+        roles=implied_names(roles),
+        is_on_admin_project=project == "admin",
+    )
 
 
 @given(st.sampled_from(LADDER), st.sampled_from(LADDER))
 def test_a_role_passes_its_own_level_and_all_below(held: str, needed: str) -> None:
-    assert is_allowed(LEVELS[needed], asker(held)) == (LADDER.index(held) <= LADDER.index(needed))
+    assert is_allowed(LEVELS[needed], asker(held, project="admin")) == (LADDER.index(held) <= LADDER.index(needed))
 
 
 @pytest.mark.parametrize("rule", [READER, MEMBER, MANAGER])
 def test_roles_end_at_the_project(rule: frozenset[str]) -> None:
     assert is_allowed(rule, asker("manager"), target_project_id="shop")
     assert not is_allowed(rule, asker("manager"), target_project_id="lab")
-    assert is_allowed(rule, asker("admin"), target_project_id="lab")
+    assert is_allowed(rule, asker("admin", project="admin"), target_project_id="lab")
+    assert not is_allowed(rule, asker("admin"), target_project_id="lab")
 
 
 def test_owners_are_known_by_user_not_by_role() -> None:
     assert is_allowed(OWNER, asker(), target_user_id="ana")
     assert not is_allowed(OWNER, asker("manager"), target_user_id="bo")
-    assert is_allowed(OWNER, asker("admin"), target_user_id="bo")
+    assert is_allowed(OWNER, asker("admin", project="admin"), target_user_id="bo")
+    assert not is_allowed(OWNER, asker("admin"), target_user_id="bo")
 
 
 def test_no_ladder_leads_to_service() -> None:

@@ -67,6 +67,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "crash_at": "",
     "message_faults": "",
     "token_recheck_seconds": 1.0,
+    "admin_project": "admin",
     "lockout_failures": 0,
     "lockout_seconds": 1800.0,
     "oidc_issuer": "",

@@ -57,8 +57,8 @@ class ComputeView(ApiView):
         return [name for name in methods if name == "OPTIONS" or name.replace("HEAD", "GET") in self.operations]
 
     def _require_project(self, request: ApiRequest) -> None:
-        """All of compute belongs to projects: tokens for the system, a domain or nothing open nothing here."""
-        if not request.context.project_id:
+        """Tokens for nothing open nothing here; `authorize` says what those of administrators on the system open."""
+        if not request.context.project_id and not request.context.is_on_system:
             raise Forbidden("The compute API needs a token for a project: ask for one with a project as its scope.")
         named = PROJECT_IN_PATH.match(request.path)
         if named and named[1] != request.context.project_id:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from conductor.core.states import RunState
 from conductor.identity.models import RoleAssignment
 from conductor.journal.models import WorkflowRun
 from tests import factories
+from tests.api_client import ApiClient
 
 LIST = "/api/agreements"
 ALIAS = "cell1"
@@ -21,9 +23,14 @@ def run(people: Any, settings: Any) -> WorkflowRun:
     """One that waits for an operator, where forcing takes two of them; bo is the other."""
     settings.NOVELLA_SECOND_PERSON = True
     factories.cells()
-    RoleAssignment.objects.create(user=people.bo.user, project=people.bo.project, role=people.admin.role)
+    RoleAssignment.objects.create(user=people.bo.user, project=people.admin.project, role=people.admin.role)
     values = {"state": RunState.NEEDS_OPERATOR, "owner": None, "instance_name": "web-1"}
     return factories.run(people.ana.context(), ALIAS, **values)
+
+
+def second(people: Any) -> ApiClient:
+    """The other operator: bo in the admin project."""
+    return ApiClient(replace(people.bo, project=people.admin.project).token())
 
 
 def asked(run: WorkflowRun, client: Any) -> dict[str, Any]:
@@ -38,8 +45,8 @@ def answer_of(found: dict[str, Any], word: str) -> str:
     return next(urlsplit(one["href"]).path for one in found["links"] if one["rel"] == word)
 
 
-def test_one_asks_and_another_agrees_to_what_was_seen(run: WorkflowRun, api_client: Any) -> None:
-    admin, bo = api_client("admin"), api_client("bo")
+def test_one_asks_and_another_agrees_to_what_was_seen(run: WorkflowRun, people: Any, api_client: Any) -> None:
+    admin, bo = api_client("admin"), second(people)
     assert admin.get(LIST).json()["agreements"] == []
     mine = asked(run, admin)
     assert (mine["run_uuid"], mine["instance_name"], mine["by"]) == (str(run.uuid), "web-1", "admin")
@@ -56,8 +63,8 @@ def test_one_asks_and_another_agrees_to_what_was_seen(run: WorkflowRun, api_clie
     assert bo.get(LIST).json()["agreements"] == []
 
 
-def test_what_is_declined_or_too_late_is_not_listed(run: WorkflowRun, api_client: Any) -> None:
-    admin, bo = api_client("admin"), api_client("bo")
+def test_what_is_declined_or_too_late_is_not_listed(run: WorkflowRun, people: Any, api_client: Any) -> None:
+    admin, bo = api_client("admin"), second(people)
     found = asked(run, admin)
     assert bo.post(answer_of(found, "decline"), {"reason": "not yet"}).status_code == 202
     assert admin.get(LIST).json()["agreements"] == []

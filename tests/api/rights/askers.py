@@ -32,13 +32,16 @@ class Asker:
 
 
 def make_askers(people: People) -> Mapping[str, Asker]:
-    """Each role in the project shop; `owner`, who is ana; `stranger`, who manages lab; and the other scopes."""
+    """Each role in the project shop; `owner`, who is ana; `stranger`, who manages lab; and the other scopes.
+
+    The role `admin` in shop is no administrator of the cloud: shop is not the admin project.
+    """
     shop, lab = people.ana.project, people.chi.project
     elsewhere = Domain.objects.create(name="elsewhere")
     wanted: list[tuple[str, str | None, Scope]] = [(role, role, Scope(shop)) for role in ROLES]
     wanted += [("stranger", "manager", Scope(lab)), ("unscoped", None, Scope())]
     wanted += [(f"system_{role}", role, Scope(is_on_system=True)) for role in ("reader", "admin")]
-    wanted += [(f"domain_{role}", role, Scope(domain=shop.domain)) for role in ("reader", "manager")]
+    wanted += [(f"domain_{role}", role, Scope(domain=shop.domain)) for role in ("reader", "manager", "admin")]
     wanted += [("domain_stranger", "manager", Scope(domain=elsewhere))]
     found = {name: _asker(name, role, scope, shop.domain) for name, role, scope in wanted}
     text, granted = tokens.issue(people.ana.user, shop, ["password"])

@@ -6,17 +6,14 @@ from typing import Any, ClassVar
 
 from rest_framework.response import Response
 
-from conductor.core.errors import Forbidden, Invalid
-from conductor.identity import assignments, domains, groups, projects, roles, users
-from conductor.identity.assignments import Place, Wanted
+from conductor.core.errors import Invalid, NotFound
+from conductor.identity import assignments, managers, projects
+from conductor.identity.assignments import Place, Shown, Wanted
 from portal.api.base import ApiRequest
 from portal.api.identity.serializers import resources
 from portal.api.identity.serializers.assignments import assignment
 from portal.api.identity.view import IdentityView
 from portal.api.validation import as_boolean
-
-# What a manager may hand out in the own domain: nothing that reaches beyond it.
-DELEGABLE = frozenset({"manager", "member", "reader"})
 
 
 class GrantView(IdentityView):
@@ -38,29 +35,10 @@ class GrantView(IdentityView):
         if context.is_admin or context.is_on_system:
             self.authorize(rule)
             return
-        for domain_id in _domains_of(place):
+        for domain_id in place.domain_ids():
             self.authorize(rule, target_domain_id=domain_id)
-        if role_id is not None and what in ("create", "revoke") and not _is_delegable(role_id):
-            raise Forbidden(f"Policy doesn't allow {rule} of this role to be performed.", rule=rule)
-
-
-def _is_delegable(role_id: str) -> bool:
-    role = roles.get(role_id)
-    return role.domain_id is None and role.name in DELEGABLE
-
-
-def _domains_of(place: Place) -> list[str]:
-    """The domains of actor and target."""
-    found = []
-    if place.user_id is not None:
-        found.append(users.get(place.user_id).domain_id)
-    if place.group_id is not None:
-        found.append(groups.get(place.group_id).domain_id)
-    if place.project_id is not None:
-        found.append(projects.get(place.project_id).domain_id)
-    if place.domain_id is not None:
-        found.append(domains.get(place.domain_id).id)
-    return found
+        if role_id is not None and what in ("create", "revoke"):
+            managers.require_grant(context, place, role_id, rule)
 
 
 class Grants(GrantView):
@@ -114,16 +92,22 @@ class RoleAssignments(IdentityView):
     def get(self, request: ApiRequest) -> Response:
         wanted = self._wanted()
         self._allow(wanted)
-        if self.asks_for("effective"):
-            if wanted.group_id is not None or wanted.is_inherited:
-                raise Invalid("Combining effective with group.id or inherited_to cannot find anything.")
-            found = assignments.in_effect(wanted)
-        else:
-            found = list(assignments.given(wanted))
+        found = self._found(wanted)
         with_names = self.asks_for("include_names")
         shown = [assignment(request, one, with_names=with_names) for one in found]
         links = {"self": request.build_absolute_uri(), "previous": None, "next": None}
         return Response({"role_assignments": shown, "links": links})
+
+    def _found(self, wanted: Wanted) -> list[Shown]:
+        is_effective = self.asks_for("effective")
+        if is_effective and (wanted.group_id is not None or wanted.is_inherited):
+            raise Invalid("Combining effective with group.id or inherited_to cannot find anything.")
+        try:
+            return assignments.in_effect(wanted) if is_effective else list(assignments.given(wanted))
+        except NotFound:
+            if self.may("identity:list_role_assignments", target_user_id=""):
+                raise
+            return []  # to those who see only what is theirs, a missing project is one of others
 
     def _wanted(self) -> Wanted:
         query = self.request.query_params
@@ -153,7 +137,7 @@ class RoleAssignments(IdentityView):
     def _allow(self, wanted: Wanted) -> None:
         domain_id = wanted.domain_id
         if wanted.project_id is not None and self.request.context.domain_id:
-            domain_id = projects.get(wanted.project_id).domain_id
+            domain_id = projects.domain_id_of(wanted.project_id)
         self.authorize(
             "identity:list_role_assignments", target_user_id=wanted.user_id or "", target_domain_id=domain_id
         )

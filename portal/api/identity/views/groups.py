@@ -8,9 +8,9 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
-from conductor.identity import groups, users
+from conductor.identity import groups, managers, users
 from conductor.identity.models import Group as GroupRow
-from portal.api.base import ApiRequest
+from portal.api.base import READS, ApiRequest
 from portal.api.identity.schemas.resources import CHANGE_GROUP, CREATE_GROUP, extra_of
 from portal.api.identity.serializers import resources
 from portal.api.identity.view import IdentityView, require_unchanged
@@ -36,6 +36,8 @@ class GroupView(IdentityView):
             self.authorize(rule, target_domain_id="")
             raise
         self.authorize(rule, target_domain_id=row.domain_id)
+        if self.request.method not in READS:
+            managers.require_actor(self.request.context, row, rule)
         return row
 
 
@@ -88,10 +90,14 @@ class GroupUser(GroupView):
     """/v3/groups/{g}/users/{u}."""
 
     def _member(self, rule: str, group_id: str, user_id: str) -> None:
-        """A manager brings together only what is of the own domain."""
+        """A manager brings together only what is of the own domain, and no user or group above the own roles."""
         self.allowed(rule, group_id)
-        if not self.request.context.is_admin and not self.request.context.is_on_system:
-            self.authorize(rule, target_domain_id=users.get(user_id).domain_id)
+        context = self.request.context
+        if context.is_admin or context.is_on_system:
+            return
+        self.authorize(rule, target_domain_id=users.domain_id_of(user_id))
+        if self.request.method not in READS:
+            managers.require_actor(context, users.get(user_id), rule)
 
     def put(self, request: ApiRequest, group_id: str, user_id: str) -> Response:
         self._member("identity:add_user_to_group", group_id, user_id)

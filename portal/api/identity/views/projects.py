@@ -7,10 +7,10 @@ from typing import Any
 from rest_framework.response import Response
 
 from conductor.core.errors import Invalid, NotFound
-from conductor.identity import domains, project_tags, projects
+from conductor.identity import domains, managers, project_tags, projects
 from conductor.identity.listing import Question
 from conductor.identity.models import Project as ProjectRow
-from portal.api.base import ApiRequest
+from portal.api.base import READS, ApiRequest
 from portal.api.identity.schemas.resources import CHANGE_PROJECT, CHANGE_TAGS, CREATE_PROJECT, TAG, extra_of
 from portal.api.identity.serializers import resources
 from portal.api.identity.view import IdentityView, require_unchanged
@@ -31,6 +31,8 @@ class ProjectView(IdentityView):
             self.authorize(rule, target_project_id="", target_domain_id="")
             raise
         self.authorize(rule, target_project_id=project_id, target_domain_id=row.domain_id)
+        if self.request.method not in READS:
+            managers.require_project(self.request.context, row.name, row.domain_id, rule)
         return row
 
 
@@ -55,9 +57,18 @@ class Projects(IdentityView):
         if given.get("is_domain"):
             return self._create_domain(request, given, fields)
         domain_id = self._home(given)
-        self.authorize("identity:create_project", target_domain_id=domain_id)
+        self._allow_new(given["name"], domain_id, given.get("parent_id"))
         created = projects.create(fields.pop("name"), domain_id=domain_id, parent_id=given.get("parent_id"), **fields)
         return Response({"project": resources.project(request, projects.get(created.id))}, status=201)
+
+    def _allow_new(self, name: str, domain_id: str, parent_id: str | None) -> None:
+        """Raises Forbidden, and NotFound for a parent that the caller does not see."""
+        context, rule = self.request.context, "identity:create_project"
+        self.authorize(rule, target_domain_id=domain_id)
+        managers.require_project(context, name, domain_id, rule)
+        is_under_another = parent_id not in (None, domain_id) and not context.is_admin
+        if is_under_another and projects.domain_id_of(str(parent_id)) != domain_id:
+            raise NotFound(f"Could not find project: {parent_id}.")
 
     def _home(self, given: dict[str, Any]) -> str:
         parent_id = given.get("parent_id")
@@ -126,6 +137,7 @@ class Project(ProjectView):
         row = self.allowed("identity:update_project", project_id)
         current = {"domain_id": row.domain_id, "parent_id": row.parent_or_domain_id, "is_domain": False}
         require_unchanged(given, current, current)
+        managers.require_project(request.context, given.get("name", row.name), row.domain_id, "identity:update_project")
         return Response({"project": resources.project(request, projects.change(project_id, fields))})
 
     def delete(self, request: ApiRequest, project_id: str) -> Response:
@@ -144,6 +156,12 @@ def _nested(project_id: str, below: list[ProjectRow]) -> dict[str, Any] | None:
 
 class ProjectCascade(ProjectView):
     """/v3/projects/{id}/cascade: a project with all that stands below it."""
+
+    def allowed(self, rule: str, project_id: str) -> ProjectRow:
+        row = super().allowed(rule, project_id)
+        for below in projects.subtree_of(row):
+            managers.require_project(self.request.context, below.name, below.domain_id, rule)
+        return row
 
     def patch(self, request: ApiRequest, project_id: str) -> Response:
         self.allowed("identity:update_project", project_id)

@@ -9,12 +9,12 @@ from rest_framework.response import Response
 
 from conductor.core.context import RequestContext
 from conductor.core.errors import NotAuthenticated, NotFound
-from conductor.identity import effective, groups, tokens, users
+from conductor.identity import effective, groups, managers, tokens, users
 from conductor.identity.models import User as UserRow
 from conductor.identity.tokens import Granted
 from conductor.services import own_passwords
 from portal.api.authentication import HEADER
-from portal.api.base import ApiRequest
+from portal.api.base import READS, ApiRequest
 from portal.api.identity.schemas.resources import CHANGE_PASSWORD, CHANGE_USER, CREATE_USER, extra_of
 from portal.api.identity.serializers import resources
 from portal.api.identity.view import IdentityView, require_unchanged
@@ -55,6 +55,8 @@ class UserView(IdentityView):
             self.authorize(rule, target_user_id="", target_domain_id="")
             raise
         self.authorize(rule, target_user_id=user_id, target_domain_id=row.domain_id)
+        if self.request.method not in READS:
+            managers.require_actor(self.request.context, row, rule)
         return row
 
 
