@@ -66,23 +66,26 @@ def trust(request: ApiRequest, row: Trust) -> Document:
     return {**trust_summary(request, row), "roles": roles, "roles_links": links}
 
 
-def credential(request: ApiRequest, row: Credential) -> Document:
+def credential(request: ApiRequest, row: Credential, *, given_blob: str | None = None) -> Document:
+    """A stored credential. Its blob is for its owner; others see the one that they have just given, else null."""
+    is_own = row.user_id == request.context.user_id
     return {
         "id": row.id,
         "user_id": row.user_id,
         "project_id": row.project_id,
         "type": row.type,
-        "blob": credentials.blob_of(row),
+        "blob": credentials.blob_of(row) if is_own else given_blob,
         "links": link_to(request, f"credentials/{row.id}"),
     }
 
 
-def ec2(request: ApiRequest, row: Credential) -> Document:
-    """A key pair as its own route shows it."""
+def ec2(request: ApiRequest, row: Credential, *, is_new: bool = False) -> Document:
+    """A key pair as its own route shows it. Others than its owner see the secret once, when they create the pair."""
+    is_shown = is_new or row.user_id == request.context.user_id
     pair = json.loads(credentials.blob_of(row))
     return {
         "access": pair["access"],
-        "secret": pair.get("secret"),
+        "secret": pair.get("secret") if is_shown else None,
         "user_id": row.user_id,
         "tenant_id": row.project_id,
         "trust_id": pair.get("trust_id"),

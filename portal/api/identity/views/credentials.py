@@ -59,7 +59,8 @@ class Credentials(SecretView):
         given = validate(request.data, CREATE_CREDENTIAL)["credential"]
         self.authorize("identity:change_credentials", target_user_id=given["user_id"])
         created = credentials.create(given["user_id"], given.get("project_id"), given["type"], given["blob"])
-        return Response({"credential": delegation.credential(request, created)}, status=201)
+        shown = delegation.credential(request, created, given_blob=given["blob"])
+        return Response({"credential": shown}, status=201)
 
 
 class Credential(CredentialView):
@@ -74,7 +75,8 @@ class Credential(CredentialView):
         given = validate(request.data, CHANGE_CREDENTIAL)["credential"]
         self.authorize("identity:change_credentials", target_user_id=given.get("user_id"))
         changes = {name: given[name] for name in FIELDS if name in given}
-        return Response({"credential": delegation.credential(request, credentials.change(credential_id, changes))})
+        changed = credentials.change(credential_id, changes)
+        return Response({"credential": delegation.credential(request, changed, given_blob=given.get("blob"))})
 
     def delete(self, request: ApiRequest, credential_id: str) -> Response:
         self.allowed("identity:change_credentials", credential_id)
@@ -96,7 +98,7 @@ class Ec2Credentials(SecretView):
         given = validate(request.data, CREATE_EC2)
         project_id = given.get("tenant_id") or given["project_id"]
         created = credentials.create_ec2(self.granted, user_id, project_id)
-        return Response({"credential": delegation.ec2(request, created)}, status=201)
+        return Response({"credential": delegation.ec2(request, created, is_new=True)}, status=201)
 
 
 class Ec2Credential(SecretView):
