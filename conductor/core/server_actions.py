@@ -90,7 +90,13 @@ _ALL: tuple[ServerAction, ...] = (
     ),
     _action("changePassword", "change_password", {V.ACTIVE}, T.UPDATING_PASSWORD, capability="set_password"),
     _action(
-        "createImage", "create_image", BOOTED, T.IMAGE_SNAPSHOT_PENDING, respects_lock=False, capability="snapshot"
+        "createImage",
+        "create_image",
+        BOOTED,
+        T.IMAGE_SNAPSHOT_PENDING,
+        respects_lock=False,
+        capability="snapshot",
+        volume_flow="create_image_of_volumes",
     ),
     _action("createBackup", "create_backup", BOOTED, T.IMAGE_BACKUP, respects_lock=False, capability="snapshot"),
     _action(

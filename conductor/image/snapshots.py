@@ -57,6 +57,13 @@ def activate(image_uuid: UUID | str) -> dict[str, Any]:
     return {"disk_format": image.disk_format, "size": image.size}
 
 
+def activate_without_data(image_uuid: UUID | str) -> None:
+    """An image that lists snapshots is ready. Doing it again changes nothing. Raises NotFound for one that is gone."""
+    rows = Image.objects.filter(uuid=image_uuid, deleted_at=None)
+    if not rows.update(size=0, status="active", updated_at=timezone.now()):
+        raise NotFound(f"Image {image_uuid} is gone.")
+
+
 def discard(image_uuid: UUID | str) -> bool:
     """Remove an image, whatever state it is in, but for its data; False for one that is protected."""
     now = timezone.now()
@@ -87,8 +94,8 @@ def backups_beyond(project_id: str, instance_uuid: str, backup_type: str, rotati
     return [str(uuid) for uuid in uuids[rotation:]]
 
 
-def abandoned(older_than_seconds: float) -> list[str]:
-    """Uuids of images that wait for a host's data since long; whoever holds their lock still wants them."""
+def abandoned(older_than_seconds: float) -> list[Image]:
+    """Images that have waited long for their data; a workflow that locks one still fills it."""
     before = timezone.now() - timedelta(seconds=older_than_seconds)
     rows = Image.objects.filter(
         status="queued",
@@ -96,7 +103,7 @@ def abandoned(older_than_seconds: float) -> list[str]:
         created_at__lt=before,
         properties__has_keys=["instance_uuid", "base_image_ref"],
     )
-    return [str(uuid) for uuid in rows.values_list("uuid", flat=True)]
+    return list(rows)
 
 
 def remove_late_data(within_seconds: float) -> None:

@@ -121,13 +121,13 @@ def unshelve(
 def settle_abandoned() -> int:
     """Remove images whose asker died before there was a workflow, and data that came too late; counts the images."""
     left = [
-        image_id
-        for image_id in snapshots.abandoned(ABANDONED_SECONDS)
-        if foreign_locks.holder_of(f"image:{image_id}") is None
+        image
+        for image in snapshots.abandoned(ABANDONED_SECONDS)
+        if foreign_locks.holder_of(f"image:{image.uuid}") is None
     ]
-    for image_id in left:
-        snapshots.discard(image_id)
-        snapshots.drop_data(image_id)
+    for image in left:
+        volume_images.discard(str(image.uuid), volume_images.reserved_for(image), image.project_id)
+        snapshots.drop_data(image.uuid)
     snapshots.remove_late_data(within_seconds=ABANDONED_SECONDS)
     return len(left)
 

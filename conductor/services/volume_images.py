@@ -3,56 +3,89 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from conductor.cell_db.models import BlockDevice, Instance
 from conductor.core import json_text
 from conductor.core.context import RequestContext
-from conductor.core.errors import Invalid, NotFound
+from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.server_actions import ACTIONS
 from conductor.image import snapshots as images
+from conductor.image.models import Image
 from conductor.image.queries import get_visible as get_image
-from conductor.services import instant_runs, server_actions, volume_snapshots
-from conductor.services.instant_runs import Deed
+from conductor.services import server_actions, volume_snapshots, volumes
+from conductor.services.server_actions import Asked
 from conductor.services.values import DeviceWish
+from conductor.services.volume_quotas import require_room
 from conductor.transactions import write_tx
+from conductor.volume import snapshots
+from conductor.volume.models import Volume
+from conductor.volume.queries import Usage, get_visible
 from conductor.volume.snapshots import SnapshotWish
 
-DEED = Deed(action="createImage", event="api_snapshot_instance", title="Take snapshots of the volumes")
 # The property of an image that lists its devices, as clients of other clouds know it.
 MAPPING = "block_device_mapping"
+Reserved = Sequence[tuple[BlockDevice, UUID]]  # each volume of a server, and the snapshot that it is about to get
 
 
 def make(context: RequestContext, instance: Instance, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Have a snapshot of each volume, and an image that names them; its id and the uuid of the record.
+    """Have a snapshot of each volume, and an image that lists them; its id and the uuid of the workflow.
 
-    The image is there at once; its snapshots are as soon as their workflows have copied the data. Raises Conflict,
+    The image waits, `queued`, and its snapshots are `creating` until the workflow has copied all data. Raises Conflict,
     Invalid for a volume that cannot be copied now, QuotaExceeded.
     """
     alias = str(instance._state.db)
-    server_actions.guard(context, alias, ACTIONS["createImage"], instance)
+    server_actions.guard(context, alias, ACTIONS["createImage"], instance)  # before anything is made
     devices = BlockDevice.objects.using(alias).filter(instance_uuid=instance.uuid).order_by("boot_index", "pk")
-    wish = SnapshotWish(name=f"snapshot for {values['name']}"[:255])
-    listed = [_listed(context, device, wish) for device in devices]
-    image_id = str(uuid4())
-    properties = {**values["properties"], MAPPING: json.dumps(listed), "bdm_v2": "True", "root_device_name": "/dev/vda"}
-    described = {**values, "properties": properties, "status": "active", "size": 0, "disk_format": "raw"}
-    images.reserve(image_id, instance.project_id, described)
-    with write_tx(alias):
-        run = instant_runs.record(alias, context, instance, DEED)
-    return image_id, str(run.uuid)
+    image_id, reserved = str(uuid4()), [(device, uuid4()) for device in devices]
+    _reserve(context, image_id, instance.project_id, values, reserved)
+    inputs = {
+        "image_id": image_id,
+        "snapshots": [{"snapshot_id": str(uuid), "volume_id": str(device.volume_uuid)} for device, uuid in reserved],
+    }
+    try:
+        asked = Asked(inputs=inputs, resources=[f"image:{image_id}"], prepare=_same_devices(reserved))
+        run_uuid = server_actions.begin(context, str(instance.uuid), "createImage", asked)
+    except BaseException:
+        discard(image_id, [uuid for _, uuid in reserved], instance.project_id)
+        raise
+    return image_id, run_uuid
+
+
+def discard(image_id: str, snapshot_uuids: Sequence[UUID], project_id: str) -> None:
+    """Remove an image that no workflow fills, and the snapshots that were reserved for it. Repeatable."""
+    with write_tx():
+        if images.discard(image_id):
+            snapshots.begin_discarding(snapshot_uuids, project_id)
+    for uuid in snapshot_uuids:
+        snapshots.settle(uuid)
+
+
+def reserved_for(image: Image) -> list[UUID]:
+    """The snapshots that a queued image of volumes lists."""
+    listed = image.properties.get(MAPPING)
+    if not listed:
+        return []
+    try:
+        return [UUID(device["snapshot_id"]) for device in json_text.loads(listed)]
+    except (AttributeError, KeyError, TypeError, ValueError):  # an image that its owner described
+        return []
 
 
 def devices_of(context: RequestContext, image_ref: str) -> tuple[DeviceWish, ...]:
     """The devices that an image lists; none for one with data of its own. Raises Invalid for a list of another kind."""
     try:
-        listed = get_image(context, image_ref).properties.get(MAPPING) if image_ref else None
-    except NotFound:  # whoever looks for its data says so
+        image = get_image(context, image_ref) if image_ref else None
+    except NotFound:  # the check of the image itself refuses it
         return ()
+    listed = image.properties.get(MAPPING) if image else None
     if not listed:
         return ()
+    if image is not None and image.status != "active":
+        raise Invalid(f"Image {image_ref} is not active.", field="server.imageRef")
     try:
         return tuple(_wish(device) for device in json_text.loads(listed))
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -60,13 +93,43 @@ def devices_of(context: RequestContext, image_ref: str) -> tuple[DeviceWish, ...
         raise Invalid(message, field="server.imageRef") from None
 
 
-def _listed(context: RequestContext, device: BlockDevice, wish: SnapshotWish) -> dict[str, Any]:
-    taken = volume_snapshots.create(context, str(device.volume_uuid), wish, may_be_in_use=True)
+def _reserve(
+    context: RequestContext, image_id: str, project_id: str, values: Mapping[str, Any], reserved: Reserved
+) -> None:
+    """The queued image and its snapshots, within the quota of each type: all of it or nothing."""
+    wish = SnapshotWish(name=f"snapshot for {values['name']}"[:255])
+    with write_tx():
+        listed = []
+        for device, uuid in reserved:
+            volume = get_visible(context, str(device.volume_uuid))
+            volume_snapshots.require_ready(volume, may_be_in_use=True)
+            type_name = volumes.type_name_of(volume)
+            require_room(volume.project_id, Usage(0, volume.size_gb, 1), type_name=type_name)
+            snapshots.insert(context, volume, replace(wish, uuid=uuid))
+            listed.append(_listed(device, str(uuid), volume))
+        properties = {**values["properties"], MAPPING: json.dumps(listed), "bdm_v2": "True"}
+        described = {**values, "properties": {**properties, "root_device_name": "/dev/vda"}, "disk_format": "raw"}
+        images.reserve(image_id, project_id, described)
+
+
+def _same_devices(reserved: Reserved) -> Callable[[str, Instance, UUID], None]:
+    """Between the reservation and the locks another action may have given the server a volume, or taken one."""
+    expected = {device.volume_uuid for device, _ in reserved}
+
+    def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
+        found = BlockDevice.objects.using(alias).filter(instance_uuid=instance.uuid)
+        if set(found.values_list("volume_uuid", flat=True)) != expected:
+            raise Conflict(f"The volumes of instance {instance.uuid} have just changed; try again.")
+
+    return prepare
+
+
+def _listed(device: BlockDevice, snapshot_id: str, volume: Volume) -> dict[str, Any]:
     return {
         "source_type": "snapshot",
         "destination_type": "volume",
-        "snapshot_id": str(taken.uuid),
-        "volume_size": taken.size_gb,
+        "snapshot_id": snapshot_id,
+        "volume_size": volume.size_gb,
         "boot_index": device.boot_index if device.boot_index >= 0 else None,
         "device_name": device.device_name,
         "delete_on_termination": device.delete_on_termination,

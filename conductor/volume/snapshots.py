@@ -138,6 +138,15 @@ def begin_deleting(row: Snapshot, *, is_forced: bool = False) -> None:
         raise Invalid(f"Invalid snapshot: Snapshot status must be available or error to delete, but is {row.status}.")
 
 
+def begin_discarding(uuids: Sequence[UUID], project_id: str, before: Sequence[str] = (CREATING,)) -> None:
+    """Delete those of the snapshots that are the project's and in one of the states `before`; in a write transaction.
+
+    Raises Invalid while data of one are being copied into a volume.
+    """
+    for row in Snapshot.objects.filter(uuid__in=list(uuids), project_id=project_id, status__in=list(before)):
+        begin_deleting(row, is_forced=True)
+
+
 def settle(snapshot_uuid: UUID | str) -> None:
     """Have no row of one that is being deleted or let go, and no data of the first. Repeatable."""
     row = Snapshot.objects.filter(uuid=snapshot_uuid, status__in=GOING, status_is_told=False).first()

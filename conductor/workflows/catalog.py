@@ -15,6 +15,7 @@ from conductor.workflows.change_password import CHANGE_PASSWORD
 from conductor.workflows.confirm_resize import CONFIRM_RESIZE
 from conductor.workflows.create_backup import CREATE_BACKUP
 from conductor.workflows.create_image import CREATE_IMAGE
+from conductor.workflows.create_image_of_volumes import CREATE_IMAGE_OF_VOLUMES
 from conductor.workflows.create_snapshot import CREATE_SNAPSHOT
 from conductor.workflows.create_volume import CREATE_VOLUME
 from conductor.workflows.delete_instance import DELETE_INSTANCE
@@ -91,6 +92,7 @@ FLOWS: tuple[Flow, ...] = (
     DRAIN_HOST,
     TRY_HOST,
     CREATE_IMAGE,
+    CREATE_IMAGE_OF_VOLUMES,
     CREATE_BACKUP,
     SHELVE_INSTANCE,
     SHELVE_WITH_ROOT_VOLUME,

@@ -13,6 +13,7 @@ from conductor.cell_db.models import BlockDevice
 from conductor.core.errors import Invalid
 from conductor.core.states import VmState
 from conductor.image import operations as images
+from conductor.image.models import Image
 from conductor.services import instances, server_actions, server_images, server_volumes, volume_snapshots, volumes
 from conductor.services.server_images import ImageWish
 from conductor.services.server_volumes import AttachWish
@@ -64,8 +65,9 @@ def test_an_image_of_a_root_volume_is_a_list_of_snapshots_that_boots(hosts: Stor
     first = launched(hosts, ana, of_image(image), BLANK)
     made = server_images.create_image(ana, first, ImageWish("kept", {"a": "b"}))
     row = images.get_visible(ana, made.image_id)
-    assert (row.status, row.size, row.properties["a"], row.properties["instance_uuid"]) == ("active", 0, "b", first)
+    assert (row.status, row.properties["a"], row.properties["instance_uuid"]) == ("queued", "b", first)
     run_to_the_end(hosts)
+    assert (images.get(made.image_id).status, images.get(made.image_id).size) == ("active", 0)
     assert set(Snapshot.objects.values_list("name", "status")) == {("snapshot for kept", "available")}
     second = launched(hosts, ana, image_ref=made.image_id)
     devices = BlockDevice.objects.using(CELL).filter(instance_uuid=second)
@@ -83,6 +85,7 @@ def test_devices_of_an_image_that_cannot_be_read_are_refused(
     odd = images.create(
         ana, {"name": "o", "disk_format": "raw", "container_format": "bare", "block_device_mapping": listed}
     )
+    Image.objects.filter(uuid=odd.uuid).update(status="active")
     with pytest.raises(Invalid, match="cannot be read"):
         instances.create(ana, wish(image_ref=str(odd.uuid)))
 

@@ -1,0 +1,164 @@
+"""Images of servers whose root disk is a volume: a workflow like all others, with each step failing in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conductor.cell_db.models import BlockDevice, Instance, InstanceFault
+from conductor.core.errors import Conflict, Invalid, QuotaExceeded, ResourceLocked
+from conductor.core.states import RunState, TaskState, VmState
+from conductor.image import operations as image_operations
+from conductor.image.models import Image
+from conductor.journal.models import ResourceLock, WorkflowRun
+from conductor.services import instances, server_actions, server_images, server_volumes, volume_quotas, volumes
+from conductor.services.server_images import ImageWish
+from conductor.services.server_volumes import AttachWish
+from conductor.services.volumes import VolumeWish
+from conductor.transactions import write_tx
+from conductor.volume import store
+from conductor.volume.models import Snapshot
+from conductor.workflows.create_image_of_volumes import CREATE_IMAGE_OF_VOLUMES
+from conductor.workflows.flow import Step
+from tests.integration.flows.moving import CELL, instance_of, run_to_the_end
+from tests.integration.flows.storing import StorageHosts, assert_nothing_under_way, part_of, run_of, taken, times_of
+from tests.integration.flows.test_boot_from_volumes import BLANK, hosts, image, launched, of_image, statuses, wish
+
+__all__ = ["hosts", "image"]
+
+
+@pytest.fixture
+def server(hosts: StorageHosts, ana: Any, image: str) -> str:
+    """With two volumes."""
+    return launched(hosts, ana, of_image(image), BLANK)
+
+
+def left() -> tuple[int, int, list[str]]:
+    """Images that are there beside the seeded ones, snapshots, and files of snapshots."""
+    folder = store.snapshot_path_of("x").parent
+    images = Image.objects.filter(deleted_at=None, properties__has_key="instance_uuid")
+    return images.count(), Snapshot.objects.count(), sorted(path.name for path in folder.glob("*"))
+
+
+NOTHING: tuple[int, int, list[str]] = (0, 0, [])
+
+
+def test_it_locks_the_server_and_its_volumes_until_the_image_is_whole(
+    hosts: StorageHosts, ana: Any, server: str
+) -> None:
+    made = server_images.create_image(ana, server, ImageWish("kept"))
+    assert instance_of(server).task_state == TaskState.IMAGE_SNAPSHOT_PENDING
+    assert Image.objects.get(uuid=made.image_id).status == "queued"
+    assert set(Snapshot.objects.values_list("status", flat=True)) == {"creating"}
+    held = set(ResourceLock.objects.using("default").values_list("resource", flat=True))
+    assert {f"image:{made.image_id}", *(f"volume:{uuid}" for uuid in statuses())} <= held
+    for action in ("pause", "reboot", "stop", "shelve", "migrate"):
+        with pytest.raises(Conflict):
+            server_actions.begin(ana, server, action)
+    with pytest.raises(Conflict):
+        server_images.create_image(ana, server, ImageWish("again"))
+    with pytest.raises(Invalid, match="not active"):
+        instances.create(ana, wish(image_ref=made.image_id))
+    run_to_the_end(hosts)
+    row = Image.objects.get(uuid=made.image_id)
+    assert (row.status, row.size, row.disk_format) == ("active", 0, "raw")
+    assert set(Snapshot.objects.values_list("status", flat=True)) == {"available"}
+    assert len(left()[2]) == 2
+    assert instance_of(server).vm_state == VmState.ACTIVE
+    assert_nothing_under_way(server)
+
+
+@pytest.mark.parametrize("action", ["pause", "reboot", "stop", "shelve", "migrate"])
+def test_it_is_refused_beside_another_action_and_leaves_nothing(
+    action: str, hosts: StorageHosts, ana: Any, server: str
+) -> None:
+    server_actions.begin(ana, server, action)
+    runs = WorkflowRun.objects.using(CELL).count()
+    with pytest.raises(Conflict):
+        server_images.create_image(ana, server, ImageWish("kept"))
+    assert (left(), WorkflowRun.objects.using(CELL).count()) == (NOTHING, runs)
+
+
+def test_it_is_refused_beside_an_action_that_shows_no_task_and_leaves_nothing(
+    hosts: StorageHosts, ana: Any, server: str
+) -> None:
+    data = str(volumes.create(ana, VolumeWish(size_gb=1)).uuid)
+    attachment = server_volumes.attach(ana, server, AttachWish(data))
+    with pytest.raises((Invalid, ResourceLocked)):  # the volume that comes is not in use yet
+        server_images.create_image(ana, server, ImageWish("kept"))
+    assert left() == NOTHING
+    run_to_the_end(hosts)
+    volume = BlockDevice.objects.using(CELL).get(uuid=attachment.attachment_id).volume_uuid
+    server_volumes.detach(ana, server, str(volume))
+    with pytest.raises(ResourceLocked):
+        server_images.create_image(ana, server, ImageWish("kept"))
+    assert left() == NOTHING
+
+
+def test_a_quota_that_has_room_for_one_of_two_snapshots_leaves_none(hosts: StorageHosts, ana: Any, server: str) -> None:
+    volume_quotas.update(ana.project_id, {"snapshots": 1})
+    with pytest.raises(QuotaExceeded):
+        server_images.create_image(ana, server, ImageWish("kept"))
+    assert left() == NOTHING
+    assert_nothing_under_way(server)
+
+
+@pytest.mark.parametrize("is_for_ever", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("step", CREATE_IMAGE_OF_VOLUMES.steps, ids=lambda step: step.name)
+def test_a_step_that_fails_leaves_an_image_with_all_its_snapshots_or_none(
+    step: Step, is_for_ever: bool, hosts: StorageHosts, ana: Any, server: str, trouble: Any
+) -> None:
+    trouble.strike(step, part_of(step), times=times_of(step) if is_for_ever else 1)
+    before = taken()
+    made = server_images.create_image(ana, server, ImageWish("kept"))
+    run_to_the_end(hosts)
+    state = run_of(server, "create_image_of_volumes").state
+    if state == RunState.DONE:
+        assert left()[:2] == (1, 2)
+        assert not is_for_ever
+    else:
+        assert (state, left()) == (RunState.FAILED_UNDONE, NOTHING)
+        assert Image.objects.get(uuid=made.image_id).status == "deleted"
+        assert InstanceFault.objects.using(CELL).get(instance_uuid=server).message == "RuntimeError"
+    assert (instance_of(server).vm_state, taken()) == (VmState.ACTIVE, before)
+    assert_nothing_under_way(server)
+
+
+def test_a_delete_before_the_copy_takes_all_of_it_along(hosts: StorageHosts, ana: Any, server: str) -> None:
+    server_images.create_image(ana, server, ImageWish("kept"))
+    instances.delete(ana, server)
+    run_to_the_end(hosts)
+    assert left() == NOTHING
+    assert instance_of(server).vm_state == VmState.DELETED
+
+
+def test_an_image_that_is_given_up_while_it_is_made_leaves_no_snapshot(
+    hosts: StorageHosts, ana: Any, server: str
+) -> None:
+    made = server_images.create_image(ana, server, ImageWish("kept"))
+    image_operations.delete(ana, made.image_id)
+    run_to_the_end(hosts)
+    assert left() == NOTHING
+    assert_nothing_under_way(server)
+
+
+def test_what_a_process_reserved_and_died_goes_and_nothing_else(
+    hosts: StorageHosts, ana: Any, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_images, "ABANDONED_SECONDS", -1.0)
+    server_images.create_image(ana, server, ImageWish("kept"))
+    assert server_images.settle_abandoned() == 0, "its workflow holds it"
+    run_to_the_end(hosts)
+    whole = left()
+    second = server_images.create_image(ana, server, ImageWish("lost"))
+    with write_tx(CELL):
+        WorkflowRun.objects.using(CELL).filter(uuid=second.run_uuid).delete()
+        Instance.objects.using(CELL).update(task_state=None)
+    ResourceLock.objects.using("default").all().delete()
+    copied = {"name": "described by its owner", "disk_format": "raw", "container_format": "bare"}
+    row = Image.objects.get(properties__has_key="block_device_mapping", status="active")
+    own = image_operations.create(ana, copied | row.properties)
+    assert own.status == "queued"
+    assert server_images.settle_abandoned() == 2
+    assert left() == whole
