@@ -13,7 +13,7 @@ from conductor.core.errors import Invalid, NotFound
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.image.operations import image_spec
 from conductor.image.queries import get_visible as get_image
-from conductor.services import device_names, volumes
+from conductor.services import device_names, volume_images, volumes
 from conductor.services.values import DeviceWish
 from conductor.services.volume_quotas import require_room
 from conductor.volume import operations, snapshots, types
@@ -107,6 +107,8 @@ def _take(context: RequestContext, device: Device, instance_uuid: UUID) -> dict[
         device=device.device_name,
     )
     if device.is_made:
+        if device.source_kind == SNAPSHOT:
+            snapshots.require_available(str(device.source_uuid))
         wanted = device.volume_type
         wish = VolumeWish(
             size_gb=device.size_gb,
@@ -197,6 +199,8 @@ def _of_image(context: RequestContext, wish: DeviceWish, field: str, common: Map
         raise Invalid(f"{INVALID}failed to get image {wish.uuid}.", field=field) from None
     if row.status != "active":
         raise Invalid(f"Image {wish.uuid} is not active.", field=field)
+    if snapshot_id := volume_images.root_snapshot(row):
+        return _of_snapshot(context, replace(wish, source=SNAPSHOT, uuid=snapshot_id), field, common)
     if not wish.size_gb:
         raise Invalid(f"{INVALID}Images with destination_type 'volume' need to have a non-zero size.", field=field)
     image = image_spec(row)

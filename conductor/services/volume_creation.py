@@ -12,7 +12,7 @@ from conductor.core.request_spec import ImageSpec
 from conductor.image.operations import image_spec
 from conductor.image.queries import get_visible as get_image
 from conductor.rpc import outbox
-from conductor.services import volumes
+from conductor.services import volume_images, volumes
 from conductor.services.volume_quotas import require_room
 from conductor.transactions import write_tx
 from conductor.volume import backends, backups, capabilities, groups, messages, operations, snapshots, types
@@ -92,6 +92,8 @@ def begin(
             wish = replace(wish, group_uuid=groups.open_to(context, group_id, wanted).uuid)
         size = wish.size_gb
         require_room(context.project_id, Usage(1, size), size_gb=size, type_name=wanted.name)
+        if source.kind == SNAPSHOT:
+            snapshots.require_available(str(source.uuid))
         volume = operations.insert(context, wish)
         why_not = _why_not(wanted)
         if why_not:
@@ -147,6 +149,8 @@ def _of_image(context: RequestContext, ref: str) -> Source:
         ) from None
     if row.status != "active":
         raise Invalid(f"Invalid image: Image {ref} is not active.", field="volume.imageRef")
+    if snapshot_id := volume_images.root_snapshot(row):
+        return _of_listed(context, snapshot_id)
     image = image_spec(row)
     return Source(
         kind=IMAGE,
@@ -156,6 +160,14 @@ def _of_image(context: RequestContext, ref: str) -> Source:
         image_metadata=volumes.image_metadata(image),
         image=image,
     )
+
+
+def _of_listed(context: RequestContext, snapshot_id: str) -> Source:
+    """An image of a server with a root volume has no data but a snapshot. Raises NotFound, as Cinder words it."""
+    try:
+        return _of_snapshot(context, snapshot_id)
+    except NotFound:
+        raise NotFound(f"Nova specific image is found, but boot volume snapshot id:{snapshot_id} not found.") from None
 
 
 def _of_snapshot(context: RequestContext, ref: str) -> Source:

@@ -55,6 +55,13 @@ def make(context: RequestContext, instance: Instance, values: Mapping[str, Any])
     return image_id, run_uuid
 
 
+def root_snapshot(image: Image) -> str:
+    """The snapshot that an image lists for the root disk; "" for an image with data of its own. Raises Invalid."""
+    listed = image.properties.get(MAPPING)
+    wishes = _parsed(str(image.uuid), listed) if listed else ()
+    return next((wish.uuid for wish in wishes if wish.source == "snapshot" and wish.is_root), "")
+
+
 def discard(image_id: str, snapshot_uuids: Sequence[UUID], project_id: str) -> None:
     """Remove an image that no workflow fills, and the snapshots that were reserved for it. Repeatable."""
     with write_tx():
@@ -86,11 +93,7 @@ def devices_of(context: RequestContext, image_ref: str) -> tuple[DeviceWish, ...
         return ()
     if image is not None and image.status != "active":
         raise Invalid(f"Image {image_ref} is not active.", field="server.imageRef")
-    try:
-        return tuple(_wish(device) for device in json_text.loads(listed))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        message = f"Image {image_ref} lists devices in property {MAPPING} in a form that cannot be read."
-        raise Invalid(message, field="server.imageRef") from None
+    return _parsed(image_ref, listed)
 
 
 def _reserve(
@@ -135,6 +138,15 @@ def _listed(device: BlockDevice, snapshot_id: str, volume: Volume) -> dict[str, 
         "delete_on_termination": device.delete_on_termination,
         "tag": device.tag,
     }
+
+
+def _parsed(image_ref: str, listed: str) -> tuple[DeviceWish, ...]:
+    """Raises Invalid for a list of another kind."""
+    try:
+        return tuple(_wish(device) for device in json_text.loads(listed))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        message = f"Image {image_ref} lists devices in property {MAPPING} in a form that cannot be read."
+        raise Invalid(message, field="server.imageRef") from None
 
 
 def _wish(device: Mapping[str, Any]) -> DeviceWish:

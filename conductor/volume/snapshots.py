@@ -18,7 +18,7 @@ from conductor.transactions import write_tx
 from conductor.volume import store, strangers
 from conductor.volume.lists import order_of, page
 from conductor.volume.models import Snapshot, Volume
-from conductor.volume.states import CREATING, DELETING, ERROR, SNAPSHOT, UNMANAGING
+from conductor.volume.states import AVAILABLE, CREATING, DELETING, ERROR, SNAPSHOT, UNMANAGING
 
 SORT_KEYS = {
     "id": "uuid",
@@ -127,6 +127,13 @@ def turn(snapshot_uuid: UUID | str, before: Iterable[str], after: str) -> bool:
     """Whether it was in one of the states `before`, and now is in `after`; inside a write transaction."""
     rows = Snapshot.objects.filter(uuid=snapshot_uuid, status__in=list(before))
     return bool(rows.update(status=after, status_is_told=False, updated_at=timezone.now()))
+
+
+def require_available(snapshot_uuid: UUID | str) -> None:
+    """In the write transaction that makes a volume of it: what deletes it then finds the volume. Raises Invalid."""
+    rows = Snapshot.objects.select_for_update().filter(uuid=snapshot_uuid, status=AVAILABLE)
+    if rows.first() is None:
+        raise Invalid(f"Invalid snapshot: Snapshot {snapshot_uuid} has just been deleted.")
 
 
 def begin_deleting(row: Snapshot, *, is_forced: bool = False) -> None:

@@ -4,20 +4,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from conductor.api_db.models import BuildRequest
 from conductor.cell_db.models import BlockDevice
-from conductor.core.errors import Invalid
+from conductor.core.errors import Invalid, NotFound
 from conductor.core.states import VmState
 from conductor.image import operations as images
 from conductor.image.models import Image
-from conductor.services import instances, server_actions, server_images, server_volumes, volume_snapshots, volumes
+from conductor.services import (
+    instances,
+    server_actions,
+    server_images,
+    server_volumes,
+    volume_creation,
+    volume_snapshots,
+    volumes,
+)
 from conductor.services.server_images import ImageWish
 from conductor.services.server_volumes import AttachWish
 from conductor.services.values import DeviceWish
+from conductor.services.volume_creation import VolumeAsk
 from conductor.services.volumes import VolumeWish
 from conductor.volume import types
 from conductor.volume.models import Snapshot, Volume, VolumeAttachment
@@ -67,7 +77,8 @@ def test_an_image_of_a_root_volume_is_a_list_of_snapshots_that_boots(hosts: Stor
     row = images.get_visible(ana, made.image_id)
     assert (row.status, row.properties["a"], row.properties["instance_uuid"]) == ("queued", "b", first)
     run_to_the_end(hosts)
-    assert (images.get(made.image_id).status, images.get(made.image_id).size) == ("active", 0)
+    row = images.get_visible(ana, made.image_id)
+    assert (row.status, row.size) == ("active", 0)
     assert set(Snapshot.objects.values_list("name", "status")) == {("snapshot for kept", "available")}
     second = launched(hosts, ana, image_ref=made.image_id)
     devices = BlockDevice.objects.using(CELL).filter(instance_uuid=second)
@@ -133,3 +144,63 @@ def test_no_backup_is_made_of_a_root_volume(hosts: StorageHosts, ana: Any, image
     with pytest.raises(Invalid, match="not supported for volume-backed"):
         server_images.create_backup(ana, uuid, ImageWish("daily"), backup_type="daily", rotation=1)
     assert_nothing_under_way(uuid)
+
+
+def test_a_volume_is_made_of_the_snapshot_that_an_image_without_data_lists(
+    hosts: StorageHosts, ana: Any, image: str
+) -> None:
+    """As a volume by itself, and as a root disk that names the image as its source."""
+    first = launched(hosts, ana, of_image(image))
+    made = server_images.create_image(ana, first, ImageWish("kept"))
+    run_to_the_end(hosts)
+    volume = volume_creation.create(ana, VolumeAsk(image_id=made.image_id))
+    second = launched(hosts, ana, of_image(made.image_id, size_gb=2))
+    root = BlockDevice.objects.using(CELL).get(instance_uuid=second).volume_uuid
+    for uuid, size_gb in ((volume.uuid, 1), (root, 2)):
+        row = Volume.objects.get(uuid=uuid)
+        assert (row.size_gb, row.source_kind, row.is_bootable) == (size_gb, "snapshot", True)
+        assert row.image_metadata["image_id"] == image
+        assert first_bytes(str(uuid), len(DATA)) == DATA
+    assert (Volume.objects.get(uuid=volume.uuid).status, instance_of(second).vm_state) == ("available", VmState.ACTIVE)
+
+
+def test_an_image_whose_snapshot_is_gone_is_refused_and_makes_no_volume(
+    hosts: StorageHosts, ana: Any, image: str
+) -> None:
+    first = launched(hosts, ana, of_image(image))
+    made = server_images.create_image(ana, first, ImageWish("kept"))
+    run_to_the_end(hosts)
+    snapshot = str(Snapshot.objects.get().uuid)
+    volume_snapshots.delete(ana, snapshot)
+    before = statuses()
+    with pytest.raises(NotFound, match=f"boot volume snapshot id:{snapshot} not found"):
+        volume_creation.create(ana, VolumeAsk(image_id=made.image_id, size_gb=1))
+    for asked in (wish(image_ref=made.image_id), wish(of_image(made.image_id))):
+        with pytest.raises(Invalid, match=f"failed to get snapshot {snapshot}"):
+            instances.create(ana, asked)
+    assert statuses() == before
+
+
+@pytest.mark.parametrize("kind", ["server", "volume"])
+def test_a_snapshot_that_is_deleted_at_the_same_moment_makes_no_volume_in_error(
+    kind: str, hosts: StorageHosts, ana: Any, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched(hosts, ana, of_image(image))
+    snapshot = snapshot_of(hosts, ana, str(BlockDevice.objects.using(CELL).get().volume_uuid))
+    checks = {"server": (instances.quotas, "room_for"), "volume": (volume_creation.volumes, "check_metadata")}
+    place, name = checks[kind]
+    usual = getattr(place, name)
+
+    def deleting(*words: Any, **more: Any) -> Any:
+        Snapshot.objects.filter(uuid=snapshot).update(status="deleting")
+        return usual(*words, **more)
+
+    monkeypatch.setattr(place, name, deleting)
+    before = statuses()
+    asked: dict[str, Callable[[], Any]] = {
+        "server": lambda: instances.create(ana, wish(DeviceWish("snapshot", "volume", uuid=snapshot, boot_index=0))),
+        "volume": lambda: volume_creation.create(ana, VolumeAsk(snapshot_id=snapshot)),
+    }
+    with pytest.raises(Invalid, match="has just been deleted"):
+        asked[kind]()
+    assert (statuses(), BuildRequest.objects.count()) == (before, 0)
