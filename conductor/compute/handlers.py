@@ -69,6 +69,18 @@ def _spawn(at: Hands, command: m.SpawnInstance) -> None:
         at.driver.power_off(guest.instance_uuid, 0.0)
 
 
+def _rebuild(at: Hands, command: m.RebuildInstance) -> None:
+    """A guest that the host has lost is built anew: a rebuild keeps nothing of the old disks anyway."""
+    guest = _guest(command)
+    try:
+        at.driver.rebuild(guest, at.progress, is_running=command.is_running)
+    except GuestMissing:
+        log.warning("a guest that was to be rebuilt is not there, and is built: instance=%s", guest.instance_uuid)
+        at.driver.spawn(guest, at.progress)
+        if not command.is_running:
+            at.driver.power_off(guest.instance_uuid, 0.0)
+
+
 def _destroy(at: Hands, command: m.DestroyInstance) -> None:
     """What a driver still lists is there, whatever it answered."""
     at.driver.destroy(command.instance_uuid)
@@ -160,9 +172,7 @@ def _migrate_in(at: Hands, command: m.MigrateIn) -> None:
 HANDLERS: Mapping[type[Any], Handler] = {
     m.SpawnInstance: Handler(_spawn, builds=True),
     m.DestroyInstance: Handler(_destroy),
-    m.RebuildInstance: Handler(
-        lambda at, it: at.driver.rebuild(_guest(it), at.progress, is_running=it.is_running), "rebuild"
-    ),
+    m.RebuildInstance: Handler(_rebuild, "rebuild"),
     # what is taken over is all that is left of a guest: nobody destroys it because a newer command came
     m.TakeOverInstance: Handler(_take_over, "evacuate"),
     m.HandBackInstance: Handler(lambda at, it: at.driver.hand_back(it.instance_uuid, it.source_host), "evacuate"),

@@ -22,7 +22,7 @@ from conductor.conformance.base import Told, power_state, uuids
 from conductor.core.compute_driver import HAS_LEFT, GuestSpec
 from conductor.core.errors import DriverError, GuestMissing, MigrationAborted
 from conductor.core.states import PowerState
-from conductor.rpc.messages import LiveMigrate
+from conductor.rpc.messages import LiveMigrate, RebuildInstance
 from tests.compute_drivers.test_fake import IMAGE, PORT, started
 from tests.guests import guest_of
 
@@ -352,3 +352,22 @@ def test_a_failure_after_the_switch_is_not_told_as_one_of_a_guest_that_is_still_
     assert [driver.host for driver in (here, there) if guest.instance_uuid in uuids(driver)] == [
         "sim-2" if has_left else "sim-1"
     ]
+
+
+@pytest.mark.parametrize(("is_running", "state"), [(True, PowerState.RUNNING), (False, PowerState.SHUTDOWN)])
+def test_a_guest_that_the_host_has_lost_is_rebuilt_all_the_same(
+    is_running: bool, state: PowerState, source: FakeDriver, guest: GuestSpec
+) -> None:
+    source.destroy(guest.instance_uuid)
+    command = RebuildInstance(
+        step_key="run:do:0:1:1",
+        fencing_token=1,
+        run_uuid=str(uuid4()),
+        cell="cell1",
+        host=source.host,
+        instance_uuid=guest.instance_uuid,
+        guest=guest.to_json(),
+        is_running=is_running,
+    )
+    carry_out(Hands(source, lambda *words: None, Told()), command)
+    assert power_state(source, guest) is state
