@@ -25,7 +25,7 @@ def files_of(
 ) -> dict[str, bytes]:
     """All of it, by path; `vendor_data` are of whoever runs the host.
 
-    Raises BuildAborted for user data that are not base64.
+    Raises BuildAborted for user data or files that are not base64.
     """
     user_data = _user_data(guest)
     openstack = {
@@ -38,7 +38,8 @@ def files_of(
     if user_data:
         openstack["user_data"] = amazon["user-data"] = user_data
     kinds = (("openstack", VERSION, openstack), ("ec2", EC2_VERSION, amazon))
-    return {
+    contents = {f"openstack{_place(number)}": _decoded(file.contents) for number, file in enumerate(guest.files)}
+    return contents | {
         f"{kind}/{folder}/{name}": data
         for kind, version, files in kinds
         for folder in ("latest", version)
@@ -60,6 +61,8 @@ def _metadata(guest: GuestSpec, password: str) -> dict[str, Any]:
     if guest.public_key:
         said["public_keys"] = {KEY_NAME: guest.public_key}
         said["keys"] = [{"name": KEY_NAME, "type": "ssh", "data": guest.public_key}]
+    if guest.files:
+        said["files"] = [{"path": file.path, "content_path": _place(number)} for number, file in enumerate(guest.files)]
     if password:
         said["admin_pass"] = password
     return said
@@ -117,6 +120,18 @@ def _type_of(port: NetworkPort, one: PortAddress) -> str:
         return f"ipv6_{one.ipv6_mode}" if one.ipv6_mode else "ipv6"
     first = next(other for other in port.addresses if ":" not in other.ip_address)
     return "ipv4_dhcp" if one == first else "ipv4"
+
+
+def _place(number: int) -> str:
+    """Where the contents of a file lie, below the folder of OpenStack."""
+    return f"/content/{number:04d}"
+
+
+def _decoded(contents: str) -> bytes:
+    try:
+        return base64.b64decode(contents, validate=False)
+    except (binascii.Error, ValueError):
+        raise BuildAborted("A file of the guest is not base64.") from None
 
 
 def _user_data(guest: GuestSpec) -> bytes:

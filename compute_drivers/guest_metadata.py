@@ -117,4 +117,4 @@ def _lists(pages: dict[str, bytes]) -> dict[str, list[str]]:
 def _kind_of(path: str) -> str:
     if path.endswith(".json"):
         return JSON
-    return BYTES if path.endswith(("user_data", "user-data")) else TEXT
+    return BYTES if path.endswith(("user_data", "user-data")) or path.startswith("openstack/content/") else TEXT

@@ -237,5 +237,6 @@ def _stale(command: Command) -> StaleToken:
 def _secrets(command: Any) -> tuple[str, ...]:
     """What a command carries that only the guest may read."""
     guest = getattr(command, "guest", {})
-    carried = (guest.get("user_data"), guest.get("admin_password"), getattr(command, "password", ""))
+    files = [file.get("contents") for file in guest.get("files", ())]
+    carried = (guest.get("user_data"), guest.get("admin_password"), getattr(command, "password", ""), *files)
     return tuple(secret for secret in carried if secret)

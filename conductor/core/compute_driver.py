@@ -20,6 +20,14 @@ from conductor.core.states import PowerState
 
 
 @dataclass(frozen=True, slots=True)
+class GuestFile:
+    """A file that a guest is to have when it first boots; `contents` are base64."""
+
+    path: str
+    contents: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class GuestSpec:
     """All that a driver needs to build one guest."""
 
@@ -38,6 +46,7 @@ class GuestSpec:
     volumes: tuple[VolumeConnection, ...] = ()
     admin_password: str = ""
     hardware: Mapping[str, Any] = field(default_factory=dict)  # core.hardware's Grant as JSON: cells, pins, devices
+    files: tuple[GuestFile, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return plain(self)  # type: ignore[no-any-return]
@@ -52,6 +61,7 @@ class GuestSpec:
         values["image"] = values["image"] or ImageSpec()
         values["ports"] = tuple(NetworkPort.from_json(port) for port in values.get("ports", ()))
         values["volumes"] = tuple(VolumeConnection.from_json(volume) for volume in values.get("volumes", ()))
+        values["files"] = tuple(GuestFile(**known_fields(GuestFile, file)) for file in values.get("files", ()))
         return cls(**values)
 
 

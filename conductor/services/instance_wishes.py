@@ -60,6 +60,7 @@ def check(context: RequestContext, wish: BuildWish) -> CheckedWish:
     hardware_wishes.refuse(flavor, image.properties)
     _check_zone(context, wish.availability_zone)
     check_metadata(context.project_id, wish.metadata)
+    quotas.check_files(context.project_id, wish.files)
     if wish.max_count > 1:
         _check_many(wish, devices)
     hints = {name: list(words) for name, words in wish.scheduler_hints.items()}

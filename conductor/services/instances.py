@@ -215,6 +215,7 @@ def _common_values(checked: CheckedWish) -> dict[str, Any]:
         "key_name": wish.key_name,
         "public_key": checked.public_key,
         "user_data": wish.user_data,
+        **({"injected_files": [asdict(file) for file in wish.files]} if wish.files else {}),
         "config_drive": "True" if wish.config_drive else "",
         "disk_config": wish.disk_config,
         "access_ip_v4": wish.access_ip_v4,

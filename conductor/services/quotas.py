@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Sum
@@ -10,6 +11,7 @@ from django.db.models.functions import Coalesce
 
 from conductor.api_db.models import InstanceGroup, InstanceMapping, KeyPair, Quota, UserQuota
 from conductor.cells.lookup import API_ALIAS
+from conductor.core.compute_driver import GuestFile
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, QuotaExceeded
 from conductor.core.request_spec import FlavorSpec
@@ -32,9 +34,10 @@ DEFAULTS: Mapping[str, int] = {
     "floating_ips": UNLIMITED,
     "security_groups": UNLIMITED,
     "security_group_rules": UNLIMITED,
-    "injected_files": 0,
-    "injected_file_content_bytes": 0,
-    "injected_file_path_bytes": 0,
+    # Of one request.
+    "injected_files": 5,
+    "injected_file_content_bytes": 10_240,
+    "injected_file_path_bytes": 255,
 }
 
 
@@ -198,6 +201,28 @@ def _room(allowed: Mapping[str, int], taken: Usage, flavor: FlavorSpec, *, at_le
         wanted = {resource: amount * at_least for resource, amount in per_instance.items()}
         raise _exceeded(wanted, taken, allowed)
     return fits
+
+
+def check_files(project_id: str, files: Sequence[GuestFile]) -> None:
+    """Raises QuotaExceeded for more files, or longer paths or contents, than a request may bring; as Nova words it.
+
+    Contents count as they are in the guest, not as base64.
+    """
+    if not files:
+        return
+    allowed = limits(project_id)
+    found = {
+        "injected_files": ("limit exceeded", len(files)),
+        "injected_file_path_bytes": ("path exceeds maximum {}", max(len(file.path.encode()) for file in files)),
+        "injected_file_content_bytes": (
+            "content exceeds maximum {}",
+            max(len(base64.b64decode(file.contents)) for file in files),
+        ),
+    }
+    for resource, (words, amount) in found.items():
+        limit = allowed[resource]
+        if limit != UNLIMITED and amount > limit:
+            raise QuotaExceeded(f"Personality file {words.format(limit)}")
 
 
 def project_name(project_id: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from conductor.cell_db.models import BlockDevice, Instance
+from conductor.core.compute_driver import GuestFile
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid, NotFound
 from conductor.core.identifiers import uuid_or_none
@@ -17,7 +18,7 @@ from conductor.image import boot_images
 from conductor.image.operations import image_spec
 from conductor.image.queries import visible_to
 from conductor.scheduler import hardware_wishes
-from conductor.services import instance_wishes, keypairs, server_actions, volumes
+from conductor.services import instance_wishes, keypairs, quotas, server_actions, volumes
 from conductor.services.server_actions import Asked
 from conductor.volume.models import Volume
 
@@ -38,6 +39,7 @@ class RebuildWish:
     values: Mapping[str, Any] = field(default_factory=dict)
     key_name: str | None = UNCHANGED
     user_data: str | None = field(default=UNCHANGED, repr=False)
+    files: tuple[GuestFile, ...] = ()  # instead of those that the guest had
     admin_password: str = field(default="", repr=False)
     may_refill: bool = True  # the root volume, where there is one: else it keeps its data, and no other image will do
 
@@ -52,9 +54,12 @@ def rebuild(context: RequestContext, instance_uuid: str, wish: RebuildWish) -> s
     def prepare(alias: str, instance: Instance, run_uuid: UUID) -> None:
         inputs["values"] = _rebuilt_values(context, alias, instance, wish)
 
-    hidden = {"admin_password": wish.admin_password or new_password()}
+    hidden: dict[str, Any] = {
+        "admin_password": wish.admin_password or new_password(),
+        "injected_files": [asdict(file) for file in wish.files],
+    }
     if wish.user_data is not UNCHANGED:
-        hidden["user_data"] = wish.user_data  # type: ignore[assignment]
+        hidden["user_data"] = wish.user_data
     return server_actions.begin(
         context, instance_uuid, "rebuild", Asked(inputs=inputs, secrets=hidden, prepare=prepare)
     )
@@ -103,6 +108,7 @@ def _rebuilt_values(context: RequestContext, alias: str, instance: Instance, wis
         raise Invalid(f"{', '.join(sorted(unknown))} cannot be changed by a rebuild.")
     if "metadata" in wish.values:
         instance_wishes.check_metadata(instance.project_id, wish.values["metadata"])
+    quotas.check_files(instance.project_id, wish.files)
     flavor = FlavorSpec(**instance.flavor)
     image = instance_wishes.bootable_image(context, wish.image_ref, flavor)
     boot_images.check_parts(instance.project_id, image.properties)

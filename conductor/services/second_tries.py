@@ -43,6 +43,7 @@ KEPT = (
     "key_name",
     "public_key",
     "user_data",
+    "injected_files",
     "config_drive",
     "disk_config",
     "access_ip_v4",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from conductor.core.compute_driver import GuestFile
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ class BuildWish:
     description: str | None = None
     hostname: str = ""
     user_data: str | None = None
+    files: tuple[GuestFile, ...] = ()
     config_drive: bool = False
     disk_config: str = "MANUAL"
     access_ip_v4: str = ""

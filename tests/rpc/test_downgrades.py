@@ -53,7 +53,7 @@ def _usual(name: str, version: str) -> dict[str, Any]:
     values = body(f"{name}-{version}")["body"]
     if "guest" not in values:
         return {}
-    guest = {**values["guest"], "hardware": {}}
+    guest = {**values["guest"], "hardware": {}} | ({"files": []} if "files" in values["guest"] else {})
     if name != "spawn_instance":
         return {"body": {**values, "guest": guest}}
     return {"body": {**values, "is_running": True, "guest": {**guest, "volumes": [], "admin_password": ""}}}

@@ -94,7 +94,7 @@ def test_old_bodies_still_decode(path: Path) -> None:
 
 
 def test_what_messages_carry_is_read_too_and_newer_fields_are_dropped() -> None:
-    spawn = json.loads((CORPUS / "spawn_instance-1.4.json").read_text())["body"]["guest"]
+    spawn = json.loads((CORPUS / "spawn_instance-1.5.json").read_text())["body"]["guest"]
     guest = GuestSpec.from_json(spawn)
     assert json.loads(json.dumps(guest.to_json())) == spawn
     newer = {**spawn, "new": 1, "flavor": {**spawn["flavor"], "new": 1}, "ports": [{**spawn["ports"][0], "new": 1}]}
@@ -102,7 +102,9 @@ def test_what_messages_carry_is_read_too_and_newer_fields_are_dropped() -> None:
     assert GuestSpec.from_json(newer) == guest
     older = json.loads((CORPUS / "spawn_instance-1.0.json").read_text())["body"]["guest"]
     ports = tuple(replace(port, network_uuid="", more=()) for port in guest.ports)
-    assert GuestSpec.from_json(older) == replace(guest, ports=ports, volumes=(), admin_password="", hardware={})
+    assert GuestSpec.from_json(older) == replace(
+        guest, ports=ports, volumes=(), admin_password="", hardware={}, files=()
+    )
     report = json.loads((CORPUS / "host_reported-1.1.json").read_text())["body"]["report"]
     node = NodeReport.from_json(report)
     assert json.loads(json.dumps(node.to_json())) == report

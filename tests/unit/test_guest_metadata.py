@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compute_drivers.config_disc import disc
 from compute_drivers.guest_files import files_of
 from compute_drivers.guest_metadata import GuestPages
 from compute_drivers.user_net.http import LARGEST_BODY, LARGEST_HEAD, Exchange
-from conductor.core.compute_driver import NetworkPort
+from conductor.core.compute_driver import GuestFile, NetworkPort
 from tests.guests import guest_of, image_of
 
 PORT = NetworkPort("p1", "private", "fa:16:3e:00:00:01", "10.64.0.3", 20, "10.64.0.0/20", "10.64.0.1")
@@ -152,3 +153,20 @@ class TestHttp:
         exchange = Exchange(GuestPages(files_of(GUEST), Path("/nonexistent/posted")))
         for piece in pieces:
             exchange.receive(piece)
+
+
+def test_files_are_named_in_the_metadata_and_lie_beside_them(tmp_path: Path) -> None:
+    contents = base64.b64encode(b"\x00 hello").decode()
+    guest = replace(GUEST, files=(GuestFile("/etc/motd", contents), GuestFile("/etc/issue", "")))
+    pages = GuestPages(files_of(guest), tmp_path / "posted")
+    told = json.loads(pages.answer("GET", "/openstack/latest/meta_data.json").body)["files"]
+    assert told == [
+        {"path": "/etc/motd", "content_path": "/content/0000"},
+        {"path": "/etc/issue", "content_path": "/content/0001"},
+    ]
+    found = [pages.answer("GET", f"/openstack{one['content_path']}") for one in told]
+    assert [(one.status, one.body) for one in found] == [(200, b"\x00 hello"), (200, b"")]
+    assert found[0].kind == "application/octet-stream"
+    assert b"content" in pages.answer("GET", "/openstack").body.splitlines()
+    assert b"hello" in disc(files_of(guest))
+    assert "files" not in json.loads(files_of(GUEST)["openstack/latest/meta_data.json"])

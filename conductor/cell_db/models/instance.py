@@ -39,6 +39,7 @@ class Instance(models.Model):
     key_name = models.CharField(max_length=255, null=True)
     public_key = models.TextField(default="")
     user_data = models.TextField(null=True)
+    injected_files = models.JSONField(null=True)  # GuestFile as JSON
     config_drive = models.CharField(max_length=8, default="")
     disk_config = models.CharField(max_length=8, default="MANUAL")
     access_ip_v4 = models.CharField(max_length=64, default="")

@@ -57,6 +57,14 @@ def _ports_without(*names: str) -> Callable[[Body], dict[str, Any]]:
     return say
 
 
+def _without_files(body: Body) -> dict[str, Any]:
+    """Before, no guest had files of its own."""
+    guest = dict(body["guest"])
+    if guest.pop("files", None):
+        raise Inexpressible("files")
+    return {**body, "guest": guest}
+
+
 _without_networks = _ports_without("network_uuid")
 _without_addresses = _ports_without("ipv6_mode", "more")
 
@@ -86,6 +94,9 @@ DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]
     **{(name, "1.1"): ("1.0", _plain) for name in DESCRIBING},
     **{(name, "1.2"): ("1.1", _without_networks) for name in DESCRIBING},
     **{(name, "1.3"): ("1.2", _without_addresses) for name in DESCRIBING},
+    ("spawn_instance", "1.5"): ("1.4", _without_files),
+    ("take_over_instance", "1.3"): ("1.2", _without_files),
+    **{(name, "1.4"): ("1.3", _without_files) for name in DESCRIBING},
     ("host_reported", "1.1"): ("1.0", _report),
     ("host_reported", "1.2"): ("1.1", _without_whatever("doings")),
     ("step_progressed", "1.1"): ("1.0", _without_whatever("figures")),

@@ -30,7 +30,7 @@ class Command:
 # -- there and gone. `guest` is core.GuestSpec as JSON everywhere.
 
 
-@message("spawn_instance", version="1.4")
+@message("spawn_instance", version="1.5")
 class SpawnInstance(Command):
     """Build a guest and start it, unless `is_running` is false."""
 
@@ -43,7 +43,7 @@ class DestroyInstance(Command):
     """End a guest and remove all that it has on the host."""
 
 
-@message("rebuild_instance", version="1.3")
+@message("rebuild_instance", version="1.4")
 class RebuildInstance(Command):
     """Replace the guest's own disks by new ones of `guest.image`; its ports and volumes stay."""
 
@@ -54,7 +54,7 @@ class RebuildInstance(Command):
 # -- on a host of its own no more
 
 
-@message("take_over_instance", version="1.2")
+@message("take_over_instance", version="1.3")
 class TakeOverInstance(Command):
     """Start the guest of a dead host from the disks that it has on shared storage, unless `is_running` is false."""
 
@@ -73,7 +73,7 @@ class HandBackInstance(Command):
 # -- power
 
 
-@message("power_on", version="1.3")
+@message("power_on", version="1.4")
 class PowerOn(Command):
     """Start a guest that is off."""
 
@@ -87,7 +87,7 @@ class PowerOff(Command):
     timeout_seconds: float = 60.0
 
 
-@message("reboot_instance", version="1.3")
+@message("reboot_instance", version="1.4")
 class RebootInstance(Command):
     """Soft: ask the guest. Hard: off and on again, defined anew from `guest`."""
 
@@ -111,14 +111,14 @@ class SuspendInstance(Command):
     """Write the guest's memory to disk and free it."""
 
 
-@message("resume_instance", version="1.3")
+@message("resume_instance", version="1.4")
 class ResumeInstance(Command):
     """Read a suspended guest's memory back and let it go on."""
 
     guest: dict[str, Any]
 
 
-@message("rescue_instance", version="1.3")
+@message("rescue_instance", version="1.4")
 class RescueInstance(Command):
     """Start the guest from `guest.image`, with its own root disk as the second."""
 
@@ -126,7 +126,7 @@ class RescueInstance(Command):
     password: str = ""
 
 
-@message("unrescue_instance", version="1.3")
+@message("unrescue_instance", version="1.4")
 class UnrescueInstance(Command):
     """Start the guest from its own root disk again."""
 
@@ -195,7 +195,7 @@ class DetachInterface(Command):
 # -- moving with the guest off: out at the source, in at the destination, then confirm or revert at the source
 
 
-@message("migrate_out", version="1.3")
+@message("migrate_out", version="1.4")
 class MigrateOut(Command):
     """Power off and make the guest's disks ready to be fetched; what is there stays until confirm or revert."""
 
@@ -203,7 +203,7 @@ class MigrateOut(Command):
     destination: str
 
 
-@message("migrate_in", version="1.3")
+@message("migrate_in", version="1.4")
 class MigrateIn(Command):
     """Build the guest from the disks that `migrate_out` answered with."""
 
@@ -217,7 +217,7 @@ class ConfirmMigration(Command):
     """At the source: remove what was kept for going back."""
 
 
-@message("revert_migration", version="1.3")
+@message("revert_migration", version="1.4")
 class RevertMigration(Command):
     """At the source: bring the guest back as it was. One that never went out is left as it is."""
 
@@ -228,7 +228,7 @@ class RevertMigration(Command):
 # -- moving while the guest runs
 
 
-@message("prepare_live_migration", version="1.3")
+@message("prepare_live_migration", version="1.4")
 class PrepareLiveMigration(Command):
     """At the destination: make room and say where to send the guest to; answers with `target`."""
 
@@ -236,7 +236,7 @@ class PrepareLiveMigration(Command):
     is_block_migration: bool | None = None
 
 
-@message("live_migrate", version="1.3")
+@message("live_migrate", version="1.4")
 class LiveMigrate(Command):
     """At the source: move the guest. Answered once it runs at the destination, or is back as it was."""
 
@@ -245,7 +245,7 @@ class LiveMigrate(Command):
     is_block_migration: bool | None = None
 
 
-@message("finish_live_migration", version="1.3")
+@message("finish_live_migration", version="1.4")
 class FinishLiveMigration(Command):
     """At the destination: the guest has arrived; make it permanent."""
 

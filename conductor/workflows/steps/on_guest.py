@@ -10,6 +10,7 @@ from django.conf import settings
 
 from conductor.cell_db.models import Instance
 from conductor.cells.silence import is_silent
+from conductor.core.compute_driver import GuestFile
 from conductor.core.request_spec import ImageSpec
 from conductor.core.states import TaskState, VmState
 from conductor.rpc import messages
@@ -125,6 +126,8 @@ def _rebuild(work: Work, instance: Instance, to: Address) -> Any:
         changes["public_key"] = values["public_key"]
     if "user_data" in work.secrets:
         changes["user_data"] = work.secrets["user_data"] or ""
+    if "injected_files" in work.secrets:
+        changes["files"] = tuple(GuestFile(**file) for file in work.secrets["injected_files"])
     guest = fresh_guest_of(
         work,
         instance,

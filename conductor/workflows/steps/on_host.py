@@ -8,7 +8,7 @@ from typing import Any
 from django.db import connections
 
 from conductor.cell_db.models import BlockDevice, Instance
-from conductor.core.compute_driver import GuestSpec, NetworkPort, VolumeConnection
+from conductor.core.compute_driver import GuestFile, GuestSpec, NetworkPort, VolumeConnection
 from conductor.core.hardware.wire import grant_to_json
 from conductor.core.request_spec import FlavorSpec, ImageSpec
 from conductor.image import boot_images
@@ -47,6 +47,7 @@ def guest_of(work: Work, instance: Instance, **changes: Any) -> dict[str, Any]:
         metadata=instance.metadata,
         volumes=_volumes(work, instance),
         hardware=hardware_of(instance),
+        files=tuple(GuestFile(**file) for file in instance.injected_files or ()),
     )
     guest = replace(guest, **changes)
     kernel, ramdisk = boot_images.boot_parts(instance.project_id, guest.image.properties)

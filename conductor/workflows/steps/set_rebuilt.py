@@ -24,6 +24,8 @@ class SetRebuilt(SetState):
         values = {name: value for name, value in work.inputs["values"].items() if name not in OF_VOLUME}
         if "user_data" in work.secrets:
             values["user_data"] = work.secrets["user_data"]
+        if "injected_files" in work.secrets:
+            values["injected_files"] = work.secrets["injected_files"] or None
         return {
             **values,
             "vm_state": VmState.STOPPED if is_off else VmState.ACTIVE,

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from conductor.cell_db.models import Instance, InstanceFault
+from conductor.core.compute_driver import GuestFile
 from conductor.core.errors import Conflict, Invalid, NotFound, NotSupported, ResourceLocked, Unavailable
 from conductor.core.server_actions import ACTIONS
 from conductor.core.states import PowerState, RunState, TaskState, VmState
@@ -359,6 +360,7 @@ def test_a_rebuild_changes_what_was_asked_for_and_keeps_the_rest(ana: Any) -> No
         image_ref=str(image.uuid),
         values={"name": "new", "hostname": "new-host", "metadata": {"a": "b"}, "description": "words"},
         user_data="c2VjcmV0",
+        files=(GuestFile("/etc/motd", "ZmlsZXM="),),
         key_name=None,
         admin_password=SECRET,
     )
@@ -368,6 +370,7 @@ def test_a_rebuild_changes_what_was_asked_for_and_keeps_the_rest(ana: Any) -> No
     body = sealing.unseal_command(command.body)["body"]
     guest = body["guest"]
     assert (guest["name"], guest["hostname"], guest["user_data"]) == ("new", "new-host", "c2VjcmV0")
+    assert guest["files"] == [{"path": "/etc/motd", "contents": "ZmlsZXM="}]
     assert (guest["admin_password"], body["is_running"]) == (SECRET, False)
     assert instance_of(uuid).name == "web-1"  # until it is done
     run_to_the_end()
@@ -375,7 +378,15 @@ def test_a_rebuild_changes_what_was_asked_for_and_keeps_the_rest(ana: Any) -> No
     assert (after.name, after.hostname, after.metadata, after.description) == ("new", "new-host", {"a": "b"}, "words")
     assert (after.vm_state, after.user_data, after.key_name) == (VmState.STOPPED, "c2VjcmV0", None)
     assert (after.host, after.addresses, after.flavor) == (before.host, before.addresses, before.flavor)
+    assert after.injected_files == guest["files"]
     assert "c2VjcmV0" not in everything_said(uuid)
+    assert "ZmlsZXM=" not in everything_said(uuid)
+    second = rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=str(image.uuid)))
+    engine.run("cell1", second)
+    (command,) = OutboxMessage.objects.using("cell1").filter(run_uuid=second)
+    assert command.body["body"]["guest"]["files"] == []
+    run_to_the_end()
+    assert (instance_of(uuid).injected_files, instance_of(uuid).user_data) == (None, "c2VjcmV0")
 
 
 def test_a_rebuild_with_an_image_that_the_host_cannot_run_loses_nothing(ana: Any) -> None:

@@ -67,7 +67,13 @@ CERTIFICATES: Schema = {
 }
 FILES: Schema = {
     "type": "array",
-    "items": closed({"path": {"type": "string", "maxLength": 255}, "contents": {"type": "string"}}),
+    "items": closed(
+        {
+            "path": {"type": "string", "minLength": 1, "maxLength": 4095, "pattern": r"^[^\u0000-\u001f\u007f]*$"},
+            "contents": {"type": "string"},
+        },
+        required=("path", "contents"),
+    ),
 }
 
 _DEVICE: Schema = {

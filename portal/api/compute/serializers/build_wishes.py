@@ -6,9 +6,10 @@ import base64
 import binascii
 import ipaddress
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from conductor.core.compute_driver import GuestFile
 from conductor.core.errors import Invalid
 from conductor.services.values import BuildWish, NetworkWish
 from portal.api.compute.serializers import block_devices
@@ -56,6 +57,7 @@ def build_wish(body: Mapping[str, Any]) -> BuildWish:
         description=server.get("description"),
         hostname=server.get("hostname", ""),
         user_data=checked_user_data(server.get("user_data"), "server"),
+        files=checked_files(server.get("personality", ()), "server"),
         config_drive=as_boolean(server.get("config_drive", False), "server.config_drive"),
         disk_config=server.get("OS-DCF:diskConfig", "MANUAL"),
         access_ip_v4=server.get("accessIPv4", ""),
@@ -77,8 +79,6 @@ def last_part(ref: str) -> str:
 
 
 def _refuse_what_is_not_offered(server: Mapping[str, Any]) -> None:
-    if server.get("personality"):
-        raise Invalid("Injected files are not offered: use user_data.", field="server.personality")
     if server.get("trusted_image_certificates"):
         raise Invalid(
             "No host verifies signatures of images: leave the certificates out.",
@@ -122,11 +122,21 @@ def checked_user_data(text: str | None, where: str) -> str | None:
     """The text as it was sent. Raises Invalid for what is no base64."""
     if text is None:
         return None
+    _require_base64(text, f"{where}.user_data")
+    return text
+
+
+def checked_files(given: Sequence[Mapping[str, str]], where: str) -> tuple[GuestFile, ...]:
+    """The files of `personality`. Raises Invalid for contents that are no base64."""
+    for number, file in enumerate(given):
+        _require_base64(file["contents"], f"{where}.personality[{number}].contents")
+    return tuple(GuestFile(file["path"], "".join(file["contents"].split())) for file in given)
+
+
+def _require_base64(text: str, field: str) -> None:
     try:
         base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         raise Invalid(
-            f"Invalid input for field/attribute {where}.user_data. It must be encoded in base64.",
-            field=f"{where}.user_data",
+            f"Invalid input for field/attribute {field}. It must be encoded in base64.", field=field
         ) from None
-    return text

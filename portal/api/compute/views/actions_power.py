@@ -23,7 +23,7 @@ from conductor.services.values import InstanceView
 from portal.api.compute.schemas import actions_power as schemas
 from portal.api.compute.schemas import servers as server_schemas
 from portal.api.compute.serializers import servers
-from portal.api.compute.serializers.build_wishes import checked_user_data, last_part
+from portal.api.compute.serializers.build_wishes import checked_files, checked_user_data, last_part
 from portal.api.compute.views.offered import Call, Offered, accepted
 from portal.api.compute.views.servers import ServerView, changed_columns
 
@@ -84,8 +84,6 @@ def rebuild(view: ServerView, server_id: str, value: Any) -> Response:
 
 
 def _rebuild_wish(value: Mapping[str, Any]) -> RebuildWish:
-    if value.get("personality"):
-        raise Invalid("Injected files are not offered: use user_data.", field="rebuild.personality")
     if value.get("trusted_image_certificates"):
         raise Invalid(
             "No host verifies signatures of images: leave the certificates out.",
@@ -98,6 +96,7 @@ def _rebuild_wish(value: Mapping[str, Any]) -> RebuildWish:
         image_ref=last_part(value["imageRef"]),
         values=values,
         admin_password=value.get("adminPass") or rebuilds.new_password(),
+        files=checked_files(value.get("personality", ()), "rebuild"),
     )
     if "key_name" in value:
         wish = replace(wish, key_name=value["key_name"])
