@@ -33,6 +33,7 @@ class Disk:
     bus: str = "virtio"
     limits: Mapping[str, int] = field(default_factory=dict)
     cache: str = ""
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def _disk_of(volume: VolumeConnection) -> Disk:
         disk_format=volume.disk_format,
         alias=alias_of(volume.volume_uuid),
         serial=volume.serial,
+        cache="none" if volume.is_shared else "",
+        is_shared=volume.is_shared,
         is_read_only=volume.is_read_only,
     )
 
@@ -115,6 +118,8 @@ def disk_element(described: Disk) -> Element:
         text(disk, "serial", described.serial)
     if described.is_read_only:
         SubElement(disk, "readonly")
+    if described.is_shared:
+        SubElement(disk, "shareable")
     if described.alias:
         SubElement(disk, "alias", name=described.alias)
     return disk

@@ -56,6 +56,25 @@ class VolumeConformance(Base):
         assert power_state(driver, running) is PowerState.RUNNING
         self._detached(True, lambda: driver.detach_volume(uuid, volume.volume_uuid))
 
+    def test_a_shared_volume_is_had_by_two_guests_that_run(
+        self,
+        driver: ComputeDriver,
+        running: GuestSpec,
+        new_guest: NewGuest,
+        make_volume: Callable[[], VolumeConnection],
+    ) -> None:
+        """One has it from its start, the other gets it; each lets it go without the other."""
+        if lacks(driver, "attach_volume"):
+            return
+        shared = replace(make_volume(), is_shared=True)
+        second = replace(new_guest(), volumes=(shared,))
+        driver.spawn(second, Told())
+        driver.attach_volume(running.instance_uuid, shared)
+        assert {power_state(driver, guest) for guest in (running, second)} == {PowerState.RUNNING}
+        self._detached(True, lambda: driver.detach_volume(running.instance_uuid, shared.volume_uuid))
+        driver.destroy(second.instance_uuid)
+        assert power_state(driver, running) is PowerState.RUNNING
+
     def test_a_volume_takes_the_place_of_another_with_its_data(
         self, driver: ComputeDriver, running: GuestSpec, make_volume: Callable[[], VolumeConnection]
     ) -> None:

@@ -67,6 +67,7 @@ class VolumeConnection:
     """One volume of a guest: where its data is and how the guest sees it.
 
     `path` is a file or block device that the host can open. `boot_index` 0 is the root disk, -1 is no boot device.
+    Several guests may have one that `is_shared` at the same time: nothing of it is locked or kept in a cache.
     """
 
     volume_uuid: str
@@ -77,6 +78,7 @@ class VolumeConnection:
     boot_index: int = -1
     is_read_only: bool = False
     serial: str = ""
+    is_shared: bool = False
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> VolumeConnection:

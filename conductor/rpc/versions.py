@@ -18,7 +18,7 @@ SERVICE_VERSION_HISTORY = (
     "guests_counted 1.0",
     "steer_live_migration 1.0",
     "consoles_written 1.0 (of many guests at once)",
-    "a guest's files: spawn_instance 1.5, take_over_instance 1.3, others 1.4",
+    "files, shared volumes: spawn_instance 1.5, take_over_instance 1.3, attach_volume, swap_volume 1.1, others 1.4",
 )
 
 SERVICE_VERSION = len(SERVICE_VERSION_HISTORY)
@@ -63,7 +63,8 @@ BROUGHT: tuple[Mapping[str, str], ...] = (
     {"guests_counted": "1.0"},
     {"steer_live_migration": "1.0"},
     {"consoles_written": "1.0"},
-    {**dict.fromkeys(DESCRIBING, "1.4"), "spawn_instance": "1.5", "take_over_instance": "1.3"},
+    {**dict.fromkeys(DESCRIBING, "1.4"), "spawn_instance": "1.5", "take_over_instance": "1.3"}
+    | dict.fromkeys(("attach_volume", "swap_volume"), "1.1"),
 )
 
 

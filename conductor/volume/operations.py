@@ -248,6 +248,7 @@ def connection_of(volume: Volume, device: str, *, boot_index: int = -1) -> dict[
             device_name=device,
             boot_index=boot_index,
             serial=str(volume.uuid),
+            is_shared=volume.is_multiattach,
         )
     )
 

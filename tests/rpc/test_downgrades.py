@@ -96,3 +96,25 @@ def test_nothing_is_changed_for_who_knows_it() -> None:
     for path in CORPUS.glob("*.json"):
         frozen = json.loads(path.read_text())
         assert lowered(frozen, SERVICE_VERSION) == frozen
+
+
+@pytest.mark.parametrize("name", ["attach_volume", "swap_volume"])
+def test_a_volume_of_several_guests_is_not_for_hosts_that_lock_each(name: str) -> None:
+    shared = body(f"{name}-1.1")
+    shared["body"]["volume"]["is_shared"] = True
+    with pytest.raises(Inexpressible, match="a volume of several guests"):
+        lowered(shared, SERVICE_VERSION - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("files", [{"path": "/etc/motd", "contents": "eA=="}], "files"),
+        ("volumes", [{"is_shared": True}], "a volume of"),
+    ],
+)
+def test_what_only_new_hosts_can_do_for_a_guest_is_refused(name: str, value: Any, words: str) -> None:
+    spawn = body("spawn_instance-1.5")
+    spawn["body"]["guest"] |= {"files": [], name: value}
+    with pytest.raises(Inexpressible, match=words):
+        lowered(spawn, SERVICE_VERSION - 1)

@@ -58,11 +58,21 @@ def _ports_without(*names: str) -> Callable[[Body], dict[str, Any]]:
 
 
 def _without_files(body: Body) -> dict[str, Any]:
-    """Before, no guest had files of its own."""
+    """Before, no guest had files of its own, and hosts locked each volume for one guest."""
     guest = dict(body["guest"])
     if guest.pop("files", None):
         raise Inexpressible("files")
-    return {**body, "guest": guest}
+    return {**body, "guest": {**guest, "volumes": [_of_one_guest(volume) for volume in guest.get("volumes", ())]}}
+
+
+def _unshared(body: Body) -> dict[str, Any]:
+    return {**body, "volume": _of_one_guest(body["volume"])}
+
+
+def _of_one_guest(volume: Body) -> dict[str, Any]:
+    if volume.get("is_shared"):
+        raise Inexpressible("a volume of several guests")
+    return {key: value for key, value in volume.items() if key != "is_shared"}
 
 
 _without_networks = _ports_without("network_uuid")
@@ -95,6 +105,8 @@ DOWNGRADES: Mapping[tuple[str, str], tuple[str, Callable[[Body], dict[str, Any]]
     **{(name, "1.2"): ("1.1", _without_networks) for name in DESCRIBING},
     **{(name, "1.3"): ("1.2", _without_addresses) for name in DESCRIBING},
     ("spawn_instance", "1.5"): ("1.4", _without_files),
+    ("attach_volume", "1.1"): ("1.0", _unshared),
+    ("swap_volume", "1.1"): ("1.0", _unshared),
     ("take_over_instance", "1.3"): ("1.2", _without_files),
     **{(name, "1.4"): ("1.3", _without_files) for name in DESCRIBING},
     ("host_reported", "1.1"): ("1.0", _report),

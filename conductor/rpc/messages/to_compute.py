@@ -156,7 +156,7 @@ class SnapshotInstance(Command):
     image_id: str
 
 
-@message("attach_volume", version="1.0")
+@message("attach_volume", version="1.1")
 class AttachVolume(Command):
     """Give the guest a volume; `volume` is core.VolumeConnection as JSON."""
 
@@ -170,7 +170,7 @@ class DetachVolume(Command):
     volume_uuid: str
 
 
-@message("swap_volume", version="1.0")
+@message("swap_volume", version="1.1")
 class SwapVolume(Command):
     """Copy a volume of the guest into another one, which takes its place; `volume` is core.VolumeConnection as JSON."""
 

@@ -17,6 +17,7 @@ from conductor.image import operations as images
 from conductor.image.models import Image
 from conductor.services import (
     instances,
+    moves,
     server_actions,
     server_images,
     server_volumes,
@@ -69,6 +70,30 @@ def test_a_volume_that_can_be_shared_is_attached_to_two_servers(
     run_to_the_end(hosts)
     assert statuses()[system] == "available"
     assert_nothing_under_way(second)
+
+
+def test_a_shared_volume_survives_a_resize_and_is_let_go_one_by_one(
+    hosts: StorageHosts, ana: Any, image: str, system: str
+) -> None:
+    Volume.objects.filter(uuid=system).update(is_multiattach=True)
+    first, second = (launched(hosts, ana, of_image(image)) for _ in range(2))
+    for uuid in (first, second):
+        server_volumes.attach(ana, uuid, AttachWish(system))
+        run_to_the_end(hosts)
+    devices = BlockDevice.objects.using(CELL).filter(volume_uuid=system)
+    assert [device.connection["is_shared"] for device in devices] == [True, True]
+    moves.resize(ana, first, "2")
+    run_to_the_end(hosts)
+    server_actions.begin(ana, first, "confirmResize")
+    run_to_the_end(hosts)
+    assert (instance_of(first).vm_state, instance_of(first).flavor["flavor_id"]) == (VmState.ACTIVE, "2")
+    for uuid, left in ((first, {second}), (second, set())):
+        assert system in {one.volume_id for one in server_volumes.list_attachments(ana, uuid)}
+        server_volumes.detach(ana, uuid, system)
+        run_to_the_end(hosts)
+        rows = VolumeAttachment.objects.filter(volume__uuid=system)
+        assert {str(row.instance_uuid) for row in rows} == left
+        assert statuses()[system] == ("in-use" if left else "available")
 
 
 def test_an_image_of_a_root_volume_is_a_list_of_snapshots_that_boots(hosts: StorageHosts, ana: Any, image: str) -> None:
