@@ -84,7 +84,7 @@ def test_a_shared_volume_survives_a_resize_and_is_let_go_one_by_one(
     assert [device.connection["is_shared"] for device in devices] == [True, True]
     moves.resize(ana, first, "2")
     run_to_the_end(hosts)
-    server_actions.begin(ana, first, "confirmResize")
+    moves.confirm(ana, first)
     run_to_the_end(hosts)
     assert (instance_of(first).vm_state, instance_of(first).flavor["flavor_id"]) == (VmState.ACTIVE, "2")
     for uuid, left in ((first, {second}), (second, set())):
