@@ -80,6 +80,10 @@ _COMMANDS = Insert(
     later={"send_again_at": FIRST_RESEND_SECONDS},
 )
 
+_OF_INSTANCE = "body->'body'->>'instance_uuid'"
+_DROP_COMMAND = f"DELETE FROM journal_outboxmessage WHERE step_key = %s RETURNING is_owed, host, {_OF_INSTANCE}"
+_HAS_DEFERRED = f"SELECT 1 FROM journal_outboxmessage WHERE is_owed AND host = %s AND {_OF_INSTANCE} = %s LIMIT 1"
+
 _LOCKS = Insert(
     ResourceLock,
     *("resource", "run_id"),
@@ -245,7 +249,6 @@ def keep_answer(
 
     The run's row is held first, as its owners do: else the two would wait for each other.
     """
-    run(connection, "DELETE FROM journal_outboxmessage WHERE step_key = %s", (step_key,))
     if not run(connection, _WAKE, (uuid_param(run_uuid), step_key)):
         return False
     return bool(run(connection, f"{_ANSWER} RETURNING id", (json.dumps(answer), step_key)))
@@ -257,6 +260,17 @@ def add_command(
     """Put a command for a host, encoded as `body`, into the outbox as sent once."""
     uuid = uuid_param(run_uuid)
     _COMMANDS.run(connection, [(command.step_key, uuid, queue, command.host, json.dumps(body), is_owed, 1)])
+
+
+def drop_command(connection: BaseDatabaseWrapper, step_key: str) -> tuple[str, str] | None:
+    """Take an answered command out of the outbox; of a deferred one its host and instance, else None."""
+    gone = run(connection, _DROP_COMMAND, (step_key,))
+    return (gone[0][1], gone[0][2]) if gone and gone[0][0] else None
+
+
+def has_deferred(connection: BaseDatabaseWrapper, host: str, instance_uuid: str) -> bool:
+    """Whether the host has a deferred command about the instance that it has not answered."""
+    return bool(run(connection, _HAS_DEFERRED, (host, instance_uuid)))
 
 
 def uuid_param(value: UUID | str | None) -> str | None:

@@ -1,8 +1,14 @@
-"""What leaves with a transaction: new runs and their doorbells, commands to hosts, wake-ups and cancels."""
+"""What leaves with a transaction: new runs and their doorbells, commands to hosts, wake-ups and cancels.
+
+A command that nobody waits for any more, because its host was silent, is deferred: it is sent until the host has done
+it. Commands of one instance to one host leave in order: while a deferred one is not answered, those after it wait in
+the outbox. So a host never refuses the earlier of two as out of date, and never gets them the wrong way round. The
+order is asked for each time that a command is about to leave, so there is no state that a crash could leave behind.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,14 +28,17 @@ from conductor.journal import checkpoints, foreign_locks, locks, sealing, sweeps
 from conductor.journal.checkpoints import FIRST_RESEND_SECONDS
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.rpc import backports, broker
-from conductor.rpc.codec import encode
+from conductor.rpc.codec import encode, registered
 from conductor.rpc.messages import DestroyInstance
 from conductor.sql.dialect import NOW, Later
 from conductor.transactions import database_now, write_tx
 
 LONGEST_RESEND_SECONDS = 60.0
-# Of what a host owes no repetition mends these: it has newer orders about the guest, or cannot do it at all.
+# Of a deferred command no repetition mends these: the host has newer orders about the guest, or cannot do it at all.
 FOR_GOOD = frozenset(error.__name__ for error in (StaleToken, NotFound, NotSupported, Invalid))
+_INSTANCE = "body__body__instance_uuid"
+# A guest's end ends what a command does to the guest, but not what was kept of it for going back.
+_ENDED_BY = {"revert_migration": "confirm_migration", "confirm_migration": ""}
 NEVER_SECONDS = 10 * 365 * 86_400.0
 
 
@@ -154,18 +163,23 @@ def ring_after_commit(alias: str, run_uuid: UUID | str) -> None:
 def send_command(alias: str, command: Any, *, run_uuid: UUID | str, is_owed: bool = False) -> None:
     """Put a command for a host (a message of rpc.messages.to_compute) into the outbox; sent after the commit.
 
-    Raises HostTooOld when the host's agent has no words for it.
+    Where the host has not answered a deferred command about the same instance, that one is sent again instead, and
+    this one follows once it is answered. Raises HostTooOld when the host's agent has no words for it.
     """
     body, queue = encode(command), broker.compute_queue(command.host)
     said = backports.for_host(alias, command.host, body)
     kept = sealing.seal_command(body)
+    is_next = command.IS_URGENT or not checkpoints.has_deferred(connections[alias], command.host, command.instance_uuid)
     checkpoints.add_command(connections[alias], run_uuid, command, queue=queue, body=kept, is_owed=is_owed)
-    transaction.on_commit(partial(broker.tell_compute, queue, said), using=alias)
+    if is_next:
+        transaction.on_commit(partial(broker.tell_compute, queue, said), using=alias)
+    else:
+        _send_next(alias, command.host, command.instance_uuid)
 
 
 def owed_about(alias: str, instance_uuid: UUID | str) -> QuerySet[OutboxMessage]:
     """What hosts have not done yet about an instance, and nobody waits for: they may still have its guest."""
-    return OutboxMessage.objects.using(alias).filter(is_owed=True, body__body__instance_uuid=str(instance_uuid))
+    return OutboxMessage.objects.using(alias).filter(is_owed=True, **{_INSTANCE: str(instance_uuid)})
 
 
 def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
@@ -207,25 +221,73 @@ def resend_due(alias: str, limit: int = 200) -> int:
     due = OutboxMessage.objects.using(alias).filter(send_again_at__lte=database_now()).order_by("send_again_at")
     with write_tx(alias):
         messages = list(due[:limit])
+        held_back = _held_back(alias, messages)
         for message in messages:
-            sent_again = {"send_again_at": _later(message), "times_sent": message.times_sent + 1}
-            checkpoints.COMMANDS.update(connections[alias], message.pk, **sent_again)
+            if message.pk in held_back:
+                changed: dict[str, Any] = {"send_again_at": Later(FIRST_RESEND_SECONDS)}
+            else:
+                changed = {"send_again_at": _later(message), "times_sent": message.times_sent + 1}
+            checkpoints.COMMANDS.update(connections[alias], message.pk, **changed)
     for message in messages:
-        _say_again(alias, message)
-    return len(messages)
+        if message.pk not in held_back:
+            _say_again(alias, message)
+    return len(messages) - len(held_back)
+
+
+def _held_back(alias: str, messages: Sequence[OutboxMessage]) -> set[int]:
+    """Ids of those of these commands that come after a deferred one about their instance."""
+    deferred = OutboxMessage.objects.using(alias).filter(is_owed=True, host__in={message.host for message in messages})
+    first: dict[tuple[str, str], int] = {}
+    for pk, host, instance_uuid in deferred.order_by("pk").values_list("pk", "host", _INSTANCE):
+        first.setdefault((host, instance_uuid), pk)
+    return {
+        message.pk
+        for message in messages
+        if first.get((message.host, message.body["body"]["instance_uuid"]), message.pk) < message.pk
+        and not _is_urgent(message)
+    }
+
+
+def _is_urgent(message: OutboxMessage) -> bool:
+    return bool(registered()[message.body["message"]][0].IS_URGENT)
+
+
+def _send_next(alias: str, host: str, instance_uuid: str) -> None:
+    """Send what is next about an instance at a host: all up to the first deferred command; inside `write_tx(alias)`."""
+    waiting = OutboxMessage.objects.using(alias).filter(host=host, **{_INSTANCE: instance_uuid})
+    for message in waiting.order_by("pk"):
+        sent_again = {"send_again_at": _later(message), "times_sent": message.times_sent + 1}
+        checkpoints.COMMANDS.update(connections[alias], message.pk, **sent_again)
+        transaction.on_commit(partial(_say_again, alias, message), using=alias)
+        if message.is_owed:
+            return
 
 
 def _later(message: OutboxMessage) -> Later:
     return Later(min(FIRST_RESEND_SECONDS * 2 ** min(message.times_sent, 16), LONGEST_RESEND_SECONDS))
 
 
-def owe_again(alias: str, step_key: str, error: Mapping[str, Any]) -> None:
-    """A host failed to do what it owes: it is told again under another key, until it has; inside `write_tx(alias)`.
+def answered(alias: str, step_key: str, error: Mapping[str, Any] | None) -> None:
+    """Take a command that its host has answered out of the outbox; inside `write_tx(alias)`.
 
-    Nobody waits for it, but much rests on it: what its guest may still write to is nobody else's.
+    A deferred one that failed is sent again under another key, until the host has done it. After a deferred one that
+    is out of the way, the next command about the same instance is sent.
+    """
+    if error is not None:
+        redeliver(alias, step_key, error)
+    freed = checkpoints.drop_command(connections[alias], step_key)
+    if freed is not None:
+        _send_next(alias, *freed)
+
+
+def redeliver(alias: str, step_key: str, error: Mapping[str, Any]) -> None:
+    """Send a deferred command that failed again, under another key; inside `write_tx(alias)`.
+
+    Nobody waits for it, but much rests on it: what its guest may still write to is nobody else's. Only one is given up
+    whose subject a later command ends: what it was to put in order goes with that.
     """
     sent = OutboxMessage.objects.using(alias).select_for_update().filter(step_key=step_key).first()
-    if sent is None or not sent.is_owed or error["class"] in FOR_GOOD:
+    if sent is None or not sent.is_owed or error["class"] in FOR_GOOD or _is_pointless(alias, sent):
         return
     first_key, _, number = step_key.partition(":again-")
     key = f"{first_key}:again-{int(number or 0) + 1}"  # for the old one the host has its answer
@@ -233,6 +295,14 @@ def owe_again(alias: str, step_key: str, error: Mapping[str, Any]) -> None:
     checkpoints.COMMANDS.update(connections[alias], sent.pk, step_key=key, body=body, send_again_at=_later(sent))
     run = WorkflowRun.objects.using(alias).get(uuid=sent.run_uuid)
     _tell(alias, run, "run.still_owed", {"host": sent.host, "error": dict(error)})
+
+
+def _is_pointless(alias: str, sent: OutboxMessage) -> bool:
+    """Whether a later command for the host ends what this one is about."""
+    ends = _ENDED_BY.get(sent.body["message"], "destroy_instance")
+    later = OutboxMessage.objects.using(alias).filter(pk__gt=sent.pk, host=sent.host)
+    of_instance = later.filter(**{_INSTANCE: sent.body["body"]["instance_uuid"]})
+    return of_instance.filter(body__message=ends).exists()
 
 
 def _say_again(alias: str, message: OutboxMessage) -> None:

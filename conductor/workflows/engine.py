@@ -49,8 +49,7 @@ def answer(alias: str, message: StepAnswered) -> None:
     given = {"ok": message.ok, "result": dict(message.result), "error": message.error}
 
     def keep() -> bool:
-        if message.error is not None:
-            outbox.owe_again(alias, message.step_key, message.error)
+        outbox.answered(alias, message.step_key, message.error)
         return checkpoints.keep_answer(connections[alias], message.run_uuid, message.step_key, given)
 
     _work_on(alias, message.run_uuid, keep)

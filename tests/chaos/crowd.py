@@ -29,9 +29,12 @@ SIZE = 25
 DELETED = 0.25  # of the things: while they are built, or afterwards
 TWICE = 0.04  # of the things are asked for twice in the same millisecond
 SHARED, PORTS = 0.12, 4  # of the runs lock one of so many ports as well, and wait for it
-SILENT = 0.1  # of the rounds pass without a word from the host
+SILENT = (0.1, 0.1, 0.1, 0.6)  # of the rounds pass without a word from the host, by world
 LATE = 0.12  # of the runs fail late, so that there is something to undo
 STUBBORN = 0.3  # of these have an undo that never succeeds
+MOVED_AND_DELETED = 0.8  # of the things that are moved
+CUT_OFF = 0.5  # of the moves fail once the host has put something aside
+BACK_AT_HOST, TRIES = "host.bring_back", 5
 RELUCTANT = 0.15  # of the runs fail once more at what follows a failure, or at what is tried until it is done
 AFTERWARDS = {"Take.undo", "Mourn", "GiveBack"}
 HASTY = 0.02  # of the messages arrive when time has just passed for everybody
@@ -88,6 +91,7 @@ class Crowd(Schedule):
         self.random = random.Random(f"crowd {seed}")
         self.stubborn = ""
         self._size = size
+        self._silent = self.random.choice(SILENT)
         self._fates: dict[str, Fate] = {}  # by run
         self._run, self._fate = "", Fate(0, [])  # those of the message at work
         self._late: list[Message] = []
@@ -112,13 +116,18 @@ class Crowd(Schedule):
                 self._freeze(place)
 
     def meet(self, step: str) -> None:
-        if self._fate.is_stubborn and step == "Take.undo":
+        if self._fate.is_stubborn and self._never_ends(step):
             raise ledger.fail(step)
         is_once_more = self._fate.is_reluctant and step in AFTERWARDS
         self._fate.is_reluctant &= not is_once_more
         if is_once_more or self._fate.meet(AT_EFFECTS):
             self._strike("fail", f"failed: {step}")
             raise ledger.fail(step)
+
+    def _never_ends(self, step: str) -> bool:
+        """Whether this undo fails: a conductor's each time, and a host's as often as one is tried."""
+        self._fate.met[step,] += 1
+        return step == "Take.undo" or (step == BACK_AT_HOST and self._fate.met[step,] <= TRIES)
 
     def _may_be_overtaken(self) -> bool:
         """Whoever stands still inside a transaction holds the database's rows, and nobody overtakes him."""
@@ -156,8 +165,10 @@ class Crowd(Schedule):
     # -- moving -----------------------------------------------------------------------------------------------
 
     def _play(self) -> None:
-        self._ask_for_all()
         self._do_periodic_work()
+        self._delete_what_was_kept()
+        self._delete_while_away()
+        self._ask_for_all()
         for number in range(LONGEST_SETTLING):
             self.is_calm = number > LONGEST_SETTLING // 3
             while self.wire:
@@ -166,7 +177,7 @@ class Crowd(Schedule):
                 if self.random.random() < HASTY and not self.is_calm:
                     self._let_time_pass()
                 self._arrive(self.wire.pop(self.random.randrange(len(self.wire))))
-            hear(self.is_calm or self.random.random() > SILENT)
+            hear(self.is_calm or self.random.random() > self._silent)
             self._delete_the_rest()
             self.wire, self._late = self._late, []
             if not self.wire and not self._unfinished():
@@ -180,6 +191,31 @@ class Crowd(Schedule):
         work = Round(self.seed)
         self.trace.append(work.play())
         self.wrong += work.wrong
+
+    def _delete_what_was_kept(self) -> None:
+        """One thing is deleted whose move failed, with a host that could not take it back."""
+        self.things += 1
+        run_uuid = self._open(ledger.MOVE, self.things, may_wait=False)
+        self._fates[run_uuid] = Fate(self.things, [("fail", 4)], is_stubborn=True)
+        for _ in range(2 * TRIES + 2):
+            self._deliver_all()
+            self._let_time_pass()
+        self._open(ledger.DELETE, self.things, may_wait=True)
+
+    def _delete_while_away(self) -> None:
+        """One thing is moved, and deleted while its host is away: what waits for that comes to it in any order."""
+        self.things += 1
+        self._open(ledger.MOVE, self.things, may_wait=False)
+        self._deliver_all()
+        hear(False)
+        self._open(ledger.DELETE, self.things, may_wait=False)
+        for _ in range(2):
+            self._deliver_all(is_host_away=True)
+            self._let_time_pass()
+
+    def _deliver_all(self, *, is_host_away: bool = False) -> None:
+        while at := [at for at, (kind, _) in enumerate(self.wire) if kind != "compute" or not is_host_away]:
+            self._arrive(self.wire.pop(at[0]))
 
     def _look_for_needless_leftovers(self) -> None:
         """Nobody gives an undo up that would have succeeded."""
@@ -214,10 +250,13 @@ class Crowd(Schedule):
             fate = self._draw(self.things + 1)
             self.things += 1
             count += 1
-            if count < self._size and self.random.random() < DELETED:
+            flow = self.random.choice(ledger.BUILDS)
+            if count < self._size and self.random.random() < (MOVED_AND_DELETED if flow is ledger.MOVE else DELETED):
                 fate.delete_at = self.random.randrange(1, 15)
                 count += 1
-            flow = self.random.choice(ledger.BUILDS)
+            if flow is ledger.MOVE and self.random.random() < CUT_OFF:
+                fate.faults.append(("fail", 4))  # the effect after the one at the host
+                fate.is_stubborn = self.random.random() < STUBBORN
             self._begin(flow, fate)
             if self.random.random() < TWICE and self._open(flow, fate.thing, may_wait=False):
                 self.wrong.append(f"two actions on thing {fate.thing} were accepted in the same millisecond")

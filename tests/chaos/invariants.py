@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import connections
@@ -26,13 +27,16 @@ WAYS = ("do", "undo", "end")
 UNDOABLE = {step.name for step in ledger.BUILD.steps if step.has_revert}
 
 
-def violations(running: set[str], accepted: list[str]) -> list[str]:
-    """What is wrong; `running` are the host's guests, `accepted` the runs that were answered with yes."""
+def violations(running: Iterable[str], kept: Iterable[str], accepted: list[str]) -> list[str]:
+    """What is wrong; `accepted` are the runs that were answered with yes.
+
+    `running` are the host's guests, and `kept` those of which it keeps something for going back.
+    """
     runs = _rows("cell1", "SELECT id, uuid, flow, state, instance_uuid, leftovers, attempt FROM journal_workflowrun")
     return [
         *_lost(runs, accepted),
         *_left_over(),
-        *_wrong_effects(runs, running),
+        *_wrong_effects(runs, _plain(running), _plain(kept)),
         *_wrong_histories(runs),
         *_wrong_tokens(),
         *_wrong_events(runs),
@@ -56,7 +60,12 @@ def _left_over() -> list[str]:
     return wrong
 
 
-def _wrong_effects(runs: list[tuple[Any, ...]], running: set[str]) -> list[str]:
+def _plain(uuids: Iterable[str]) -> set[str]:
+    """As the tables hold them."""
+    return {uuid.replace("-", "") for uuid in uuids}
+
+
+def _wrong_effects(runs: list[tuple[Any, ...]], guests: set[str], kept: set[str]) -> list[str]:
     """A thing is there, all of it and once, when its build is done and no delete of it is; else nothing of it is."""
     deleted = {thing for _, _, flow, state, thing, *_ in runs if flow == ledger.DELETE.name and state == "done"}
     left_of: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -69,12 +78,13 @@ def _wrong_effects(runs: list[tuple[Any, ...]], running: set[str]) -> list[str]:
             found[thing.replace("-", "")][what] += 1
             if what not in effects:
                 return [f"{what} in the wrong database"]
-    wrong, guests = [], {uuid.replace("-", "") for uuid in running}
+    wrong = [f"thing {thing[-2:]} was deleted, and the host keeps something of it" for thing in deleted & kept]
     for thing in {thing for *_, thing, _, _ in runs} - unclean:
         wanted = left_of[thing] if thing not in deleted else Counter[str]()
         if found[thing] != wanted:
             wrong.append(f"thing {thing[-2:]} has {dict(found[thing])} instead of {dict(wanted)}")
-        if (thing in guests) != bool(wanted["spawned"]):
+        is_as_wanted = (thing in guests) == bool(wanted["spawned"]) and (thing in kept) == bool(wanted["kept"])
+        if not is_as_wanted:
             wrong.append(f"thing {thing[-2:]}: the host and the journal do not agree")
     return wrong
 

@@ -9,12 +9,17 @@ from typing import Any
 
 from django.db import connections
 
+from conductor.cell_db.models import Migration
 from conductor.core.compute_driver import GuestSpec
 from conductor.core.errors import DriverError
 from conductor.core.request_spec import FlavorSpec, ImageSpec
-from conductor.rpc.messages import DestroyInstance, SpawnInstance
+from conductor.core.states import MigrationStatus, MigrationType
+from conductor.rpc.messages import DestroyInstance, MigrateOut, RevertMigration, SpawnInstance
 from conductor.sql import dialect
+from conductor.transactions import database_now
 from conductor.workflows.flow import UNTIL_DONE, Flow, RemoteStep, Result, Step, Work
+from conductor.workflows.steps import mark_move_failed
+from conductor.workflows.steps.forget_moves import ForgetAtSource
 from conductor.workflows.steps.on_host import addressed
 
 HERE, ABROAD = "cell1", "default"
@@ -115,9 +120,7 @@ class Spawn(RemoteStep):
     title = "Spawn"
 
     def command(self, work: Work) -> Any:
-        flavor = FlavorSpec("1", "one", vcpus=1, memory_mb=1)
-        guest = GuestSpec(work.instance_uuid, "guest", "guest", work.run.project_id, flavor, ImageSpec())
-        return SpawnInstance(**addressed(work, HOST), guest=guest.to_json())
+        return SpawnInstance(**addressed(work, HOST), guest=_guest(work))
 
     def apply(self, work: Work, result: Result) -> None:
         put(HERE, work, "spawned", is_repeatable=False)
@@ -127,6 +130,42 @@ class Spawn(RemoteStep):
 
     def apply_revert(self, work: Work) -> None:
         take_away(HERE, work, "spawned")
+
+
+def _guest(work: Work) -> dict[str, Any]:
+    flavor = FlavorSpec("1", "one", vcpus=1, memory_mb=1)
+    return GuestSpec(work.instance_uuid, "guest", "guest", work.run.project_id, flavor, ImageSpec()).to_json()
+
+
+class PutAside(RemoteStep):
+    """On a host: what a move keeps there for going back, until it is confirmed, or its thing is deleted."""
+
+    title = "Put aside"
+
+    def apply_start(self, work: Work) -> None:
+        values = {
+            "instance_uuid": work.instance_uuid,
+            "migration_type": MigrationType.MIGRATION,
+            "status": MigrationStatus.MIGRATING,
+            "source_host": HOST,
+            "project_id": work.run.project_id,
+            "user_id": work.run.user_id,
+            "created_at": database_now(),
+            "updated_at": database_now(),
+        }
+        Migration.objects.using(HERE).get_or_create(uuid=work.run.uuid, defaults=values)
+
+    def command(self, work: Work) -> Any:
+        return MigrateOut(**addressed(work, HOST), guest=_guest(work), destination="host-2")
+
+    def apply(self, work: Work, result: Result) -> None:
+        put(HERE, work, "kept", is_repeatable=False)
+
+    def revert_command(self, work: Work) -> Any:
+        return RevertMigration(**addressed(work, HOST), guest=_guest(work))
+
+    def apply_revert(self, work: Work) -> None:
+        take_away(HERE, work, "kept")
 
 
 class Settle(Step):
@@ -164,6 +203,16 @@ class Mourn(Step):
         return {}
 
 
+class EndMove(Mourn):
+    """The last word of a move, as of a cancelled one."""
+
+    title = "End the move"
+
+    def apply(self, work: Work, result: Result) -> None:
+        status = mark_move_failed.ended_as(work.run, MigrationStatus.CANCELLED)
+        Migration.objects.using(HERE).filter(uuid=work.run.uuid).update(status=status)
+
+
 class Remove(RemoteStep):
     """A delete's: on a host, until it is done."""
 
@@ -197,7 +246,8 @@ class Forget(Step):
     title = "Forget"
 
     def apply(self, work: Work, result: Result) -> None:
-        take_away(HERE, work, "noted", of_all=True)
+        for what in ("noted", "kept"):
+            take_away(HERE, work, what, of_all=True)
 
 
 BUILD = Flow(
@@ -209,11 +259,21 @@ SHORT = (
     Flow("ledger_host", version=1, steps=(Take(), Spawn(), Settle()), max_attempts=2, on_failure=Mourn()),
     Flow("ledger_noted_host", version=1, steps=(Begin(), Note(), Spawn())),
 )
-DELETE = Flow("ledger_delete", version=1, steps=(Remove(), GiveBack(), Forget()), cancellable_until=None)
-BUILDS = (*SHORT, *SHORT, BUILD)  # as often as they are wanted in a crowd
-FLOWS = (BUILD, *SHORT, DELETE)
-EFFECTS = {ABROAD: {"reserved", "taken", "settled", MOURNED}, HERE: {"noted", "spawned"}}
-EFFECT_OF = {Reserve: "reserved", Take: "taken", Note: "noted", Spawn: "spawned", Settle: "settled"}
+MOVE = Flow("ledger_move", version=1, steps=(Take(), PutAside(), Settle()), on_failure=EndMove(), on_cancel=EndMove())
+DELETE = Flow(
+    "ledger_delete", version=1, steps=(ForgetAtSource(), Remove(), GiveBack(), Forget()), cancellable_until=None
+)
+BUILDS = (*SHORT, *SHORT, BUILD, MOVE)  # as often as they are wanted in a crowd
+FLOWS = (BUILD, *SHORT, MOVE, DELETE)
+EFFECTS = {ABROAD: {"reserved", "taken", "settled", MOURNED}, HERE: {"noted", "spawned", "kept"}}
+EFFECT_OF = {
+    Reserve: "reserved",
+    Take: "taken",
+    Note: "noted",
+    Spawn: "spawned",
+    PutAside: "kept",
+    Settle: "settled",
+}
 
 
 def fail(step: str) -> DriverError:

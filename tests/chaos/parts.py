@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,6 +52,8 @@ class Driver(TinyDriver):
     def __init__(self, world: World) -> None:
         super().__init__(ledger.HOST)
         self.world = world
+        self.capabilities = frozenset({"migrate"})
+        self.kept: set[str] = set()  # what moves have put aside
 
     def spawn(self, guest: GuestSpec, progress: Progress) -> None:
         self.world.reach("host.spawn.before")
@@ -66,6 +68,23 @@ class Driver(TinyDriver):
         self.world.meet("host.destroy")
         super().destroy(instance_uuid)
         self.world.reach("host.destroy.effect")
+
+    def migrate_out(self, guest: GuestSpec, destination: str, progress: Progress) -> Mapping[str, Any]:
+        self._change("put_aside", lambda: self.kept.add(guest.instance_uuid))
+        return {}
+
+    def revert_migration(self, guest: GuestSpec, *, is_running: bool) -> None:
+        self._change("bring_back", lambda: self.kept.discard(guest.instance_uuid))
+
+    def confirm_migration(self, instance_uuid: str) -> None:
+        self._change("forget", lambda: self.kept.discard(instance_uuid))
+
+    def _change(self, what: str, change: Callable[[], None]) -> None:
+        self.world.reach(f"host.{what}.before")
+        self.world.note()
+        self.world.meet(f"host.{what}")
+        change()
+        self.world.reach(f"host.{what}.effect")
 
 
 def is_work(message: tuple[str, dict[str, Any]]) -> bool:
@@ -85,12 +104,13 @@ def clear(folder: Path) -> None:
     """Empty everything for the next schedule."""
     for alias in (CELL, ledger.ABROAD):
         with connections[alias].cursor() as sql:
-            for table in TABLES:
+            for table in (*TABLES, MOVES) if alias == CELL else TABLES:
                 sql.execute(f"DELETE FROM {table}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
 
+MOVES = "cell_db_migration"
 TABLES = (
     "ledger",
     "journal_resourcelock",

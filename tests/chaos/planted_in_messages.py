@@ -8,10 +8,11 @@ from conductor.compute.host_journal import HostJournal
 from conductor.compute.manager import ComputeManager
 from conductor.core.states import RunState
 from conductor.journal import checkpoints, locks
-from conductor.journal.models import OutboxMessage, ResourceLock, WorkflowRun
+from conductor.journal.models import ResourceLock, WorkflowRun
 from conductor.rpc import outbox
 from conductor.rpc.messages import DestroyInstance
 from conductor.workflows import straight_on
+from conductor.workflows.steps import mark_move_failed
 from conductor.workflows.turn import Turn
 from tests.chaos.planting import bug, replaced
 
@@ -144,22 +145,40 @@ def parked_for_ever() -> None:
 def answers_leave_their_command() -> None:
     """What was answered is sent again and again."""
 
-    def make(keep: Any) -> Any:
-        def leaving(connection: Any, run_uuid: Any, step_key: str, answer: Any) -> bool:
-            rows = list(OutboxMessage.objects.using(connection.alias).filter(step_key=step_key))
-            is_kept = bool(keep(connection, run_uuid, step_key, answer))
-            OutboxMessage.objects.using(connection.alias).bulk_create(rows)
-            return is_kept
-
-        return leaving
-
-    replaced(checkpoints, "keep_answer", make)
+    replaced(checkpoints, "drop_command", lambda _: lambda connection, step_key: None)
 
 
 @bug
 def what_fails_is_owed_no_longer() -> None:
     """A host that was silent is told once what nobody waits for, and fails at it."""
-    replaced(outbox, "owe_again", lambda _: lambda alias, step_key, error: None)
+    replaced(outbox, "redeliver", lambda _: lambda alias, step_key, error: None)
+
+
+@bug
+def deferred_commands_meet() -> None:
+    """All that a silent host is to do leaves at once, and whatever comes to it last makes the rest out of date."""
+    replaced(checkpoints, "has_deferred", lambda _: lambda connection, host, instance_uuid: False)
+    replaced(outbox, "_held_back", lambda _: lambda alias, messages: set())
+
+
+@bug
+def what_waits_behind_a_deferred_command_is_forgotten() -> None:
+    """The order is kept, and nothing follows."""
+
+    def make(held_back: Any) -> Any:
+        def behind_any(alias: str, messages: Any) -> set[int]:
+            return {message.pk for message in messages if message.times_sent == 1 and message.is_owed}
+
+        return behind_any
+
+    replaced(outbox, "_held_back", make)
+    replaced(outbox, "_send_next", lambda _: lambda alias, host, instance_uuid: None)
+
+
+@bug
+def a_cancelled_move_counts_as_clean() -> None:
+    """What a move could not take back is forgotten with its thing."""
+    replaced(mark_move_failed, "ended_as", lambda _: lambda run, status: status)
 
 
 # -- the host

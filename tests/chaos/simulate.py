@@ -171,7 +171,7 @@ def _play(seed: int, size: int, folder: Path, kind: str) -> tuple[Schedule, list
     crowded = kind == CROWDED
     schedule = Crowd(seed, folder, size=size) if crowded else Schedule(seed, folder, is_real=kind == REAL)
     wrong = schedule.run()
-    return schedule, wrong + violations(set(schedule.driver.running), schedule.asked)
+    return schedule, wrong + violations(schedule.driver.running, schedule.driver.kept, schedule.asked)
 
 
 def _in_children(folder: Path, jobs: Sequence[Callable[[Path], int]], load: Load) -> list[int]:
@@ -258,6 +258,7 @@ def _set_up(folder: Path, *, is_logged: bool) -> None:
     from django.db import connections
 
     from conductor.cell_db.models import Service
+    from conductor.rpc.versions import SERVICE_VERSION
     from conductor.transactions import database_now
     from tests import migrated
 
@@ -273,7 +274,11 @@ def _set_up(folder: Path, *, is_logged: bool) -> None:
         with connections[alias].cursor() as sql:
             sql.execute(ledger.TABLE)
     Service.objects.using(ledger.HERE).create(
-        binary="nova-compute", host=ledger.HOST, last_seen_at=database_now(100_000), created_at=database_now()
+        binary="nova-compute",
+        host=ledger.HOST,
+        version=SERVICE_VERSION,
+        last_seen_at=database_now(100_000),
+        created_at=database_now(),
     )
     connections.close_all()
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from conductor.cell_db.models import Migration
-from conductor.core.states import MigrationStatus
+from conductor.core.states import MigrationStatus, MigrationType
+from conductor.rpc import outbox
 from conductor.rpc.messages import ConfirmMigration
 from conductor.workflows.flow import UNTIL_DONE, RemoteStep, Work
 from conductor.workflows.steps.on_host import addressed
 
-# After these nothing is left at the other host.
+# After these nothing is left at the other host, unless that one still has to do what it was sent.
+COLD = (MigrationType.RESIZE, MigrationType.MIGRATION)  # those that put disks aside at their source
 CLEAN = (
     MigrationStatus.CONFIRMED,
     MigrationStatus.REVERTED,
@@ -26,7 +28,9 @@ CLEAN = (
 def open_moves(work: Work) -> QuerySet[Migration]:
     """Moves of the instance that may have left something, newest first."""
     moves = Migration.objects.using(work.alias).filter(instance_uuid=work.instance_uuid)
-    return moves.exclude(status__in=CLEAN).order_by("-pk")
+    deferring = outbox.owed_about(work.alias, work.instance_uuid).values_list("host", flat=True)
+    is_cut_off = Q(status=MigrationStatus.CANCELLED, migration_type__in=COLD, source_host__in=set(deferring))
+    return moves.filter(~Q(status__in=CLEAN) | is_cut_off).order_by("-pk")
 
 
 class ForgetAtSource(RemoteStep):

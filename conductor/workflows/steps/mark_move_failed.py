@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conductor.core.errors import InstanceMoved
 from conductor.core.states import MigrationStatus, VmState
+from conductor.journal.models import WorkflowRun
 from conductor.workflows.flow import Result, Step, Work
 from conductor.workflows.steps import faults, instance_rows, move_rows
 
@@ -29,4 +30,9 @@ class MarkMoveFailed(Step):
             state = None
         instance_rows.update(work, task_state=None, **({"vm_state": state} if state else {}))
         is_aborted = error.get("class") == "MigrationAborted"
-        move_rows.update(work, status=MigrationStatus.CANCELLED if is_aborted else self.status)
+        move_rows.update(work, status=ended_as(work.run, MigrationStatus.CANCELLED if is_aborted else self.status))
+
+
+def ended_as(run: WorkflowRun, status: MigrationStatus) -> MigrationStatus:
+    """What a move ends with that is over with `status`: one that left something behind is an error, never clean."""
+    return MigrationStatus.ERROR if run.leftovers else status

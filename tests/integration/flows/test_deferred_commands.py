@@ -1,0 +1,256 @@
+"""Commands that a silent host is to carry out later: real agents, journals and drivers, and a wire without order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_drivers.fake.driver import FakeDriver
+from compute_drivers.fake.store import Store
+from conductor.cell_db.models import Service
+from conductor.compute.host_journal import HostJournal
+from conductor.compute.hosts import HostConfig
+from conductor.compute.manager import ComputeManager, Shared
+from conductor.core.states import LIVE_RUN_STATES, MigrationStatus, RunState, VmState
+from conductor.image.models import Image
+from conductor.journal.models import OutboxMessage, WorkflowRun
+from conductor.rpc import broker, outbox
+from conductor.rpc.messages import StepAnswered
+from conductor.services import instances, moves, server_actions
+from conductor.services.values import BuildWish
+from conductor.transactions import database_now, write_tx
+from conductor.workflows import engine
+from tests.fleet import silence
+from tests.guests import ImageShelf
+from tests.integration.flows.moving import CELL, instance_of, migration_of
+
+HOSTS = ("sim-1", "sim-2", "sim-3")
+ALIASES = ("default", "cell0", CELL)
+ROUNDS = 60
+
+
+class InLine:
+    """Lanes without threads."""
+
+    def submit(self, group: object, lane: object, work: Callable[[], None], *, most_at_once: int = 1) -> None:
+        work()
+
+
+class Agents:
+    """The agents of three hosts. Messages to a host that is away wait in its queue; the newest is taken first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.wire: list[dict[str, Any]] = []
+        self.away: set[str] = set()
+        self.done: list[tuple[str, str]] = []
+        self.drivers: dict[str, FakeDriver] = {}
+        self._stores = {host: Store(folder / f"{host}.json") for host in HOSTS}
+        self._journals = {host: HostJournal(folder / f"{host}.sqlite3") for host in HOSTS}
+        self._managers: dict[str, ComputeManager] = {}
+        for host in HOSTS:
+            driver = FakeDriver(host, {"state_file": str(folder / f"{host}.json")}, ImageShelf().open)
+            driver.start()
+            self.drivers[host] = driver
+            self._managers[host] = ComputeManager(
+                HostConfig(host=host, cell=CELL, driver="fake", journal_path=folder / f"{host}.sqlite3"),
+                driver,
+                journal=self._journals[host],
+                shared=Shared(commands=InLine(), urgent=InLine(), send=self._take),  # type: ignore[arg-type]
+            )
+
+    def close(self) -> None:
+        for host in HOSTS:
+            self.drivers[host].stop()
+            self._journals[host].close()
+
+    def _take(self, cell: str, message: Any) -> None:
+        if isinstance(message, StepAnswered):
+            engine.answer(cell, message)
+
+    def deliver(self, until: Callable[[], bool]) -> None:
+        """Carry out all that hosts which are there can get."""
+        while not until():
+            at = next((at for at, body in reversed([*enumerate(self.wire)]) if self._is_here(body)), None)
+            if at is None:
+                return
+            body = self.wire.pop(at)
+            self.done.append((body["message"], body["body"]["host"]))
+            self._managers[body["body"]["host"]].receive(body)
+
+    def _is_here(self, body: dict[str, Any]) -> bool:
+        return body["body"]["host"] not in self.away
+
+    def guests(self, host: str) -> set[str]:
+        return set(self._stores[host].load().guests)
+
+    def kept(self, host: str) -> set[str]:
+        return set(self._stores[host].load().kept)
+
+    def leave(self, host: str) -> None:
+        self.away.add(host)
+        silence(host)
+
+    def come_back(self, host: str) -> None:
+        self.away.discard(host)
+        Service.objects.using(CELL).filter(host=host).update(last_seen_at=database_now())
+
+    def play(self, *, until: Callable[[], bool] = lambda: False) -> None:
+        """Let time pass until everything is at rest, or `until` says so."""
+        for _ in range(ROUNDS):
+            live = {alias: WorkflowRun.objects.using(alias).filter(state__in=LIVE_RUN_STATES) for alias in ALIASES}
+            left = OutboxMessage.objects.using(CELL).exclude(host__in=self.away)
+            if until() or not (any(runs.exists() for runs in live.values()) or left.exists()):
+                return
+            for alias, runs in live.items():
+                runs.filter(waits_for__isnull=False, owner=None).update(wake_at=database_now(-1))
+                for run_uuid in runs.values_list("uuid", flat=True):
+                    engine.run(alias, run_uuid)
+            self.deliver(until)
+            if until():
+                return
+            OutboxMessage.objects.using(CELL).update(send_again_at=database_now(-1))
+            outbox.resend_due(CELL)
+        left = OutboxMessage.objects.using(CELL).values_list("host", "body__message")
+        runs = WorkflowRun.objects.using(CELL).filter(state__in=LIVE_RUN_STATES)
+        raise AssertionError(f"never at rest: {[(run.flow, run.state, run.error) for run in runs]} {list(left)}")
+
+
+@pytest.fixture
+def agents(hosts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Agents]:
+    settings.NOVELLA_RECLAIM_SECONDS = 0
+    made = Agents(tmp_path)
+    monkeypatch.setattr(broker, "tell_compute", lambda queue, body: made.wire.append(dict(body)))
+    monkeypatch.setattr(broker, "ring", lambda queue, body: None)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(agents: Agents, ana: Any) -> str:
+    image = Image.objects.get(name="simulated-linux")
+    (uuid,) = instances.create(ana, BuildWish(name="web-1", flavor_ref="1", image_ref=str(image.uuid))).instance_uuids
+    agents.play()
+    assert instance_of(uuid).vm_state == VmState.ACTIVE
+    return uuid
+
+
+def home_of(uuid: str) -> str:
+    host = instance_of(uuid).host
+    assert host
+    return host
+
+
+def assert_nothing_is_left(agents: Agents, uuid: str) -> None:
+    assert instance_of(uuid).deleted_at is not None
+    assert {host: (agents.guests(host), agents.kept(host)) for host in HOSTS} == dict.fromkeys(HOSTS, (set(), set()))
+    assert not OutboxMessage.objects.using(CELL).exists()
+
+
+def fail(*_: Any, **__: Any) -> None:
+    raise RuntimeError("no")
+
+
+def run_of(uuid: str) -> WorkflowRun:
+    return WorkflowRun.objects.using(CELL).filter(instance_uuid=uuid, flow="resize_instance").get()
+
+
+def cancel(uuid: str) -> None:
+    with write_tx(CELL):
+        outbox.request_cancel(CELL, run_of(uuid), "not needed any more")
+
+
+def cut_off_and_cancel(agents: Agents, admin: Any, uuid: str) -> str:
+    """A migration whose source is away once its disks are put aside, cancelled by its owner; the source."""
+    source = home_of(uuid)
+    moves.migrate(admin, uuid)
+    agents.play(until=lambda: uuid in agents.kept(source))
+    agents.leave(source)
+    cancel(uuid)
+    agents.play()
+    assert migration_of(uuid).status == MigrationStatus.CANCELLED
+    return source
+
+
+def test_what_is_kept_at_a_silent_host_goes_with_its_server(
+    agents: Agents, ana: Any, server: str, settings: Any
+) -> None:
+    """The host owes the end of what was kept, and then the end of the guest."""
+    settings.NOVELLA_ALLOW_RESIZE_TO_SAME_HOST = True
+    host = home_of(server)
+    Service.objects.using(CELL).exclude(host=host).update(is_disabled=True)
+    moves.resize(ana, server, "2")
+    agents.play()
+    assert (home_of(server), agents.kept(host), agents.guests(host)) == (host, {server}, {server})
+    agents.leave(host)
+    instances.delete(ana, server)
+    agents.play()
+    deferred = OutboxMessage.objects.using(CELL).filter(is_owed=True).order_by("pk")
+    assert [message.body["message"] for message in deferred] == ["confirm_migration", "destroy_instance"]
+    agents.come_back(host)
+    agents.play()
+    assert_nothing_is_left(agents, server)
+
+
+def test_what_a_cancelled_move_left_at_a_silent_host_goes_with_its_server(
+    agents: Agents, ana: Any, admin: Any, server: str
+) -> None:
+    source = cut_off_and_cancel(agents, admin, server)
+    instances.delete(ana, server)
+    agents.play()
+    agents.come_back(source)
+    agents.play()
+    assert_nothing_is_left(agents, server)
+
+
+def test_a_server_that_is_deleted_as_its_host_comes_back(agents: Agents, ana: Any, admin: Any, server: str) -> None:
+    """The delete finds the host up, and what it has to do first not yet answered."""
+    source = cut_off_and_cancel(agents, admin, server)
+    agents.come_back(source)
+    instances.delete(ana, server)
+    agents.play()
+    assert_nothing_is_left(agents, server)
+
+
+def test_an_action_waits_for_what_its_host_has_to_do_first(agents: Agents, ana: Any, admin: Any, server: str) -> None:
+    """Else the host would look for a guest that is still put aside."""
+    source = cut_off_and_cancel(agents, admin, server)
+    agents.come_back(source)
+    server_actions.begin(ana, server, "pause")
+    agents.play()
+    assert (agents.guests(source), agents.kept(source)) == ({server}, set())
+    assert instance_of(server).vm_state == VmState.PAUSED
+    assert [*dict.fromkeys(agents.done)][-2:] == [("revert_migration", source), ("pause_instance", source)]
+
+
+def test_what_a_cancelled_move_could_not_take_back_goes_with_its_server(
+    agents: Agents, ana: Any, admin: Any, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source was there all the time, and failed."""
+    source = home_of(server)
+    moves.migrate(admin, server)
+    agents.play(until=lambda: server in agents.kept(source))
+    with monkeypatch.context() as broken:
+        broken.setattr(agents.drivers[source], "revert_migration", fail)
+        cancel(server)
+        agents.play()
+    assert (run_of(server).state, agents.kept(source)) == (RunState.FAILED_NOT_CLEAN, {server})
+    assert migration_of(server).status == MigrationStatus.ERROR
+    instances.delete(ana, server)
+    agents.play()
+    assert_nothing_is_left(agents, server)
+
+
+def test_a_deferred_command_that_fails_does_not_keep_its_guest_alive(
+    agents: Agents, ana: Any, admin: Any, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the guest follows it, so it is not sent again for ever."""
+    source = cut_off_and_cancel(agents, admin, server)
+    instances.delete(ana, server)
+    agents.play()
+    monkeypatch.setattr(agents.drivers[source], "revert_migration", fail)
+    agents.come_back(source)
+    agents.play()
+    assert_nothing_is_left(agents, server)
