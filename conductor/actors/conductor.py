@@ -17,6 +17,7 @@ from conductor.rpc.messages import (
     StepProgressed,
 )
 from conductor.services import console_doors, console_logs, driver_doings, guest_counts, host_reports, port_filters
+from conductor.services.reconciliation import undos
 from conductor.workflows import engine
 
 
@@ -26,8 +27,13 @@ def _take_report(cell: str, message: HostReported) -> None:
     port_filters.settle(message)
 
 
+def _take_answer(cell: str, message: StepAnswered) -> None:
+    if engine.answer(cell, message):
+        undos.go_on_after(cell, message.run_uuid)
+
+
 RECEIVERS: dict[type[Any], Callable[[str, Any], None]] = {
-    StepAnswered: engine.answer,
+    StepAnswered: _take_answer,
     StepProgressed: engine.progress,
     HostReported: _take_report,
     ConsoleWritten: console_logs.store,

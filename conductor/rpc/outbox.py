@@ -258,7 +258,7 @@ def _send_next(alias: str, host: str, instance_uuid: str) -> None:
     for message in waiting.order_by("pk"):
         sent_again = {"send_again_at": _later(message), "times_sent": message.times_sent + 1}
         checkpoints.COMMANDS.update(connections[alias], message.pk, **sent_again)
-        transaction.on_commit(partial(_say_again, alias, message), using=alias)
+        transaction.on_commit(partial(_say_again, alias, message), using=alias, robust=True)  # else it is sent later
         if message.is_owed:
             return
 
@@ -267,17 +267,21 @@ def _later(message: OutboxMessage) -> Later:
     return Later(min(FIRST_RESEND_SECONDS * 2 ** min(message.times_sent, 16), LONGEST_RESEND_SECONDS))
 
 
-def answered(alias: str, step_key: str, error: Mapping[str, Any] | None) -> None:
+def answered(alias: str, step_key: str, error: Mapping[str, Any] | None) -> bool:
     """Take a command that its host has answered out of the outbox; inside `write_tx(alias)`.
 
     A deferred one that failed is sent again under another key, until the host has done it. After a deferred one that
     is out of the way, the next command about the same instance is sent.
+
+    Returns:
+        Whether it was a deferred one, and is out of the way.
     """
     if error is not None:
         redeliver(alias, step_key, error)
     freed = checkpoints.drop_command(connections[alias], step_key)
     if freed is not None:
         _send_next(alias, *freed)
+    return freed is not None
 
 
 def redeliver(alias: str, step_key: str, error: Mapping[str, Any]) -> None:

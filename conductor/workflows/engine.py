@@ -44,15 +44,21 @@ def _is_kept_out(alias: str, run_uuid: UUID | str) -> bool:
     return quarantine.holds(alias) and WorkflowRun.objects.using(alias).filter(uuid=run_uuid, flow_version=0).exists()
 
 
-def answer(alias: str, message: StepAnswered) -> None:
-    """Record a host's answer and go on with the run. A late, doubled or unknown answer changes nothing."""
+def answer(alias: str, message: StepAnswered) -> bool:
+    """Record a host's answer and go on with the run. A late, doubled or unknown answer changes nothing.
+
+    Returns:
+        Whether the host has done a deferred command by this, which no run waits for any more.
+    """
+    done: list[bool] = []
     given = {"ok": message.ok, "result": dict(message.result), "error": message.error}
 
     def keep() -> bool:
-        outbox.answered(alias, message.step_key, message.error)
+        done.append(outbox.answered(alias, message.step_key, message.error))
         return checkpoints.keep_answer(connections[alias], message.run_uuid, message.step_key, given)
 
     _work_on(alias, message.run_uuid, keep)
+    return done[-1:] == [True]
 
 
 def _work_on(alias: str, run_uuid: UUID | str, first: Callable[[], bool] = lambda: True) -> None:

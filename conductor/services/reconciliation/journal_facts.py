@@ -84,14 +84,18 @@ def load(alias: str) -> JournalFacts:
             )
         ),
         late=tuple((str(uuid), flow, str(of or "")) for uuid, flow, of in late.values_list(*LATE)),
-        held_up=_held_up(alias),
+        held_up=held_up(alias),
     )
 
 
-def _held_up(alias: str) -> tuple[RunFact, ...]:
-    """Where something else could not be undone either, a person must look."""
+def held_up(alias: str, **which: Any) -> tuple[RunFact, ...]:
+    """Runs, or those of them that these fields name, whose undo waited for a host that has done now what it had to.
+
+    Where something else could not be undone either, a person must look.
+    """
     undo = StepRecord.objects.using(alias).filter(direction="undo", run__attempt=F("attempt"))
-    undo = undo.filter(run__state=RunState.FAILED_NOT_CLEAN).order_by("pk")
+    undo = undo.filter(run__state=RunState.FAILED_NOT_CLEAN, **{f"run__{name}": value for name, value in which.items()})
+    undo = undo.order_by("pk")
     newest: dict[tuple[str, int], bool] = {}
     runs: dict[str, RunFact] = {}
     for index, state, error, *row in undo.values_list("index", "state", "error", *(f"run__{name}" for name in RUN)):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from conductor import events
+from conductor.cell_db.models import Instance
 from conductor.cells.lookup import API_ALIAS
 from conductor.core.context import system_context
-from conductor.core.errors import is_cancel
+from conductor.core.errors import NovellaError, is_cancel
 from conductor.core.states import RunState
 from conductor.journal.models import WorkflowRun
 from conductor.services import interventions
+from conductor.services.reconciliation import journal_facts
 from conductor.services.reconciliation.facts import Facts
 from conductor.services.reconciliation.finding import Found, Kind
 from conductor.services.reconciliation.resources import instance_resource
 from conductor.transactions import write_tx
+
+log = logging.getLogger(__name__)
 
 LET_GO = "The host has let go of what it may still have had."
 
@@ -31,6 +36,20 @@ def _held_up(facts: Facts) -> Iterator[Found]:
                     touches=(instance_resource(run.instance_uuid), *run.resources),
                     data=(alias, run),
                 )
+
+
+def go_on_after(alias: str, run_uuid: str) -> None:
+    """Have the undo of a run go on whose host has just done what it had to; what is in the way now comes later.
+
+    A run whose server was deleted, and one that another workflow keeps waiting, are left to the next comparison.
+    """
+    for run in journal_facts.held_up(alias, uuid=run_uuid):
+        if not Instance.objects.using(alias).alive().filter(uuid=run.instance_uuid).exists():
+            continue
+        try:
+            interventions.intervene(system_context(), run.uuid, "undo", interventions.Asked(reason=LET_GO))
+        except NovellaError as error:
+            log.info("undo goes on later: run=%s %s", run.uuid, error.message)
 
 
 def _go_on(facts: Facts, found: Found) -> str:

@@ -10,18 +10,23 @@ import pytest
 
 from compute_drivers.fake.driver import FakeDriver
 from compute_drivers.fake.store import Store
+from conductor.actors.conductor import conductor_message
 from conductor.cell_db.models import Service
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import ComputeManager, Shared
 from conductor.core.states import LIVE_RUN_STATES, MigrationStatus, RunState, VmState
 from conductor.image.models import Image
-from conductor.journal.models import OutboxMessage, WorkflowRun
+from conductor.journal.models import Event, OutboxMessage, WorkflowRun
 from conductor.rpc import broker, outbox
+from conductor.rpc.codec import encode
 from conductor.rpc.messages import StepAnswered
-from conductor.services import instances, moves, server_actions
+from conductor.services import instances, moves, server_actions, server_volumes, volumes
+from conductor.services.server_volumes import AttachWish
 from conductor.services.values import BuildWish
+from conductor.services.volumes import VolumeWish
 from conductor.transactions import database_now, write_tx
+from conductor.volume.models import Volume
 from conductor.workflows import engine
 from tests.fleet import silence
 from tests.guests import ImageShelf
@@ -68,7 +73,7 @@ class Agents:
 
     def _take(self, cell: str, message: Any) -> None:
         if isinstance(message, StepAnswered):
-            engine.answer(cell, message)
+            conductor_message({"cell": cell, **encode(message)})
 
     def deliver(self, until: Callable[[], bool]) -> None:
         """Carry out all that hosts which are there can get."""
@@ -254,3 +259,25 @@ def test_a_deferred_command_that_fails_does_not_keep_its_guest_alive(
     agents.come_back(source)
     agents.play()
     assert_nothing_is_left(agents, server)
+
+
+def test_an_undo_that_waited_for_its_host_ends_clean_once_that_has_done_it(
+    agents: Agents, ana: Any, server: str, settings: Any, tmp_path: Path
+) -> None:
+    """Without a comparison, and the history of the workflow says so."""
+    settings.NOVELLA_IMAGE_DIR = tmp_path
+    volume = str(volumes.create(ana, VolumeWish(size_gb=1, name="data")).uuid)
+    host = home_of(server)
+    agents.leave(host)
+    server_volumes.attach(ana, server, AttachWish(volume))
+    agents.play()
+    run = WorkflowRun.objects.using(CELL).get(instance_uuid=server, flow="attach_volume")
+    assert (run.state, Volume.objects.get(uuid=volume).status) == (RunState.FAILED_NOT_CLEAN, "attaching")
+    agents.come_back(host)
+    agents.play()
+    run.refresh_from_db()
+    assert (run.state, run.leftovers) == (RunState.FAILED_UNDONE, [])
+    assert Volume.objects.get(uuid=volume).status == "available"
+    told = Event.objects.using(CELL).filter(run_uuid=run.uuid).order_by("pk")
+    assert told.filter(kind="step.undone", data__step="ReserveVolume").exists()
+    assert told.filter(kind="run.ended").last().data["state"] == RunState.FAILED_UNDONE  # type: ignore[union-attr]
