@@ -63,7 +63,7 @@ def test_hosts_are_told_what_the_oldest_understands(hosts: Hosts, launch: Any, s
 def test_when_all_are_upgraded_they_are_told_all(hosts: Hosts, launch: Any, sent: Sent) -> None:
     launch()
     spawn = next(body for body in sent if body["message"] == "spawn_instance")
-    assert (spawn["version"], spawn["body"]["is_running"]) == ("1.4", True)
+    assert (spawn["version"], spawn["body"]["is_running"]) == ("1.5", True)
 
 
 def test_a_host_that_was_upgraded_before_others_can_do_what_is_new(hosts: Hosts, launch: Any, ana: Any) -> None:
@@ -93,11 +93,11 @@ def test_a_command_that_is_sent_again_is_said_anew(hosts: Hosts, ana: Any, sent:
     upgrade(1)
     build_on_a_mute_host(hosts, ana)
     kept = OutboxMessage.objects.using(CELL).get()
-    assert kept.body["version"] == "1.4"
+    assert kept.body["version"] == "1.5"
     upgrade(SERVICE_VERSION)
     outbox.send_all_again(CELL)
     outbox.resend_due(CELL)
-    assert [body["version"] for body in sent if body["message"] == "spawn_instance"][-2:] == ["1.0", "1.4"]
+    assert [body["version"] for body in sent if body["message"] == "spawn_instance"][-2:] == ["1.0", "1.5"]
 
 
 # -- runs of another release

@@ -182,11 +182,12 @@ def test_rebuild_answers_with_the_server_as_it_will_be(web: Instance, cloud: Clo
     assert (server["status"], server["name"], server["metadata"]) == ("REBUILD", "new", {"a": "b"})
     assert (server["adminPass"], server["user_data"], server["description"]) == (SECRET, "d29yZHM=", "words")
     assert (server["image"]["id"], server["accessIPv4"]) == (str(cloud.image.uuid), "10.1.2.3")
+    assert server["OS-DCF:diskConfig"] == "AUTO"
     assert answer.headers["Location"].endswith(str(web.uuid))
     shown = client.get(f"{SERVERS}/{web.uuid}").json()["server"]
     assert (shown["status"], shown["name"], shown["OS-EXT-STS:task_state"]) == ("REBUILD", "web", "rebuilding")
     run = WorkflowRun.objects.using("cell1").get()
-    assert unseal(run.secrets) == {"admin_password": SECRET, "user_data": "d29yZHM="}
+    assert unseal(run.secrets) == {"admin_password": SECRET, "user_data": "d29yZHM=", "injected_files": []}
     assert "d29yZHM=" not in str(run.inputs)
     assert SECRET not in str(run.inputs)
 

@@ -389,6 +389,15 @@ def test_a_rebuild_changes_what_was_asked_for_and_keeps_the_rest(ana: Any) -> No
     assert (instance_of(uuid).injected_files, instance_of(uuid).user_data) == (None, "c2VjcmV0")
 
 
+def test_a_server_in_error_ends_active_when_it_is_rebuilt(ana: Any) -> None:
+    uuid = built(ana, VmState.ERROR)
+    image = Image.objects.get(name="simulated-linux")
+    rebuilds.rebuild(ana, uuid, RebuildWish(image_ref=str(image.uuid), values={"disk_config": "AUTO"}))
+    run_to_the_end()
+    after = instance_of(uuid)
+    assert (after.vm_state, after.power_state, after.disk_config) == (VmState.ACTIVE, PowerState.RUNNING, "AUTO")
+
+
 def test_a_rebuild_with_an_image_that_the_host_cannot_run_loses_nothing(ana: Any) -> None:
     uuid = built(ana)
     row = Image.objects.get(name="simulated-linux")
