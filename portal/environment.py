@@ -68,6 +68,7 @@ class Environment:
     shutdown_seconds: float = _variable(kind.seconds(0, 3600), "60")
     reclaim_seconds: float = _variable(kind.seconds(0, 10 * 365 * 86_400), "0")
     reconcile_seconds: float = _variable(kind.seconds(0, 86_400), "60")
+    kept_free_gb: int = _variable(kind.integer("GiB that stay free", 0, 1 << 20), "1")
     request_seconds: float = _variable(kind.seconds(1, 3600), "60")
     interface_seconds: float = _variable(kind.seconds(0, 3600), "30")
     image_transfers: int = _variable(kind.integer("a number of transfers", 2, 256), "16")

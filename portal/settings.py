@@ -171,6 +171,7 @@ NOVELLA_LEASE_SECONDS = environment.lease_seconds
 NOVELLA_SWEEP_SECONDS = environment.sweep_seconds
 NOVELLA_SHUTDOWN_SECONDS = environment.shutdown_seconds
 NOVELLA_RECLAIM_SECONDS = environment.reclaim_seconds
+NOVELLA_KEPT_FREE_GB = environment.kept_free_gb
 NOVELLA_REQUEST_SECONDS = environment.request_seconds
 NOVELLA_INTERFACE_SECONDS = environment.interface_seconds
 NOVELLA_IMAGE_TRANSFERS = environment.image_transfers

@@ -6,6 +6,8 @@ import json
 import os
 import struct
 import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,15 @@ FORMATS = ("raw", "qcow2")
 GB = 1 << 30
 # Looking at it must take neither all memory nor for ever.
 LIMITS = ("prlimit", f"--as={GB}", "--cpu=30", "--")
+# The same for a copy: compressed data take time, and no format needs much memory.
+COPY_LIMITS = ("prlimit", f"--as={2 * GB}", "--cpu=3600")
 LONGEST_SECONDS = 120.0
 LONGEST_COPY_SECONDS = 3600.0
+WATCH_SECONDS = 0.5
 QCOW2_MAGIC = b"QFI\xfb"
-# Magic, version, where the backing file's name begins, (its length, cluster bits, size,) method of encryption,
+# Magic, version, where the backing file's name begins, (its length, cluster bits,) virtual size, method of encryption,
 # (tables and snapshots,) incompatible features.
-QCOW2_HEAD = struct.Struct(">4sIQ16xI36xQ")
+QCOW2_HEAD = struct.Struct(">4sIQ8xQI36xQ")
 QCOW2_EXTERNAL_DATA = 1 << 2
 
 
@@ -52,21 +57,45 @@ def inspect(path: Path, image: ImageSpec) -> Backing:
     return Backing(path, image.disk_format, int(found["virtual-size"]))
 
 
-def run(*words: str, seconds: float = LONGEST_SECONDS) -> subprocess.CompletedProcess[str]:
-    """A program that must end within `seconds`. Raises DriverError when it is not installed or does not end."""
+def stated_bytes(path: Path, disk_format: str) -> int | None:
+    """The size of the disk in a file as its first bytes state it; None where they state none."""
+    if disk_format != "qcow2":
+        return None
+    with path.open("rb") as file:
+        head = file.read(QCOW2_HEAD.size)
+    if len(head) < QCOW2_HEAD.size or not head.startswith(QCOW2_MAGIC):
+        return None
+    return int(QCOW2_HEAD.unpack(head)[3])
+
+
+def run(
+    *words: str, seconds: float = LONGEST_SECONDS, watch: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A program that must end within `seconds`. Raises DriverError when it is not installed or does not end.
+
+    `watch` is called now and then while the program runs; it is killed when `watch` raises.
+    """
     try:
-        return subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=seconds,
-            check=False,
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
     except FileNotFoundError as error:
         raise DriverError(f"The program {error.filename} is not installed.") from None
-    except subprocess.TimeoutExpired:
-        raise DriverError("qemu-img did not answer in time.") from None
+    ends = time.monotonic() + seconds
+    with process:
+        try:
+            while True:
+                try:
+                    output, errors = process.communicate(timeout=min(WATCH_SECONDS, max(0.0, ends - time.monotonic())))
+                    return subprocess.CompletedProcess(words, process.returncode, output, errors)
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() >= ends:
+                        raise DriverError("qemu-img did not answer in time.") from None
+                    if watch is not None:
+                        watch()
+        except BaseException:
+            process.kill()
+            raise
 
 
 def copy_over(source: Path, target: Path) -> None:
@@ -85,7 +114,7 @@ def _refuse_references(path: Path, image: ImageSpec) -> None:
         head = file.read(QCOW2_HEAD.size)
     if len(head) < QCOW2_HEAD.size or not head.startswith(QCOW2_MAGIC):
         raise BuildAborted(f"The data of image {image.image_id} are not qcow2.")
-    _, version, backing_offset, crypt_method, features = QCOW2_HEAD.unpack(head)
+    _, version, backing_offset, _, crypt_method, features = QCOW2_HEAD.unpack(head)
     if backing_offset or (version >= 3 and features & QCOW2_EXTERNAL_DATA):
         raise BuildAborted(f"Image {image.image_id} refers to another file.")
     if crypt_method:

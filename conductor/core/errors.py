@@ -63,6 +63,10 @@ class TooOften(NovellaError):
     """Too many requests."""
 
 
+class NoRoom(NovellaError):
+    """The storage has no room."""
+
+
 class CellUnavailable(Unavailable):
     """The cell does not answer."""
 

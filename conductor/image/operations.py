@@ -28,6 +28,8 @@ __all__ = [
     "usage",
 ]  # fmt: skip
 
+GIB = 1 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -113,7 +115,7 @@ def upload(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> Image:
         _start_saving(image)
         try:
             stored = store.write(image.uuid, chunks)
-            if not _finish_saving(image.uuid, stored):
+            if not _finish_saving(image, stored):
                 raise NotFound(f"Image {ref} was deleted while its data were uploaded.")
         except BaseException:
             _give_up_saving(image.uuid)
@@ -132,7 +134,8 @@ def stage(context: RequestContext, ref: str, chunks: Iterable[bytes]) -> None:
         if not Image.objects.filter(pk=image.pk, status="queued", deleted_at=None).exists():
             raise Conflict(f"Image {image.uuid} has data already: upload another image instead.")
         store.stage(image.uuid, image.disk_format or "", chunks)
-        if not _in_status(image.uuid, "queued", status="uploading"):
+        size = (store.told_by_host(image.uuid) or ("", store.Stored(0, "", "")))[1].size
+        if not _in_status(image.uuid, "queued", status="uploading", size=size):
             store.remove(image.uuid)
             raise NotFound(f"Image {ref} was deleted while its data were staged.")
 
@@ -144,7 +147,8 @@ def take_staged(context: RequestContext, ref: str, method: str) -> None:
     if told is None:
         raise Conflict(f"Image {image.uuid} is {image.status}: stage its data before they are imported.")
     stored = told[1]
-    values = {"size": stored.size, "checksum": stored.md5, "os_hash_value": stored.sha512}
+    values: dict[str, Any] = {"size": stored.size, "checksum": stored.md5, "os_hash_value": stored.sha512}
+    values["virtual_size"] = store.stated_bytes(image.uuid, image.disk_format)
     with write_tx():
         if not _in_status(image.uuid, "uploading", status="active", **values):
             raise Conflict(f"Image {image.uuid} was changed meanwhile.")
@@ -164,12 +168,16 @@ def set_active(context: RequestContext, ref: str, *, is_active: bool) -> None:
 def usage(project_id: str) -> dict[str, int]:
     """How many images a project has, and their size in MiB."""
     rows = Image.objects.filter(project_id=project_id, deleted_at=None)
+    staged = Q(status="uploading")
     amounts = rows.aggregate(
-        size=Coalesce(Sum("size"), 0), count=Count("pk"), busy=Count("pk", filter=Q(status__in=("saving", "uploading")))
+        stored=Coalesce(Sum("size", filter=~staged), 0),
+        staged=Coalesce(Sum("size", filter=staged), 0),
+        count=Count("pk"),
+        busy=Count("pk", filter=Q(status__in=("saving", "uploading"))),
     )
     return {
-        "image_size_total": amounts["size"] >> 20,
-        "image_stage_total": 0,
+        "image_size_total": amounts["stored"] >> 20,
+        "image_stage_total": amounts["staged"] >> 20,
         "image_count_total": amounts["count"],
         "image_count_uploading": amounts["busy"],
     }
@@ -206,7 +214,7 @@ def image_spec(row: Image) -> ImageSpec:
         container_format=row.container_format or "",
         size=row.size or 0,
         checksum=row.checksum or "",
-        min_disk_gb=row.min_disk_gb,
+        min_disk_gb=max(row.min_disk_gb, -(-(row.virtual_size or 0) // GIB)),
         min_ram_mb=row.min_ram_mb,
         properties=dict(row.properties),
     )
@@ -305,14 +313,15 @@ def _start_saving(image: Image) -> None:
         raise Conflict(f"Image {image.uuid} has data already: upload another image instead.")
 
 
-def _finish_saving(image_uuid: UUID, stored: store.Stored) -> bool:
+def _finish_saving(image: Image, stored: store.Stored) -> bool:
     return _in_status(
-        image_uuid,
+        image.uuid,
         "saving",
         status="active",
         size=stored.size,
         checksum=stored.md5,
         os_hash_value=stored.sha512,
+        virtual_size=store.stated_bytes(image.uuid, image.disk_format),
     )
 
 

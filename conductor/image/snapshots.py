@@ -49,7 +49,8 @@ def activate(image_uuid: UUID | str) -> dict[str, Any]:
         if told is None:
             raise Conflict(f"The host has stored no data of image {image_uuid}.")
         disk_format, stored = told
-        values = {"disk_format": disk_format, "size": stored.size, "checksum": stored.md5}
+        values: dict[str, Any] = {"disk_format": disk_format, "size": stored.size, "checksum": stored.md5}
+        values |= {"virtual_size": store.stated_bytes(image.uuid, disk_format)}
         values |= {"os_hash_value": stored.sha512, "status": "active", "updated_at": timezone.now()}
         with write_tx():
             Image.objects.filter(pk=image.pk, deleted_at=None).update(**values)

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from conductor.core import disk_images, disk_room
 from conductor.core.errors import Conflict, NotFound
 from conductor.core.identifiers import uuid_or_none
 
@@ -24,6 +25,7 @@ _UPLOAD = ".upload"
 # What a host stored is described beside the data: hosts have no database, and a conductor takes it from there.
 _NOTE = ".json"
 CHUNK_BYTES = 1 << 20
+ROOM_STEP = 16 << 20  # so much is written before the disk is looked at again
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ def path_of(image_uuid: str) -> Path:
         return Path(file.name)
 
 
+def stated_bytes(image_uuid: UUID, disk_format: str | None) -> int | None:
+    """The size of the disk in an image's data, where that is another than theirs."""
+    return disk_images.stated_bytes(_path(image_uuid), disk_format or "")
+
+
 @contextmanager
 def upload_claim(image_uuid: UUID) -> Iterator[None]:
     """Be the only one who writes this image's data. Raises Conflict when somebody is at it already.
@@ -68,11 +75,19 @@ def upload_claim(image_uuid: UUID) -> Iterator[None]:
 
 
 def write(image_uuid: UUID, chunks: Iterable[bytes]) -> Stored:
-    """Write the data and make them durable; call it under `upload_claim`. What `chunks` raises comes through."""
+    """Write the data and make them durable; call it under `upload_claim`. What `chunks` raises comes through.
+
+    Raises NoRoom when less would stay free on the disk than is kept free.
+    """
+    unchecked = 0
     md5, sha512, size = hashlib.md5(usedforsecurity=False), hashlib.sha512(), 0
     part = _path(image_uuid, _PART)
     with part.open("wb") as file:
         for chunk in chunks:
+            if unchecked <= 0:
+                disk_room.require(part.parent, settings.NOVELLA_KEPT_FREE_GB, ROOM_STEP)
+                unchecked = ROOM_STEP
+            unchecked -= len(chunk)
             if chunk.strip(b"\0"):
                 file.write(chunk)
             else:  # a hole where there is nothing: disks are mostly empty

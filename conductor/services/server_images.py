@@ -17,10 +17,10 @@ from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.core.states import VmState
 from conductor.image import snapshots
 from conductor.journal import foreign_locks
-from conductor.services import availability_zones, server_actions, volume_images
+from conductor.services import availability_zones, image_quotas, server_actions, volume_images
 from conductor.services.instance_queries import missing
 from conductor.services.server_actions import Asked
-from conductor.transactions import database_now
+from conductor.transactions import database_now, write_tx
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +157,8 @@ def _make(
 ) -> MadeImage:
     image_id, wanted_uuid = str(uuid4()), inputs.pop("run_uuid", None)
     row = _row(context, instance_uuid)
+    with write_tx():
+        image_quotas.require_count(row.project_id)
     extra = {"backup_type": inputs["backup_type"]} if inputs else {}
     values = _values(row, wish, image_type=image_type, user_id=context.user_id, **extra)
     inputs = {"image_id": image_id, "image": values, **inputs}

@@ -15,7 +15,7 @@ from conductor.rpc import outbox
 from conductor.services import volume_images, volumes
 from conductor.services.volume_quotas import require_room
 from conductor.transactions import write_tx
-from conductor.volume import backends, backups, capabilities, groups, messages, operations, snapshots, types
+from conductor.volume import backends, backups, capabilities, groups, messages, operations, snapshots, store, types
 from conductor.volume.models import Volume, VolumeType
 from conductor.volume.operations import VolumeWish
 from conductor.volume.queries import Usage, get_visible
@@ -85,8 +85,9 @@ def create(context: RequestContext, ask: VolumeAsk) -> Volume:
 def begin(
     context: RequestContext, wish: VolumeWish, source: Source, wanted: VolumeType, *, group_id: str | None = None
 ) -> Volume:
-    """Have the row, and the workflow that fills it where there is something to copy. Raises QuotaExceeded."""
+    """Have the row, and the workflow that fills it where there is something to copy. Raises QuotaExceeded, NoRoom."""
     volumes.check_metadata(wish.metadata)
+    store.require_room()
     with write_tx():
         if group_id:
             wish = replace(wish, group_uuid=groups.open_to(context, group_id, wanted).uuid)

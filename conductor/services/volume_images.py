@@ -16,7 +16,7 @@ from conductor.core.server_actions import ACTIONS
 from conductor.image import snapshots as images
 from conductor.image.models import Image
 from conductor.image.queries import get_visible as get_image
-from conductor.services import server_actions, volume_snapshots, volumes
+from conductor.services import image_quotas, server_actions, volume_snapshots, volumes
 from conductor.services.server_actions import Asked
 from conductor.services.values import DeviceWish
 from conductor.services.volume_quotas import require_room
@@ -39,6 +39,8 @@ def make(context: RequestContext, instance: Instance, values: Mapping[str, Any])
     """
     alias = str(instance._state.db)
     server_actions.guard(context, alias, ACTIONS["createImage"], instance)  # before anything is made
+    with write_tx():
+        image_quotas.require_count(instance.project_id)
     devices = BlockDevice.objects.using(alias).filter(instance_uuid=instance.uuid).order_by("boot_index", "pk")
     image_id, reserved = str(uuid4()), [(device, uuid4()) for device in devices]
     _reserve(context, image_id, instance.project_id, values, reserved)

@@ -13,7 +13,7 @@ from conductor.image import operations as images
 from conductor.image.models import Image
 from conductor.plugins import converters
 from conductor.rpc import outbox
-from conductor.services import volumes
+from conductor.services import image_quotas, volumes
 from conductor.transactions import write_tx
 from conductor.volume import operations
 from conductor.volume.models import Volume
@@ -52,6 +52,7 @@ def upload(context: RequestContext, volume_id: str, ask: UploadAsk) -> tuple[Vol
         was = volume.status
         if not operations.turn(volume.uuid, before, UPLOADING):
             raise Invalid(f"Invalid volume: Volume {volume.uuid} status must be {' or '.join(before)}, but is {was}.")
+        image_quotas.require_count(context.project_id)
         image = images.create(context, _values(volume, ask))
         wanted = outbox.NewRun(
             flow=FLOW,

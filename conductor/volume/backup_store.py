@@ -11,12 +11,14 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
 
 from django.conf import settings
 
+from conductor.core import disk_room
 from conductor.core.errors import DriverError
 from conductor.volume.store import GIB, path_of
 
@@ -40,7 +42,8 @@ def take(data_uuid: UUID | str, source: Path, parent_uuid: UUID | str | None = N
             raise DriverError("The data to keep are gone.")
         known = _index(parent_uuid)["blocks"] if parent_uuid else {}
         folder.mkdir(parents=True, exist_ok=True)
-        blocks = _add_blocks(folder / DATA, source, known, str(data_uuid))
+        with _room(source.stat().st_blocks * 512):
+            blocks = _add_blocks(folder / DATA, source, known, str(data_uuid))
         _write_index(folder, {"block_bytes": BLOCK, "bytes": source.stat().st_size, "blocks": blocks})
     return sum(holder == str(data_uuid) for _, holder in _index(data_uuid)["blocks"].values())
 
@@ -55,7 +58,7 @@ def restore(data_uuid: UUID | str, volume_uuid: UUID | str, size_gb: int) -> Non
     part = target.with_suffix(".part")
     index = _index(data_uuid)
     try:
-        with part.open("wb") as file:
+        with _room(len(index["blocks"]) * BLOCK), part.open("wb") as file:
             os.fchmod(file.fileno(), 0o600)
             _copy_blocks(index["blocks"], file)
             file.truncate(max(size_gb * GIB, index["bytes"]))
@@ -65,6 +68,10 @@ def restore(data_uuid: UUID | str, volume_uuid: UUID | str, size_gb: int) -> Non
         part.unlink(missing_ok=True)
         raise
     part.replace(target)
+
+
+def _room(size: int) -> AbstractContextManager[None]:
+    return disk_room.reserved(Path(settings.NOVELLA_DATA), settings.NOVELLA_KEPT_FREE_GB, size)
 
 
 def is_whole(data_uuid: UUID | str) -> bool:

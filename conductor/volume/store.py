@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 from uuid import UUID
 
 from django.conf import settings
 
-from conductor.core import disk_images
+from conductor.core import disk_images, disk_room
 from conductor.core.errors import DriverError, Invalid
 from conductor.plugins import converters
 
@@ -75,6 +75,11 @@ def exported(volume_uuid: UUID | str, disk_format: str) -> Iterator[BinaryIO]:
             yield file
         return
     target = source.with_suffix(f".{disk_format}")
+    with _room_for(source):
+        yield from _exported(source, target, disk_format)
+
+
+def _exported(source: Path, target: Path, disk_format: str) -> Iterator[BinaryIO]:
     try:
         if not converters.converted(source, "raw", target, disk_format):
             _require(_convert(source, "raw", target, disk_format), source, target)
@@ -88,8 +93,13 @@ def _write(path: Path, size_gb: int, source: Path, disk_format: str) -> None:
     """Copy to a name of its own, and take the right name when all is durable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    if not converters.converted(source, disk_format, part, "raw"):
-        _require(_copy(source, part, disk_format), source, part)
+    try:
+        with _room_for(source):
+            if not converters.converted(source, disk_format, part, "raw"):
+                _require(_copy(source, part, disk_format, size_gb), source, part)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     with part.open("r+b") as file:
         os.fchmod(file.fileno(), 0o600)
         found = file.seek(0, os.SEEK_END)
@@ -109,16 +119,31 @@ def _require(done: Done, source: Path, target: Path) -> None:
         raise DriverError(f"The data could not be copied: {words[:120]}")
 
 
-def _copy(source: Path, target: Path, disk_format: str) -> Done:
+def _copy(source: Path, target: Path, disk_format: str, size_gb: int) -> Done:
     if disk_format != "raw":
-        return _convert(source, disk_format, target, "raw")
+        return _convert(source, disk_format, target, "raw", f"--fsize={size_gb * GIB}")
     words = ("cp", "--sparse=always", "--reflink=auto", str(source), str(target))
     return disk_images.run(*words, seconds=LONGEST_COPY_SECONDS)
 
 
-def _convert(source: Path, disk_format: str, target: Path, wanted: str) -> Done:
-    words = ("qemu-img", "convert", "-q", "-U", "-f", disk_format, "-O", wanted, str(source), str(target))
-    return disk_images.run(*words, seconds=LONGEST_COPY_SECONDS)
+def _convert(source: Path, disk_format: str, target: Path, wanted: str, *limits: str) -> Done:
+    program = ("qemu-img", "convert", "-q", "-U", "-f", disk_format, "-O", wanted, str(source), str(target))
+    words = (*disk_images.COPY_LIMITS, *limits, "--", *program)
+    return disk_images.run(*words, seconds=LONGEST_COPY_SECONDS, watch=require_room)
+
+
+def require_room() -> None:
+    """Raises NoRoom when the disk of the volumes has none to give."""
+    disk_room.require(Path(settings.NOVELLA_DATA), settings.NOVELLA_KEPT_FREE_GB)
+
+
+def _room_for(source: Path) -> AbstractContextManager[None]:
+    """Room for as much as `source` takes, kept from other writers. Raises NoRoom.
+
+    Compressed data grow in a copy: `require_room` is asked again while a format is converted.
+    """
+    size = source.stat().st_blocks * 512 if source.exists() else 0
+    return disk_room.reserved(Path(settings.NOVELLA_DATA), settings.NOVELLA_KEPT_FREE_GB, size)
 
 
 def remove(volume_uuid: UUID | str) -> None:

@@ -57,6 +57,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
     (errors.ActionFailed, 500),
     (errors.NotSupported, 501),
     (errors.Unavailable, 503),
+    (errors.NoRoom, 507),
     (UnsupportedVersion, 406),
     (Gone, 410),
     (TooLarge, 413),
@@ -73,6 +74,8 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (  # first match wins; anythin
 EXCEPTIONS_TO_THE_RULE: Mapping[tuple[str, type[Exception]], int] = {
     ("network", errors.QuotaExceeded): 409,
     ("volume", errors.QuotaExceeded): 413,
+    ("image", errors.QuotaExceeded): 413,
+    ("image", errors.NoRoom): 413,
 }
 
 # The words of errors that are not ours: what the framework says may name internals.
@@ -172,7 +175,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     service = getattr(context["view"], "service", "own")
     request_id = request_id_of(request._request)
     status = status_of(error, service)
-    if status >= 500 and not isinstance(error, (errors.ActionFailed, errors.NotSupported, errors.Unavailable)):
+    known = (errors.ActionFailed, errors.NotSupported, errors.Unavailable, errors.NoRoom)
+    if status >= 500 and not isinstance(error, known):
         _log.error("request_failed request_id=%s path=%s", request_id, request.path, exc_info=error)
     details = getattr(error, "details", {})
     kind = str(details.get("type", type(error).__name__))

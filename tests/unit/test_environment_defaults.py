@@ -84,6 +84,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "session_seconds": 43_200.0,
     "band": "",
     "band_colour": "blue",
+    "kept_free_gb": 1,
     "request_seconds": 60.0,
     "interface_seconds": 30.0,
     "image_transfers": 16,

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from conductor.core import disk_images
 from conductor.core.context import RequestContext
-from conductor.core.errors import NotFound
+from conductor.core.errors import Invalid, NotFound
 from conductor.core.request_spec import ImageSpec
 from conductor.image import boot_images
 from conductor.image import store as image_store
@@ -64,11 +64,13 @@ def store_as_image(image_id: str, disk_format: str, data: BinaryIO) -> None:
 def readable_file(context: RequestContext, volume: Volume, image: ImageSpec) -> Path:
     """The file of an image that goes into a volume, looked at.
 
-    Raises NotFound when there are no data, BuildAborted for data that refer to others, and for an image that the
-    volume's project may not read.
+    Raises NotFound when there are no data, Invalid for a larger disk than the volume, BuildAborted for data that refer
+    to others, and for an image that the volume's project may not read.
     """
     boot_images.require_readable(context, volume.project_id, image.image_id)
     path = image_store.path_of(image.image_id)
     if image.disk_format != "raw":
-        disk_images.inspect(path, image)
+        found = disk_images.inspect(path, image).virtual_bytes
+        if found > volume.size_gb * store.GIB:
+            raise Invalid(f"The data need {-(-found // store.GIB)} GB; the volume has {volume.size_gb} GB.")
     return path

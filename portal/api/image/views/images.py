@@ -55,7 +55,7 @@ class Images(ImageView):
             raise Invalid("Body expected in request.")  # {} is one: an image needs no name
         wanted = serializers.wanted_image(request.data)
         image_id = wanted.pop("id", None)
-        created = operations.create(request.context, wanted, image_uuid=UUID(image_id) if image_id else None)
+        created = images.create(request.context, wanted, image_uuid=UUID(image_id) if image_id else None)
         body = serializers.image(created)
         offers = {"OpenStack-image-import-methods": METHOD, "OpenStack-image-store-ids": serializers.STORE}
         headers = {"Location": absolute(request, f"/image{body['self']}"), **offers}

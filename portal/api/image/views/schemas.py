@@ -6,6 +6,7 @@ from rest_framework.response import Response
 
 from conductor.core.errors import NotFound
 from conductor.image import operations
+from conductor.services import image_quotas
 from portal.api.base import ApiRequest
 from portal.api.image.schemas import metadefs
 from portal.api.image.schemas.images import DOCUMENTS, TASK_DOCUMENTS
@@ -49,7 +50,8 @@ class Usage(ImageView):
     def get(self, request: ApiRequest) -> Response:
         self.authorize("get_images")
         taken = operations.usage(request.context.project_id)
-        return Response({"usage": {name: {"limit": -1, "usage": amount} for name, amount in taken.items()}})
+        allowed = image_quotas.limits(request.context.project_id)
+        return Response({"usage": {name: {"limit": allowed[name], "usage": used} for name, used in taken.items()}})
 
 
 class ImportInfo(ImageView):
