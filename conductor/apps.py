@@ -13,8 +13,10 @@ class ConductorConfig(AppConfig):
     label = "conductor"
 
     def ready(self) -> None:
-        from conductor.scheduler.extensions import in_use  # needs models, which are there by now
+        from conductor.rpc import key_store, keys  # need models, which are there by now
+        from conductor.scheduler.extensions import in_use
 
+        keys.use(key_store.STORE)
         notes.listen()
         converters.ask_through(in_use)
         checks.register(check_plugins)

@@ -10,6 +10,7 @@ each other's rows. `people` and `api_client` bring it along.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -68,6 +69,16 @@ def django_db_setup(django_test_environment: None) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def conductor_key() -> None:
+    """The conductors' key of this run is known from the start: no test counts the statements that look for one."""
+    from conductor.rpc import key_store
+    from tests import keys
+
+    key_store.LOOK_SECONDS = math.inf
+    keys.install()
+
+
 @pytest.fixture
 def databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Every database, empty; emptied again afterwards."""
@@ -75,8 +86,10 @@ def databases(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     from conductor.rpc import backports
     from conductor.scheduler.plugin_watch import plugin_watch
     from conductor.services import usual_times
+    from tests import keys
     from tests.databases import empty_all
 
+    keys.install()
     backports.forget()  # what the hosts of another test spoke
     usual_times.forget()
     quarantine.forget()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from conductor.compute.agent import ComputeAgent
+from conductor.rpc import trust
 from conductor.rpc.broker import COMPUTE_QUEUE, door
+from conductor.rpc.trust import Received
 
 log = logging.getLogger(__name__)
 
@@ -18,12 +19,12 @@ def serve(agent: ComputeAgent) -> None:
     _agents.append(agent)
 
 
-@door("compute_message", COMPUTE_QUEUE)
-def compute_message(body: dict[str, Any]) -> None:
-    """A command for the host that it names; one for a host that is not here is left to ring again."""
-    host = body["body"]["host"]
+@door(trust.TO_COMPUTE, COMPUTE_QUEUE)
+def compute_message(received: Received) -> None:
+    """A conductor's command for the host that it names; one for a host that is not here is left to ring again."""
+    host = received.body["body"]["host"]
     for agent in _agents:
         if agent.has_host(host):
-            agent.receive(body)
+            agent.receive(received.body)
             return
     log.warning("command for a host that is not here: host=%s", host)

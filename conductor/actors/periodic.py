@@ -25,6 +25,7 @@ from conductor.services import (
     drains,
     live_migrations,
     moves,
+    refused_messages,
     silent_hosts,
     snapshot_rounds,
     storage_upkeep,
@@ -155,6 +156,8 @@ def do_duties(aliases: Iterable[str], owner: str) -> None:
         pruner.carry_out(aliases, owner)
     with _complaints.about("budgets"):
         budgets.carry_out(owner)
+    with _complaints.about("refused messages"):  # this process's own
+        refused_messages.flush()
     with _complaints.about("scheduled snapshots"):
         snapshot_rounds.carry_out(owner)
     with _complaints.about("what plugins did"):  # this process's own, also when nothing is decided any more

@@ -14,6 +14,8 @@ from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import Send
 from conductor.core.compute_driver import ComputeDriver, GuestInfo
 from conductor.core.metrics import BOOTED_AT
+from conductor.rpc import keys
+from conductor.rpc.identities import KEYS
 from conductor.rpc.messages import HostReported
 from conductor.rpc.versions import SERVICE_VERSION
 
@@ -65,8 +67,13 @@ class Heartbeat:
     def _offered(self) -> dict[str, Any]:
         """The driver's report, and what the agent adds."""
         self._usable = usable_report(self._driver.report(), self._usable)
-        said = {"actions": sorted(self._driver.capabilities), **booted()}
+        said = {"actions": sorted(self._driver.capabilities), **booted(), **self._keys()}
         return {**self._usable, "capabilities": {**self._usable["capabilities"], **said}}
+
+    def _keys(self) -> dict[str, Any]:
+        """Which keys the host has and which conductors it obeys: the conductors announce what is new."""
+        identity = keys.identity_of(self._config.host)
+        return {} if identity is None else {KEYS: identity.summary}
 
     def _report(self, number: int, report: dict[str, Any], doings: Mapping[str, Any]) -> HostReported:
         return HostReported(

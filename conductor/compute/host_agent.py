@@ -25,8 +25,9 @@ from conductor.core.errors import NotSupported, NovellaError, Unavailable
 from conductor.core.guest_questions import CAPABILITY_OF as QUESTION_NEEDS
 from conductor.core.guest_questions import GuestQuestion
 from conductor.core.port_filters import PortFilter
+from conductor.rpc import keys
 from conductor.rpc.codec import decode
-from conductor.rpc.messages import ConsolesOffered, FilterPorts
+from conductor.rpc.messages import ConsolesOffered, FilterPorts, KeysAnnounced
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ LONGEST_PAUSE_SECONDS = 60.0
 SHORTEST_BEAT_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 PORT_FILTERS_MESSAGE = "filter_ports"
+KEYS_MESSAGE = "keys_announced"
 OFFER_CONSOLES_SECONDS = 60.0  # again and again: a message may be lost
 
 
@@ -86,10 +88,26 @@ class HostAgent:
         if self._parts is None:
             log.info("command before the driver has started: host=%s", self.config.host)
             return
-        if body.get("message") == PORT_FILTERS_MESSAGE:
-            self._shared.urgent.submit(self.config.host, PORT_FILTERS_MESSAGE, partial(self._filter_ports, body))
+        own = {PORT_FILTERS_MESSAGE: self._filter_ports, KEYS_MESSAGE: self._renew_keys}.get(str(body.get("message")))
+        if own is not None:
+            self._shared.urgent.submit(self.config.host, str(body["message"]), partial(own, body))
             return
         self._parts.manager.receive(body)
+
+    def _renew_keys(self, body: Mapping[str, Any]) -> None:
+        """No answer is waited for: the next report says which keys the host has, and brings what it lacks."""
+        identity = keys.identity_of(self.config.host)
+        if identity is None:
+            return
+        try:
+            announced: KeysAnnounced = decode(body)
+            is_new = identity.renew(announced.conductor_keys, announced.accepted, announced.replace)
+        except (OSError, ValueError, NovellaError) as error:
+            log.error("keys not renewed: host=%s %s: %s", self.config.host, type(error).__name__, error)
+            return
+        if is_new:
+            log.info("keys renewed: host=%s key=%s", self.config.host, identity.signer.key_id)
+            self._report_soon()
 
     def _filter_ports(self, body: Mapping[str, Any]) -> None:
         """Nobody waits for an answer: the next report says what the host has, and it is told again what it has not."""

@@ -22,7 +22,10 @@ from conductor.compute.console_door import DoorPlace
 from conductor.compute.hosts import HostConfig
 from conductor.core import garbage
 from conductor.image import store
-from conductor.rpc import broker
+from conductor.rpc import broker, identities, keys, trust
+from conductor.rpc.identities import HostIdentity, IdentityUnusable
+from conductor.rpc.messages import RefusalsCounted
+from conductor.rpc.refusals import Refusals
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +34,7 @@ PREFETCH = 8
 STOP_MILLISECONDS = 5_000
 DRAIN_SECONDS = 2.0
 START_POLL_SECONDS = 0.05
+REFUSALS_SECONDS = 5.0  # between two looks at what was refused
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 ALL_ADDRESSES = ("0.0.0.0", "::")
 NO_DATABASE = "conductor.management.no_database"
@@ -41,6 +45,7 @@ def forbid_databases() -> None:
     for connection in connections.all(initialized_only=True):
         connection.close()
         del connections[connection.alias]
+    keys.use(None)
     none = connections.configure_settings({"default": {"ENGINE": NO_DATABASE}})["default"]
     for alias in connections:
         connections.settings[alias] = dict(none)
@@ -62,6 +67,24 @@ def host_config(host: str, cell: str, driver: str, *, zone: str, options: Sequen
         options=dict(_option(text) for text in options),
         journal_path=Path(settings.NOVELLA_DATA) / "agents" / f"{host}.sqlite3",
     )
+
+
+def load_identity(config: HostConfig) -> None:
+    """Sign as the host, and obey the conductors that it knows. Raises CommandError for one that is not enrolled."""
+    path = identities.path_of(Path(settings.NOVELLA_DATA), config.host)
+    try:
+        found = identities.read(path)
+    except FileNotFoundError:
+        raise CommandError(
+            f"Host {config.host} is not enrolled: {path} is missing. Where the databases are, run manage.py hosts "
+            f"enroll {config.host} --cell {config.cell} and bring the file here, or get a token with --token and run "
+            "manage.py hosts redeem here."
+        ) from None
+    except IdentityUnusable as error:
+        raise CommandError(error.message) from None
+    if (found.host, found.cell) != (config.host, config.cell):
+        raise CommandError(f"{path} is the identity of host {found.host} in cell {found.cell}.")
+    keys.serve_as(HostIdentity(path, found))
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -96,6 +119,8 @@ class ComputeProcess:
             store_image=store.store_image,
         )
         self._agent.open_door(console_place())
+        self._config, self._refusals = config, Refusals()
+        trust.on_refusal(self._refusals.note)
         self._worker = broker.make_worker([broker.compute_queue(config.host)], threads=THREADS, prefetch=PREFETCH)
 
     def serve(self, stop: threading.Event, on_ready: Callable[[], None]) -> None:
@@ -107,7 +132,16 @@ class ComputeProcess:
             if self._agent.has_started():
                 garbage.settle()
                 on_ready()
-                stop.wait()
+                while not stop.wait(REFUSALS_SECONDS):
+                    self._report_refusals()
+
+    def _report_refusals(self) -> None:
+        """Have the conductor put on record which commands were refused here."""
+        rows = self._refusals.take()
+        if rows:
+            log.warning("commands refused: %s", [row.to_json() for row in rows])
+            counted = RefusalsCounted(host=self._config.host, refusals=[row.to_json() for row in rows])
+            broker.tell_conductor(self._config.cell, counted)
 
     def stop(self) -> None:
         """Take no more commands, give what is under way a moment. What is cut off is repeated by the conductor."""

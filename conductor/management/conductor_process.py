@@ -18,7 +18,7 @@ from conductor.actors import liveness, periodic
 from conductor.cells.lookup import API_ALIAS, CELL0, cell_aliases, journal_aliases, queue_of
 from conductor.core import garbage
 from conductor.rpc import broker
-from conductor.services import flow_observers
+from conductor.services import flow_observers, refused_messages
 from conductor.workflows import recovery
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,7 @@ class ConductorProcess:
         if settings.NOVELLA_CHANNEL_URL:
             import_string(settings.NOVELLA_LIVE_PUBLISHER)()
         flow_observers.listen()
+        refused_messages.listen()
         self._group.join()
         self._worker.start()
         periodic.report_all(self._aliases, self._name)

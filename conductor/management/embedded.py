@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from django.conf import settings
 from django.db import connections
@@ -21,8 +22,11 @@ from conductor.image import store
 from conductor.management import web_server
 from conductor.management.compute_process import console_place
 from conductor.management.conductor_process import conductor_name, hand_on
-from conductor.rpc import broker
-from conductor.services import flow_observers
+from conductor.rpc import broker, identities, keys
+from conductor.rpc.envelope import SigningKey
+from conductor.rpc.identities import Credentials, HostIdentity, IdentityUnusable
+from conductor.rpc.key_store import STORE
+from conductor.services import flow_observers, host_keys, refused_messages
 from conductor.workflows import recovery
 
 log = logging.getLogger(__name__)
@@ -37,6 +41,8 @@ class Embedded:
 
     def __init__(self, hosts: tuple[HostConfig, ...]) -> None:
         self._hosts = hosts
+        enroll_all(hosts)
+        refused_messages.listen()
         self._agent = ComputeAgent(
             hosts,
             plugins.registry().drivers,
@@ -93,6 +99,34 @@ class Embedded:
             time.sleep(0.05)
         for _, host in sorted(waiting):
             log.warning("host has not reported yet: %s", host)
+
+
+def enroll_all(hosts: Iterable[HostConfig]) -> None:
+    """Give each host of this process the identity that it has, or a new one, and have its key count."""
+    found: list[Credentials] = []
+    conductor_keys = STORE.conductor_keys()
+    for host in hosts:
+        path = identities.path_of(Path(settings.NOVELLA_DATA), host.host)
+        kept = _kept(path, host)
+        own = kept.keys if kept is not None else (SigningKey.new(),)
+        credentials = Credentials(host.host, host.cell, own, conductor_keys)
+        if credentials != kept:
+            identities.write(path, credentials, is_durable=False)  # a lost one is made again
+        keys.serve_as(HostIdentity(path, credentials))
+        found.append(credentials)
+    host_keys.adopt(found)
+
+
+def _kept(path: Path, host: HostConfig) -> Credentials | None:
+    """What the host's file has; None where it is missing, unusable or another host's."""
+    try:
+        found = identities.read(path)
+    except FileNotFoundError:
+        return None
+    except IdentityUnusable as error:
+        log.warning("%s A new key is made.", error.message)
+        return None
+    return found if (found.host, found.cell) == (host.host, host.cell) else None
 
 
 def _has_reported(cell: str, host: str, since: float) -> bool:

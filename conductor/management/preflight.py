@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import IO
 
 from django.core.management.base import CommandError
+from django.db import DatabaseError, InterfaceError
 
 from conductor.actors import liveness
-from conductor.core.errors import Invalid
+from conductor.core.errors import Invalid, Unavailable
+from conductor.rpc.key_store import STORE
 from conductor.services import readiness
 
 log = logging.getLogger(__name__)
@@ -103,6 +105,16 @@ def require_certificate(certificate: Path | None, key: Path | None) -> None:
         raise CommandError(
             f"NOVELLA_TLS_CERT: {certificate} and {key} are no certificate with its key ({reason})."
         ) from None
+
+
+def require_signing() -> None:
+    """This process can sign messages; raises CommandError. A database that does not answer may do so later."""
+    try:
+        STORE.signer()
+    except Unavailable as error:
+        raise CommandError(f"NOVELLA_SECRET_KEY: {error.message}") from None
+    except (DatabaseError, InterfaceError):
+        log.warning("the keys for messages cannot be read now; messages leave once they can")
 
 
 def require_free_port(host: str, port: int) -> None:

@@ -13,6 +13,7 @@ from conductor.identity import seed as identity_seed
 from conductor.identity.models import Project
 from conductor.image import seed as image_seed
 from conductor.network import seed as network_seed
+from conductor.rpc.key_store import STORE
 from conductor.services import flavors
 
 
@@ -20,6 +21,7 @@ def seed_all(passwords: Mapping[str, str], tiny_linux_dir: Path | None) -> None:
     """Cells, people, sizes, images and the shared network. `passwords` has the keys admin and demo."""
     for name in (CELL0, *settings.CELLS):
         CellMapping.objects.get_or_create(name=name)
+    STORE.conductor_keys()  # the first use makes the conductors' key
     identity_seed.seed(admin_password=passwords["admin"], demo_password=passwords["demo"])
     admin_project = Project.objects.get(domain_id="default", name="admin")
     flavors.seed()

@@ -2,6 +2,7 @@
 
 A message is a doorbell: it may be lost, doubled, late or reordered, and nothing is wrong. The row that it rings
 for is the work. Which broker carries it is the operator's choice; nothing outside of this module and `senders` knows.
+It leaves in a signed envelope (`_send`) and is checked before its handler runs (`door`): the broker is not trusted.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ os.environ.setdefault("dramatiq_restart_delay", "500")
 import dramatiq
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.db import close_old_connections
+from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.utils.module_loading import import_string
 from dramatiq import Broker, Worker
 from dramatiq.common import dq_name, xq_name
 from dramatiq.middleware import CurrentMessage, Middleware, ShutdownNotifications
 
+from conductor.core.errors import Unavailable
+from conductor.rpc import envelope, keys, trust
 from conductor.rpc.codec import encode
 from conductor.rpc.message_faults import Unreliable
 from conductor.rpc.senders import AtOnce, Outage, Postman, Sender
@@ -47,6 +50,7 @@ class _Kind:
     options: Mapping[str, Any] = field(default_factory=dict)
     url_defaults: Mapping[str, str] = field(default_factory=dict)
     tend: Callable[[Any], object] = lambda broker: None
+    expect: Callable[[Any, str], object] = lambda broker, queue: None
     together: Callable[[Any], AbstractContextManager[None]] = lambda broker: nullcontext()
     forget: Callable[[Any, str], object] = lambda broker, queue: broker.flush(queue)
 
@@ -56,6 +60,11 @@ def _tend_rabbitmq(broker: Any) -> None:
     if not broker.connection.is_open:
         del broker.connection
     broker.connection.process_data_events(0)
+
+
+def _expect_rabbitmq(broker: Any, queue: str) -> None:
+    """The queue is another process's, which declares it; an agent's account may not."""
+    broker.queues.add(queue)
 
 
 def _forget_rabbitmq(broker: Any, queue: str) -> None:
@@ -71,6 +80,7 @@ _RABBITMQ = _Kind(
     "dramatiq.brokers.rabbitmq.RabbitmqBroker",
     url_defaults={"heartbeat": "30", "socket_timeout": "3", "stack_timeout": "5", "blocked_connection_timeout": "5"},
     tend=_tend_rabbitmq,
+    expect=_expect_rabbitmq,
     forget=_forget_rabbitmq,
 )
 _REDIS = _Kind(
@@ -135,12 +145,30 @@ if _sender_faults := _chosen_faults():
     _sender = Unreliable(_sender, _sender_faults)
 dramatiq.set_broker(broker)
 
-Handler = Callable[[dict[str, Any]], None]
+Handler = Callable[[trust.Received], None]
+Actor = dramatiq.Actor[[dict[str, Any]], None]
 
 
-def door(name: str, queue: str) -> Callable[[Handler], dramatiq.Actor[[dict[str, Any]], None]]:
-    """An actor that takes one JSON body."""
-    return dramatiq.actor(actor_name=name, queue_name=queue, broker=broker)
+def door(name: str, queue: str) -> Callable[[Handler], Actor]:
+    """An actor that takes one envelope and hands on what it holds, once every check has passed."""
+
+    def register(handler: Handler) -> Actor:
+        def receive(wire: dict[str, Any]) -> None:
+            try:
+                received = trust.opened(name, wire)
+            except trust.UnknownKind:
+                if name == trust.TO_CONDUCTOR:
+                    put_back()  # newer than this process: not ours to drop
+            except envelope.Refused as refused:
+                trust.report(refused)
+            else:
+                handler(received)
+
+        receive.__doc__ = handler.__doc__
+        return as_actor(receive)
+
+    as_actor = dramatiq.actor(actor_name=name, queue_name=queue, broker=broker)
+    return register
 
 
 def make_worker(queues: Iterable[str], *, threads: int, prefetch: int) -> Worker:
@@ -163,17 +191,39 @@ def compute_queue(host: str) -> str:
 
 def ring(queue: str, body: Mapping[str, Any]) -> None:
     """Send a conductor a doorbell: {"alias", "run_uuid"}: "look at this run"."""
-    _send("conductor_ring", queue, dict(body))
+    signer = _conductor_signer()
+    if signer is not None:
+        _send(trust.RING, queue, signer.seal(trust.RING, queue, body))
 
 
 def tell_conductor(cell: str, body: Any) -> None:
-    """Send a message (a dataclass of rpc.messages.to_conductor) to the conductor of `cell`."""
-    _send("conductor_message", f"{CONDUCTOR_QUEUE}.{cell}", {"cell": cell, **encode(body)})
+    """Send a message (a dataclass of rpc.messages.to_conductor) to the conductor of `cell`, as the host that it names.
+
+    Raises NotFound for a host that has no identity here.
+    """
+    queue, said = f"{CONDUCTOR_QUEUE}.{cell}", {"cell": cell, **encode(body)}
+    signer = keys.signer_of_host(body.host)
+    _send(trust.TO_CONDUCTOR, queue, signer.seal(said["message"], queue, said))
 
 
-def tell_compute(queue: str, body: Mapping[str, Any]) -> None:
-    """Send an encoded command to the queue of a compute agent."""
-    _send("compute_message", queue, dict(body))
+def tell_compute(queue: str, body: Mapping[str, Any], *, known_to_host: Iterable[str] | None = None) -> None:
+    """Send an encoded command to the queue of a compute agent.
+
+    It is signed with one of the keys that are `known_to_host`, where that is said.
+    """
+    signer = _conductor_signer(known_to_host)
+    if signer is not None:
+        recipient = envelope.host_sender(body["body"]["host"])
+        _send(trust.TO_COMPUTE, queue, signer.seal(body["message"], recipient, body))
+
+
+def _conductor_signer(known_to_host: Iterable[str] | None = None) -> envelope.Signer | None:
+    """What signs; None where no key could be read yet. A message that cannot leave is one that the broker lost."""
+    try:
+        return keys.authority().signer(known_to_host)
+    except (DatabaseError, InterfaceError, Unavailable) as error:
+        log.error("message not sent, there is no key to sign it: %s: %s", type(error).__name__, error)
+        return None
 
 
 def forget_host(host: str) -> None:
@@ -186,7 +236,8 @@ def put_back() -> None:
     """Queue the message that this thread works on once more, for a process that understands it."""
     message = CurrentMessage.get_current_message()
     if message is not None:
-        log.warning("message put back: %s", message.args[0].get("message", message.actor_name))
+        log.warning("message put back: %s", message.args[0].get("kind", message.actor_name))
+        trust.take_back(message.args[0])
         _sender.send(message.copy(), PUT_BACK_MILLISECONDS)
 
 
@@ -195,8 +246,8 @@ def drain(seconds: float) -> bool:
     return _sender.drain(seconds)
 
 
-def _send(actor_name: str, queue: str, body: dict[str, Any]) -> None:
-    _sender.send(dramatiq.Message(queue_name=queue, actor_name=actor_name, args=(body,), kwargs={}, options={}))
+def _send(actor_name: str, queue: str, sealed: dict[str, Any]) -> None:
+    _sender.send(dramatiq.Message(queue_name=queue, actor_name=actor_name, args=(sealed,), kwargs={}, options={}))
 
 
 def _say_once(record: logging.LogRecord) -> bool:

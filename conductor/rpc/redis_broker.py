@@ -122,7 +122,7 @@ class LeanRedisBroker(RedisBroker):
             self.broker_id,
             self.heartbeat_timeout,
             self.dead_message_ttl,
-            self._should_do_maintenance(command),
+            self._should_do_maintenance(command) if command == "fetch" else 0,  # who writes need not read the queue
             self._max_unpack_size(),
         )
 

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 from dramatiq import Broker, Message
 
+from conductor.rpc.trust import TO_CONDUCTOR
+
 log = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
@@ -61,6 +63,9 @@ class Kind(Protocol):
 
     @property
     def tend(self) -> Callable[[Any], object]: ...
+
+    @property
+    def expect(self) -> Callable[[Any, str], object]: ...
 
     @property
     def together(self) -> Callable[[Any], AbstractContextManager[None]]: ...
@@ -166,6 +171,8 @@ class Postman:
                 act()
 
     def _deliver(self, message: Message[Any], delay: int | None) -> None:
+        if message.actor_name == TO_CONDUCTOR and delay is None:
+            self._kind.expect(self._broker, message.queue_name)
         self._broker.declare_queue(message.queue_name)
         self._broker.enqueue(message, delay=delay)
 

@@ -56,6 +56,11 @@ def charge(request: HttpRequest, who: str) -> None:
         _charge(f"changes {who}", settings.NOVELLA_CHANGES_PER_MINUTE, "requests that change something")
 
 
+def charge_at(key: str, per_minute: int, what: str) -> None:
+    """Count against a bucket of its own, whatever the operator's rates are. Raises TooOften."""
+    _charge(key, per_minute, what)
+
+
 def _charge(key: str, per_minute: int, what: str) -> None:
     wait = buckets.take(key, per_minute) if per_minute else 0.0
     if wait:

@@ -16,6 +16,7 @@ import atexit
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -119,6 +120,8 @@ class Deployment:
         self.data_dir = folder / "var"
         self.variables = VARIABLES | variables
         self.cells = tuple(cells)
+        self.hosts = {cell: tuple(names) for cell, names in hosts.items()}
+        self._commands = 0
         self.members: list[Member] = []
         self._database_kind, self._broker_kind = database, broker
         self._nursery, self._is_nursery_own = nursery, nursery is None
@@ -132,7 +135,7 @@ class Deployment:
             for number in range(1, count + 1):
                 name = f"{cell}-{number}"
                 self._add(cell, name, "conductor", "--cell", cell, "--name", name)
-        for cell, names in hosts.items():
+        for cell, names in self.hosts.items():
             for rank, host in enumerate(names):
                 zone = f"az-{rank % 3 + 1}"
                 place = ("--host", host, "--cell", cell, "--zone", zone, "--driver", "fake")
@@ -166,6 +169,7 @@ class Deployment:
             if not template.exists():
                 self._seed()
                 self._keep_as(template)
+        self._enroll()
         for member in self.members:
             self._begin(member)
         self._await_ready(self.members)
@@ -202,10 +206,22 @@ class Deployment:
         atexit.register(_forget_templates)
 
     def _seed(self) -> None:
-        seeder = Member("seed", "seed", ("seed",), self.folder / "logs" / "seed.log")
-        self._begin(seeder)
-        assert seeder.child is not None
-        assert seeder.child.wait(START_SECONDS) == 0, seeder.log_tail()
+        self.manage("seed")
+
+    def _enroll(self) -> None:
+        """Give each host its key, as an operator does."""
+        for cell, hosts in self.hosts.items():
+            self.manage("hosts", "enroll", *hosts, "--cell", cell)
+
+    def manage(self, *arguments: str) -> str:
+        """Run a command of manage.py with the databases at hand; what it prints. It must succeed."""
+        self._commands += 1
+        name = f"{arguments[0]}-{self._commands}"
+        member = Member("command", name, arguments, self.folder / "logs" / f"{name}.log")
+        self._begin(member)
+        assert member.child is not None
+        assert member.child.wait(START_SECONDS) == 0, member.log_tail()
+        return member.log_path.read_text()
 
     def stop(self) -> None:
         """End everything, also after a start that failed."""
@@ -251,7 +267,9 @@ class Deployment:
         )
 
     def _is_one_of_many(self, member: Member) -> bool:
-        """Whether others are started alike: one that has variables of its own is not."""
+        """Whether others are started alike: one that has variables of its own is not. Commands are as conductors."""
+        if member.role == "command":
+            return True
         alike = [other for other in self.members if other.arguments[0] == member.arguments[0] and not other.variables]
         return member in alike and len(alike) > 1
 
@@ -287,6 +305,16 @@ class Deployment:
 
     def log_tail(self) -> str:
         return "\n".join(member.log_tail() for member in self.members)
+
+    def make_broker_account(self, host: str) -> str:
+        """Give a host an account of its own, as an operator does; the broker's address with it."""
+        kind = {"rabbitmq": "rabbitmq", "redis": "redis"}[self._broker_kind]
+        printed = self.manage("broker_accounts", kind, host).splitlines()
+        (url,) = [line.partition("NOVELLA_BROKER_URL=")[2] for line in printed if line.startswith("#")]
+        for line in printed:
+            if line.startswith(("rabbitmqctl ", "redis-cli ")):
+                self.broker.administer(shlex.split(line)[1:])
+        return url
 
     # -- from outside -------------------------------------------------------------------------------------------
 

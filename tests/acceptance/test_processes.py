@@ -12,10 +12,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
+from conductor.rpc import envelope
+from tests.acceptance.broker_thief import BrokerThief
 from tests.acceptance.cloud import wait_until
 from tests.acceptance.deployment import Deployment
 from tests.acceptance.nursery import Nursery, inherited_environment
@@ -121,6 +124,65 @@ def refusal(nursery: Nursery, command: list[str], environment: dict[str, str], l
     assert nursery.spawn(command, environment, log).wait(60) == 1, log.read_text()
     (line,) = log.read_text().splitlines()
     return line
+
+
+def test_a_host_works_with_an_account_that_reaches_no_other_hosts_queue(cloud: Deployment) -> None:
+    """As `broker_accounts` makes it. Stolen, it reads nothing of others, and what it writes changes nothing."""
+    client = cloud.api(0)
+    token = cloud.manage("hosts", "enroll", "h2", "--cell", "cell2", "--token").split()[-1]
+    url = cloud.make_broker_account("h2")
+    assert cloud.kill("host", 1, signal.SIGTERM) == 0
+    cloud.manage("hosts", "redeem", "--url", client.url, "--token", token)
+    cloud.restart("host", 1, NOVELLA_BROKER_URL=url)
+    seen = heard_at(cloud, "h2")
+    uuid = client.launch("own-account").json["server"]["id"]
+    client.wait_for_status(uuid, "ACTIVE")
+    wait_until("h2 is heard with its own account", lambda: heard_at(cloud, "h2") > seen, 60)
+    thief = BrokerThief(url)
+    for queue in ("compute.h1", "conductor.cell1", "conductor.cell2", "conductor"):
+        assert thief.is_kept_from_reading(queue), queue
+    before = cloud.guests(), cloud.rows("cell1", DOORS), cloud.rows("cell2", DOORS)
+    for host, cell in (("h1", "cell1"), ("h2", "cell2")):
+        for guest in cloud.guests():
+            thief.write(f"compute.{host}", "compute_message", forged_destroy(host, cell, guest))
+        thief.write(f"conductor.{cell}", "conductor_message", forged_offer(host, cell))
+    wait_until("the agent refused", lambda: "commands refused: " in cloud.of("host")[1].log_path.read_text(), 60)
+    wait_until("it is on record", lambda: "host:h2" in refused_senders(cloud), 60)
+    assert (cloud.guests(), cloud.rows("cell1", DOORS), cloud.rows("cell2", DOORS)) == before
+    assert client.call("DELETE", f"/compute/v2.1/servers/{uuid}").status == 204
+    client.wait_until_gone(uuid)
+    assert cloud.kill("host", 1, signal.SIGTERM) == 0
+    cloud.restart("host", 1)
+
+
+DOORS = "select host, address, tcp_port from cell_db_consoledoor order by host"
+
+
+def heard_at(cloud: Deployment, host: str) -> str:
+    services = cloud.api(0).call("GET", "/compute/v2.1/os-services", user="admin").json["services"]
+    (seen,) = [str(one["updated_at"]) for one in services if one["host"] == host]
+    return seen
+
+
+def forged_destroy(host: str, cell: str, guest: str) -> dict[str, Any]:
+    """What the product would send, without a signature."""
+    command = {"step_key": "forged", "fencing_token": 10**9, "run_uuid": guest, "cell": cell, "host": host}
+    return {"message": "destroy_instance", "version": "1.0", "body": {**command, "instance_uuid": guest}}
+
+
+def forged_offer(host: str, cell: str) -> dict[str, Any]:
+    """A door for the consoles of another host's guests, signed with a key that was never enrolled."""
+    offer = {"host": host, "address": "192.0.2.66", "tcp_port": 66, "fingerprint": "f" * 64, "key": "k" * 43}
+    body = {"cell": cell, "message": "consoles_offered", "version": "1.0", "body": offer}
+    signer = envelope.signer(envelope.host_sender(host), envelope.SigningKey.new())
+    return signer.seal("consoles_offered", f"conductor.{cell}", body)
+
+
+def refused_senders(cloud: Deployment) -> set[str]:
+    """Whom the refused messages claimed to be from, as the audit log has it by now."""
+    query = "/api/audit?action=message.refuse"
+    records = cloud.api(0).call("GET", query, user="admin").json["records"]
+    return {row["sender"] for record in records for row in record["details"]["refusals"]}
 
 
 def test_every_process_ends_cleanly_and_another_goes_on(cloud: Deployment) -> None:

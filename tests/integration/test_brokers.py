@@ -17,10 +17,11 @@ from conductor.actors import conductor as doors
 from conductor.core.context import RequestContext
 from conductor.core.states import RunState
 from conductor.journal.models import WorkflowRun
-from conductor.rpc import broker, outbox
+from conductor.rpc import broker, outbox, trust
 from conductor.transactions import write_tx
 from conductor.workflows import catalog, recovery
 from conductor.workflows.flow import Flow, Result, Step, Work
+from tests import keys
 
 pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 
@@ -147,11 +148,12 @@ def test_a_message_too_new_comes_round_again(
     seen = threading.Semaphore(0)
     put_back = broker.put_back
     monkeypatch.setattr(broker, "PUT_BACK_MILLISECONDS", 50)
-    monkeypatch.setattr(doors, "put_back", lambda: (put_back(), seen.release()))
-    body = {"cell": ALIAS, "message": "told_by_the_future", "version": "1.0", "body": {}}
-    broker._send("conductor_message", QUEUE, body)
+    monkeypatch.setattr(broker, "put_back", lambda: (put_back(), seen.release()))
+    body = {"cell": ALIAS, "message": "told_by_the_future", "version": "1.0", "body": {"host": "host-1"}}
+    sealed = keys.serve("host-1", ALIAS).signer.seal("told_by_the_future", QUEUE, body)
+    broker._send(trust.TO_CONDUCTOR, QUEUE, sealed)
     assert all(seen.acquire(timeout=WAIT_SECONDS) for _ in range(3))
-    monkeypatch.setattr(doors, "put_back", seen.release)  # let it go
+    monkeypatch.setattr(broker, "put_back", seen.release)  # let it go
 
 
 @pytest.mark.parametrize("service", APART, indirect=True)
@@ -182,16 +184,26 @@ def _rung(run: WorkflowRun, caplog: pytest.LogCaptureFixture) -> str:
     return caplog.text
 
 
+def command(host: str) -> dict[str, Any]:
+    return {"message": "power_off", "version": "1.0", "body": {"host": host}}
+
+
+def heard_of(heard: list[str]) -> Callable[[dict[str, Any]], None]:
+    """A handler that keeps to which hosts commands were sent."""
+    return lambda wire: heard.append(wire["recipient"].removeprefix("host:"))
+
+
 @pytest.mark.parametrize("service", APART, indirect=True)
 def test_a_host_has_its_own_queue(service: Any, carrier: dramatiq.Broker, settings: Any) -> None:
     settings.NOVELLA_COMPUTE_QUEUES = "per-host"
     heard: list[str] = []
-    dramatiq.actor(lambda body: heard.append(body["n"]), actor_name="compute_message", queue_name="x", broker=carrier)
+    note = heard_of(heard)
+    dramatiq.actor(note, actor_name="compute_message", queue_name="x", broker=carrier)
     mine = broker.make_worker([broker.compute_queue("h1")], threads=1, prefetch=2)
     mine.start()
     try:
         for host in ("h2", "h1"):
-            broker.tell_compute(broker.compute_queue(host), {"n": host})
+            broker.tell_compute(broker.compute_queue(host), command(host))
         wait_until(lambda: heard, "heard")
         time.sleep(0.3)
         assert heard == ["h1"]
@@ -206,9 +218,10 @@ def test_the_queue_of_a_host_that_is_gone_goes_and_a_host_that_is_back_has_one(
 ) -> None:
     settings.NOVELLA_COMPUTE_QUEUES = "per-host"
     heard: list[str] = []
-    dramatiq.actor(lambda body: heard.append(body["n"]), actor_name="compute_message", queue_name="x", broker=carrier)
+    note = heard_of(heard)
+    dramatiq.actor(note, actor_name="compute_message", queue_name="x", broker=carrier)
     queue = broker.compute_queue("h3")
-    broker.tell_compute(queue, {"n": "too late"})
+    broker.tell_compute(queue, command("too late"))
     broker.forget_host("h3")
     broker.forget_host("never-heard-of")
     assert broker.drain(WAIT_SECONDS)
@@ -220,7 +233,7 @@ def test_the_queue_of_a_host_that_is_gone_goes_and_a_host_that_is_back_has_one(
         assert broker.drain(WAIT_SECONDS)
 
         def is_heard() -> bool:
-            broker.tell_compute(queue, {"n": "in time"})
+            broker.tell_compute(queue, command("in time"))
             time.sleep(0.2)
             return bool(heard)
 

@@ -9,23 +9,30 @@ import dramatiq
 import pytest
 
 from conductor.actors import conductor as doors
-from conductor.rpc import broker, codec
-from conductor.rpc.codec import encode
+from conductor.rpc import broker, codec, trust
 from conductor.rpc.messages import StepProgressed
+from tests import keys
 
 QUEUE = "conductor.cell1"
-NEWER = {"cell": "cell1", "message": "told_by_the_future", "version": "1.0", "body": {"word": "hello"}}
+BODY = {"host": "host-1", "word": "hello"}
+NEWER = {
+    "cell": "cell1",
+    "message": "told_by_the_future",
+    "version": "1.0",
+    "body": {"host": "host-1", "word": "hello"},
+}
 
 
 def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(monkeypatch: pytest.MonkeyPatch) -> None:
     refused, understood = threading.Event(), threading.Event()
+    signer = keys.serve("host-1", "cell1").signer
     heard: list[Any] = []
     put_back = broker.put_back
     monkeypatch.setattr(broker, "PUT_BACK_MILLISECONDS", 50)
-    monkeypatch.setattr(doors, "put_back", lambda: (put_back(), refused.set()))
+    monkeypatch.setattr(broker, "put_back", lambda: (put_back(), refused.set()))
     monkeypatch.setattr(codec, "_types", dict(codec._types))
     monkeypatch.setattr(doors, "RECEIVERS", dict(doors.RECEIVERS))
-    broker._send("conductor_message", QUEUE, NEWER)
+    broker._send(trust.TO_CONDUCTOR, QUEUE, signer.seal("told_by_the_future", QUEUE, NEWER))
     worker = dramatiq.Worker(broker.broker, queues={QUEUE}, worker_timeout=10)
     worker.start()
     try:
@@ -33,8 +40,10 @@ def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(mon
 
         @codec.message("told_by_the_future", version="1.0")
         class ToldByTheFuture:
+            host: str
             word: str
 
+        monkeypatch.setattr(trust, "KINDS", {**trust.KINDS, "told_by_the_future": trust.KINDS["host_reported"]})
         doors.RECEIVERS[ToldByTheFuture] = lambda cell, message: (heard.append((cell, message.word)), understood.set())
         assert understood.wait(10)
     finally:
@@ -46,4 +55,4 @@ def test_a_message_that_is_too_new_is_put_back_until_somebody_understands_it(mon
 @pytest.mark.usefixtures("databases")
 def test_a_progress_of_a_step_that_nobody_waits_for_changes_nothing() -> None:
     late = StepProgressed(step_key="gone", run_uuid="gone", fencing_token=1, host="host-1", message="half", share=0.5)
-    doors.conductor_message({"cell": "cell1", **encode(late)})
+    doors.conductor_message(keys.sealed(keys.serve("host-1", "cell1").signer, "cell1", late))

@@ -15,6 +15,7 @@ from conductor.rpc.messages.downgrades import DOWNGRADES, Inexpressible
 from conductor.rpc.versions import BROUGHT, SERVICE_VERSION, SERVICE_VERSION_HISTORY, known_to
 
 CORPUS = Path(__file__).parent / "corpus"
+BEFORE_FILES = next(number for number, brought in enumerate(BROUGHT) if brought.get("spawn_instance") == "1.5")
 FIELDS = {path.stem: set(json.loads(path.read_text())["body"]) for path in CORPUS.glob("*.json")}
 
 
@@ -103,7 +104,7 @@ def test_a_volume_of_several_guests_is_not_for_hosts_that_lock_each(name: str) -
     shared = body(f"{name}-1.1")
     shared["body"]["volume"]["is_shared"] = True
     with pytest.raises(Inexpressible, match="a volume of several guests"):
-        lowered(shared, SERVICE_VERSION - 1)
+        lowered(shared, BEFORE_FILES)
 
 
 @pytest.mark.parametrize(
@@ -117,4 +118,4 @@ def test_what_only_new_hosts_can_do_for_a_guest_is_refused(name: str, value: Any
     spawn = body("spawn_instance-1.5")
     spawn["body"]["guest"] |= {"files": [], name: value}
     with pytest.raises(Inexpressible, match=words):
-        lowered(spawn, SERVICE_VERSION - 1)
+        lowered(spawn, BEFORE_FILES)

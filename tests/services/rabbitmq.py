@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,7 @@ import pika.exceptions
 from tests.services import process
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+CONTROL = Path("/usr/lib/rabbitmq/bin/rabbitmqctl")
 START_SECONDS = 120.0
 CONFIGURATION = """
 listeners.tcp.1 = 127.0.0.1:{port}
@@ -85,6 +87,11 @@ class Service:
         self._node = process.launch([SERVER], self.log_path, self._environment())
         process.await_answer(self._node, self._answers, self.log_path, START_SECONDS)
         self.pid = int((self.folder / "pid").read_text())
+
+    def administer(self, words: Sequence[str]) -> None:
+        """What `rabbitmqctl` does with these words."""
+        command = [str(CONTROL), "--node", f"novella-{self.port}@localhost", *words]
+        subprocess.run(command, env=self._environment(), check=True, capture_output=True, timeout=START_SECONDS)
 
     def _answers(self) -> bool:
         if not (self.folder / "pid").exists() or not process.listens(self.port):

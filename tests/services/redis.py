@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,10 @@ class Service(process.Server):
     def restart(self) -> None:
         command = ["redis-server", "--port", self.port, "--bind", "127.0.0.1", "--dir", self.folder, "--save", ""]
         self.run([*command, "--appendonly", "no"], self._answers, START_SECONDS, os.environ)
+
+    def administer(self, words: Sequence[str]) -> None:
+        """What `redis-cli` does with these words."""
+        redis.Redis(port=self.port, socket_timeout=10).execute_command(*words)
 
     def _answers(self) -> bool:
         try:

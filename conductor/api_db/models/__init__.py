@@ -8,6 +8,7 @@ from conductor.api_db.models.client_request import ClientRequest
 from conductor.api_db.models.console_token import ConsoleShare, ConsoleToken
 from conductor.api_db.models.finding import Finding
 from conductor.api_db.models.flavor import Flavor, FlavorAccess
+from conductor.api_db.models.host_key import ConductorKey, HostEnrollment, HostKey
 from conductor.api_db.models.instance_group import InstanceGroup, InstanceGroupMember
 from conductor.api_db.models.keypair import KeyPair
 from conductor.api_db.models.plugin import (
@@ -34,11 +35,14 @@ __all__ = [
     "BuildRequest",
     "CellMapping",
     "ClientRequest",
+    "ConductorKey",
     "ConsoleShare",
     "ConsoleToken",
     "Finding",
     "Flavor",
     "FlavorAccess",
+    "HostEnrollment",
+    "HostKey",
     "HostMapping",
     "HostSnapshot",
     "InstanceGroup",

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from conductor.management import preflight
-from conductor.management.compute_process import ComputeProcess, forbid_databases, host_config
+from conductor.management.compute_process import ComputeProcess, forbid_databases, host_config, load_identity
 from conductor.management.stopping import stop_wish
 
 
@@ -33,6 +33,7 @@ class Command(BaseCommand):
         config = host_config(
             options["host"], options["cell"], options["driver"], zone=options["zone"], options=options["option"]
         )
+        load_identity(config)
         stop = stop_wish()
         process = ComputeProcess(config)
         try:

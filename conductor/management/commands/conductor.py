@@ -34,6 +34,7 @@ class Command(BaseCommand):
         preflight.require_membership()
         served = charge(cells=options["cell"], is_api_level=options["api_level"])
         preflight.require_schema(served.aliases)
+        preflight.require_signing()
         if options["core"] is not None:
             keep_to_core(options["core"])
         with preflight.beside_others(settings.NOVELLA_DATA):

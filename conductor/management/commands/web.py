@@ -36,6 +36,7 @@ class Command(BaseCommand):
         preflight.require_free_port(host, port)
         with preflight.beside_others(settings.NOVELLA_DATA):
             preflight.require_schema([API_ALIAS])
+            preflight.require_signing()
             tickers = periodic.web_tickers()
             for ticker in tickers:
                 ticker.start()

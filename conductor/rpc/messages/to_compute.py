@@ -290,3 +290,22 @@ class FilterPorts:
 
     host: str
     filters: dict[str, Any]
+
+
+@message("keys_announced", version="1.0")
+class KeysAnnounced:
+    """Whose signatures count: `conductor_keys` are public keys by id, `accepted` the ids of the host's own keys.
+
+    Of its own keys the host replaces those whose ids are in `replace`.
+    """
+
+    host: str
+    conductor_keys: dict[str, str]
+    accepted: list[str]
+    replace: list[str]
+
+
+def names() -> list[str]:
+    """The messages to hosts, by name."""
+    sent = (value for value in globals().values() if isinstance(value, type) and value.__module__ == __name__)
+    return sorted(str(cls.MESSAGE_NAME) for cls in sent if hasattr(cls, "MESSAGE_NAME"))

@@ -98,3 +98,11 @@ class GuestsCounted:
     host: str
     counted_at: float
     guests: dict[str, list[float | None]]
+
+
+@message("refusals_counted", version="1.0")
+class RefusalsCounted:
+    """Commands that the host refused: {"sender", "kind", "cause", "times"} for each, as the messages claimed."""
+
+    host: str
+    refusals: list[dict[str, Any]]

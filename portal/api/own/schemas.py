@@ -247,6 +247,15 @@ _ANNOUNCEMENT: Schema = {
 ANNOUNCE = wrapped("announcement", _ANNOUNCEMENT, required=("title",))
 CHANGE_ANNOUNCEMENT = wrapped("announcement", _ANNOUNCEMENT)
 
+ENROLL_HOST = wrapped(
+    "host_enrollment",
+    {
+        "token": {"type": "string", "minLength": 1, "maxLength": 128},
+        "public_key": {"type": "string", "minLength": 1, "maxLength": 64},
+    },
+    required=("token", "public_key"),
+)
+
 _SUBSCRIPTION: Schema = {
     "name": {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"\S", "x-fix": "1 to 60 characters."},
     "url": {"type": "string", "minLength": 1, "maxLength": 1000},

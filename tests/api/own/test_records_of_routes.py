@@ -47,6 +47,7 @@ OFF_RECORD = {
     "volume.MessageById": "a note about what came to nothing is put away, as in the bell",
     "volume.Empty": NOTHING,
     "volume.EmptyById": NOTHING,
+    "own.HostEnrollments": ITSELF,
     "own.Intervention": ITSELF,
     "own.Close": ITSELF,
     "own.Quarantine": ITSELF,

@@ -1,0 +1,51 @@
+"""`manage.py broker_accounts`: the commands that give each host an account of its own at the broker."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentParser
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from conductor.rpc.broker_accounts import Account, rabbitmq_commands, redis_rules
+from conductor.services import host_keys
+
+RABBITMQ, REDIS = "rabbitmq", "redis"
+PLACES = {RABBITMQ: "amqp://BROKER:5672/", REDIS: "redis://BROKER:6379/0"}
+
+
+class Command(BaseCommand):
+    help = (
+        "Print the commands that make accounts at the broker, with new passwords: for each enrolled host, or those "
+        "that are named, one that reads its own queue only. Run them where the broker is."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("kind", choices=[RABBITMQ, REDIS])
+        parser.add_argument("hosts", nargs="*", metavar="host")
+        parser.add_argument("--conductors", action="store_true", help="also the account of webs and conductors")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        cells = {key.host: key.cell for key in host_keys.list_keys()}
+        unknown = [host for host in options["hosts"] if host not in cells]
+        if unknown:
+            raise CommandError(f"Not enrolled: {', '.join(unknown)}. Run manage.py hosts enroll first.")
+        accounts = [Account.of_conductors()] if options["conductors"] else []
+        accounts += [Account.of_host(host, cells[host]) for host in options["hosts"] or sorted(cells)]
+        for account in accounts:
+            self._print(options["kind"], account)
+
+    def _print(self, kind: str, account: Account) -> None:
+        own = settings.NOVELLA_BROKER_URL
+        url = own if own.startswith(PLACES[kind][:4]) else PLACES[kind]
+        who = f"host {account.host}" if account.host else "webs and conductors"
+        self.stdout.write(f"# {who}: NOVELLA_BROKER_URL={account.url(url)}")
+        if kind == RABBITMQ:
+            vhost = unquote(urlsplit(url).path.removeprefix("/")) or "/"
+            self.stdout.write("\n".join(rabbitmq_commands(account, vhost)))
+        else:
+            self.stdout.write(f"redis-cli ACL SETUSER {' '.join(map(shlex.quote, redis_rules(account)))}")

@@ -1,0 +1,72 @@
+"""Counts refused messages: however many come, what is kept and said of them stays small."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conductor.rpc.envelope import Refused
+
+EVERY_SECONDS = 60.0  # between two accounts
+MOST_ROWS = 20  # of an account; what is beyond is one row
+LONGEST_TEXT = 128
+BEYOND = "…"
+
+
+@dataclass(frozen=True)
+class Row:
+    """So many messages that claimed this sender and kind were refused for this cause; `message` is of the last."""
+
+    sender: str
+    kind: str
+    cause: str
+    times: int
+    message: str = ""
+    host: str = ""  # the host that refused; empty for a conductor
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("sender", "kind", "cause", "times", "host")}
+
+
+class Refusals:
+    """Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[tuple[str, str, str, str], Row] = {}
+        self._taken_at = float("-inf")
+
+    def note(self, refused: Refused) -> None:
+        """Count a refusal of this process."""
+        self.add(Row(refused.sender, refused.kind, refused.cause, 1, refused.message))
+
+    def add(self, row: Row) -> None:
+        key = tuple(text[:LONGEST_TEXT] for text in (row.sender, row.kind, row.cause, row.host))
+        with self._lock:
+            if key not in self._rows and len(self._rows) >= MOST_ROWS:
+                key = (BEYOND, BEYOND, BEYOND, "")
+            before = self._rows.get(key)  # type: ignore[arg-type]
+            times = row.times + (before.times if before is not None else 0)
+            sender, kind, cause, host = key
+            self._rows[key] = Row(sender, kind, cause, times, row.message[:LONGEST_TEXT], host)  # type: ignore[index]
+
+    def take(self, *, is_urgent: bool = False) -> list[Row]:
+        """What was counted since the last account, where another one is due; empty otherwise."""
+        with self._lock:
+            if not self._rows or (not is_urgent and time.monotonic() - self._taken_at < EVERY_SECONDS):
+                return []
+            rows, self._rows, self._taken_at = list(self._rows.values()), {}, time.monotonic()
+            return rows
+
+
+def row_from_json(host: str, data: Mapping[str, Any]) -> Row | None:
+    """A row that a host sent; None for what is none."""
+    texts = [data.get(name) for name in ("sender", "kind", "cause")]
+    times = data.get("times")
+    if not all(isinstance(text, str) for text in texts) or not isinstance(times, int) or not 0 < times < 2**31:
+        return None
+    sender, kind, cause = map(str, texts)
+    return Row(sender, kind, cause, times, host=host)

@@ -1,0 +1,265 @@
+"""Which sender may send which kind of message, and about what: checked in one place, before any handler runs.
+
+A host's word counts for itself, for the steps that it was sent and for the guests that it has or that move to or from
+it. A conductor's word counts for all. What a broker brings without such a signature changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conductor.core.identifiers import uuid_or_none
+from conductor.rpc import envelope, keys
+from conductor.rpc.envelope import CONDUCTOR, Envelope, Refused
+from conductor.rpc.messages import to_compute
+
+log = logging.getLogger(__name__)
+
+HOST = "host"
+RING = "conductor_ring"
+TO_CONDUCTOR = "conductor_message"
+TO_COMPUTE = "compute_message"
+WINDOW_SECONDS = 300.0  # by which clocks may differ, and how long a message may be under way
+
+CAUSES: Mapping[str, str] = {
+    "unsigned": "there is no signed envelope",
+    "sender": "this sender may not send this kind",
+    "key": "the key is unknown, revoked or another sender's",
+    "signature": "the signature is not valid",
+    "age": f"it is older or newer than {WINDOW_SECONDS:.0f} seconds",
+    "replay": "it was received before",
+    "recipient": "it is addressed to another recipient",
+    "cell": "the host belongs to another cell",
+    "host": "it is about another host",
+    "step": "the step was sent to another host, or belongs to another run",
+    "guest": "the guest is on another host",
+}
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message whose sender is known to be the one that it names, and may say this. `body` is what it says."""
+
+    envelope: Envelope
+    body: dict[str, Any]
+
+
+Check = Callable[[Envelope, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Who may send a kind of message, to which actor, and the checks of what it is about."""
+
+    sender: str  # CONDUCTOR or HOST
+    actor: str
+    checks: tuple[Check, ...] = ()
+
+
+# -- what a message may be about
+
+
+def _addressed_to_host(sealed: Envelope, body: dict[str, Any]) -> None:
+    """A command is for the host that it names."""
+    if sealed.recipient != envelope.host_sender(str(body["body"]["host"])):
+        raise sealed.refusal("recipient", "The command is for another host than the one that it is addressed to.")
+
+
+def _own_cell_and_host(sealed: Envelope, body: dict[str, Any]) -> None:
+    """A host speaks to the conductor of its cell, and about itself."""
+    key = keys.authority().host_key(sealed.key_id)
+    cell = str(body["cell"])
+    if key is None or key.cell != cell or body["body"].get("cell", cell) != cell:
+        raise sealed.refusal("cell", f"Host {sealed.host} is not enrolled in cell {cell[:64]}.")
+    if sealed.recipient != f"{CONDUCTOR}.{cell}":
+        raise sealed.refusal("recipient", "The message is for the conductor of another cell.")
+    if body["body"]["host"] != sealed.host:
+        raise sealed.refusal("host", f"Host {sealed.host} speaks of host {str(body['body']['host'])[:255]}.")
+
+
+def _own_step(sealed: Envelope, body: dict[str, Any]) -> None:
+    """Only the host that a step was sent to answers it, and for the run that it belongs to."""
+    step_key, run_uuid = str(body["body"]["step_key"]), str(body["body"]["run_uuid"]).replace("-", "")
+    for host, run in keys.authority().steps(body["cell"], step_key):
+        if host not in ("", sealed.host) or run != run_uuid:
+            raise sealed.refusal("step", f"Host {sealed.host} speaks of a step that was sent to {host or 'no host'}.")
+
+
+def _own_guest(sealed: Envelope, body: dict[str, Any]) -> None:
+    """A message about one guest."""
+    _require_own(sealed, body["cell"], [str(body["body"]["instance_uuid"])])
+
+
+def _own_pieces(sealed: Envelope, body: dict[str, Any]) -> None:
+    """Of many guests' pieces, those of others are taken out."""
+    pieces = body["body"]["pieces"]
+    own = _require_own(sealed, body["cell"], [str(piece["instance_uuid"]) for piece in pieces])
+    body["body"]["pieces"] = [piece for piece in pieces if str(piece["instance_uuid"]) in own]
+
+
+def _own_counts(sealed: Envelope, body: dict[str, Any]) -> None:
+    """Of many guests' figures, those of others are taken out."""
+    guests = body["body"]["guests"]
+    own = _require_own(sealed, body["cell"], guests)
+    body["body"]["guests"] = {uuid: figures for uuid, figures in guests.items() if uuid in own}
+
+
+def _require_own(sealed: Envelope, cell: str, texts: Iterable[str]) -> set[str]:
+    """Those of the guests that the host may speak of. Raises Refused where it speaks of others' only."""
+    named = {text: uuid for text in texts if (uuid := uuid_or_none(text)) is not None}
+    places = keys.authority().guest_places(cell, sealed.host, set(named.values()))
+    if places.elsewhere:
+        some = ", ".join(str(uuid) for uuid in sorted(places.elsewhere)[:3])
+        refused = sealed.refusal("guest", f"Host {sealed.host} speaks of guests that are on other hosts: {some}.")
+        if not places.own:
+            raise refused
+        report(refused)
+    return {text for text, uuid in named.items() if uuid in places.own}
+
+
+_COMMAND = Kind(CONDUCTOR, TO_COMPUTE, (_addressed_to_host,))
+
+
+def _word(*checks: Check) -> Kind:
+    """What a host says, about itself at the most."""
+    return Kind(HOST, TO_CONDUCTOR, (_own_cell_and_host, *checks))
+
+
+# Every kind of message. One that is not here is never handed on.
+KINDS: Mapping[str, Kind] = {
+    RING: Kind(CONDUCTOR, RING),
+    **dict.fromkeys(to_compute.names(), _COMMAND),
+    "step_answered": _word(_own_step),
+    "step_progressed": _word(_own_step),
+    "host_reported": _word(),
+    "consoles_offered": _word(),
+    "console_written": _word(_own_guest),
+    "consoles_written": _word(_own_pieces),
+    "guests_counted": _word(_own_counts),
+    "refusals_counted": _word(),
+}
+# What a kind that only a newer release knows must have: the sender, by the actor that received it.
+_NEWER = {TO_CONDUCTOR: HOST, TO_COMPUTE: CONDUCTOR}
+
+
+# -- the check itself
+
+
+class UnknownKind(Refused):
+    """A signed message of a kind that only a newer release knows."""
+
+
+def opened(actor: str, wire: Any) -> Received:
+    """The message in an envelope that `actor` received, after every check.
+
+    Raises Refused, UnknownKind for a kind that this release does not know, and DatabaseError where a check cannot be
+    made: the sender repeats what counts.
+    """
+    sealed = envelope.read(wire)
+    kind = KINDS.get(sealed.kind)
+    _require_sender(actor, sealed, kind)
+    _require_signature(sealed)
+    _require_fresh(sealed)
+    if kind is None:
+        raise UnknownKind("key", f"Message {sealed.kind} is not known here.", sender=sealed.sender, kind=sealed.kind)
+    try:
+        body = json.loads(sealed.body)
+        if sealed.kind != RING and body["message"] != sealed.kind:
+            raise sealed.refusal("signature", "The body is of another kind than its envelope says.")
+        for check in kind.checks:
+            check(sealed, body)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise sealed.refusal("unsigned", f"The message's body is malformed ({type(error).__name__}).") from None
+    return Received(sealed, body)
+
+
+def _require_sender(actor: str, sealed: Envelope, kind: Kind | None) -> None:
+    sender = HOST if sealed.host else sealed.sender
+    allowed = (kind.actor, kind.sender) if kind is not None else (actor, _NEWER.get(actor))
+    if (actor, sender) != allowed:
+        raise sealed.refusal("sender", f"{sealed.sender} may not send {sealed.kind} to {actor}.")
+    if sealed.recipient.startswith(envelope.HOST_PREFIX) != (actor == TO_COMPUTE):
+        raise sealed.refusal("recipient", f"{sealed.kind} is addressed to {sealed.recipient}.")
+
+
+def _require_signature(sealed: Envelope) -> None:
+    public = keys.public_key_of(sealed)
+    if public is None:
+        raise sealed.refusal("key", f"The key {sealed.key_id} is not one of {sealed.sender} that counts.")
+    envelope.verify(sealed, public)
+
+
+def _require_fresh(sealed: Envelope) -> None:
+    late = time.time() - sealed.issued_at
+    if not abs(late) <= WINDOW_SECONDS:
+        raise sealed.refusal("age", f"The message was issued {late:.0f} seconds ago; are the clocks of both hosts set?")
+    if not _nonces.add(f"{sealed.key_id} {sealed.nonce}"):
+        raise sealed.refusal("replay", "The message was received before.")
+
+
+class Nonces:
+    """What was received, for as long as it could be sent again: two generations, each as old as the window is wide."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        with self._lock:
+            self._now: set[str] = set()
+            self._before: set[str] = set()
+            self._since = time.monotonic()
+
+    def add(self, nonce: str) -> bool:
+        """False where it is there already."""
+        with self._lock:
+            if time.monotonic() - self._since > 2 * WINDOW_SECONDS:
+                self._now, self._before, self._since = set(), self._now, time.monotonic()
+            if nonce in self._now or nonce in self._before:
+                return False
+            self._now.add(nonce)
+            return True
+
+    def discard(self, nonce: str) -> None:
+        with self._lock:
+            self._now.discard(nonce)
+            self._before.discard(nonce)
+
+
+_nonces = Nonces()
+
+
+def forget_all() -> None:
+    """Forget what was received."""
+    _nonces.forget_all()
+
+
+def take_back(wire: Mapping[str, Any]) -> None:
+    """The message is queued again as it is: let it come a second time."""
+    _nonces.discard(f"{wire.get('key_id')} {wire.get('nonce')}")
+
+
+# -- what becomes of refusals
+
+_listeners: list[Callable[[Refused], None]] = []
+
+
+def on_refusal(listener: Callable[[Refused], None]) -> None:
+    """Have `listener` be called with each message that is refused, on the thread that received it."""
+    if listener not in _listeners:
+        _listeners.append(listener)
+
+
+def report(refused: Refused) -> None:
+    """Pass a refusal on to those who count them; never raises."""
+    for listener in _listeners:
+        try:
+            listener(refused)
+        except Exception:
+            log.exception("a refusal could not be counted")

@@ -1,0 +1,461 @@
+"""What has no signature that counts changes nothing: for each kind of message, from each attacker.
+
+One attacker has the broker's URL and no key, the other has the key of host-a. What each says is about host-b.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connections
+
+from conductor.actors import compute as compute_actors
+from conductor.actors import conductor as conductor_actors
+from conductor.api_db.models import CellMapping
+from conductor.cell_db.models import ConsoleDoor, ConsoleLog, Instance
+from conductor.core.context import system_context
+from conductor.core.states import PowerState
+from conductor.journal.models import AuditRecord, OutboxMessage
+from conductor.rpc import broker, envelope, trust
+from conductor.rpc import messages as m
+from conductor.rpc.codec import encode, registered
+from conductor.rpc.envelope import CONDUCTOR, Signer, SigningKey
+from conductor.rpc.identities import HostIdentity
+from conductor.rpc.key_store import STORE
+from conductor.rpc.refusals import MOST_ROWS
+from conductor.rpc.versions import SERVICE_VERSION
+from conductor.services import host_keys, refused_messages
+from conductor.transactions import database_now
+from tests import factories, keys
+from tests.tiny_driver import TinyDriver
+
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
+
+CELL, QUEUE = "cell1", "conductor.cell1"
+CORPUS = Path(__file__).parents[1] / "rpc" / "corpus"
+OF_HOSTS = sorted(name for name, kind in trust.KINDS.items() if kind.sender == trust.HOST)
+OF_CONDUCTORS = sorted(name for name, kind in trust.KINDS.items() if kind.actor == trust.TO_COMPUTE)
+UNSEEN = ("journal_auditrecord", "django_session", "sqlite_sequence")
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+class Scene:
+    """Two hosts with keys; host-b has a guest, a console, and a step that its conductor waits for."""
+
+    def __init__(self, folder: Path, people: Any) -> None:
+        factories.cells()
+        for host in ("host-a", "host-b"):
+            factories.host(host, CELL)
+        self.a, self.b = (keys.enroll(folder, host, CELL) for host in ("host-a", "host-b"))
+        asker = people.ana.context()
+        self.guest = factories.instance(asker, "web-1", host="host-b", power_state=PowerState.RUNNING)
+        factories.console(self.guest, "login: ")
+        offer = {"address": "192.0.2.2", "tcp_port": 7000, "fingerprint": "f" * 64, "key": "b" * 43}
+        ConsoleDoor.objects.using(CELL).create(host="host-b", updated_at=database_now(), **offer)
+        self.run = factories.run(asker, CELL, state="waiting", instance_uuid=self.guest.uuid)
+        self.step_key = f"{self.run.uuid}:do:0:1:1"
+        factories.step(self.run, 0, 5, state="waiting", host="host-b", step_key=self.step_key)
+        OutboxMessage.objects.using(CELL).create(
+            step_key=self.step_key, run_uuid=self.run.uuid, queue="compute.host-b", host="host-b", body={},
+            send_again_at=database_now(3600), created_at=database_now(),
+        )  # fmt: skip
+
+    def about(self, host: str) -> dict[str, Any]:
+        """One message of each kind that hosts send: about host-b's guest and step, in the name of `host`."""
+        step = {"step_key": self.step_key, "run_uuid": str(self.run.uuid), "fencing_token": 10**9, "host": host}
+        uuid = str(self.guest.uuid)
+        piece = {"instance_uuid": uuid, "offset": 0, "text": "forged"}
+        report = reported(host, {})
+        return {
+            "step_answered": m.StepAnswered(**step, ok=True, result={"forged": True}),
+            "step_progressed": m.StepProgressed(**step, message="forged", share=0.5),
+            "host_reported": report,
+            "console_written": m.ConsoleWritten(host=host, **piece),
+            "consoles_written": m.ConsolesWritten(host=host, pieces=[piece]),
+            "consoles_offered": m.ConsolesOffered(
+                host=host, address="198.51.100.1", tcp_port=1, fingerprint="e" * 64, key="x"
+            ),
+            "guests_counted": m.GuestsCounted(host=host, counted_at=1000.0, guests={uuid: [1.0]}),
+            "refusals_counted": m.RefusalsCounted(
+                host=host, refusals=[{"sender": "conductor", "kind": "x", "cause": "key", "times": 1}]
+            ),
+        }
+
+
+def reported(host: str, guests: dict[str, int], **values: Any) -> m.HostReported:
+    said: dict[str, Any] = {"driver": "tiny", "is_simulated": True, "service_version": SERVICE_VERSION}
+    report = TinyDriver(host).report().to_json()
+    report["capabilities"] = {**report.get("capabilities", {}), **values}
+    return m.HostReported(
+        host=host, cell=CELL, report_number=10**15, availability_zone="az-1", report=report, guests=guests, **said
+    )
+
+
+@pytest.fixture
+def scene(people: Any, tmp_path: Path) -> Iterator[Scene]:
+    refused_messages.listen()
+    refused_messages.flush(is_urgent=True)
+    made = Scene(tmp_path, people)
+    yield made
+    keys.install()
+
+
+def everything() -> Rows:
+    """Every row of every database, but for the audit log."""
+    found: Rows = {}
+    for alias in ("default", "cell0", "cell1", "cell2"):
+        connection = connections[alias]
+        for table in connection.introspection.table_names():
+            if not table.startswith(UNSEEN):
+                with connection.cursor() as cursor:
+                    cursor.execute(f"SELECT * FROM {table}")
+                    if rows := cursor.fetchall():
+                        found[f"{alias} {table}"] = rows
+    return found
+
+
+def refused(cause: str) -> list[dict[str, Any]]:
+    """What the audit log has of refusals, which are all for this cause; it is empty afterwards."""
+    refused_messages.flush(is_urgent=True)
+    records = list(AuditRecord.objects.filter(action="message.refuse"))
+    assert [record.result for record in records] == ["refused"], records
+    rows: list[dict[str, Any]] = records[0].details["refusals"]
+    assert {row["cause"] for row in rows} == {cause}, rows
+    AuditRecord.objects.all().delete()
+    return rows
+
+
+def forged(sender: str) -> Signer:
+    """A signer with a key that was never enrolled."""
+    return envelope.signer(sender, SigningKey.new())
+
+
+def claiming(sender: str, key: HostIdentity) -> Signer:
+    """A signer with a host's key that calls itself something else."""
+    return Signer(sender, key.signer.key, key.signer.key_id)
+
+
+def test_every_kind_of_message_has_its_rule() -> None:
+    assert set(trust.KINDS) == {*registered(), trust.RING}
+    assert {name for name, kind in trust.KINDS.items() if kind.actor == trust.TO_CONDUCTOR} == {
+        cls.MESSAGE_NAME for cls in conductor_actors.RECEIVERS
+    }
+    assert set(OF_CONDUCTORS) == {name for name in registered() if trust.KINDS[name].sender == CONDUCTOR}
+
+
+# -- what reaches a conductor
+
+ATTACKS: dict[str, tuple[str, Callable[[Scene, Any], Any]]] = {
+    "no envelope": ("unsigned", lambda at, said: {"cell": CELL, **encode(said)}),
+    "a key of one's own": ("key", lambda at, said: keys.sealed(forged("host:host-b"), CELL, said)),
+    "a made-up signature": ("signature", lambda at, said: keys.sealed(at.b.signer, CELL, said, signature="AAAA")),
+    "host-a's key as host-b": ("key", lambda at, said: keys.sealed(claiming("host:host-b", at.a), CELL, said)),
+    "host-a's key as itself": ("host", lambda at, said: keys.sealed(at.a.signer, CELL, said)),
+    "host-a's key as a conductor": ("sender", lambda at, said: keys.sealed(claiming(CONDUCTOR, at.a), CELL, said)),
+    "another body": ("signature", lambda at, said: other_body(at, said)),
+    "an old one": ("signature", lambda at, said: keys.sealed(at.b.signer, CELL, said, issued_at=time.time() - 301)),
+}
+
+
+def other_body(at: Scene, said: Any) -> dict[str, Any]:
+    """An envelope that host-b sent, around what the attacker says."""
+    caught = keys.sealed(at.b.signer, CELL, reported("host-b", {}))
+    return {**caught, "kind": said.MESSAGE_NAME, "body": json.dumps({"cell": CELL, **encode(said)})}
+
+
+@pytest.mark.parametrize("kind", OF_HOSTS)
+def test_a_conductor_takes_nothing_about_a_host_that_the_host_did_not_sign(scene: Scene, kind: str) -> None:
+    said = scene.about("host-b")[kind]
+    before = everything()
+    for cause, attack in ATTACKS.values():
+        conductor_actors.conductor_message(attack(scene, said))
+        assert everything() == before
+        rows = refused(cause)
+        assert [row["times"] for row in rows] == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        ("step_answered", "step"),
+        ("step_progressed", "step"),
+        ("console_written", "guest"),
+        ("consoles_written", "guest"),
+        ("guests_counted", "guest"),
+    ],
+)
+def test_the_key_of_one_host_says_nothing_of_the_guests_and_steps_of_another(
+    scene: Scene, kind: str, cause: str
+) -> None:
+    before = everything()
+    conductor_actors.conductor_message(keys.sealed(scene.a.signer, CELL, scene.about("host-a")[kind]))
+    assert everything() == before
+    (row,) = refused(cause)
+    assert (row["sender"], row["kind"]) == ("host:host-a", kind)
+
+
+def test_an_answer_counts_for_the_run_of_its_step_only(scene: Scene, people: Any) -> None:
+    other = factories.run(people.ana.context(), CELL, state="waiting")
+    said = m.StepAnswered(
+        step_key=scene.step_key, run_uuid=str(other.uuid), fencing_token=1, host="host-b", ok=True, result={}
+    )
+    before = everything()
+    conductor_actors.conductor_message(keys.sealed(scene.b.signer, CELL, said))
+    assert everything() == before
+    refused("step")
+
+
+def test_of_several_guests_only_those_of_others_are_left_out(scene: Scene, people: Any) -> None:
+    own = factories.instance(people.ana.context(), "web-2", host="host-a")
+    pieces = [{"instance_uuid": str(one.uuid), "offset": 0, "text": "new"} for one in (own, scene.guest)]
+    said = m.ConsolesWritten(host="host-a", pieces=pieces)
+    conductor_actors.conductor_message(keys.sealed(scene.a.signer, CELL, said))
+    logs = dict(ConsoleLog.objects.using(CELL).values_list("instance_uuid", "text"))
+    assert logs == {own.uuid: "new", scene.guest.uuid: "login: "}
+    refused("guest")
+
+
+def test_a_report_that_claims_the_guest_of_another_host_touches_only_its_own(scene: Scene) -> None:
+    """host-a may destroy what it has; what host-b has stays, and host-b hears nothing of it."""
+    for number in range(3):
+        said = reported("host-a", {str(scene.guest.uuid): int(PowerState.SHUTDOWN)})
+        said = m.HostReported(**{**encode(said)["body"], "report_number": 10**15 + number})
+        conductor_actors.conductor_message(keys.sealed(scene.a.signer, CELL, said))
+    guest = Instance.objects.using(CELL).get(uuid=scene.guest.uuid)
+    assert (guest.host, guest.power_state, guest.task_state) == ("host-b", PowerState.RUNNING, None)
+    sent = OutboxMessage.objects.using(CELL).exclude(step_key=scene.step_key)
+    assert {message.host for message in sent} <= {"host-a"}
+
+
+def test_a_host_speaks_in_its_own_cell_only(scene: Scene) -> None:
+    before = everything()
+    said = reported("host-a", {})
+    conductor_actors.conductor_message(keys.sealed(scene.a.signer, "cell2", said))
+    refused("cell")
+    sealed = scene.a.signer.seal("host_reported", "conductor.cell2", {"cell": CELL, **encode(said)})
+    conductor_actors.conductor_message(sealed)
+    refused("recipient")
+    assert everything() == before
+
+
+def test_what_the_host_itself_says_is_taken_once(scene: Scene) -> None:
+    said = scene.about("host-b")["step_progressed"]
+    sealed = keys.sealed(scene.b.signer, CELL, said)
+    before = everything()
+    conductor_actors.conductor_message(sealed)
+    after = everything()
+    assert after != before
+    conductor_actors.conductor_message(sealed)
+    assert everything() == after
+    refused("replay")
+
+
+def test_an_old_message_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed = keys.sealed(scene.b.signer, CELL, reported("host-b", {}))
+    now, before = time.time(), everything()
+    for shift in (301.0, -301.0):
+        monkeypatch.setattr(trust.time, "time", lambda shift=shift: now + shift)
+        conductor_actors.conductor_message(sealed)
+        refused("age")
+    monkeypatch.undo()
+    assert everything() == before
+
+
+def test_only_conductors_ring(scene: Scene) -> None:
+    body = {"alias": CELL, "run_uuid": str(scene.run.uuid)}
+    before = everything()
+    for cause, sealed in (
+        ("unsigned", body),
+        ("key", forged(CONDUCTOR).seal(trust.RING, QUEUE, body)),
+        ("key", claiming(CONDUCTOR, scene.a).seal(trust.RING, QUEUE, body)),
+        ("sender", scene.a.signer.seal(trust.RING, QUEUE, body)),
+        ("sender", keys.sealed(scene.a.signer, CELL, reported("host-a", {}))),
+    ):
+        conductor_actors.conductor_ring(sealed)
+        refused(cause)
+    assert everything() == before
+
+
+def test_a_key_that_was_revoked_counts_no_longer(scene: Scene) -> None:
+    assert host_keys.revoke(system_context(), "host-b") == 1
+    before = everything()
+    conductor_actors.conductor_message(keys.sealed(scene.b.signer, CELL, reported("host-b", {})))
+    AuditRecord.objects.exclude(action="message.refuse").delete()
+    refused("key")
+    assert everything() == before
+
+
+# -- what reaches a host
+
+
+class Agent:
+    """Takes commands for host-b."""
+
+    def __init__(self) -> None:
+        self.taken: list[Any] = []
+
+    def has_host(self, host: str) -> bool:
+        return host == "host-b"
+
+    def receive(self, body: Any) -> None:
+        self.taken.append(body)
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Agent:
+    made = Agent()
+    monkeypatch.setattr(compute_actors, "_agents", [made])
+    return made
+
+
+def command(kind: str, host: str = "host-b") -> dict[str, Any]:
+    (major, minor) = registered()[kind][1]
+    said: dict[str, Any] = json.loads((CORPUS / f"{kind}-{major}.{minor}.json").read_text())
+    return {**said, "body": {**said["body"], "host": host}}
+
+
+@pytest.mark.parametrize("kind", OF_CONDUCTORS)
+def test_a_host_obeys_conductors_only(scene: Scene, agent: Agent, kind: str) -> None:
+    said, conductor = command(kind), STORE.signer()
+    late = {**conductor.seal(kind, "host:host-b", said), "issued_at": time.time() - 301}
+    before = everything()
+    for cause, sealed in (
+        ("unsigned", said),
+        ("key", forged(CONDUCTOR).seal(kind, "host:host-b", said)),
+        ("key", claiming(CONDUCTOR, scene.a).seal(kind, "host:host-b", said)),
+        ("sender", scene.a.signer.seal(kind, "host:host-b", said)),
+        ("sender", scene.b.signer.seal(kind, "host:host-b", said)),
+        ("signature", late),
+        ("recipient", conductor.seal(kind, "host:host-a", said)),
+        ("recipient", conductor.seal(kind, QUEUE, said)),
+        ("signature", conductor.seal("power_off" if kind != "power_off" else "power_on", "host:host-b", said)),
+    ):
+        compute_actors.compute_message(sealed)
+        assert agent.taken == []
+        refused(cause)
+    sealed = conductor.seal(kind, "host:host-b", said)
+    for _ in range(2):
+        compute_actors.compute_message(sealed)
+    assert agent.taken == [said]
+    refused("replay")
+    assert everything() == before
+
+
+# -- noise
+
+
+def test_noise_fills_neither_the_audit_log_nor_memory(scene: Scene) -> None:
+    for number in range(500):
+        sealed = keys.sealed(forged(f"host:{number}"), CELL, reported("host-b", {}))
+        conductor_actors.conductor_message({**sealed, "sender": f"host:{number}"})
+        if number % 100 == 0:
+            refused_messages.flush()
+    refused_messages.flush(is_urgent=True)
+    records = list(AuditRecord.objects.filter(action="message.refuse"))
+    assert len(records) <= 2
+    rows = [row for record in records for row in record.details["refusals"]]
+    assert sum(row["times"] for row in rows) == 500
+    assert all(len(record.details["refusals"]) <= MOST_ROWS + 1 for record in records)
+
+
+# -- rotation
+
+
+class Linked:
+    """host-b as its conductors know it: its reports go out, what they announce comes in."""
+
+    def __init__(self, identity: HostIdentity, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.identity, self.number, self.refusals = identity, 10**15, list[Any]()
+        monkeypatch.setattr(trust, "_listeners", [self.refusals.append])
+        monkeypatch.setattr(broker, "_send", self._take)
+
+    def report(self) -> None:
+        self.number += 1
+        said = reported("host-b", {}, keys=self.identity.summary)
+        said = m.HostReported(**{**encode(said)["body"], "report_number": self.number})
+        conductor_actors.conductor_message(keys.sealed(self.identity.signer, CELL, said))
+
+    def _take(self, actor: str, queue: str, sealed: dict[str, Any]) -> None:
+        body = trust.opened(actor, json.loads(json.dumps(sealed))).body["body"]
+        self.identity.renew(body["conductor_keys"], body["accepted"], body["replace"])
+
+
+def test_a_host_replaces_its_key_without_a_stop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    linked, first = Linked(scene.b, monkeypatch), scene.b.signer
+    linked.report()
+    assert scene.b.signer == first
+    host_keys.rotate(system_context(), "host-b")
+    under_way = keys.sealed(first, CELL, scene.about("host-b")["step_progressed"])
+    for _ in range(4):
+        linked.report()
+    assert scene.b.signer.key_id != first.key_id
+    assert [one.ends_at is None for one in host_keys.list_keys("host-b")] == [False, True]
+    conductor_actors.conductor_message(under_way)  # signed before, and received after
+    assert linked.refusals == []
+    monkeypatch.setattr(trust, "WINDOW_SECONDS", 10_000.0)
+    now = time.time()
+    monkeypatch.setattr(trust.time, "time", lambda: now + 400.0)
+    conductor_actors.conductor_message(keys.sealed(first, CELL, reported("host-b", {})))
+    assert [one.cause for one in linked.refusals] == ["key"]
+
+
+def test_conductors_replace_their_key_without_a_stop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    linked, first = Linked(scene.b, monkeypatch), STORE.signer()
+    linked.report()
+    second = host_keys.rotate_conductors(system_context(), after_seconds=60.0, keep_seconds=3600.0)
+    assert STORE.signer() == first
+    linked.report()
+    assert set(scene.b.summary["conductors"]) == {first.key_id, second}
+    now = time.time()
+    monkeypatch.setattr(trust.time, "time", lambda: now + 61.0)
+    assert STORE.signer().key_id == second
+    away = scene.a  # it knows the first key only, and learns of the second by it
+    assert away.summary["conductors"] == [first.key_id]
+    assert STORE.signer(away.summary["conductors"]) == first
+    monkeypatch.setattr(trust.time, "time", lambda: now + 61.0 + 3600.0)
+    assert list(STORE.conductor_keys()) == [second]
+    linked.report()
+    assert scene.b.summary["conductors"] == [second]
+    assert linked.refusals == []
+
+
+def test_a_host_does_not_add_keys_unasked(scene: Scene) -> None:
+    """A key that was stolen once gives no way back after it was revoked."""
+    other = SigningKey.new()
+    claimed = {**scene.b.summary, "own": {**scene.b.summary["own"], other.key_id: other.public_text}}
+    sealed = keys.sealed(scene.b.signer, CELL, reported("host-b", {}, keys=claimed))
+    conductor_actors.conductor_message(sealed)
+    assert [one.key_id for one in host_keys.list_keys("host-b")] == [scene.b.signer.key_id]
+
+
+# -- enrolment
+
+
+def test_a_host_is_enrolled_in_one_cell(scene: Scene) -> None:
+    with pytest.raises(host_keys.Conflict):
+        host_keys.enroll(system_context(), "host-a", "cell2")
+    with pytest.raises(host_keys.NotFound):
+        host_keys.enroll(system_context(), "host-c", "nowhere")
+    CellMapping.objects.get(name=CELL)
+    assert {one.host for one in host_keys.list_keys()} == {"host-a", "host-b"}
+
+
+def test_a_token_counts_once_and_not_for_long(scene: Scene) -> None:
+    context, key = system_context(), SigningKey.new().public_text
+    late = host_keys.create_token(context, "host-c", CELL, seconds=-1.0)
+    token = host_keys.create_token(context, "host-c", CELL)
+    for wrong in (late, token[:-1], "", str(uuid4())):
+        with pytest.raises(host_keys.NotAuthenticated):
+            host_keys.redeem(context, wrong, key)
+    assert host_keys.list_keys("host-c") == []
+    enrolled = host_keys.redeem(context, token, key)
+    assert (enrolled.host, enrolled.cell, set(enrolled.conductor_keys)) == ("host-c", CELL, set(STORE.conductor_keys()))
+    with pytest.raises(host_keys.NotAuthenticated):
+        host_keys.redeem(context, token, SigningKey.new().public_text)
+    assert len(host_keys.list_keys("host-c")) == 1
