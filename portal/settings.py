@@ -178,6 +178,7 @@ NOVELLA_IMAGE_TRANSFERS = environment.image_transfers
 NOVELLA_PROJECT_IMAGE_TRANSFERS = environment.project_image_transfers
 NOVELLA_TRANSFER_BYTES_PER_SECOND = environment.transfer_bytes_per_second
 NOVELLA_TRANSFER_SECONDS = environment.transfer_seconds
+NOVELLA_SHARED_SUBNET_PERCENT = environment.shared_subnet_percent
 NOVELLA_REQUESTS_PER_MINUTE = environment.requests_per_minute
 NOVELLA_LISTS_PASS_OVER_SILENT_CELLS = environment.lists_pass_over_silent_cells
 NOVELLA_SECOND_PERSON = environment.second_person

@@ -11,6 +11,7 @@ from typing import Any
 from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 
+from conductor import row_limits
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotAuthenticated, NotFound
 from conductor.identity import delegation, passwords, rights
 from conductor.identity.delegation import Power
@@ -76,9 +77,12 @@ def create(asker: Granted, wish: Wish) -> tuple[ApplicationCredential, str]:
     )
     try:
         with write_tx():
+            row_limits.require("application credentials", asker.user.id)
+            row_limits.require("access rules", asker.user.id, wanted=0)
             made.save(force_insert=True)
             made.roles.set(roles)
             made.access_rules.set(_rule(asker.user, given) for given in rules)
+            row_limits.require("access rules", asker.user.id, wanted=0)  # those that were there are not counted twice
     except IntegrityError:
         raise Conflict(
             "Conflict occurred attempting to store application_credential - "

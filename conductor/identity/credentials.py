@@ -12,6 +12,7 @@ from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 from django.db import IntegrityError
 
+from conductor import row_limits
 from conductor.core import json_text
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 from conductor.core.sealing import box
@@ -60,6 +61,7 @@ def create(user_id: str, project_id: str | None, kind: str, blob: str) -> Creden
         credential_id = hashlib.sha256(_access_of(blob, project_id).encode()).hexdigest()
     try:
         with write_tx():
+            row_limits.require("credentials", user_id)
             return Credential.objects.create(
                 id=credential_id, user_id=user_id, project_id=project_id, type=kind, encrypted_blob=_encrypted(blob)
             )

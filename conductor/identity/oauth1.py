@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from conductor import row_limits
 from conductor.core.errors import Forbidden, NotAuthenticated, NotFound
 from conductor.identity import delegation, effective, projects, rights, signatures
 from conductor.identity.delegation import Power
@@ -71,6 +72,7 @@ def ask(signed: Signed, project_id: str) -> tuple[RequestToken, str]:
     text, encrypted = signatures.new_secret()
     with write_tx():
         RequestToken.objects.filter(expires_at__lt=database_now()).delete()
+        row_limits.require("OAuth request tokens", project.id)
         row = RequestToken.objects.create(
             consumer=asker, project=project, encrypted_secret=encrypted, expires_at=database_now(REQUEST_SECONDS)
         )
@@ -108,6 +110,7 @@ def exchange(signed: Signed) -> tuple[AccessToken, str]:
         roles = list(row.roles.all())
         if not RequestToken.objects.filter(id=row.id).delete()[0]:  # somebody was quicker
             raise NotAuthenticated()
+        row_limits.require("OAuth access tokens", row.user.id)
         made = AccessToken.objects.create(
             consumer=asker,
             user=row.user,

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from django.db.models import F, Q, QuerySet
 
+from conductor import row_limits
 from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, NotFound
 from conductor.identity import delegation, rights, users
 from conductor.identity.delegation import Power
@@ -65,6 +66,7 @@ def create(asker: Granted, wish: Wish) -> Trust:
     roles = [_role(asker, given) for given in wish.roles]
     expires_at = delegation.bounded_end(asker, wish.expires_at)
     with write_tx():
+        row_limits.require("trusts", asker.user.id)
         trust = Trust.objects.create(
             trustor=asker.user,
             trustee=trustee,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import IntegrityError
 from django.utils import timezone
 
+from conductor import row_limits
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Forbidden, NotFound
 from conductor.image.models import Image, ImageMember
@@ -34,6 +35,7 @@ def offer(context: RequestContext, ref: str, project_id: str) -> ImageMember:
     now = timezone.now()
     try:
         with write_tx():
+            row_limits.require("image members", image.pk)
             return ImageMember.objects.create(image=image, project_id=project_id, created_at=now, updated_at=now)
     except IntegrityError:
         raise Conflict(f"Image {ref} is already associated with member {project_id}.") from None

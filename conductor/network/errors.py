@@ -193,6 +193,10 @@ class PortSecurityPortHasSecurityGroup(errors.Conflict):
     """Ports with security groups need port security."""
 
 
+class SubnetShareExceeded(IpAddressGenerationFailure):
+    """The project has its share of a subnet of another project."""
+
+
 class OverQuota(errors.QuotaExceeded):
     """The project has as many as it may have."""
 

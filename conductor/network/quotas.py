@@ -37,12 +37,12 @@ class Counted:
     owner: str = "project_id"
 
 
-# Servers bring their ports, and the quotas on servers bound them: ports have no limit of their own unless one is set.
+# Ports of servers count too, but only POST /ports is refused for them: servers are bound by quotas of their own.
 RESOURCES: Mapping[str, Counted] = {
     "network": Counted(100, Network),
     "subnet": Counted(100, Subnet),
-    "subnetpool": Counted(UNLIMITED, SubnetPool),
-    "port": Counted(UNLIMITED, Port),
+    "subnetpool": Counted(100, SubnetPool),
+    "port": Counted(500, Port),
     "router": Counted(10, Router),
     "floatingip": Counted(50, FloatingIp),
     "security_group": Counted(10, SecurityGroup),

@@ -10,6 +10,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from conductor import row_limits
 from conductor.core.context import RequestContext
 from conductor.core.errors import Forbidden
 from conductor.core.identifiers import uuid_or_none
@@ -18,6 +19,7 @@ from conductor.network.errors import (
     AddressScopeInUse,
     AddressScopeNotFound,
     InvalidInput,
+    OverQuota,
     SubnetPoolInUse,
     SubnetPoolNotFound,
 )
@@ -126,6 +128,7 @@ def create_scope(context: RequestContext, wanted: Mapping[str, Any]) -> AddressS
     refuse_other_project(context, wanted)
     values = {"project_id": context.project_id, **wanted}
     with write_tx():
+        row_limits.require("address scopes", values["project_id"], type=OverQuota.__name__)
         scope = AddressScope.objects.create(**values, updated_at=timezone.now())
     return get_scope(context, str(scope.uuid))
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from conductor import row_limits
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotFound
 from conductor.services import volume_creation, volume_snapshots, volumes
@@ -137,6 +138,7 @@ def take_snapshot(context: RequestContext, group_id: str, name: str | None, desc
         members = groups.members(group)
         if not members:
             raise Invalid(f"Group {group.uuid} has no volumes: nothing can be snapshotted.")
+        row_limits.require("group snapshots", group.project_id)
         for volume in members:
             volume_snapshots.require_ready(volume, may_be_in_use=True)
             type_name = volumes.type_name_of(volume)

@@ -125,7 +125,7 @@ def test_a_race_seen_only_by_the_constraint_is_tried_again(databases: None, monk
     network = make_network()
     first = make_port(network)
     answers = iter(["10.0.0.2", "10.0.0.2", "10.0.0.3"])
-    monkeypatch.setattr(addresses, "lowest_free", lambda subnet: iter([next(answers)]))
+    monkeypatch.setattr(addresses, "lowest_free", lambda subnet, held: iter([next(answers)]))
     second = make_port(network)
     assert [port.addresses.get().ip_address for port in (first, second)] == ["10.0.0.2", "10.0.0.3"]
 

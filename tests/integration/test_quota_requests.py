@@ -11,6 +11,7 @@ from conductor.api_db.models import Quota, QuotaRequest
 from conductor.core.errors import Conflict, Forbidden, Invalid, NotFound
 from conductor.journal.models import AuditRecord
 from conductor.network import quotas as network_quotas
+from conductor.network.models import NetworkQuota
 from conductor.services import quota_requests, quotas, triage, volume_quotas
 from conductor.services.notifications import notices
 from conductor.services.triage.values import WAITED_FOR
@@ -119,6 +120,7 @@ def test_approving_sets_all_or_nothing(people: Any, asked: Any, monkeypatch: pyt
     ],
 )
 def test_what_cannot_be_asked_for_is_named(people: Any, wanted: dict[str, int], field: str, words: str) -> None:
+    NetworkQuota.objects.create(project_id=people.ana.project.id, resource="port", limit=-1)
     with pytest.raises(Invalid, match=words) as refused:
         quota_requests.ask(people.ana.context(), wanted, "because")
     assert refused.value.details["field"] == field

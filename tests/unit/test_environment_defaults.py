@@ -86,6 +86,7 @@ SET_BY_NOBODY: dict[str, Any] = {
     "band_colour": "blue",
     "kept_free_gb": 1,
     "request_seconds": 60.0,
+    "shared_subnet_percent": 25,
     "interface_seconds": 30.0,
     "image_transfers": 16,
     "project_image_transfers": 4,
