@@ -88,7 +88,7 @@ class Login:
 def log_in(login: Login) -> tuple[str, Granted]:
     """The new token's text and what it grants.
 
-    Raises NotAuthenticated, TooOften where too many sign-ins failed lately, Unavailable while many others sign in.
+    Raises NotAuthenticated, TooOften where too many sign-ins failed lately or are under way.
     """
     account = login.account
     if account is None:

@@ -20,7 +20,7 @@ from django.contrib.auth.password_validation import CommonPasswordValidator
 from django.core.exceptions import ValidationError
 from django.db.models import F
 
-from conductor.core.errors import Invalid, NotAuthenticated, Unavailable
+from conductor.core.errors import Invalid, NotAuthenticated, TooOften
 from conductor.identity.models import User
 from conductor.transactions import database_now, write_tx
 
@@ -60,7 +60,7 @@ class HashGate:
 
     @contextmanager
     def entered(self, *, is_known: bool) -> Iterator[None]:
-        """A place to run one hash. Raises Unavailable, with seconds to wait, where too many are waiting for one."""
+        """A place to run one hash. Raises TooOften, with seconds to wait, where too many are waiting for one."""
         with self._changed:
             self._wait(is_known)
             self._running += 1
@@ -87,8 +87,8 @@ class HashGate:
         return self._running < self._size and (is_known or not self._waiting[True])
 
 
-def _busy() -> Unavailable:
-    return Unavailable("Too many sign-ins are under way; try again in a moment.", retry_after=1)
+def _busy() -> TooOften:
+    return TooOften("Too many sign-ins are under way; try again in a moment.", retry_after=1)
 
 
 gate = HashGate(max(1, len(os.sched_getaffinity(0)) // 2))
@@ -104,13 +104,13 @@ def _hashing() -> Iterator[None]:
 
 
 def hashed(text: str) -> str:
-    """What is stored of a new password or secret. Raises Unavailable while too many hashes are under way."""
+    """What is stored of a new password or secret. Raises TooOften while too many hashes are under way."""
     with _hashing():
         return make_password(text)
 
 
 def matches(stored: str, text: str) -> bool:
-    """Whether a text is the one that was hashed. Raises Unavailable while too many hashes are under way."""
+    """Whether a text is the one that was hashed. Raises TooOften while too many hashes are under way."""
     # The stored hash is part of the entry, so a changed password forgets the old one by itself.
     entry = hmac.digest(_key, f"{stored}\0{text}".encode("utf-8", "surrogatepass"), hashlib.sha256)
     with _lock:

@@ -20,7 +20,7 @@ class Backend(ModelBackend):
     ) -> User | None:
         """None for everything that is not an enabled user with the right password.
 
-        `address`, where the request came from, is limited as `sign_in_limits` says. Raises TooOften and Unavailable.
+        `address`, where the request came from, is limited as `sign_in_limits` says. Raises TooOften.
         """
         if username is None or password is None:
             return None

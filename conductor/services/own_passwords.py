@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conductor.core.context import RequestContext
-from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, NovellaError, TooOften, Unavailable
+from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, NovellaError, TooOften
 from conductor.identity import delegation, passwords, second_factors, sign_in_limits, users
 from conductor.identity.delegation import Power
 from conductor.identity.models import User
@@ -39,7 +39,7 @@ def change(
         with sign_in_limits.attempt(context.remote_address, sign_in_limits.of_id(context.user_id)):
             has_shown_code = _has_shown_code(granted, context.user_id)
             users.change_own_password(context.user_id, original, password, code=code, has_shown_code=has_shown_code)
-    except (TooOften, Unavailable):
+    except TooOften:
         raise  # so many could fill the log
     except NovellaError as error:
         _keep(context, error)

@@ -14,7 +14,7 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from conductor.core.errors import Invalid, NotAuthenticated, TooOften, Unavailable
+from conductor.core.errors import Invalid, NotAuthenticated, TooOften
 from conductor.services import second_factors
 from conductor.services import sign_in as people
 from portal import openid, sessions
@@ -43,10 +43,9 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     password = request.POST.get("password", "")[:LONGEST_PASSWORD]
     try:
         user = _proved(request, username, password)
-    except (TooOften, Unavailable) as error:
-        status = 429 if isinstance(error, TooOften) else 503
-        answer = _refused(request, {"next": wanted, "username": username, "problem": error.message}, status)
-        answer["Retry-After"] = str(error.details.get("retry_after", 1))
+    except TooOften as error:
+        answer = _refused(request, {"next": wanted, "username": username, "problem": error.message}, 429)
+        answer["Retry-After"] = str(error.details["retry_after"])
         return answer
     if user is None:
         problem = gettext("User name and password do not match")
@@ -55,7 +54,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 
 
 def _proved(request: HttpRequest, username: str, password: str) -> Any:
-    """The user; None where anything is wrong. Raises TooOften, and Unavailable while many others sign in."""
+    """The user; None where anything is wrong. Raises TooOften."""
     if "\x00" in username:
         return None
     return authenticate(request, username=username, password=password, address=remote_address_of(request))

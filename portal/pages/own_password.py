@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, TooOften, Unavailable
+from conductor.core.errors import Forbidden, Invalid, NotAuthenticated, TooOften
 from conductor.services import own_passwords, second_factors
 from portal.pages.access import PageRequest, of_oneself
 
@@ -51,7 +51,7 @@ def _change(request: PageRequest) -> dict[str, str]:
         return {"original": gettext("That is not your password, or too many wrong ones were typed just now.")}
     except Invalid as error:
         return {"password": error.message}
-    except (Forbidden, TooOften, Unavailable) as error:
+    except (Forbidden, TooOften) as error:
         return {"": error.message}
     update_session_auth_hash(request, user)
     return {}

@@ -12,6 +12,7 @@ import pytest
 from django.db import connections
 from django.test import Client
 
+from conductor.core.errors import TooOften
 from conductor.identity import passwords, users
 from conductor.identity.models import SignInRecord, Token
 from conductor.identity.passwords import HashGate
@@ -190,21 +191,21 @@ def test_a_storm_waits_in_a_short_queue_and_leaves_the_workers_to_others(
             storm = [pool.submit(guess, number) for number in range(12)]
             wait_until("turned away", lambda: sum(one.done() for one in storm) == 10)
             refused = [one.result() for one in storm if one.done()]
-            assert {answer.status_code for answer in refused} == {503}
+            assert {answer.status_code for answer in refused} == {429}
             assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
             owner = pool.submit(bo)  # an address that is known for its account has a place of its own
             wait_until("in the queue", lambda: gate._waiting[True] == 1)
             assert gate._waiting[False] == 2
             assert client.get("/identity/v3/auth/projects").status_code == 200
         assert owner.result(30).status_code == 201
-        assert sorted(one.result(30).status_code for one in storm) == [401] * 2 + [503] * 10
+        assert sorted(one.result(30).status_code for one in storm) == [401] * 2 + [429] * 10
     assert gate._running == 0
     assert SignInRecord.objects.count() == 1 + 2 * 3  # those that were turned away are no failures
 
 
 def test_a_full_gate_gives_up_after_a_while() -> None:
     gate = HashGate(1, places=1, seconds=0.01)
-    with gate.entered(is_known=True), pytest.raises(passwords.Unavailable), gate.entered(is_known=True):
+    with gate.entered(is_known=True), pytest.raises(TooOften), gate.entered(is_known=True):
         pass
     with gate.entered(is_known=False):
         assert gate._waiting == {True: 0, False: 0}
