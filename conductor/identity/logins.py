@@ -74,6 +74,23 @@ class Login:
         return bool(self.project or self.domain or self.wants_system or self.trust_id)
 
     @property
+    def method(self) -> str:
+        """How the caller signs in; "" where it only narrows or renews a token."""
+        if self.signed is not None:
+            return "oauth1"
+        if self.credential is not None:
+            return "application_credential"
+        if self.password is None:
+            return ""
+        return "password" if self.passcode is None else "password and totp"
+
+    @property
+    def who(self) -> str:
+        """Whom the caller claims to be, as a name or an id; no secret."""
+        named = self.credential or self.user or self.passcode_user
+        return (named.id or named.name) if named is not None else ""
+
+    @property
     def account(self) -> str | None:
         """What a secret is shown for, as the limits of failures name it; None where no secret is shown."""
         if self.credential is not None:

@@ -18,6 +18,7 @@ from conductor.cells.scatter_gather import scatter_gather
 from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NovellaError
 from conductor.core.identifiers import uuid_or_none
+from conductor.identity.models import User
 from conductor.journal.models import AuditRecord, WorkflowRun
 from conductor.services import audit_seals
 from conductor.services.values import Page
@@ -29,6 +30,8 @@ DONE = "done"
 REFUSED = "refused"
 RESULTS = (DONE, REFUSED)
 LONGEST_TEXT = 255
+SERVER = "server"
+SIGN_IN = "session.sign_in"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +95,7 @@ class AuditQuery:
     instance_uuid: str = ""
     request_id: str = ""
     since: datetime | None = None
+    without_accepted_actions: bool = False  # on servers: a list of workflows beside this one has them
     limit: int = 100
     marker: str = ""
 
@@ -155,6 +159,63 @@ def record_refusal(
         log.exception("audit record lost: action=%s instance=%s request=%s", action, wanted, context.request_id)
 
 
+def record_server_action(
+    alias: str,
+    context: RequestContext,
+    action: str,
+    servers: Mapping[str, str],
+    *,
+    project_id: str = "",
+    run_uuid: UUID | str | None = None,
+    **details: Any,
+) -> None:
+    """Put on record that an action on servers was accepted; inside the transaction that accepts it.
+
+    Args:
+        alias: The database of that transaction.
+        action: The Compute API's name of the action ("create", "reboot", "delete").
+        servers: The name of each server by its uuid; "" where it isn't known.
+        project_id: The project that owns the servers; the caller's where it is empty.
+    """
+    record_all(
+        alias,
+        context,
+        [
+            Entry(
+                action=f"{SERVER}.{action}"[:64],
+                project_id=project_id or context.project_id,
+                run_uuid=run_uuid,
+                instance_uuid=uuid,
+                details={**details, "subject": {"kind": SERVER, "id": uuid, "name": name}},
+            )
+            for uuid, name in servers.items()
+        ],
+    )
+
+
+def record_sign_in(
+    context: RequestContext, *, method: str, account: str = "", error: NovellaError | None = None, **details: Any
+) -> None:
+    """Put a sign-in on record, or with `error` one that failed; in a transaction of its own.
+
+    Args:
+        context: The user who signed in with the address of the request; without a user where the sign-in failed.
+        method: How: "password", "application_credential", "provider", …
+        account: What the caller said who it is, where the sign-in failed; no secret.
+
+    A log that cannot be written does not change the answer: the process's own log has the record then.
+    """
+    said = {"method": method, **details}
+    try:
+        if account:  # a name that nobody has may be a password in the wrong field
+            is_known = User.objects.filter(Q(id=account) | Q(username=account)).exists()
+            said["account"] = account if is_known else "unknown"
+        with write_tx(API_ALIAS):
+            record(API_ALIAS, context, Entry(action=SIGN_IN, project_id="", error=error, details=said))
+    except (DatabaseError, InterfaceError):
+        log.exception("audit record lost: action=%s user=%s request=%s", SIGN_IN, context.user_id, context.request_id)
+
+
 def of_run(run: WorkflowRun, action: str, reason: str, details: Mapping[str, Any], error: Exception | None) -> Entry:
     """An entry about a run: whose work it is follows from the run."""
     return Entry(
@@ -194,10 +255,7 @@ def _wanted(context: RequestContext, query: AuditQuery) -> Q:
     for name in ("action", "result", "user_id", "project_id", "request_id"):
         if getattr(query, name):
             wanted &= Q(**{name: getattr(query, name)})
-    if query.kind:
-        wanted &= Q(action__startswith=f"{query.kind}.")
-    if query.verb:
-        wanted &= Q(action__endswith=f".{query.verb}")
+    wanted &= _of_actions(query)
     for name in ("run_uuid", "instance_uuid"):
         text = getattr(query, name)
         if text:
@@ -208,6 +266,18 @@ def _wanted(context: RequestContext, query: AuditQuery) -> Q:
     if query.since is not None:
         wanted &= Q(created_at__gte=query.since)
     return wanted & _after(context, query.marker)
+
+
+def _of_actions(query: AuditQuery) -> Q:
+    """The kind and verb of the action that a query asks for."""
+    wanted = Q()
+    if query.kind:
+        wanted &= Q(action__startswith=f"{query.kind}.")
+    if query.verb:
+        wanted &= Q(action__endswith=f".{query.verb}")
+    if query.without_accepted_actions:
+        wanted &= ~Q(action__startswith=f"{SERVER}.", result=DONE, run_uuid__isnull=False)
+    return wanted
 
 
 def _after(context: RequestContext, marker: str) -> Q:

@@ -19,7 +19,7 @@ from conductor.cells.lookup import API_ALIAS, CELL0
 from conductor.core.context import RequestContext, system_context
 from conductor.core.states import TaskState, VmState
 from conductor.rpc import deletes, outbox
-from conductor.services import server_actions
+from conductor.services import audit, server_actions
 from conductor.services.instance_queries import ROUNDS, mapping_of, missing
 from conductor.services.server_actions import Asked
 from conductor.transactions import database_now, one_at_a_time, retried, write_tx
@@ -83,7 +83,15 @@ def _delete_in_cell(context: RequestContext, cell: str, instance_uuid: UUID, *, 
         if row is not None and _can_be_kept(row):
             return _soft_delete(context, row)
     with write_tx(cell):
-        return deletes.open_delete(cell, context, instance_uuid)
+        is_there = deletes.open_delete(cell, context, instance_uuid)
+        if is_there:
+            name = Instance.objects.using(cell).filter(uuid=instance_uuid).values_list("name", flat=True).first() or ""
+            _put_on_record(cell, context, instance_uuid, name)
+        return is_there
+
+
+def _put_on_record(alias: str, context: RequestContext, instance_uuid: UUID, name: str = "") -> None:
+    audit.record_server_action(alias, context, "delete", {str(instance_uuid): name})
 
 
 def _can_be_kept(row: Instance) -> bool:
@@ -123,6 +131,7 @@ def _delete_request(context: RequestContext, instance_uuid: UUID) -> bool:
             BuildRequest.objects.filter(pk=request.pk).update(is_deleting=True)
             topic = events.about_instance(instance_uuid, context.project_id, request.run_uuid)
             events.append(API_ALIAS, topic, "instance.updated")
+            _put_on_record(API_ALIAS, context, instance_uuid, str(request.instance.get("name", "")))
         outbox.wake(API_ALIAS, request.run_uuid)
     return True
 
@@ -150,4 +159,5 @@ def _delete_later(context: RequestContext, mapping: InstanceMapping) -> None:
             is_cancellable=False,
         )
         run = outbox.open_run(API_ALIAS, wanted, may_wait=True)
+        _put_on_record(API_ALIAS, context, uuid)
         events.append(API_ALIAS, events.about_instance(uuid, context.project_id, run.uuid), "instance.updated")

@@ -22,7 +22,7 @@ from conductor.core.states import PowerState, TaskState, VmState
 from conductor.journal.models import WorkflowRun
 from conductor.network import ports
 from conductor.rpc import outbox
-from conductor.services import device_wishes, instance_wishes, quotas
+from conductor.services import audit, device_wishes, instance_wishes, quotas
 from conductor.services.deletions import delete
 from conductor.services.instance_actions import list_actions as history
 from conductor.services.instance_queries import get, list_page
@@ -130,6 +130,8 @@ def _launch(context: RequestContext, checked: CheckedWish) -> Launched:
     devices = {str(uuid): device_wishes.take(context, checked.devices, uuid) for uuid in instance_uuids}
     launched = Launched(tuple(str(uuid) for uuid in instance_uuids), reservation_id, str(run_uuid))
     _open_build(context, checked, launched=launched, networks=networks, devices=devices)
+    named = dict(zip(launched.instance_uuids, names, strict=True))
+    audit.record_server_action(API, context, "create", named, run_uuid=run_uuid)
     return launched
 
 

@@ -10,6 +10,7 @@ from conductor.cells.lookup import queue_of
 from conductor.core.context import RequestContext
 from conductor.core.states import RunState, StepState
 from conductor.journal.models import StepRecord, WorkflowRun
+from conductor.services import audit
 from conductor.transactions import database_now
 
 # No flow of the catalog: nobody ever has to work on such a run.
@@ -64,4 +65,7 @@ def record(alias: str, context: RequestContext, instance: Instance, deed: Deed) 
     for kind in ("run.queued", "run.started", "step.started", "step.done"):
         events.append(alias, events.about_run(run), kind, {"step": deed.action} if kind.startswith("step") else {})
     events.append(alias, events.about_run(run), "run.ended", {"state": RunState.DONE})
+    names = {str(instance.uuid): instance.name}
+    project_id = instance.project_id
+    audit.record_server_action(alias, context, deed.action, names, project_id=project_id, run_uuid=run.uuid)
     return run

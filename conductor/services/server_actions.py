@@ -20,6 +20,7 @@ from conductor.core.states import FINAL_RUN_STATES, LIVE_RUN_STATES, VmState
 from conductor.journal import foreign_locks
 from conductor.journal.models import WorkflowRun
 from conductor.rpc import outbox
+from conductor.services import audit
 from conductor.services.instance_queries import mapping_of, missing
 from conductor.transactions import database_now, retried, write_tx
 from conductor.volume.models import Volume
@@ -149,6 +150,11 @@ def _accept(
     except ResourceLocked as error:
         message = f"Cannot '{action.name}' instance {instance.uuid}: {error.message}"
         raise ResourceLocked(message, **error.details) from None
+    if asked.parent_uuid is None:  # what a workflow asks for is on record with the workflow
+        names = {str(instance.uuid): instance.name}
+        audit.record_server_action(
+            alias, context, action.name, names, project_id=instance.project_id, run_uuid=run_uuid
+        )
     events.append(alias, events.about_instance(instance.uuid, instance.project_id, run_uuid), "instance.updated")
 
 

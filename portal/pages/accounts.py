@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from django.contrib.auth import authenticate, login, logout
@@ -14,14 +15,15 @@ from django.utils.translation import gettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotAuthenticated, TooOften
-from conductor.services import second_factors
+from conductor.services import audit, second_factors
 from conductor.services import sign_in as people
 from portal import openid, sessions
 from portal.askers import PROJECT_KEY, user_of
 from portal.pages import again
 from portal.pages.access import error_page, safe_next
-from portal.request_ids import remote_address_of
+from portal.request_ids import remote_address_of, request_id_of
 
 LONGEST_PASSWORD = 4096
 LONGEST_CODE = 64
@@ -48,9 +50,18 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         answer["Retry-After"] = str(error.details["retry_after"])
         return answer
     if user is None:
+        why = NotAuthenticated()
+        audit.record_sign_in(_origin(request), method="password", account=username, error=why, to="portal")
         problem = gettext("User name and password do not match")
         return _refused(request, {"next": wanted, "username": username, "problem": problem}, 401)
     return admit(request, user, wanted)
+
+
+def _origin(request: HttpRequest, user: Any = None) -> RequestContext:
+    """Where a sign-in comes from, and the user once it is proven."""
+    user_id, name = (str(user.pk), user.username) if user is not None else ("", "")
+    origin = RequestContext(user_id, "", request_id_of(request), user_name=name)
+    return replace(origin, remote_address=remote_address_of(request))
 
 
 def _proved(request: HttpRequest, username: str, password: str) -> Any:
@@ -66,12 +77,15 @@ def _refused(request: HttpRequest, context: dict[str, str], status: int) -> Http
     return form(request, context, status=status)
 
 
-def admit(request: HttpRequest, user: Any, wanted: str, *, project_id: str = "") -> HttpResponse:
+def admit(
+    request: HttpRequest, user: Any, wanted: str, *, project_id: str = "", method: str = "password"
+) -> HttpResponse:
     """In comes who has proven the first half; a code is asked for where there is an authenticator."""
     if second_factors.is_on(str(user.pk)):
         _wait_for_code(request, user, wanted, project_id)
         return again.code_wanted(request) if again.is_over_a_page(request) else redirect("sign-in-code")
     login(request, user)
+    audit.record_sign_in(_origin(request, user), method=method, to="portal")
     return _enter(request, user, wanted, project_id)
 
 
@@ -96,13 +110,15 @@ def sign_in_code(request: HttpRequest) -> HttpResponse:
         return form(request, {}, template="account/sign_in_code.html")
     try:
         second_factors.prove(str(user.pk), request.POST.get("code", "")[:LONGEST_CODE])
-    except NotAuthenticated:
+    except NotAuthenticated as error:
+        audit.record_sign_in(_origin(request, user), method="second factor", error=error, to="portal")
         problem = gettext("That code is not right, or it was used already")
         if again.is_over_a_page(request):
             return again.refused(problem)
         return form(request, {"problem": problem}, status=401, template="account/sign_in_code.html")
     del request.session[HALF_KEY]
     login(request, user)
+    audit.record_sign_in(_origin(request, user), method="second factor", to="portal")
     return _enter(request, user, half["next"], half.get("project_id", ""))
 
 

@@ -138,6 +138,7 @@ def _records(asker: RequestContext, given: dict[str, str], size: int) -> Page[Au
         kind=given["kind"],
         result=given["result"],
         project_id=asker.project_id,
+        without_accepted_actions=True,
         limit=size,
         marker=given["records"],
     )

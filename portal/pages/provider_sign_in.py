@@ -58,7 +58,9 @@ def answer(request: HttpRequest) -> HttpResponse:
     except (openid.NoAnswer, openid.NotBegunHere, openid.SaidNo, openid.NotProven, NovellaError) as error:
         return _refused(request, error, begun.get("next", ""))
     request.session.set_expiry(None)
-    response = accounts.admit(request, user, begun.get("next") or reverse("home"), project_id=begun.get("project", ""))
+    response = accounts.admit(
+        request, user, begun.get("next") or reverse("home"), project_id=begun.get("project", ""), method="provider"
+    )
     if proof.sign_out:
         request.session[accounts.SIGN_OUT_KEY] = proof.sign_out
     return _unkept(response)

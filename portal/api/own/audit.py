@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 from rest_framework.response import Response
 
@@ -26,7 +27,7 @@ class Audit(OwnView):
         self.authorize("novella:audit:list")
         refuse_unknown(request, KNOWN)
         limit, marker = page_of(request)
-        narrowed = {name: word_of(request, name) for name in FILTERS}
+        narrowed: dict[str, Any] = {name: word_of(request, name) for name in FILTERS}
         query = AuditQuery(since=time_of(request, "since"), limit=limit, marker=marker, **narrowed)
         found = audit.list_records(request.context, query)
         body = {"records": [plain(asdict(one)) for one in found.items], "missing_cells": found.missing_cells}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rest_framework.response import Response
 
+from conductor.core.context import RequestContext
 from conductor.core.errors import Invalid, NotAuthenticated, NotFound
 from conductor.identity import catalog, effective, endpoint_filters, logins, tokens
 from conductor.identity.logins import Login, Reference
+from conductor.services import audit
 from portal.api.base import ApiRequest
 from portal.api.identity.schemas.auth import LOG_IN
 from portal.api.identity.serializers import resources
@@ -19,7 +22,7 @@ from portal.api.identity.view import IdentityView
 from portal.api.identity.views.oauth1 import signed_of
 from portal.api.links import base_url
 from portal.api.validation import validate
-from portal.request_ids import remote_address_of
+from portal.request_ids import remote_address_of, request_id_of
 
 SUBJECT = "X-Subject-Token"
 
@@ -73,13 +76,28 @@ def catalog_of(request: ApiRequest, granted: tokens.Granted) -> list[dict[str, A
     return found if narrowing is None else narrowed(found, narrowing)
 
 
+def _signed_in(request: ApiRequest, login: Login) -> tuple[str, tokens.Granted]:
+    """The token, with the sign-in on record; one that only narrows an earlier token is no sign-in."""
+    origin = RequestContext("", "", request_id_of(request._request), remote_address=login.address)
+    try:
+        text, granted = logins.log_in(login)
+    except NotAuthenticated as error:
+        if login.method:
+            audit.record_sign_in(origin, method=login.method, account=login.who, error=error)
+        raise
+    if login.method:
+        user = replace(origin, user_id=granted.user.id, user_name=granted.user.username)
+        audit.record_sign_in(user, method=login.method)
+    return text, granted
+
+
 class Tokens(IdentityView):
     """/v3/auth/tokens."""
 
     public_methods = frozenset({"POST"})
 
     def post(self, request: ApiRequest) -> Response:
-        text, granted = logins.log_in(login_of(request))
+        text, granted = _signed_in(request, login_of(request))
         return self._answer(request, text, granted, status=201)
 
     def get(self, request: ApiRequest) -> Response:
