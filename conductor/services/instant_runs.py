@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from conductor import events
 from conductor.cell_db.models import Instance
@@ -19,12 +21,16 @@ FLOW = "at_once"
 
 @dataclass(frozen=True, kw_only=True)
 class Deed:
-    """What was done: the Compute API's names of the action and its event, and a title for people."""
+    """What was done: the Compute API's names of the action and its event, and a title for people.
+
+    `details` are for the audit log.
+    """
 
     action: str
     event: str
     title: str
     reason: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def record(alias: str, context: RequestContext, instance: Instance, deed: Deed) -> WorkflowRun:
@@ -67,5 +73,7 @@ def record(alias: str, context: RequestContext, instance: Instance, deed: Deed) 
     events.append(alias, events.about_run(run), "run.ended", {"state": RunState.DONE})
     names = {str(instance.uuid): instance.name}
     project_id = instance.project_id
-    audit.record_server_action(alias, context, deed.action, names, project_id=project_id, run_uuid=run.uuid)
+    audit.record_server_action(
+        alias, context, deed.action, names, project_id=project_id, run_uuid=run.uuid, **deed.details
+    )
     return run

@@ -19,7 +19,7 @@ from conductor.journal.models import WorkflowRun
 from conductor.network import ports
 from conductor.rpc import outbox
 from conductor.rpc.deletes import UNFINISHED
-from conductor.services import instance_wishes
+from conductor.services import audit, instance_wishes
 from conductor.services.instance_queries import missing
 from conductor.services.server_actions import cell_of
 from conductor.services.values import NetworkWish
@@ -113,6 +113,8 @@ def _request(owner: RequestContext, alias: str, row: Instance) -> WorkflowRun:
     InstanceMapping.objects.filter(instance_uuid=row.uuid).update(cell=None, build_run_uuid=run_uuid)
     port_ids = [network["port_id"] for network in networks if network["port_id"]]
     run = outbox.open_run(API_ALIAS, _wanted(owner, alias, row, run_uuid, spec=record.spec, port_ids=port_ids))
+    names = {str(row.uuid): row.name}
+    audit.record_server_action(API_ALIAS, owner, "tryAgain", names, project_id=row.project_id, run_uuid=run_uuid)
     events.append(API_ALIAS, events.about_instance(row.uuid, row.project_id, run_uuid), "instance.updated")
     return run
 

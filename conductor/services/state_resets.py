@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from conductor import events
 from conductor.cell_db.models import Instance
 from conductor.core.context import RequestContext
 from conductor.core.errors import Conflict, Invalid
 from conductor.core.states import VmState
 from conductor.journal.models import WorkflowRun
-from conductor.services import audit, instant_runs
+from conductor.services import instant_runs
 from conductor.services.instance_queries import missing
 from conductor.services.instant_runs import Deed
 from conductor.services.server_actions import cell_of
@@ -38,21 +35,11 @@ def reset(context: RequestContext, instance_uuid: str, state: str) -> str:
         Instance.objects.using(alias).filter(pk=instance.pk).update(
             vm_state=STATES[state], task_state=None, updated_at=database_now()
         )
-        deed = Deed(action="resetState", event="api_reset_state", title=f"Reset the state to {state}")
+        details = {"before": before, "after": state}
+        deed = Deed(action="resetState", event="api_reset_state", title=f"Reset the state to {state}", details=details)
         run = instant_runs.record(alias, context, instance, deed)
-        audit.record(alias, context, _entry(run, {"before": before, "after": state}))
         events.append(alias, events.about_instance(instance.uuid, instance.project_id, run.uuid), "instance.updated")
     return str(run.uuid)
-
-
-def _entry(run: WorkflowRun, details: Mapping[str, Any]) -> audit.Entry:
-    return audit.Entry(
-        action="server.resetState",
-        project_id=run.project_id,
-        run_uuid=run.uuid,
-        instance_uuid=run.instance_uuid,
-        details=details,
-    )
 
 
 def _refuse_under_work(alias: str, instance: Instance) -> None:

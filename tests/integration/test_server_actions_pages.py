@@ -134,7 +134,7 @@ def test_a_refusal_is_said_on_the_form_and_kept_on_record(cloud: Any) -> None:
     assert "Nothing was changed" in answer.content.decode()
     assert "while it is in vm_state stopped" in answer.content.decode()
     assert everything() == before
-    assert AuditRecord.objects.using("default").get().action == "server.stop"
+    assert AuditRecord.objects.using("default").get(result="refused", user_name="ana").action == "server.stop"
 
 
 def test_rebuild_asks_for_an_image_and_a_name(cloud: Any) -> None:

@@ -263,7 +263,9 @@ def test_an_administrator_says_what_state_it_is_in(state: str, web: Instance, ap
     assert (now(web).vm_state, now(web).task_state, now(web).power_state) == (state, None, web.power_state)
     record = AuditRecord.objects.using("cell1").get()
     assert (record.action, record.result, record.user_name) == ("server.resetState", "done", "admin")
-    assert record.details == {"before": {"vm_state": "paused", "task_state": "pausing"}, "after": state}
+    subject = {"kind": "server", "id": str(web.uuid), "name": web.name}
+    before = {"vm_state": "paused", "task_state": "pausing"}
+    assert record.details == {"before": before, "after": state, "subject": subject}
     run = WorkflowRun.objects.using("cell1").get()
     assert (run.state, run.action, run.uuid) == ("done", "resetState", record.run_uuid)
 
