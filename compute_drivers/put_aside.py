@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from compute_drivers.host_places import HostPlaces, files
+from conductor.core.identifiers import uuid_or_none
 
 TICKET = "ticket"
 # A folder that has this is on its way back; whoever finds it goes on with that.
@@ -52,6 +53,13 @@ def drop(places: HostPlaces, uuid: str) -> None:
     with files("What was kept of the guest could not be removed"):
         if places.kept_of(uuid).exists():
             shutil.rmtree(places.kept_of(uuid))
+
+
+def kept(places: HostPlaces) -> list[str]:
+    """Uuids of the guests that are put aside. Raises DriverError."""
+    with files("What was put aside cannot be listed"):
+        folder = places.kept_dir
+        return sorted(path.name for path in folder.iterdir() if uuid_or_none(path.name)) if folder.exists() else []
 
 
 def is_away(places: HostPlaces, uuid: str) -> bool:

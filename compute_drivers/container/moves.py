@@ -46,6 +46,9 @@ class ContainerMoves(ContainerActions):
                 progress("starting the guest", None)
                 self._launch(guest)
 
+    def kept_guests(self) -> list[str]:
+        return put_aside.kept(self._places)
+
     def confirm_migration(self, instance_uuid: str) -> None:
         put_aside.drop(self._places, instance_uuid)
 

@@ -121,6 +121,9 @@ class FakeMoves(FakeActions):
                     raise DriverError("The disks of the guest are not at its source any more.")
                 self._store.save(notes.with_guest(uuid, _woken(kept.defined_by(guest), is_running)))
 
+    def kept_guests(self) -> list[str]:
+        return sorted(self._look().kept)
+
     def confirm_migration(self, instance_uuid: str) -> None:
         with self._call("confirm_migration", _name(self._look(), instance_uuid)), held(self._store):
             notes = self._store.load()

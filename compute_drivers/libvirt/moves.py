@@ -49,6 +49,9 @@ class LibvirtMoves(LibvirtActions):
             described = self._describe(guest, boot)
             self._connection.start(described) if is_running else self._connection.define(described)
 
+    def kept_guests(self) -> list[str]:
+        return put_aside.kept(self._places)
+
     def confirm_migration(self, instance_uuid: str) -> None:
         put_aside.drop(self._places, instance_uuid)
 

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 
 from conductor.core.compute_driver import GuestInfo, NodeReport
 from conductor.core.errors import DriverError
+from conductor.core.identifiers import uuid_or_none
 from conductor.core.states import PowerState
 
 # What foreign code may raise that would end a thread of ours without a word.
@@ -103,6 +104,15 @@ def usable_guests(guests: Any) -> tuple[GuestInfo, ...]:
                 f"The driver lists a guest in the power state {str(guest.power_state)[:LONGEST_WORDS]!r}."
             )
     return tuple(guests)
+
+
+def usable_kept(kept: Any) -> list[str]:
+    """Uuids that a driver lists of what it keeps. Raises DriverError for anything else."""
+    if not isinstance(kept, Collection) or isinstance(kept, str | bytes | Mapping):
+        raise DriverError(f"The driver lists what it keeps as a {type(kept).__name__} and no list.")
+    if not all(isinstance(uuid, str) and uuid_or_none(uuid) for uuid in kept):
+        raise DriverError("The driver lists something that it keeps by no uuid.")
+    return sorted(kept)
 
 
 def usable_result(result: Mapping[str, Any]) -> dict[str, Any]:

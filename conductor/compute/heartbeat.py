@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from conductor.compute.driver_account import DriverAccount
-from conductor.compute.driver_words import usable_guests, usable_report
+from conductor.compute.driver_words import usable_guests, usable_kept, usable_report
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import Send
@@ -57,9 +57,10 @@ class Heartbeat:
         number = self._journal.next_report_number()
         report = self._offered()
         self.guests = usable_guests(self._driver.guests())
+        kept = usable_kept(self._driver.kept_guests())
         doings = self._account.take()
         try:
-            self._send(self._config.cell, self._report(number, report, doings))
+            self._send(self._config.cell, self._report(number, report, doings, kept))
         except BaseException:
             self._account.give_back(doings)
             raise
@@ -75,7 +76,7 @@ class Heartbeat:
         identity = keys.identity_of(self._config.host)
         return {} if identity is None else {KEYS: identity.summary}
 
-    def _report(self, number: int, report: dict[str, Any], doings: Mapping[str, Any]) -> HostReported:
+    def _report(self, number: int, report: dict[str, Any], doings: Mapping[str, Any], kept: list[str]) -> HostReported:
         return HostReported(
             host=self._config.host,
             cell=self._config.cell,
@@ -87,4 +88,5 @@ class Heartbeat:
             report=report,
             guests={guest.instance_uuid: int(guest.power_state) for guest in self.guests},
             doings=dict(doings),
+            kept=kept,
         )

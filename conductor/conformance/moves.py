@@ -119,6 +119,7 @@ class ColdMoves(MoveBase):
         disks = two.out()
         assert two.out() == disks
         assert two.on() == []
+        assert two.uuid in two.source.kept_guests(), "what is kept for going back is listed, or nobody finds it"
         larger = replace(two.guest, flavor=replace(two.guest.flavor, memory_mb=two.guest.flavor.memory_mb + 32))
         for _ in range(2):
             two.destination.migrate_in(larger, disks, Told(), is_running=is_running)
@@ -127,6 +128,7 @@ class ColdMoves(MoveBase):
         for _ in range(2):
             two.source.confirm_migration(two.uuid)
         assert two.on() == [two.destination.host]
+        assert two.uuid not in two.source.kept_guests()
 
     def test_moved_and_reverted(self, two: Two | None) -> None:
         if two is None:
@@ -137,6 +139,7 @@ class ColdMoves(MoveBase):
         for _ in range(2):
             two.source.revert_migration(two.guest, is_running=True)
             assert two.on() == [two.source.host]
+            assert two.uuid not in two.source.kept_guests()
             assert power_state(two.source, two.guest) is PowerState.RUNNING
 
     def test_a_guest_that_never_went_out_is_left_as_it_is(self, two: Two | None) -> None:

@@ -200,6 +200,10 @@ class ComputeDriver:
         """Every guest of ours on this host, running or not."""
         raise NotImplementedError
 
+    def kept_guests(self) -> list[str]:
+        """Uuids of instances of which `migrate_out` keeps something here that was not confirmed or reverted."""
+        return []
+
     def console_log(self, instance_uuid: str, offset: int) -> bytes:
         """Bytes that the guest wrote to its serial console from `offset` on; b"" when there are none."""
         raise NotImplementedError

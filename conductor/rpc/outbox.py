@@ -29,7 +29,7 @@ from conductor.journal.checkpoints import FIRST_RESEND_SECONDS
 from conductor.journal.models import LeaseGrant, OutboxMessage, WorkflowRun
 from conductor.rpc import backports, broker
 from conductor.rpc.codec import encode, registered
-from conductor.rpc.messages import DestroyInstance
+from conductor.rpc.messages import ConfirmMigration, DestroyInstance
 from conductor.sql.dialect import NOW, Later
 from conductor.transactions import database_now, write_tx
 
@@ -184,6 +184,15 @@ def owed_about(alias: str, instance_uuid: UUID | str) -> QuerySet[OutboxMessage]
 
 def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
     """Tell a host to destroy a guest that does not belong there; repeated until it answers."""
+    _defer(alias, DestroyInstance, host, instance_uuid)
+
+
+def owe_removal_of_kept(alias: str, host: str, instance_uuid: UUID | str) -> None:
+    """Have a host remove what it keeps of an instance for going back; repeated until it answers."""
+    _defer(alias, ConfirmMigration, host, instance_uuid)
+
+
+def _defer(alias: str, kind: type[DestroyInstance | ConfirmMigration], host: str, instance_uuid: UUID | str) -> None:
     with write_tx(alias):
         if owed_about(alias, instance_uuid).filter(host=host).exists():
             return
@@ -203,7 +212,7 @@ def owe_destroy(alias: str, host: str, instance_uuid: UUID | str) -> None:
         grant = LeaseGrant.objects.using(alias).create(
             run=run, owner="reaper", reason="reap", granted_at=database_now()
         )
-        command = DestroyInstance(
+        command = kind(
             step_key=f"{run.uuid}:reap",
             fencing_token=grant.pk,
             run_uuid=str(run.uuid),

@@ -178,6 +178,7 @@ def _write_service(cell: str, message: HostReported) -> None:
         "report_number": message.report_number,
         "report_digest": "",
         "guests": message.guests,
+        "kept": message.kept,
         "last_seen_at": database_now(),
     }
     Service.objects.using(cell).update_or_create(

@@ -26,6 +26,7 @@ class Service(models.Model):
     report_digest = models.CharField(max_length=64, default="")
     unsettled = models.JSONField(default=dict)  # guests that did not fit, and how often so: {"strangers", "missing"}
     guests = models.JSONField(null=True)  # of the newest report: power state by instance uuid; null: none has said
+    kept = models.JSONField(null=True)  # instances whose disks the host keeps for going back; null: none has said
     last_seen_at = models.DateTimeField()
     created_at = models.DateTimeField()
 

@@ -37,12 +37,13 @@ class StepProgressed:
     figures: dict[str, int] = field(default_factory=dict)
 
 
-@message("host_reported", version="1.2")
+@message("host_reported", version="1.3")
 class HostReported:
     """An agent is alive. `report` is core.NodeReport as JSON; `guests` maps instance uuid to power state.
 
     1.1: the report has the host's NUMA cells and PCI devices.
     1.2: `doings` are the driver's calls, errors and own lines since the report before.
+    1.3: `kept` are the uuids of instances whose disks the host has put aside for going back.
 
     `report_number` rises with each report of one agent; an older one than seen is ignored.
     """
@@ -57,6 +58,7 @@ class HostReported:
     report: dict[str, Any]
     guests: dict[str, int]
     doings: dict[str, Any] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)
 
 
 @message("console_written", version="1.0")

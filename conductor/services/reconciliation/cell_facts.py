@@ -65,6 +65,7 @@ class DeviceFact:
 class HostFact:
     is_up: bool
     guests: frozenset[str] | None  # None: no report has said
+    kept: frozenset[str] = frozenset()  # instances whose disks it keeps for going back
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,6 @@ def _hosts(alias: str) -> dict[str, HostFact]:
     rows = Service.objects.using(alias).filter(binary=BINARY)
     seen: Any = rows.annotate(is_up=ExpressionWrapper(heard, output_field=BooleanField()))
     return {
-        host: HostFact(is_up, None if guests is None else frozenset(guests))
-        for host, is_up, guests in seen.values_list("host", "is_up", "guests")
+        host: HostFact(is_up, None if guests is None else frozenset(guests), frozenset(kept or ()))
+        for host, is_up, guests, kept in seen.values_list("host", "is_up", "guests", "kept")
     }

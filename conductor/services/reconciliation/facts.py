@@ -112,7 +112,8 @@ def _suspects(api: ApiFacts, cells: Mapping[str, CellFacts]) -> list[str]:
     """Uuids that something is held for, that run somewhere or that an undo is about, and that no cell has alive."""
     alive = {uuid for cell in cells.values() for uuid in cell.instances}
     moves = {uuid for cell in cells.values() for uuid in cell.moves}
-    guests = {uuid for cell in cells.values() for host in cell.hosts.values() for uuid in host.guests or ()}
+    hosts = [host for cell in cells.values() for host in cell.hosts.values()]
+    guests = {uuid for host in hosts for uuid in (*(host.guests or ()), *host.kept)}
     named = {device.instance_uuid for cell in cells.values() for device in cell.devices.values()}
     moved = {move.instance_uuid for cell in cells.values() for move in cell.moves.values()}
     left = {run.instance_uuid for cell in cells.values() for run in cell.journal.held_up}

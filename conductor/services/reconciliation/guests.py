@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from conductor.cell_db.models import Instance
 from conductor.core.states import VmState
@@ -47,12 +47,16 @@ def _of_dead(facts: Facts) -> Iterator[Found]:
 
 def _destroy(facts: Facts, found: Found) -> str:
     """The host is told until it answers. Only the cell's own word counts: a guest that it does not know stays."""
+    return _have_removed(found, outbox.owe_destroy)
+
+
+def _have_removed(found: Found, remove: Callable[[str, str, str], None]) -> str:
     with write_tx(found.cell):
         rows = Instance.objects.using(found.cell).filter(uuid=found.instance_uuid, deleted_at__isnull=False)
         unfinished = WorkflowRun.objects.using(found.cell).live().filter(instance_uuid=found.instance_uuid)
         if not rows.exists() or unfinished.exists():
             return ""
-        outbox.owe_destroy(found.cell, found.data, found.instance_uuid)
+        remove(found.cell, found.data, found.instance_uuid)
     return f"Host {found.data} was told to destroy it."
 
 
@@ -72,9 +76,38 @@ def _missing(facts: Facts) -> Iterator[Found]:
             yield _found(uuid, instance.cell, detail)
 
 
+def _kept(facts: Facts) -> Iterator[tuple[str, str, str]]:
+    """Instance, cell and host of what hosts that work keep for going back; what they are to remove needs time."""
+    for alias, cell in facts.cells.items():
+        for host, service in cell.hosts.items():
+            for uuid in service.kept if service.is_up else ():
+                if (host, uuid) not in cell.owed:
+                    yield uuid, alias, host
+
+
+def _kept_of_dead(facts: Facts) -> Iterator[Found]:
+    for uuid, cell, host in _kept(facts):
+        if facts.is_dead(uuid):
+            yield _found(uuid, cell, f"Host {host} keeps disks of instance {uuid}, which was deleted.", host)
+
+
+def _remove_kept(facts: Facts, found: Found) -> str:
+    """As `_destroy`: only for what the cell itself knows to be deleted."""
+    return _have_removed(found, outbox.owe_removal_of_kept)
+
+
+def _kept_without_move(facts: Facts) -> Iterator[Found]:
+    """A person must look: they may be all that is left of the guest."""
+    for uuid, cell, host in _kept(facts):
+        if (uuid in facts.alive and uuid not in facts.moving) or facts.is_unheard_of(uuid):
+            yield _found(uuid, cell, f"Host {host} keeps disks of instance {uuid}, and no move is open.", host)
+
+
 KINDS = (
     Kind("guest_doubled", "Guest on several hosts", _doubled, severity=Severity.CRITICAL, grace_seconds=0.0),
     Kind("guest_of_dead_instance", "Guest of a server that was deleted", _of_dead, _destroy),
+    Kind("disks_kept_of_dead_instance", "Disks kept of a server that was deleted", _kept_of_dead, _remove_kept),
+    Kind("disks_kept_without_move", "Disks kept by a host without a move", _kept_without_move),
     Kind("guest_of_nobody", "Guest that nobody knows", _unknown, severity=Severity.CRITICAL),
     Kind("guest_missing", "Server without a guest", _missing, severity=Severity.CRITICAL),
 )

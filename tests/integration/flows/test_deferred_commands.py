@@ -10,8 +10,9 @@ import pytest
 
 from compute_drivers.fake.driver import FakeDriver
 from compute_drivers.fake.store import Store
-from conductor.actors.conductor import conductor_message
-from conductor.cell_db.models import Service
+from conductor.actors.conductor import RECEIVERS
+from conductor.cell_db.models import Migration, Service
+from conductor.compute.heartbeat import Heartbeat
 from conductor.compute.host_journal import HostJournal
 from conductor.compute.hosts import HostConfig
 from conductor.compute.manager import ComputeManager, Shared
@@ -19,9 +20,10 @@ from conductor.core.states import LIVE_RUN_STATES, MigrationStatus, RunState, Vm
 from conductor.image.models import Image
 from conductor.journal.models import Event, OutboxMessage, WorkflowRun
 from conductor.rpc import broker, outbox
-from conductor.rpc.codec import encode
 from conductor.rpc.messages import StepAnswered
 from conductor.services import instances, moves, server_actions, server_volumes, volumes
+from conductor.services.reconciliation import reconciler
+from conductor.services.reconciliation.reconciler import Outcome
 from conductor.services.server_volumes import AttachWish
 from conductor.services.values import BuildWish
 from conductor.services.volumes import VolumeWish
@@ -73,7 +75,7 @@ class Agents:
 
     def _take(self, cell: str, message: Any) -> None:
         if isinstance(message, StepAnswered):
-            conductor_message({"cell": cell, **encode(message)})
+            RECEIVERS[type(message)](cell, message)
 
     def deliver(self, until: Callable[[], bool]) -> None:
         """Carry out all that hosts which are there can get."""
@@ -87,6 +89,16 @@ class Agents:
 
     def _is_here(self, body: dict[str, Any]) -> bool:
         return body["body"]["host"] not in self.away
+
+    def report(self) -> None:
+        """A heartbeat of each host that is there."""
+        for host in set(HOSTS) - self.away:
+            config = HostConfig(host=host, cell=CELL, driver="fake", journal_path=Path(f"{host}.sqlite3"))
+            Heartbeat(config, self.drivers[host], journal=self._journals[host], send=self._pass_on).beat()
+
+    @staticmethod
+    def _pass_on(cell: str, message: Any) -> None:
+        RECEIVERS[type(message)](cell, message)
 
     def guests(self, host: str) -> set[str]:
         return set(self._stores[host].load().guests)
@@ -127,7 +139,7 @@ class Agents:
 def agents(hosts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Agents]:
     settings.NOVELLA_RECLAIM_SECONDS = 0
     made = Agents(tmp_path)
-    monkeypatch.setattr(broker, "tell_compute", lambda queue, body: made.wire.append(dict(body)))
+    monkeypatch.setattr(broker, "tell_compute", lambda queue, body, **_: made.wire.append(dict(body)))
     monkeypatch.setattr(broker, "ring", lambda queue, body: None)
     yield made
     made.close()
@@ -259,6 +271,32 @@ def test_a_deferred_command_that_fails_does_not_keep_its_guest_alive(
     agents.come_back(source)
     agents.play()
     assert_nothing_is_left(agents, server)
+
+
+def test_what_was_left_at_a_host_is_reported_compared_and_removed(
+    agents: Agents, ana: Any, admin: Any, server: str, settings: Any
+) -> None:
+    """However it came to be left: here the cell takes the move for confirmed, and its source never heard of that."""
+    settings.NOVELLA_HEARTBEAT_SECONDS = 0.0  # hosts have reported since whatever has ended
+    source = home_of(server)
+    moves.migrate(admin, server)
+    agents.play()
+    agents.report()
+    assert reconciler.reconcile(grace_seconds=0).judged == []  # kept for a move that waits for its confirmation
+    Migration.objects.using(CELL).update(status=MigrationStatus.CONFIRMED)
+    found = {one.kind.name: one.outcome for one in reconciler.reconcile(is_dry_run=True, grace_seconds=0).judged}
+    assert found["disks_kept_without_move"] == Outcome.LEFT
+    instances.delete(ana, server)
+    agents.play()
+    agents.report()
+    assert agents.kept(source) == {server}
+    found = {one.kind.name: one.outcome for one in reconciler.reconcile(grace_seconds=0).judged}
+    assert found["disks_kept_of_dead_instance"] == Outcome.REPAIRED
+    agents.play()
+    assert_nothing_is_left(agents, server)
+    agents.report()
+    found = {one.kind.name: one.outcome for one in reconciler.reconcile(grace_seconds=0).judged}
+    assert "disks_kept_of_dead_instance" not in found
 
 
 def test_an_undo_that_waited_for_its_host_ends_clean_once_that_has_done_it(

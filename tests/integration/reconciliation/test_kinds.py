@@ -294,6 +294,24 @@ def guest_of_dead_instance(cloud: Cloud) -> Callable[[], bool]:
     return is_told
 
 
+def report_kept(host: str, uuid: str) -> None:
+    Service.objects.using(CELL).filter(binary="nova-compute", host=host).update(kept=[uuid])
+
+
+def disks_kept_of_dead_instance(cloud: Cloud) -> Callable[[], bool]:
+    report_kept(cloud.host, cloud.dead)
+
+    def is_told() -> bool:
+        (owed,) = OutboxMessage.objects.using(CELL).filter(is_owed=True, host=cloud.host)
+        return (owed.body["message"], owed.body["body"]["instance_uuid"]) == ("confirm_migration", cloud.dead)
+
+    return is_told
+
+
+def disks_kept_without_move(cloud: Cloud) -> None:
+    report_kept(cloud.host, cloud.alive)
+
+
 def guest_of_nobody(cloud: Cloud) -> None:
     report_guests({cloud.host: [cloud.alive, NOWHERE]})
 
@@ -312,7 +330,7 @@ PLANTS: dict[str, Callable[[Cloud], Callable[[], bool] | None]] = {
         state_without_workflow, instance_doubled, instance_unmapped, instance_missing, mapping_of_dead_instance,
         mapping_of_nothing, request_without_workflow, lock_of_ended_workflow, lock_of_absent_workflow,
         wait_of_ended_workflow, workflow_not_taken_up, move_without_workflow, guest_doubled, guest_of_dead_instance,
-        guest_of_nobody, guest_missing, undo_held_up_by_host,
+        guest_of_nobody, guest_missing, undo_held_up_by_host, disks_kept_of_dead_instance, disks_kept_without_move,
     )
 }  # fmt: skip
 # All that a finding which nobody repairs may write.
