@@ -19,6 +19,7 @@ ALL = (
     "live_sockets.py",
     "first_paint.py",
     "busy_list.py",
+    "noisy_neighbour.py",
 )
 
 

@@ -70,11 +70,11 @@ def fill(context: Any, servers: int) -> None:
         for number in range(HOSTS):
             make_host(cell, f"{cell}-{number}")
         mine = range(place, servers, len(CELLS))
-        Instance.objects.using(cell).bulk_create((_row(context, cell, n) for n in mine), batch_size=BATCH)
-        InstanceMapping.objects.bulk_create((_mapping(context, numbers[cell], n) for n in mine), batch_size=BATCH)
+        Instance.objects.using(cell).bulk_create((server_row(context, cell, n) for n in mine), batch_size=BATCH)
+        InstanceMapping.objects.bulk_create((mapping_row(context, numbers[cell], n) for n in mine), batch_size=BATCH)
 
 
-def _row(context: Any, cell: str, number: int) -> Any:
+def server_row(context: Any, cell: str, number: int) -> Any:
     from conductor.cell_db.models import Instance
     from conductor.core.request_spec import ImageSpec
     from tests.compute_rows import TINY
@@ -97,7 +97,7 @@ def _row(context: Any, cell: str, number: int) -> Any:
     )  # fmt: skip
 
 
-def _mapping(context: Any, cell_id: int, number: int) -> Any:
+def mapping_row(context: Any, cell_id: int, number: int) -> Any:
     from conductor.api_db.models import InstanceMapping
 
     return InstanceMapping(
