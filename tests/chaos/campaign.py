@@ -28,6 +28,7 @@ VARIABLES = {
     "NOVELLA_HOST_DOWN_SECONDS": "12",
     "NOVELLA_RECONCILE_SECONDS": "5",
     "NOVELLA_LOG_LEVEL": "WARNING",
+    "NOVELLA_INTERFACE_SECONDS": "10",  # people wait twice as long for an answer
     "latency_seconds": "0.05",
 }
 MESSAGE_FAULTS = "lose=0.03,repeat=0.05,delay=0.05"

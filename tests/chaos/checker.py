@@ -119,25 +119,51 @@ def _left(evidence: Evidence) -> list[str]:
 def _answers(evidence: Evidence, instances: Mapping[str, dict[str, Any]]) -> list[str]:
     """Whatever was answered with 2xx came to its end: its workflow is found by the id of the request.
 
+    The answer 500 is a failure, but for the one action that waits for its workflow, and only where that has failed.
     A delete may have joined one that was under way, or a build that then let go: it has come true when the server is
     gone. One that was kept for a silent cell may find the server locked there, and has failed then.
     """
-    ended = {
-        row["request_id"]
-        for _, row in evidence.everywhere("SELECT request_id, state FROM journal_workflowrun")
+    runs = {
+        row["request_id"]: row
+        for _, row in evidence.everywhere("SELECT request_id, flow, state, inputs FROM journal_workflowrun")
         if row["state"] in FINAL_RUNS
     }
     refused = {str(row["instance_uuid"]) for row in evidence.rows("api", _REFUSED_LATE)}
     wrong = []
     for answer in map(json.loads, evidence.answers.read_text().splitlines()):
+        if answer["status"] == FAILURE:
+            wrong += _failure(evidence, answer, runs.get(answer["request_id"]), instances)
         if not 200 <= answer["status"] < 300:
             continue
         what = f"{answer['verb']} of {answer['server']} was answered {answer['status']} ({answer['request_id']}), and"
         if answer["verb"] == "delete":
             wrong += [f"{what} the server is there"] if answer["server"] in instances.keys() - refused else []
-        elif answer["request_id"] not in ended:
+        elif answer["request_id"] not in runs:
             wrong.append(f"{what} there is no workflow of it that ended")
     return wrong
+
+
+def _failure(
+    evidence: Evidence,
+    answer: Mapping[str, Any],
+    run: Mapping[str, Any] | None,
+    instances: Mapping[str, dict[str, Any]],
+) -> list[str]:
+    """What is wrong about the answer 500: it fits only a port that the server did not get, and that is free again."""
+    what = f"{answer['verb']} of {answer['server']} was answered 500 ({answer['request_id']})"
+    if answer["verb"] != WAITS_FOR_ITS_END:
+        return [f"{what}: {answer['said']}"]
+    if run is None or run["flow"] != WAITS_FOR_ITS_END or run["state"] == "done":
+        return [f"{what}, and there is no workflow of it that failed: {answer['said']}"]
+    port = run["inputs"]["port_id"]
+    has = {had["port_uuid"] for had in instances.get(answer["server"], {}).get("addresses", ())}
+    has |= {str(row["uuid"]) for row in evidence.rows("api", _PORTS_OF.format(answer["server"]))}
+    return [f"{what}, and the server has the port {port}"] if port in has else []
+
+
+FAILURE = 500
+WAITS_FOR_ITS_END = "attach_interface"  # action and flow
+_PORTS_OF = "SELECT uuid FROM network_port WHERE device_id = '{}'"
 
 
 _REFUSED_LATE = (

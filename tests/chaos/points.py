@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from tests.chaos.campaign import Campaign
-from tests.chaos.checker import unsettled, violations
+from tests.chaos.checker import FAILURE, unsettled, violations
 from tests.chaos.people import COMPUTE
-from tests.chaos.scenes import AS_ADMIN, AT_ONCE, DEEDS, REMEDIES, SCENES
+from tests.chaos.scenes import AS_ADMIN, AT_ONCE, DEEDS, REMEDIES, SCENES, WAITED_FOR
 from tests.chaos.stage import WAIT_SECONDS, Scene, Stage, insist
 
 ARMED = "armed"
@@ -114,7 +114,7 @@ def _play(stage: Stage, scene: Scene, place: Place) -> list[str]:
         _lose(stage, scene)
     (stage.campaign.folder / ARMED).write_text(place.name)
     if scene.action:
-        _do(stage, scene.action)
+        _do(stage, scene.action, turns_back=place.is_undo)
     else:
         _launch(stage, scene)
     if scene.last:
@@ -187,8 +187,12 @@ def _launch(stage: Stage, scene: Scene) -> None:
     stage.server = str(body["server"]["id"])
 
 
-def _do(stage: Stage, deed: str, *, may_fail: bool = False) -> None:
-    """One request, repeated while a web that was killed does not answer; or whatever else the deed is."""
+def _do(stage: Stage, deed: str, *, may_fail: bool = False, turns_back: bool = False) -> None:
+    """One request, repeated while a web that was killed does not answer; or whatever else the deed is.
+
+    Where its flow turns back, and the answer waits for that, the answer is a failure: the checker looks at what is
+    true then.
+    """
     request = DEEDS[deed](stage)
     if request is None:
         return
@@ -197,6 +201,9 @@ def _do(stage: Stage, deed: str, *, may_fail: bool = False) -> None:
     def ask() -> tuple[int, Any, str]:
         answer = stage.person.ask(method, path, body, as_admin=deed in AS_ADMIN)
         stage.campaign.revive()
+        if turns_back and deed in WAITED_FOR and answer[0] == FAILURE:
+            stage.person.note(WAITED_FOR[deed], stage.server, *answer)
+            return 204, None, ""
         return (204, None, "") if may_fail and answer[0] else answer
 
     try:

@@ -159,6 +159,21 @@ def _away(kind: str) -> Deed:
     return lambda stage: ("DELETE", f"{VOLUME}/{stage.person.project}/{kind}/{stage.made[kind]}", None)
 
 
+def _snapshots_away(stage: Stage) -> None:
+    """All that the person has: an image of volumes that was asked for twice, as a web died, has two of each."""
+    path = f"{VOLUME}/{stage.person.project}/snapshots"
+
+    def ask() -> tuple[int, Any, str]:
+        stage.campaign.revive()
+        status, body, request_id = stage.person.ask("GET", path)
+        left = body["snapshots"] if status == 200 else []
+        for snapshot in left:
+            stage.person.ask("DELETE", f"{path}/{snapshot['id']}")
+        return 409 if left else status, body, request_id
+
+    insist(ask)
+
+
 def _image_away(stage: Stage) -> Request:
     return "DELETE", f"/image/v2/images/{stage.made['image']}", None
 
@@ -251,6 +266,7 @@ DEEDS: dict[str, Deed] = {
     "bring back": _restore,
     "volume away": _away("volumes"),
     "snapshot away": _away("snapshots"),
+    "snapshots away": _snapshots_away,
     "backup away": _away("backups"),
     "image away": _image_away,
     "host dies": _host_dies,
@@ -264,6 +280,8 @@ AS_ADMIN = {
     *("extend volume", "swap volume", "migrate", "migrate live", "abort move", "force move", "throttle move"),
     *("evacuate", "drain", "open host", "canary"),
 }
+# What is answered once its workflow has ended, by its name among the answers.
+WAITED_FOR = {"plug": "attach_interface"}
 # What is asked for while the action before it is under way.
 AT_ONCE = {"abort move", "force move", "throttle move"}
 # How the cloud gets out of what these deeds did to it, when a scene breaks off.
@@ -280,6 +298,19 @@ def _from_volume(person: Person) -> Mapping[str, Any]:
         "delete_on_termination": True,
     }
     return {"imageRef": "", "block_device_mapping_v2": [device]}
+
+
+def _from_one_of_two_volumes(person: Person) -> Mapping[str, Any]:
+    """The second one is there before the server."""
+    asked = _from_volume(person)
+    second = {
+        "boot_index": -1,
+        "uuid": person.volumes[1],
+        "source_type": "volume",
+        "destination_type": "volume",
+        "delete_on_termination": False,
+    }
+    return {**asked, "block_device_mapping_v2": [*asked["block_device_mapping_v2"], second]}
 
 
 def _image_data(person: Person) -> str:
@@ -323,6 +354,9 @@ SCENES: dict[str, Scene] = {
     "change_password": Scene((), "password", "set_admin_password", ("set_admin_password",)),
     "trigger_crash_dump": Scene((), "crash dump", "trigger_crash_dump", ("trigger_crash_dump",)),
     "create_image": Scene((), "image", "snapshot", ("snapshot_instance",)),
+    "create_image_of_volumes": Scene(
+        (), "image", lost=_volume_data, tidy=("snapshots away",), launch=_from_one_of_two_volumes
+    ),
     "create_backup": Scene((), "backup", "snapshot"),
     "shelve_instance": Scene((), "shelve", "snapshot"),
     "shelve_with_root_volume": Scene((), "shelve", "power_off", launch=_from_volume),

@@ -1,0 +1,72 @@
+"""The checker finds a failure that no workflow explains, and a port that a failed one left at its server."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos import checker
+from tests.chaos.evidence import Evidence
+
+SERVER, PORT = "a-server", "a-port"
+
+
+@dataclass(frozen=True)
+class Found(Evidence):
+    """What the databases are made out to hold."""
+
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    ports: list[str] = field(default_factory=list)
+
+    def rows(self, database: str, query: str) -> list[dict[str, Any]]:
+        if "network_port" in query:
+            return [{"uuid": uuid} for uuid in self.ports]
+        return self.runs if "inputs" in query else []
+
+
+RIGHT: dict[str, Any] = {
+    "verb": "attach_interface",
+    "request_id": "req-1",
+    "flow": "attach_interface",
+    "state": "failed (undone)",
+    "ports": ["another"],
+    "addresses": ["another"],
+}
+
+
+def complaints(folder: Path, changes: dict[str, Any]) -> list[str]:
+    """What the checker says of the answer 500, with `changes` to what is right."""
+    case = RIGHT | changes
+    answer = {"verb": case["verb"], "server": SERVER, "status": 500, "request_id": "req-1", "said": "it failed"}
+    answers = folder / "answers.jsonl"
+    answers.write_text(json.dumps(answer) + "\n")
+    run = {key: case[key] for key in ("request_id", "flow", "state")} | {"inputs": {"port_id": PORT}}
+    found = Found({"api": ""}, folder, answers, runs=[run], ports=case["ports"])
+    instances = {SERVER: {"addresses": [{"port_uuid": uuid} for uuid in case["addresses"]]}}
+    return checker._answers(found, instances)
+
+
+def test_a_failure_after_which_the_port_is_free_is_an_answer(tmp_path: Path) -> None:
+    assert complaints(tmp_path, {}) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"verb": "os-stop"},
+        {"state": "done"},
+        {"state": "running"},
+        {"flow": "stop_instance"},
+        {"request_id": "req-2"},
+        {"ports": [PORT]},
+        {"addresses": [PORT]},
+    ],
+    ids=str,
+)
+def test_any_other_failure_is_wrong(wrong: dict[str, Any], tmp_path: Path) -> None:
+    (line,) = complaints(tmp_path, wrong)
+    assert "was answered 500 (req-1)" in line
