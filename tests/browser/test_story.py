@@ -6,6 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
+from conductor.api_db.models import BuildRequest
 from conductor.cell_db.models import Service
 from tests.browser.conftest import PHONE, OpenPage, go, wait_until_live, wait_until_ready
 from tests.integration.flows.conftest import hosts
@@ -49,6 +50,11 @@ def test_a_server_fails_is_explained_and_tried_again(open_page: OpenPage, hosts:
     page.keyboard.type("web")
     expect(page.get_by_text("Fits now: 3 of 3 hosts")).to_be_visible()
     close(is_closed=True)  # meanwhile, as others may be faster
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No host has room for this now")).to_be_visible()
+    expect(page.locator("#confirm-launch")).to_be_focused()
+    assert not BuildRequest.objects.exists()
+    walk_to(page, page.get_by_role("button", name="Launch anyway"))
     page.keyboard.press("Enter")
     page.wait_for_url("**/workflows/*")
     wait_until_live(page)

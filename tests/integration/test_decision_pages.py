@@ -191,6 +191,7 @@ def test_the_launch_form_says_whether_it_fits(run: WorkflowRun, people: Any) -> 
     offered = re.findall(r'name="flavor" value="(.)"( checked| disabled)?', form)
     assert offered == [("1", " checked"), ("2", ""), ("3", ""), ("4", " disabled")]
     assert "2 of 3 hosts: not enough memory (4096 MB needed)." in form
-    assert re.search(r'flavor=4&amp;image=[^"]+" hx-post="/servers/launch/summary"', form)
+    assert re.search(r'flavor=4&amp;image=[^"]+" data-choose="flavor-4"', form)
+    assert 'id="flavor-4" name="flavor" value="4" disabled' in form
     assert 'value="4" checked' in page(ana, f"/servers/launch?flavor=4&image={image.uuid}")
     assert not SchedulingDecision.objects.exists()
