@@ -51,7 +51,7 @@ def at_everything(tokens: Tokens, things: Mapping[str, str], *, leave_out: str) 
 
 
 def _fire(operation: Any, mode: Any, tokens: Tokens, things: Mapping[str, str], wrong: dict[str, str]) -> None:
-    turns, is_public = itertools.count(), not operation.definition.raw["security"]
+    turns, is_public = itertools.count(), not operation.definition.raw.get("security")
 
     @SAME
     @given(case=operation.as_strategy(generation_mode=mode))
