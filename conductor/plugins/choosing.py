@@ -31,6 +31,7 @@ class OptionsRefused(NovellaError):
 @dataclass(frozen=True)
 class InForce:
     """Which plugins decide now, and how. `shadows` run and are recorded only; `quarantined` are not asked at all.
+    `choices` are those of operators, of which all of it follows.
 
     `trusted` are those that ship: they are measured, but neither held to a time nor shut out.
     """
@@ -44,6 +45,7 @@ class InForce:
     quarantined: frozenset[PluginKey] = frozenset()
     trusted: frozenset[PluginKey] = frozenset()
     digest: str = ""
+    choices: Mapping[str, PluginChoice] = field(default_factory=dict)
 
 
 def chosen(
@@ -68,6 +70,7 @@ def chosen(
         quarantined=quarantined,
         trusted=_trusted(found),
         digest=_digest(found, choice, quarantined),
+        choices=choice,
     )
 
 

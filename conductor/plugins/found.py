@@ -82,6 +82,7 @@ class Registry:
     """Everything that plugins bring: filters and weighers in the order in which they run, the others by name.
 
     `filters` and `weighers` run by default, with `options`; the `brought_` ones are all that were found.
+    Another process finds the same by `options` and `import_names`.
     """
 
     plugins: tuple[PluginInfo, ...] = ()
@@ -95,6 +96,7 @@ class Registry:
     brought_filters: tuple[Filter, ...] = ()
     brought_weighers: tuple[Weigher, ...] = ()
     options: PluginOptions = field(default_factory=PluginOptions)
+    import_names: tuple[str, ...] = ()
 
     def source_of(self, kind: str, name: str) -> PluginInfo | None:
         """The plugin that brings the filter, weigher, driver, membership or sink of that name."""

@@ -85,8 +85,8 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
     """Load the named modules, then whatever is installed under the entry-point group. Never raises."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
-    kept, infos, quarantined = _Brought(), [], []
-    for source in [*_shipped(import_names), *_nova(options), *(_installed() if finds_installed else ())]:
+    kept, infos, quarantined, names = _Brought(), [], [], tuple(import_names)
+    for source in [*_shipped(names), *_nova(options), *(_installed() if finds_installed else ())]:
         try:
             brought = _brought_by(manager, source, kept, options.values)
         except (Exception, SystemExit) as error:
@@ -113,6 +113,7 @@ def load(import_names: Iterable[str], options: PluginOptions, *, finds_installed
         brought_filters=tuple(kept.filters),
         brought_weighers=tuple(kept.weighers),
         options=options,
+        import_names=names,
     )
 
 

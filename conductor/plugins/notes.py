@@ -13,6 +13,7 @@ from types import TracebackType
 from conductor.core.plugin_choice import PluginKey
 from conductor.core.plugin_log import PREFIX, key_of
 from conductor.core.redaction import redacted
+from conductor.core.scheduling.watching import Raised
 
 FAULT, LINE, DIFFERENCE = "fault", "line", "difference"
 SOURCES = (FAULT, LINE, DIFFERENCE)
@@ -98,6 +99,8 @@ class Notes(logging.Handler):
 
 def place_of(exception: BaseException | None) -> str:
     """Module, line and function in which it was raised: no path of the machine."""
+    if isinstance(exception, Raised):
+        return exception.place
     trace: TracebackType | None = exception.__traceback__ if exception is not None else None
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

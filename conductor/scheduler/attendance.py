@@ -1,102 +1,271 @@
-"""Calls of plugins that may never come back: made in a thread beside, which is left behind long after its time."""
+"""Calls of plugins of others, in processes of their own: one that does not come back in its time is killed."""
 
 from __future__ import annotations
 
-import contextvars
-import ctypes
+import atexit
 import logging
-import queue
+import operator
+import os
+import pickle
+import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from conductor.core.scheduling.watching import LeftBehind, Stop
+from conductor.core.host_state import HostState, HostTable
+from conductor.core.plugin_choice import PluginChoice
+from conductor.core.scheduling.watching import Left, LeftBehind, NotAsked
+from conductor.plugins.found import Registry
+from conductor.scheduler import plugin_process
+from conductor.scheduler.plugin_process import DONE, END, FORK, READY, Answer, Question, Start
 
 log = logging.getLogger(__name__)
 
-MOST_LEFT_BEHIND = 32
+START_SECONDS = 60.0
+MOST_SECONDS = 86_400.0
+MOST_IDLE = 4
 T = TypeVar("T")
 
 
-class _Call:
-    """A call, and what it returned or raised."""
-
-    def __init__(self, method: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self._work, self._method, self._args = contextvars.copy_context(), method, args
-        self.is_over = threading.Event()
-        self._result: Any = None
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._result = self._work.run(self._method, *self._args)
-        except BaseException as error:
-            self._error = error
-        self.is_over.set()
-
-    def result(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-
-class _Attendant:
-    """A thread that makes one call after another. It keeps no process from ending."""
+class _Forker:
+    """The process that forks those for plugins. It has loaded all but the plugins, so that a fork is quick."""
 
     def __init__(self) -> None:
-        self.calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self.thread = threading.Thread(target=self._serve, daemon=True, name="plugin")
-        self.thread.start()
+        self._control, theirs = socket.socketpair()
+        self._control.settimeout(START_SECONDS)
+        path = os.pathsep.join(filter(None, sys.path))
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", plugin_process.__name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        self._reply()
 
-    def _serve(self) -> None:
-        with suppress(Stop):  # it came back just then
-            while (call := self.calls.get()) is not None:
-                call.run()
+    def fork(self) -> tuple[int, socket.socket]:
+        """A new process, and the link to it. Raises OSError or EOFError."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [FORK], [theirs.fileno()])
+            return int(self._reply()), ours
 
-    def stop(self) -> None:
-        """Raise in the thread as soon as it runs Python again; what sleeps in a library sleeps on."""
-        _throw_into(self.thread.ident or 0)
-        self.calls.put(None)  # not before: the number of a thread that has ended may be another's
-        # The interpreter looks at every step whether somebody is to raise, until somebody has: who sleeps for long
-        # would slow all threads down, and hang those that a profiler watches. So somebody raises at once.
-        with suppress(Stop):
-            _throw_into(threading.get_ident())
-            while True:
-                pass
+    def end(self, pid: int) -> None:
+        """Kill a process that it has forked, and whatever that has started."""
+        self._control.sendall(END + b"%d" % pid)
+        self._reply()
+
+    def close(self) -> None:
+        """End it, and with it all that it has forked."""
+        self._control.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(START_SECONDS)
+
+    def _reply(self) -> bytes:
+        found = b""
+        while not found.endswith(DONE):
+            part = self._control.recv(100)
+            if not part:
+                raise EOFError
+            found += part
+        return found
 
 
-def _throw_into(thread: int) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Stop))
+class _Process:
+    """One process for plugins: the plugins that it has loaded, and what it knows from the last question."""
+
+    def __init__(self, found: Registry) -> None:
+        self.found = found
+        self._digest: str | None = None
+        self._states: Sequence[HostState] = ()
+        self._pid, self._link = _fork()
+        try:
+            ends = time.monotonic() + START_SECONDS
+            start = Start(tuple(sys.path), found.import_names, found.options)
+            self._link.settimeout(START_SECONDS)
+            plugin_process.send(self._link, pickle.dumps(start))
+            if plugin_process.receive(self._link, ends) != READY:
+                raise EOFError
+        except BaseException:
+            self.end()
+            raise
+
+    def ask(self, apart: Apart, seconds: float, call: tuple[Any, ...]) -> Answer:
+        """Raises TimeoutError, and EOFError or OSError where the process has ended."""
+        hosts = next((one for one in call[1] if isinstance(one, HostTable)), None)
+        states = tuple(hosts.states) if hosts is not None else self._states
+        question = Question(
+            seconds=seconds,
+            choices=None if self._digest == apart.digest else apart.choices,
+            states=_news(self._states, states),
+            age_seconds=hosts.age_seconds if hosts is not None else 0.0,
+            claimed_rows=frozenset(hosts.claimed_rows) if hosts is not None else frozenset(),
+            body=plugin_process.packed(call),
+        )
+        data = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+        self._digest, self._states = apart.digest, states
+        ends = time.monotonic() + seconds
+        self._link.settimeout(seconds)
+        plugin_process.send(self._link, data)
+        return _answer(plugin_process.receive(self._link, ends), hosts)
+
+    def is_alive(self) -> bool:
+        """Whether it waits for a question, as far as this side can see."""
+        self._link.settimeout(0)
+        try:
+            self._link.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def end(self) -> None:
+        """Kill it, whatever it does."""
+        self._link.close()
+        _end(self._pid)
 
 
-_idle: list[_Attendant] = []
-_left_behind: list[_Attendant] = []
+def _news(before: Sequence[HostState], now: Sequence[HostState]) -> Sequence[HostState] | Mapping[int, HostState]:
+    """What the other side does not know yet: states never change, a host that has changed has another one."""
+    if len(before) != len(now):
+        return now
+    changed = {row: now[row] for row, same in enumerate(map(operator.is_, before, now)) if not same}
+    is_other = len(changed) * 2 > len(now) or any(
+        (before[row].host, before[row].node) != (state.host, state.node) for row, state in changed.items()
+    )
+    return now if is_other else changed
 
 
-def within(seconds: float, method: Callable[..., T], *args: Any) -> T:
-    """What the call returns or raises; raises LeftBehind where it does neither in time.
-
-    A plugin that hangs costs its process a thread, until it is in quarantine; past MOST_LEFT_BEHIND nobody is asked.
-    """
-    if num_left_behind() >= MOST_LEFT_BEHIND:
-        raise LeftBehind
+def _answer(data: bytes, hosts: HostTable | None) -> Answer:
+    """The answer. What cannot be read in this process is none."""
     try:
-        attendant = _idle.pop()
-    except IndexError:
-        attendant = _Attendant()
-    call = _Call(method, args)
-    attendant.calls.put(call)
-    if not call.is_over.wait(min(seconds, threading.TIMEOUT_MAX)):
-        _left_behind.append(attendant)
-        attendant.stop()
-        log.error("plugin hangs: call=%s seconds=%.1f", getattr(method, "__qualname__", method), seconds)
-        raise LeftBehind
-    _idle.append(attendant)
-    return call.result()  # type: ignore[no-any-return]
+        found: Answer = plugin_process.Unpickler(data, lambda name: hosts).load()
+    except Exception as error:
+        return Answer(error=error)
+    return found
 
 
-def num_left_behind() -> int:
-    """How many threads of this process are still with plugins that nobody waits for."""
-    _left_behind[:] = [one for one in _left_behind if one.thread.is_alive()]
-    return len(_left_behind)
+@dataclass(frozen=True)
+class Apart:
+    """The plugins of one pipeline: those that were found, with what operators chose, and the digest of it."""
+
+    found: Registry
+    choices: Mapping[str, PluginChoice]
+    digest: str
+
+    def prepare(self) -> float:
+        """See that a process is there; for so many seconds the plugin had to wait. Raises NotAsked."""
+        began = time.monotonic()
+        _put_back(_taken(self.found))
+        return time.monotonic() - began
+
+    def call(self, seconds: float, method: Callable[..., T], *args: Any) -> T:
+        """What the call returns or raises, made in another process.
+
+        Raises:
+            LeftBehind: it did neither in so many seconds; its process was killed.
+            Left: it has ended its process.
+            NotAsked: there is no process for it.
+        """
+        process = _taken(self.found)
+        try:
+            answer = process.ask(self, min(seconds, MOST_SECONDS), (method, args))
+        except TimeoutError:
+            process.end()
+            log.error("plugin was stopped: call=%s seconds=%.1f", getattr(method, "__qualname__", method), seconds)
+            raise LeftBehind from None
+        except (EOFError, OSError):
+            process.end()
+            raise Left("it ended its process") from None
+        except BaseException:
+            process.end()
+            raise
+        _put_back(process)
+        for line in answer.lines:
+            logging.getLogger(line["name"]).handle(logging.makeLogRecord(line))
+        if answer.error is not None:
+            raise answer.error
+        return answer.value  # type: ignore[no-any-return]
+
+
+_lock = threading.Lock()
+_forker_lock = threading.Lock()
+_idle: list[_Process] = []
+_forker: _Forker | None = None
+
+
+def _taken(found: Registry) -> _Process:
+    """A process that has loaded these plugins. Raises NotAsked where it cannot be had."""
+    with _lock:
+        useless = [one for one in _idle if one.found is not found or not one.is_alive()]
+        _idle[:] = [one for one in _idle if one not in useless]
+        process = _idle.pop() if _idle else None
+    for one in useless:
+        one.end()
+    if process is not None:
+        return process
+    try:
+        return _Process(found)
+    except (OSError, EOFError):
+        log.exception("no process for plugins can be started")
+        raise NotAsked("no process for it can be started") from None
+
+
+def _put_back(process: _Process) -> None:
+    with _lock:
+        if len(_idle) < MOST_IDLE:
+            _idle.append(process)
+            return
+    process.end()
+
+
+def _fork() -> tuple[int, socket.socket]:
+    global _forker
+    with _forker_lock:
+        if _forker is None:
+            _forker = _Forker()
+        try:
+            return _forker.fork()
+        except (OSError, EOFError):  # it has ended: once more with another
+            _forker.close()
+            _forker = None
+            _forker = _Forker()
+            return _forker.fork()
+
+
+def _end(pid: int) -> None:
+    """What was forked by one that has ended ends by itself."""
+    with _forker_lock, suppress(OSError, EOFError):
+        if _forker is not None:
+            _forker.end(pid)
+
+
+@atexit.register
+def close() -> None:
+    """End all processes for plugins; the next call starts new ones."""
+    global _forker
+    with _lock:
+        _idle.clear()
+    with _forker_lock:
+        if _forker is not None:
+            _forker.close()
+            _forker = None
+
+
+def _forget() -> None:
+    """In a process that was forked: those of its parent are not its own."""
+    global _lock, _forker_lock, _forker
+    _lock, _forker_lock = threading.Lock(), threading.Lock()
+    _idle.clear()
+    if _forker is not None:
+        _forker.process.returncode = 0  # which is not asked about here
+        _forker = None
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -23,7 +23,7 @@ from conductor.core.scheduling.select import Pipeline
 from conductor.core.scheduling.watching import Rules
 from conductor.core.scheduling.weighing import Multipliers
 from conductor.plugins import InForce, Registry, chosen, registry
-from conductor.scheduler.attendance import within
+from conductor.scheduler.attendance import Apart
 
 Numbers = tuple[tuple[Any, ...], ...]
 LOOKED_AT = ("kind", "version", "quarantine_number", "touched_at")
@@ -70,6 +70,7 @@ def supposed(choices: Mapping[str, PluginChoice]) -> Pipeline:
 
 
 def _pipeline(force: InForce, remembers: Recall | None) -> Pipeline:
+    apart = Apart(registry(), force.choices, force.digest)
     return Pipeline(
         filters=force.filters,
         weighers=force.weighers,
@@ -82,7 +83,8 @@ def _pipeline(force: InForce, remembers: Recall | None) -> Pipeline:
             trusted=force.trusted,
             plugin_seconds=settings.NOVELLA_PLUGIN_SECONDS,
             decision_seconds=settings.NOVELLA_DECISION_SECONDS,
-            within=within,
+            within=apart.call,
+            prepare=apart.prepare,
             digest=force.digest,
         ),
         host_subset_size=settings.NOVELLA_HOST_SUBSET_SIZE,

@@ -18,7 +18,6 @@ from conductor.conformance import plugin_check
 from conductor.core.context import system_context
 from conductor.core.errors import Invalid, NotFound
 from conductor.core.plugin_choice import FILTER, WEIGHER
-from conductor.core.verdict import PASS, reject
 from conductor.journal.models import AuditRecord
 from conductor.plugins import registry
 from conductor.plugins.notes import AT_MOST, LINE, Note, notes
@@ -60,28 +59,21 @@ def of_filter(*outcomes: str, name: str = "IoOpsFilter") -> dict[str, Any]:
     return {"report": 1, "began_at": BEGAN.isoformat(), "plugins": [one]}
 
 
-def suffer(moody: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+def suffer(moody: Any) -> str:
     """Moody fails twice, turns all away in the shadow, then passes; the run in which it would have mattered."""
     ask()
     ask()
-
-    def grumbles(self: Any, host: Any, spec: Any) -> Any:
-        self.log.warning("asked about %s with token=sesame", host.host)
-        return reject("not today")
-
-    monkeypatch.setattr(moody.Moody, "host_passes", grumbles)
+    moody.mood = "grumbles"
     choose(mode="shadow")
     run_uuid = str(ask().run_uuid)
-    monkeypatch.setattr(moody.Moody, "host_passes", lambda self, host, spec: PASS)
+    moody.mood = "passes"
     ask()  # it would have changed nothing
     manager.plugin_watch.flush()  # type: ignore[attr-defined]
     return run_uuid
 
 
-def test_errors_lines_and_differences_are_kept_and_shown_everywhere(
-    moody: Any, people: Any, api_client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_uuid = suffer(moody, monkeypatch)
+def test_errors_lines_and_differences_are_kept_and_shown_everywhere(moody: Any, people: Any, api_client: Any) -> None:
+    run_uuid = suffer(moody)
     found = plugin_details.detail(OPERATOR, *KEY)
     assert [(one.error, one.times) for one in found.faults] == [("RuntimeError; turned away", 2)]
     assert found.faults[0].place.startswith("mood_plugins:")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -18,7 +17,6 @@ from conductor.core.request_spec import RequestSpec
 from conductor.core.scheduling.watching import (
     OUT_OF_TIME,
     Clock,
-    LeftBehind,
     Nonsense,
     NotAsked,
     PluginFault,
@@ -320,48 +318,54 @@ def _require_mask(mask: Mask, count: int) -> None:
 
 
 class _Asked:
-    """What a filter that is asked host by host has said so far."""
+    """What a filter that is asked host by host says, in at most so many seconds by that clock."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, clock: Clock, seconds: float, lets_pass: bool) -> None:
+        self.clock, self.seconds, self.lets_pass = clock, seconds, lets_pass
         self.mask = np.zeros(count, np.bool_)
         self.said: dict[int, Verdict] = {}
-        # How many were judged, about how many it failed, and how the last time: in one piece, as who does not wait
-        # any more reads it at any moment.
-        self.tally: tuple[int, int, Exception | None] = (0, 0, None)
+        self.judged = 0
+        self.failed = 0
+        self.last: Exception | None = None
 
     def note(self, row: int, verdict: Verdict, error: Exception | None = None) -> None:
         self.mask[row] = verdict.passed
         if not verdict.passed and len(self.said) < REASONS_HELD:
             self.said[row] = verdict
-        judged, failed, last = self.tally
-        self.tally = judged + 1, failed + (error is not None), error or last
+        self.judged += 1
+        self.failed += error is not None
+        self.last = error or self.last
 
 
 def _ask_each(one: Filter, hosts: HostTable, spec: RequestSpec, *, passing: Mask, watch: Watch) -> Answer:
-    """Ask host by host, until the plugin's time is up: the hosts that are left then go by the rule."""
-    use, rows, asked = watch.of(FILTER, one), np.flatnonzero(passing), _Asked(len(hosts))
-    with suppress(LeftBehind):  # then it hangs about the host that it was asked about last
-        watch.call(use, _ask_rows, one, hosts, spec, rows, asked, watch)
-    judged, count, last = asked.tally  # read first: it may come back, and goes on noting
-    mask, said = asked.mask.copy(), dict(asked.said)
-    failed = _failed(use, count, last, watch)
-    if judged == len(rows):
+    """Ask host by host, until the plugin's time is up: the hosts that are left then go by the rule.
+
+    So do all of them where it had to be stopped.
+    """
+    use, rows = watch.of(FILTER, one), np.flatnonzero(passing)
+    try:
+        new = _Asked(len(hosts), watch.rules.clock, watch.seconds_left(use), watch.lets_pass(use))
+        asked = watch.call(use, _ask_rows, one, hosts, spec, rows, new)
+    except Exception as error:
+        return _by_rule(hosts, passing, use, watch, error)
+    mask, said, failed = asked.mask, asked.said, _failed(use, asked.failed, asked.last, watch)
+    if asked.judged == len(rows):
         return mask, failed, Said(said)
-    mask[rows[judged:]] = watch.lets_pass(use)
+    mask[rows[asked.judged :]] = watch.lets_pass(use)
     reason = NotAsked(OUT_OF_TIME)
-    return mask, [*failed, watch.fault(use, len(rows) - judged, reason)], Said(said, _excuse(reason))
+    return mask, [*failed, watch.fault(use, len(rows) - asked.judged, reason)], Said(said, _excuse(reason))
 
 
-def _ask_rows(one: Filter, hosts: HostTable, spec: RequestSpec, rows: Rows, asked: _Asked, watch: Watch) -> None:
-    use, clock = watch.of(FILTER, one), watch.rules.clock
-    ends = clock() + watch.seconds_left(use)
+def _ask_rows(one: Filter, hosts: HostTable, spec: RequestSpec, rows: Rows, asked: _Asked) -> _Asked:
+    ends = asked.clock() + asked.seconds
     for row in map(int, rows):
-        if clock() > ends:
-            return
+        if asked.clock() > ends:
+            break
         try:
             asked.note(row, verdict_of(one, hosts, spec, row))
         except Exception as error:
-            asked.note(row, PASS if watch.lets_pass(use) else _excuse(error), error)
+            asked.note(row, PASS if asked.lets_pass else _excuse(error), error)
+    return asked
 
 
 def _failed(use: Use, count: int, last: Exception | None, watch: Watch) -> list[PluginFault]:

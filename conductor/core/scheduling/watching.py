@@ -45,19 +45,31 @@ class NotAsked(Exception):
 
 
 class LeftBehind(NotAsked):
-    """The plugin was asked and had not come back long after its time; nobody waits for it any more."""
+    """The plugin was asked and had not come back long after its time: it was stopped."""
 
     def __init__(self) -> None:
         super().__init__(OUT_OF_TIME)
 
 
-class Stop(BaseException):
-    """Thrown into a thread in which a plugin was left behind, so that a loop ends whatever it catches."""
+class Raised(Exception):
+    """What a plugin raised in a process of its own: its kind, where in the code, and what the log is to have of it."""
+
+    def __init__(self, text: str, place: str = "", trace: str = "") -> None:
+        super().__init__(text, place, trace)
+        self.text, self.place, self.trace = text, place, trace
+
+    def __str__(self) -> str:
+        return self.trace or self.text
 
 
 def plainly(seconds: float, method: Callable[..., T], *args: Any) -> T:
     """A call that is waited for, however long it takes."""
     return method(*args)
+
+
+def ready() -> float:
+    """Such a call needs nothing that would have to be made first."""
+    return 0.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,7 @@ class Rules:
     plugin_seconds: float = math.inf
     decision_seconds: float = math.inf
     within: Callable[..., Any] = plainly  # how those are called that are held to a time: raises LeftBehind
+    prepare: Callable[[], float] = ready  # makes what such a call needs; the seconds in which the plugin had to wait
     digest: str = ""  # the same exactly where the same plugins decide in the same way
 
     @functools.cached_property
@@ -141,6 +154,7 @@ class Watch:
         self._uses: dict[PluginKey, Use] = {}
         self._noted: list[Turn] = []  # turns that are not on their plugins' accounts yet
         self._spent = 0.0  # by all that are not trusted
+        self._waited = 0.0  # in the turn that is not on its plugin's account yet
 
     @property
     def uses(self) -> dict[PluginKey, Use]:
@@ -203,6 +217,7 @@ class Watch:
         """What the call returns or raises. Raises LeftBehind for one that does not come back in twice its time."""
         if use.is_trusted:
             return method(*args)
+        self._waited += self.rules.prepare()
         patience = max(self.rules.plugin_seconds, LEAST_PATIENCE_SECONDS)
         return self.rules.within(self.seconds_left(use) + patience, method, *args)  # type: ignore[no-any-return]
 
@@ -219,7 +234,7 @@ class Watch:
     def turned(self, use: Use, seconds: float) -> bool:
         """Put one turn on the plugin's account; whether its time has run out with it."""
         was_overdue = self.is_overdue(use)
-        self.took(use, seconds)
+        seconds = self.took(use, seconds)
         use.milliseconds.append(seconds * 1000)
         use.turns += 1
         is_late = not was_overdue and self.is_overdue(use)
@@ -230,10 +245,13 @@ class Watch:
         """An answer that could not be cut short and came too late: it is used, and named."""
         return PluginFault(use.kind, use.name, count, TOO_SLOW, ONLY_WATCHED if use.is_shadow else USED)
 
-    def took(self, use: Use, seconds: float) -> None:
+    def took(self, use: Use, seconds: float) -> float:
+        """Put so many seconds on the plugin's account, without those in which it had to wait; returns them."""
+        seconds, self._waited = max(seconds - self._waited, 0.0), 0.0
         use.seconds += seconds
         if not use.is_trusted:
             self._spent += seconds
+        return seconds
 
     def fault(self, use: Use, count: int, error: Exception) -> PluginFault:
         """Note that the plugin failed about so many hosts, and say what becomes of them."""
@@ -261,6 +279,8 @@ def _is_ours(kind: type[Any]) -> bool:
 
 def describe(error: Exception) -> str:
     """What to show of a foreign error: its kind. Its text may hold paths or secrets."""
+    if isinstance(error, Raised):
+        return error.text[:LONGEST_ERROR]
     if type(error) in (Nonsense, NotAsked, Left):
         return str(error)[:LONGEST_ERROR]
     return readable(type(error).__name__, LONGEST_ERROR)
@@ -269,7 +289,7 @@ def describe(error: Exception) -> str:
 def guarded(method: Callable[..., T], *args: Any) -> T:
     """What a plugin's method returns. All that it raises is an Exception: it cannot end the thread that asks it.
 
-    But for what is meant for that thread: somebody at the keyboard, a worker's time limit, nobody who waits any more.
+    But for what is meant for that thread: an interrupt by the keyboard, a worker's time limit.
     """
     try:
         return method(*args)
@@ -284,7 +304,7 @@ def contained(error: BaseException) -> Exception:
     if isinstance(error, Exception):
         return error
     kinds = type(error).__mro__
-    if {KeyboardInterrupt, Stop} & {*kinds} or any(f"{one.__module__}.{one.__name__}" in INTERRUPTS for one in kinds):
+    if KeyboardInterrupt in kinds or any(f"{one.__module__}.{one.__name__}" in INTERRUPTS for one in kinds):
         raise error
     return Left(type(error).__name__)
 
