@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import operator
 import os
@@ -27,6 +28,11 @@ from conductor.scheduler.plugin_process import DONE, END, FORK, READY, Answer, Q
 log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
+# The path comes first: the module lies on it.
+START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from conductor.scheduler.plugin_process import main; main()"
+)
 MOST_SECONDS = 86_400.0
 MOST_IDLE = 4
 T = TypeVar("T")
@@ -38,13 +44,10 @@ class _Forker:
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
         self._control.settimeout(START_SECONDS)
-        path = os.pathsep.join(filter(None, sys.path))
+        given = (str(theirs.fileno()), json.dumps(sys.path))
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", plugin_process.__name__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
+                [sys.executable, "-c", START, *given], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
             )
         self._reply()
 

@@ -1,4 +1,4 @@
-"""The process in which plugins of others run, and the small one that forks it: `python -m` of this module."""
+"""The process in which plugins of others run, and the small one that forks it: `main` of this module."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import django
 
 from conductor.core.filter import Filter
 from conductor.core.host_state import HostState, HostTable
@@ -260,18 +262,10 @@ def _end(pid: int) -> None:
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it goes with the process that asks
-    if os.environ.get("DJANGO_SETTINGS_MODULE"):
-        import django
-
-        django.setup()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    django.setup()
     for name in SHIPPED:  # loaded once for all
         with suppress(Exception):  # which is logged where it is loaded
             importlib.import_module(name)
     control.sendall(DONE)
     fork_for(control)
-
-
-if __name__ == "__main__":
-    from conductor.scheduler import plugin_process  # under its name, by which the other side calls its classes
-
-    plugin_process.main()
